@@ -1,0 +1,29 @@
+"""PaddleFlow: run AI jobs for teams, from a laptop to Kubernetes.
+
+``paddleflow.connect()`` gives the typed client; ``paddleflow.Client`` keeps the calls of existing scripts. Both are
+imported when first asked for, so that the command line starts at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+__version__ = "2.0.0.dev0"
+
+if TYPE_CHECKING:
+    from paddleflow.sdk.client import PaddleFlow, connect
+    from paddleflow.sdk.legacy import Client
+
+__all__ = ["Client", "PaddleFlow", "__version__", "connect"]
+
+
+def __getattr__(name: str) -> object:
+    if name in {"connect", "PaddleFlow"}:
+        from paddleflow.sdk import client
+
+        return getattr(client, name)
+    if name == "Client":
+        from paddleflow.sdk.legacy import Client
+
+        return Client
+    raise AttributeError(f"module 'paddleflow' has no attribute {name!r}")

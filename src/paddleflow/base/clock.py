@@ -1,0 +1,66 @@
+"""Time comes from here and nowhere else.
+
+Inside the platform a moment is a float of seconds since the epoch (UTC by definition) in a field ending in ``_at``;
+``0.0`` never stands for "not yet", ``None`` does. Text for people is made at the edge, with the functions below.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What tells the time; injected, so that tests and the simulator bring their own."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never jump; for durations only."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class ManualClock:
+    """A clock that a test moves by hand."""
+
+    def __init__(self, at: float = 1_700_000_000.0) -> None:
+        self.at = at
+
+    def now(self) -> float:
+        return self.at
+
+    def monotonic(self) -> float:
+        return self.at
+
+    def advance(self, seconds: float) -> None:
+        self.at += seconds
+
+
+def local_text(at: float | None) -> str:
+    """``YYYY-MM-DD HH:MM:SS`` in the server's time zone, the reference's format; empty for None."""
+    return "" if at is None else datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def rfc3339(at: float | None) -> str:
+    """RFC 3339 in UTC with milliseconds; empty for None."""
+    if at is None:
+        return ""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def parse_local(text: str) -> float:
+    """The moment of a ``YYYY-MM-DD HH:MM:SS`` in the server's time zone; ValueError otherwise."""
+    return datetime.strptime(text, "%Y-%m-%d %H:%M:%S").astimezone().timestamp()

@@ -1,0 +1,76 @@
+"""The patterns that names must match, each with the sentence that a person gets when one does not."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class NameRule:
+    """A pattern and how to say it in words."""
+
+    what: str
+    pattern: re.Pattern[str]
+    wanted: str
+
+    def fault(self, value: str) -> str:
+        """Empty when the name is good, otherwise what is wrong with it."""
+        if self.pattern.fullmatch(value):
+            return ""
+        shown = value if len(value) <= 80 else value[:77] + "..."
+        return f"{self.what}[{shown}] is invalid, it must be {self.wanted}"
+
+
+def _rule(what: str, pattern: str, wanted: str) -> NameRule:
+    return NameRule(what, re.compile(pattern, re.ASCII), wanted)
+
+
+_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_LABEL_WORDS = (
+    "a lowercase RFC 1123 label: 1 to 63 characters of a-z, 0-9 and '-', beginning and ending with a letter or digit"
+)
+
+USER = _rule("user name", r"[A-Za-z0-9]{4,16}", "4 to 16 letters or digits")
+QUEUE = _rule("queue name", _LABEL, _LABEL_WORDS)
+NAMESPACE = _rule("namespace", _LABEL, _LABEL_WORDS)
+CLUSTER = _rule(
+    "cluster name",
+    r"[A-Za-z0-9_][A-Za-z0-9_-]{0,253}[A-Za-z0-9_]",
+    "2 to 255 letters, digits, '_' or '-', no '-' at the ends",
+)
+FLAVOUR = _rule(
+    "flavour name", r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", "1 to 63 letters, digits, '.', '_' or '-'"
+)
+POOL = _rule("resource pool name", _LABEL, _LABEL_WORDS)
+JOB_ID = _rule("job ID", _LABEL, _LABEL_WORDS)
+STORAGE = _rule("fs name", r"[a-zA-Z0-9_-]{1,63}", "1 to 63 letters, digits, '_' or '-'")
+LABEL_KEY = _rule(
+    "label key",
+    r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?",
+    "an optional DNS prefix and '/', then 1 to 63 letters, digits, '-', '_' or '.'",
+)
+LABEL_VALUE = _rule(
+    "label value",
+    r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?",
+    "empty, or 1 to 63 letters, digits, '-', '_' or '.'",
+)
+ENV_NAME = _rule(
+    "environment variable name", r"[A-Za-z_][A-Za-z0-9_.-]*", "letters, digits, '_', '.' or '-', no digit first"
+)
+RESOURCE = _rule(
+    "resource name",
+    r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?",
+    "such as nvidia.com/gpu",
+)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A hint naming the closest known word, or the known ones when nothing is close."""
+    names = sorted(known)
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean {close[0]}?"
+    return f"known: {', '.join(names[:12])}{', …' if len(names) > 12 else ''}" if names else "there is none yet"

@@ -1,0 +1,133 @@
+"""Kubernetes quantities (``500m``, ``20Gi``) as exact integers, and vectors of them.
+
+CPU and scalar resources are counted in thousandths, memory in bytes, so that sums are exact.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+_SUFFIXES = {
+    "n": Decimal(10) ** -9, "u": Decimal(10) ** -6, "m": Decimal(10) ** -3, "": Decimal(1),
+    "k": Decimal(10) ** 3, "K": Decimal(10) ** 3, "M": Decimal(10) ** 6, "G": Decimal(10) ** 9,
+    "T": Decimal(10) ** 12, "P": Decimal(10) ** 15, "E": Decimal(10) ** 18,
+    "Ki": Decimal(2) ** 10, "Mi": Decimal(2) ** 20, "Gi": Decimal(2) ** 30,
+    "Ti": Decimal(2) ** 40, "Pi": Decimal(2) ** 50, "Ei": Decimal(2) ** 60,
+}  # fmt: skip
+_QUANTITY = re.compile(
+    r"(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:(?P<suffix>[numkKMGTPE]|[KMGTPE]i)|[eE](?P<exponent>[+-]?[0-9]{1,2}))?"
+)
+LARGEST = 2**62  #: of any amount; sums of a cluster still fit a signed 64-bit column
+
+
+def parse_quantity(text: str | int | float, *, unit: Decimal = Decimal(1)) -> int:
+    """The amount in multiples of `unit`, rounded up; ValueError says what is wrong, for a person."""
+    shown = str(text).strip()
+    if isinstance(text, bool) or len(shown) > 64:
+        raise ValueError(f"quantity {shown[:64]!r} is not a number with an optional suffix such as 500m, 2 or 20Gi")
+    match = _QUANTITY.fullmatch(shown)
+    if match is None:
+        if shown.startswith("-"):
+            raise ValueError(f"quantity {shown!r} is negative, it must be 0 or more")
+        raise ValueError(f"quantity {shown!r} is not a number with an optional suffix such as 500m, 2 or 20Gi")
+    number = Decimal(match["number"])
+    factor = Decimal(10) ** int(match["exponent"]) if match["exponent"] else _SUFFIXES[match["suffix"] or ""]
+    exact = number * factor / unit
+    if exact > LARGEST:
+        raise ValueError(f"quantity {shown!r} is larger than this system can count")
+    whole = int(exact)
+    return whole if whole == exact else whole + 1
+
+
+_MILLI = Decimal(1) / 1000
+
+
+def parse_milli(text: str | int | float) -> int:
+    return parse_quantity(text, unit=_MILLI)
+
+
+def format_milli(amount: int) -> str:
+    """``1500`` → ``1500m``, ``2000`` → ``2``."""
+    return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
+
+
+def format_bytes(amount: int) -> str:
+    """The largest binary suffix that is exact: 2147483648 → ``2Gi``; plain digits otherwise."""
+    for suffix, size in (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10)):
+        if amount and amount % size == 0:
+            return f"{amount // size}{suffix}"
+    return str(amount)
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """An amount of everything: cpu (thousandths of a core), memory (bytes), scalars (thousandths each, by name).
+
+    `scalars` is sorted and holds no zero, so equal amounts are equal values and may be dictionary keys.
+    """
+
+    cpu: int = 0
+    memory: int = 0
+    scalars: tuple[tuple[str, int], ...] = ()
+
+    @staticmethod
+    def of(cpu: int = 0, memory: int = 0, scalars: Mapping[str, int] | None = None) -> Resources:
+        return Resources(cpu, memory, tuple(sorted((k, v) for k, v in (scalars or {}).items() if v)))
+
+    def scalar(self, name: str) -> int:
+        return next((amount for key, amount in self.scalars if key == name), 0)
+
+    def __add__(self, other: Resources) -> Resources:
+        return self._combined(other, 1)
+
+    def __sub__(self, other: Resources) -> Resources:
+        """May go below zero; see `fits`."""
+        return self._combined(other, -1)
+
+    def __mul__(self, times: int) -> Resources:
+        return Resources.of(self.cpu * times, self.memory * times, {k: v * times for k, v in self.scalars})
+
+    def _combined(self, other: Resources, sign: int) -> Resources:
+        scalars = self.scalars
+        if other.scalars:
+            merged = dict(scalars)
+            for name, amount in other.scalars:
+                merged[name] = merged.get(name, 0) + sign * amount
+            scalars = tuple(sorted((k, v) for k, v in merged.items() if v))
+        return Resources(self.cpu + sign * other.cpu, self.memory + sign * other.memory, scalars)
+
+    def fits(self, room: Resources) -> bool:
+        """Whether this much can be taken from `room`."""
+        return not self.beyond(room)
+
+    def beyond(self, room: Resources) -> list[str]:
+        """The dimensions in which this is more than `room`, in a fixed order."""
+        over = []
+        if self.cpu > room.cpu:
+            over.append("cpu")
+        if self.memory > room.memory:
+            over.append("memory")
+        over.extend(name for name, amount in self.scalars if amount > room.scalar(name))
+        return over
+
+    def amount(self, dimension: str) -> int:
+        return {"cpu": self.cpu, "memory": self.memory}.get(dimension, self.scalar(dimension))
+
+    def text(self, dimension: str) -> str:
+        """One dimension as people write it."""
+        amount = self.amount(dimension)
+        return format_bytes(amount) if dimension == "memory" else format_milli(amount)
+
+    def __str__(self) -> str:
+        parts = [f"cpu: {format_milli(self.cpu)}", f"mem: {format_bytes(self.memory)}"]
+        return ", ".join(parts + [f"{name}: {format_milli(amount)}" for name, amount in self.scalars])
+
+
+def total(parts: Iterable[Resources]) -> Resources:
+    result = Resources()
+    for part in parts:
+        result = result + part
+    return result

@@ -1,0 +1,78 @@
+"""What a framework is: a table of facts, and one pure function that turns placed members into environments.
+
+The rest of the platform asks four questions of a framework and nothing else: are these roles allowed (`faults`), in what
+order do members start (`stages`), what environment and command does each one get (`plan`), and what do an ended or
+failed member mean for the job (`completion`, `failure`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from paddleflow.errors import Fault
+
+
+class Completion(StrEnum):
+    """When a job of this framework has succeeded."""
+
+    ALL = "all"  #: every member of the completing roles ended with 0
+    ANY = "any"  #: the first member of the completing roles ended with 0
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One placed process of a job, before the framework has added anything."""
+
+    role: str
+    index: int
+    host: str  #: the address at which the others reach it
+    ports: tuple[int, ...]  #: as many as the role asked for, allocated to this member alone
+    argv: tuple[str, ...]  #: what the user wrote, as the shell or list form says
+    env: Mapping[str, str]
+    cpu: int = 1000  #: thousandths of a core
+    devices: tuple[str, ...] = ()  #: device numbers given to it
+    folder: str = ""  #: a folder of the member's own; helper files of the plan lie in it
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one member really gets."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    ready_port: int | None = None  #: the members of later stages start when this port listens
+    files: Mapping[str, str] = field(
+        default_factory=dict
+    )  #: name in the member's folder → text (host files and the like)
+    passive: bool = False  #: holds its resources but runs no process of its own (an MPI slot on the same machine)
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """One role of a framework."""
+
+    name: str
+    least: int = 0  #: members needed when the role is used at all
+    most: int | None = None
+    ports: int = 0  #: ports each member needs
+    aliases: tuple[str, ...] = ()
+    completes: bool = True  #: its end counts for the end of the job; the others are stopped then
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """A framework as a value."""
+
+    name: str
+    roles: tuple[Role, ...]
+    stages: tuple[tuple[str, ...], ...]  #: role names in start order; a stage starts when the one before is ready
+    plan: Callable[[str, Sequence[Member]], Sequence[Plan]]  #: (job id, members in order) → one plan each
+    check: Callable[[Mapping[str, int]], Sequence[Fault]]  #: replicas by role → what is wrong with them
+    completion: Completion = Completion.ALL
+    command_optional: bool = False  #: members may come without a command (their image's entry point, a passive slot)
+
+    def role(self, name: str) -> Role | None:
+        """The role of this name or alias."""
+        return next((role for role in self.roles if name == role.name or name in role.aliases), None)

@@ -1,0 +1,1 @@
+"""Where jobs really run: one protocol (`runtime`), one folder per implementation."""

@@ -1,0 +1,213 @@
+"""The one configuration tree, and the only reader of the environment.
+
+A setting is looked up in this order: environment (``PADDLEFLOW_SERVER_PORT``), settings file (TOML, ``[server] port``),
+default. Values are passed down from the composition root, never looked up elsewhere. ``docs/reference/settings.md`` is
+generated from the sentences here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from paddleflow.base.names import nearest
+from paddleflow.errors import Fault, Invalid
+
+PREFIX = "PADDLEFLOW_"
+
+
+def _setting(default: Any, doc: str) -> Any:
+    if isinstance(default, dict | list):
+        return field(default_factory=lambda: type(default)(default), metadata={"doc": doc})
+    return field(default=default, metadata={"doc": doc})
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """The process itself."""
+
+    host: str = _setting("127.0.0.1", "Address to listen on. Anything but loopback lets other machines in.")
+    port: int = _setting(8999, "Port to listen on; 0 takes a free one.")
+    data: str = _setting(
+        "", "Folder for the database, logs and job folders. Empty: paddleflow in the user's data folder."
+    )
+    log_level: str = _setting("info", "Least level that is logged: debug, info, warning or error.")
+    log_format: str = _setting("auto", "json, text, or auto: text on a terminal and json elsewhere.")
+    max_body: int = _setting(64 * 2**20, "Largest request body in bytes.")
+    unknown_fields: str = _setting(
+        "refuse", "What an unknown field in a request means: refuse, or ignore as older servers did."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseSettings:
+    """Where the truth is kept."""
+
+    url: str = _setting("", "Empty: a SQLite file in the data folder. Otherwise postgresql://user:password@host/name.")
+    readers: int = _setting(2, "Threads that read.")
+    durable: bool = _setting(
+        True, "SQLite only: wait for the disk at each commit. False survives kill -9 but not a power cut."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AccessSettings:
+    """Users and tokens."""
+
+    root_password: str = _setting(
+        "", "Fixes root's password. Empty: made at random at the first start and kept in the data folder."
+    )
+    token_hours: int = _setting(24 * 30, "Hours after which a token ends.")
+    login_attempts: int = _setting(
+        10, "Failed logins of one user within login_window after which further ones are refused."
+    )
+    login_window: int = _setting(300, "Seconds that a failed login counts.")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSettings:
+    """The cluster that is this machine."""
+
+    cpus: str = _setting("", "Cores given to jobs, as a quantity (8, 7500m). Empty: all that this process may use.")
+    memory: str = _setting("", "Memory given to jobs, as a quantity (20Gi). Empty: all of the machine.")
+    scalars: str = _setting("", "Further resources, such as nvidia.com/gpu=4. Jobs are given device numbers from 0.")
+    ports: str = _setting("20000-29999", "Range from which distributed jobs get their ports.")
+    limits: str = _setting(
+        "auto", "auto: enforce CPU and memory limits by cgroups where the machine lets us; off: never."
+    )
+    grace: float = _setting(10.0, "Seconds between SIGTERM and SIGKILL when a job is stopped.")
+    inherit: str = _setting("PATH,HOME,LANG,LC_ALL,TZ,USER,SHELL,TMPDIR", "Variables of the server that jobs see too.")
+    sample_every: float = _setting(5.0, "Seconds between two samples of what jobs use.")
+    log_limit: str = _setting(
+        "64Mi", "Most bytes kept of one log: the first and the last half of it. What is left out is said."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class JobSettings:
+    """Rules for jobs."""
+
+    restart_limit: int = _setting(6, "How often a job with a restart policy is started again before it fails.")
+    ttl_succeeded: int = _setting(0, "Seconds after which succeeded jobs are deleted; 0 keeps them.")
+    ttl_failed: int = _setting(0, "Seconds after which other ended jobs are deleted; 0 keeps them.")
+    skip_resource_validate: bool = _setting(False, "Accept jobs that are larger than their queue's maximum; they wait.")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings of a server."""
+
+    server: ServerSettings = field(default_factory=ServerSettings)
+    database: DatabaseSettings = field(default_factory=DatabaseSettings)
+    access: AccessSettings = field(default_factory=AccessSettings)
+    local: LocalSettings = field(default_factory=LocalSettings)
+    jobs: JobSettings = field(default_factory=JobSettings)
+
+    @property
+    def data_folder(self) -> Path:
+        return Path(self.server.data).expanduser() if self.server.data else user_data_folder()
+
+
+def load(file: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+    """Settings from file and environment; `Invalid` names every wrong one at once."""
+    env = os.environ if environ is None else environ
+    text: dict[str, Any] = {}
+    if file is not None:
+        try:
+            text = tomllib.loads(file.read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise Invalid(f"settings file {file}: {error}") from error
+    faults: list[Fault] = []
+    sections: dict[str, Any] = {}
+    for section in dataclasses.fields(Settings):
+        given = text.pop(section.name, {})
+        sections[section.name] = _section(section.name, get_type_hints(Settings)[section.name], given, env, faults)
+    known = [section.name for section in dataclasses.fields(Settings)]
+    faults.extend(Fault(name, "is not a known section", nearest(name, known)) for name in text)
+    if faults:
+        raise Invalid.of(faults)
+    return Settings(**sections)
+
+
+def _section(name: str, kind: Any, given: Any, env: Mapping[str, str], faults: list[Fault]) -> Any:
+    values: dict[str, Any] = {}
+    if not isinstance(given, dict):
+        faults.append(Fault(name, "must be a table"))
+        given = {}
+    known = {item.name: item for item in dataclasses.fields(kind)}
+    faults.extend(
+        Fault(f"{name}.{key}", "is not a known setting", nearest(key, known)) for key in given if key not in known
+    )
+    for key, item in known.items():
+        variable = f"{PREFIX}{name}_{key}".upper()
+        raw = env.get(variable, given.get(key))
+        if raw is None:
+            continue
+        where = variable if variable in env else f"{name}.{key}"
+        try:
+            values[key] = _converted(raw, item.type)
+        except ValueError:
+            faults.append(Fault(where, f"must be of type {item.type}, found {raw!r}"))
+    return kind(**values)
+
+
+def _converted(raw: Any, kind: Any) -> Any:
+    if kind == "bool":
+        if isinstance(raw, bool):
+            return raw
+        words = {
+            "1": True,
+            "true": True,
+            "yes": True,
+            "on": True,
+            "0": False,
+            "false": False,
+            "no": False,
+            "off": False,
+        }
+        if str(raw).lower() not in words:
+            raise ValueError(raw)
+        return words[str(raw).lower()]
+    if isinstance(raw, bool):
+        raise ValueError(raw)
+    return {"int": int, "float": float, "str": str}[kind](raw)
+
+
+def describe() -> list[tuple[str, str, object, str]]:
+    """(section.key, variable, default, sentence) of every setting, for the reference page and the house test."""
+    rows = []
+    for section in dataclasses.fields(Settings):
+        kind = get_type_hints(Settings)[section.name]
+        for item in dataclasses.fields(kind):
+            default = item.default
+            rows.append(
+                (
+                    f"{section.name}.{item.name}",
+                    f"{PREFIX}{section.name}_{item.name}".upper(),
+                    default,
+                    item.metadata["doc"],
+                )
+            )
+    return rows
+
+
+def inherited(names: str) -> dict[str, str]:
+    """The server's own variables that jobs see too."""
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    return {name: os.environ[name] for name in wanted if name in os.environ}
+
+
+def user_data_folder() -> Path:
+    base = os.environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "share") / "paddleflow"
+
+
+def user_config_folder() -> Path:
+    """Where the client keeps its contexts: ``~/.paddleflow``, as existing users have it."""
+    given = os.environ.get(f"{PREFIX}HOME")
+    return Path(given).expanduser() if given else Path.home() / ".paddleflow"

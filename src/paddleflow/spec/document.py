@@ -1,0 +1,140 @@
+"""The base of every document: decoding with all faults at once, and keys without regard to case.
+
+Existing clients spell keys freely (``fsname`` for ``fsName``), so keys match whatever their case. Unknown keys are
+refused with the nearest known one, unless the caller says that they are to be ignored. ``null`` stands for "not given".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
+
+from paddleflow.base.names import nearest
+from paddleflow.errors import Fault, Invalid
+
+D = TypeVar("D", bound="Document")
+
+
+class Document(BaseModel):
+    """A JSON object that a person or client sends. Fields are snake_case here and camelCase on the wire."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+
+    #: The REST code of a refused document of this kind.
+    code: ClassVar[str] = "InvalidArguments"
+
+
+def _numeric_text(value: object) -> object:
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+#: Text that clients may also send as a number (``"cpu": 2``).
+LooseText = Annotated[str, BeforeValidator(_numeric_text)]
+
+
+def decode(kind: type[D], body: bytes, *, ignore_unknown: bool = False) -> D:
+    """The document in a request body, or one `Invalid` that lists every fault."""
+    if not body.strip():
+        raise Invalid("the request body is empty, a JSON object is wanted", code="MalformedJSON")
+    try:
+        return kind.model_validate_json(body)  # the quick way: spelled as documented
+    except ValidationError:
+        pass
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Invalid(f"the request body is not JSON: {error}", code="MalformedJSON") from error
+    return parse(kind, data, ignore_unknown=ignore_unknown)
+
+
+def parse(kind: type[D], data: object, *, ignore_unknown: bool = False) -> D:
+    """The document in decoded JSON or YAML, or one `Invalid` that lists every fault."""
+    if not isinstance(data, dict):
+        raise Invalid(f"a JSON object is wanted, found {_shape(data)}", code="InappropriateJSON")
+    faults: list[Fault] = []
+    tidy = _tidied(kind, data, "", faults, ignore_unknown)
+    try:
+        document = kind.model_validate(tidy)
+    except ValidationError as error:
+        faults.extend(_faults(error))
+    if faults:
+        raise Invalid.of(faults, code=kind.code)
+    return document
+
+
+def _tidied(
+    kind: type[Document], data: Mapping[str, object], where: str, faults: list[Fault], loose: bool
+) -> dict[str, object]:
+    """Keys as documented, nulls left out, unknown keys noted."""
+    names = _keys(kind)
+    tidy: dict[str, object] = {}
+    for key, value in data.items():
+        path = f"{where}{key}"
+        known = names.get(str(key).lower())
+        if known is None:
+            if not loose:
+                faults.append(
+                    Fault(path, "is not a known field", nearest(str(key), {alias for alias, _ in names.values()}))
+                )
+            continue
+        alias, inner = known
+        if value is None:
+            continue
+        if alias in tidy:
+            faults.append(Fault(path, f"is given twice, as {alias} and again with other capitals"))
+        elif inner and isinstance(value, dict):
+            tidy[alias] = _tidied(inner, value, f"{path}.", faults, loose)
+        elif inner and isinstance(value, list):
+            tidy[alias] = [
+                _tidied(inner, item, f"{path}[{n}].", faults, loose) if isinstance(item, dict) else item
+                for n, item in enumerate(value)
+            ]
+        else:
+            tidy[alias] = value
+    return tidy
+
+
+@cache
+def _keys(kind: type[Document]) -> dict[str, tuple[str, type[Document] | None]]:
+    """Lower-cased key → (key as documented, the document inside it if it holds one or a list of them)."""
+    table = {}
+    for name, field in kind.model_fields.items():
+        entry = field.alias or name, _inner(field.annotation)
+        table[entry[0].lower()] = entry
+        table.setdefault(name.lower(), entry)
+    return table
+
+
+def _inner(annotation: Any) -> type[Document] | None:
+    if isinstance(annotation, type) and issubclass(annotation, Document):
+        return annotation
+    if get_origin(annotation) is dict:
+        return None
+    return next((found for part in get_args(annotation) if (found := _inner(part))), None)
+
+
+def _faults(error: ValidationError) -> list[Fault]:
+    faults = []
+    for item in error.errors(include_url=False):
+        where = ""
+        for part in item["loc"]:
+            where += f"[{part}]" if isinstance(part, int) else f"{'.' if where else ''}{part}"
+        message = item["msg"].removeprefix("Value error, ")
+        if item["type"] not in {"missing", "value_error"}:
+            message = f"{message}, found {_shape(item.get('input'))}"
+        faults.append(Fault(where, message[:1].lower() + message[1:]))
+    return faults
+
+
+def _shape(value: object) -> str:
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "a list"
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,60 @@
+"""The `Database` protocol: what a store promises, whichever engine is behind it.
+
+Guarantees, checked by ``tests/contract/test_database.py`` for every implementation:
+
+* `write` runs ``fn(tx, …)`` all or nothing and returns after it is durable. An exception of `fn` undoes everything that
+  this `fn` did and comes out of `write` unchanged; other functions that share its commit are not touched by it.
+* `write` functions see each other's effects in the order in which they were committed; `fn` may be run again after a
+  serialization failure, so it has no effects outside `tx`.
+* `read` runs ``fn(tx, …)`` on one consistent snapshot that contains every write acknowledged before the call.
+* A full disk or lost connection is `Unavailable`, with the reason; the database goes on when the cause is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
+
+from paddleflow.store.statements import Statement
+
+Value: TypeAlias = str | int | float | bytes | None
+Row: TypeAlias = dict[str, Any]  #: column → value; the room that wrote the statement knows the types
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Tx(Protocol):
+    """One transaction. All calls block; statements come from ``.sql`` files (see `statements`)."""
+
+    def all(self, statement: Statement, /, **params: Value) -> list[Row]: ...
+
+    def one(self, statement: Statement, /, **params: Value) -> Row | None:
+        """The first row, or None."""
+        ...
+
+    def value(self, statement: Statement, /, **params: Value) -> Any:
+        """The first column of the first row, or None."""
+        ...
+
+    def run(self, statement: Statement, /, **params: Value) -> int:
+        """Execute; how many rows were touched."""
+        ...
+
+    def many(self, statement: Statement, rows: Iterable[Mapping[str, Value]], /) -> int:
+        """Execute once per row, in one go; how many rows were touched."""
+        ...
+
+
+class Database(Protocol):
+    """A store that is open."""
+
+    dialect: str  #: ``sqlite`` or ``postgres``
+
+    async def write(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T: ...
+
+    async def read(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T: ...
+
+    async def close(self) -> None:
+        """Finish what is queued, then let go."""
+        ...
