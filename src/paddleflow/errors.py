@@ -43,6 +43,8 @@ class PaddleFlowError(Exception):
 
     status: ClassVar[int] = 500
     default_code: ClassVar[str] = "InternalError"
+    #: Filled in by the SDK from the answer: what to name to whoever reads the server's log.
+    request_id: str = ""
 
     def __init__(self, message: str, *, code: str = "", hint: str = "", details: Sequence[Fault] = ()) -> None:
         super().__init__(message)

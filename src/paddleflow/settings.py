@@ -211,3 +211,8 @@ def user_config_folder() -> Path:
     """Where the client keeps its contexts: ``~/.paddleflow``, as existing users have it."""
     given = os.environ.get(f"{PREFIX}HOME")
     return Path(given).expanduser() if given else Path.home() / ".paddleflow"
+
+
+def client_environment() -> tuple[str, str]:
+    """(PADDLEFLOW_SERVER, PADDLEFLOW_TOKEN): the address and token that win over a saved context; empty: not set."""
+    return os.environ.get(f"{PREFIX}SERVER", ""), os.environ.get(f"{PREFIX}TOKEN", "")

@@ -1,13 +1,13 @@
 """What a framework is: a table of facts, and one pure function that turns placed members into environments.
 
-The rest of the platform asks four questions of a framework and nothing else: are these roles allowed (`faults`), in what
-order do members start (`stages`), what environment and command does each one get (`plan`), and what do an ended or
-failed member mean for the job (`completion`, `failure`).
+The rest of the platform asks four questions of a framework and nothing else: are these roles allowed (`check`), in what
+order do members start (`stages`), what environment and command does each one get (`plan`), and whose end is the end of
+the job (`completing`, `completion`). A failed member fails the gang, whatever the framework.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -33,7 +33,7 @@ class Member:
     env: Mapping[str, str]
     cpu: int = 1000  #: thousandths of a core
     devices: tuple[str, ...] = ()  #: device numbers given to it
-    folder: str = ""  #: a folder of the member's own; helper files of the plan lie in it
+    folder: str = ""  #: the job's folder, shared by its members; helper files of the plans lie in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,11 @@ class Plan:
     argv: tuple[str, ...]
     env: Mapping[str, str]
     ready_port: int | None = None  #: the members of later stages start when this port listens
-    files: Mapping[str, str] = field(
-        default_factory=dict
-    )  #: name in the member's folder → text (host files and the like)
-    passive: bool = False  #: holds its resources but runs no process of its own (an MPI slot on the same machine)
+    #: Name in the job's folder → text (host files and the like); must be there before the member starts.
+    files: Mapping[str, str] = field(default_factory=dict)
+    #: Holds its resources but runs no process of its own (an MPI slot on the same machine): the members that do run use
+    #: what it holds, so its limits and devices must be added to theirs.
+    passive: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class Role:
     ports: int = 0  #: ports each member needs
     aliases: tuple[str, ...] = ()
     completes: bool = True  #: its end counts for the end of the job; the others are stopped then
+    decisive: bool = False  #: when a job has this role, its end alone counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +78,10 @@ class Framework:
     def role(self, name: str) -> Role | None:
         """The role of this name or alias."""
         return next((role for role in self.roles if name == role.name or name in role.aliases), None)
+
+    def completing(self, roles: Iterable[str]) -> frozenset[str]:
+        """Of a job with these roles, those whose end is the end of the job."""
+        names = set(roles)
+        present = [role for role in self.roles if role.name in names]
+        decisive = frozenset(role.name for role in present if role.decisive)
+        return decisive or frozenset(role.name for role in present if role.completes)

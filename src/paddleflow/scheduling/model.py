@@ -1,7 +1,7 @@
 """What the scheduler sees and says: values only.
 
-`Snapshot` in, a list of `Decision` out. The engine feeds changes as `Event` values to keep the indexes of
-`core.Core` true between cycles; rebuilding a `Core` from a snapshot gives the same decisions.
+`Snapshot` in, a list of `Decision` out. The engine tells `core.Core` what happens (submit, release, …) so that its
+indexes stay true between cycles; rebuilding a `Core` from a snapshot gives the same decisions.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Snapshot:
 class Reason:
     """Why a job waits: a word for programs, a sentence with numbers and names for people."""
 
-    code: str  #: quota, gang, fragmentation, capacity, closed, unknown_queue, node_labels, order …
+    code: str  #: a word of `reasons`, listed in docs/internals/scheduling.md
     text: str
 
 

@@ -6,6 +6,9 @@ Guarantees, checked by ``tests/contract/test_database.py`` for every implementat
   this `fn` did and comes out of `write` unchanged; other functions that share its commit are not touched by it.
 * `write` functions see each other's effects in the order in which they were committed; `fn` may be run again after a
   serialization failure, so it has no effects outside `tx`.
+* A statement that fails ends its transaction: later statements raise the same error, and so does `write` or `read` even
+  if `fn` swallowed it. (PostgreSQL cannot go on after an error; so nobody does.) A value that is there already is
+  `Conflict`, one that cannot be stored at all (half a surrogate pair, a number beyond 64 bits) is `Invalid`.
 * `read` runs ``fn(tx, …)`` on one consistent snapshot that contains every write acknowledged before the call.
 * A full disk or lost connection is `Unavailable`, with the reason; the database goes on when the cause is gone.
 """

@@ -35,7 +35,11 @@ class Statement:
 @cache
 def load(package: str, file: str) -> dict[str, Statement]:
     """All statements of a file that lies in `package`, by name."""
-    text = (resources.files(package) / file).read_text("utf-8")
+    return parse(file, (resources.files(package) / file).read_text("utf-8"))
+
+
+def parse(file: str, text: str) -> dict[str, Statement]:
+    """All statements of a text; `file` is its name in messages. ValueError for a block that breaks the rules."""
     found: dict[tuple[str, str], tuple[str, str]] = {}
     for number, block in _blocks(text):
         head, *rest = block
@@ -57,6 +61,12 @@ def load(package: str, file: str) -> dict[str, Statement]:
         postgres = found.get((name, "postgres"), plain)[1]
         statements[name] = Statement(name, plain[0], sqlite, _pyformat(postgres))
     return statements
+
+
+@cache
+def compose(sql: str) -> Statement:
+    """A statement put together from fixed fragments, for lists with optional filters. Never from what a client sent."""
+    return Statement("composed", "put together from fragments", sql, _pyformat(sql))
 
 
 def _blocks(text: str) -> list[tuple[int, list[str]]]:

@@ -1,0 +1,126 @@
+"""Jobs on an idle machine, ours beside Debian's Slurm in the same run: how soon a job runs, and how many a second end.
+
+Both have 64 slots. A job's first act is to write down the time; the delay counts from the moment before the client sends:
+for us a request on an open connection or the command line, for Slurm the start of ``sbatch`` or ``srun``. The 1,000 jobs
+of ``true`` count from the first submit to the moment when no job is active any more, each a process of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import subprocess
+import time
+from collections.abc import Iterator
+
+from benchmarks.harness import Bench, begin, percentile, wait_for
+from benchmarks.load import request, send
+from benchmarks.ours import COMMAND, Server, single
+from benchmarks.slurm import CONFIGURATIONS, SLOTS, NotHere, Slurm
+
+SHARES = (0.5, 0.99)
+
+
+def rest_delay(server: Server) -> float:
+    """Seconds from the submit by REST to the job's first process telling the time."""
+    mark = server.folder / "started"
+    mark.unlink(missing_ok=True)
+    body = json.dumps(single(f"date +%s.%N > {mark}.new && mv {mark}.new {mark}")).encode()
+    message = request("POST", "/job/single", server.token, body)
+    time.sleep(random.random() / 10)
+    submitted = time.time()
+    send(server.url, [message], connections=1, keep=True).check()
+    wait_for(mark.exists, "the job", within=60, every=0.002)
+    server.settle()
+    return float(mark.read_text()) - submitted
+
+
+def command_delay(server: Server) -> float:
+    """The same by the command line, from the start of its process."""
+    mark = server.folder / "started"
+    mark.unlink(missing_ok=True)
+    document = server.folder / "job.json"
+    document.write_text(json.dumps(single(f"date +%s.%N > {mark}.new && mv {mark}.new {mark}")))
+    env = {"PADDLEFLOW_SERVER": server.url, "PADDLEFLOW_TOKEN": server.token, "PATH": "/usr/bin:/bin"}
+    submitted = time.time()
+    subprocess.run([COMMAND, "job", "submit", str(document)], env=env, check=True, stdout=subprocess.DEVNULL)
+    wait_for(mark.exists, "the job", within=60, every=0.002)
+    server.settle()
+    return float(mark.read_text()) - submitted
+
+
+def singly(server: Server, jobs: int) -> float:
+    """Seconds for `jobs` jobs of ``true``, one request each over four connections."""
+    message = request("POST", "/job/single", server.token, json.dumps(single("true")).encode())
+    began = time.perf_counter()
+    send(server.url, [message] * jobs, connections=4, keep=True).check()
+    server.settle()
+    return time.perf_counter() - began
+
+
+def at_once(server: Server, jobs: int) -> float:
+    """The same in one request."""
+    began = time.perf_counter()
+    server.submit_many([single("true")] * jobs, each=jobs)
+    server.settle()
+    return time.perf_counter() - began
+
+
+def check_all_succeeded(server: Server, jobs: int) -> None:
+    found = sum(1 for _ in server.jobs(status="succeeded"))
+    if found != jobs:
+        raise RuntimeError(f"{found} jobs succeeded, {jobs} were submitted\n{server.log()}")
+
+
+@contextlib.contextmanager
+def _peer(bench: Bench, scheduling: str) -> Iterator[Slurm | None]:
+    """Slurm, or None where it cannot run; the reason is said."""
+    try:
+        slurm = Slurm(scheduling).__enter__()
+    except NotHere as error:
+        bench.note(f"without Slurm: {error}")
+        yield None
+        return
+    try:
+        yield slurm
+    finally:
+        slurm.__exit__(None, None, None)
+
+
+def main() -> None:
+    bench = begin("jobs", __doc__)
+    rounds, jobs = (1, 100) if bench.quick else (5, 1000)
+    delays, slurm_delays = (20, 4) if bench.quick else (200, 30)
+    with Server(SLOTS) as server:
+        rest = [rest_delay(server) for _ in range(delays)]
+        command = [command_delay(server) for _ in range(max(5, delays // 5))]
+        one_each = [jobs / singly(server, jobs) for _ in range(rounds)]
+        together = [jobs / at_once(server, jobs) for _ in range(rounds)]
+        check_all_succeeded(server, len(rest) + len(command) + 2 * rounds * jobs)
+    for share in SHARES:
+        goal = {0.5: 20.0, 0.99: 60.0}[share]
+        bench.goal(f"submit to running, p{share * 100:.0f}", "ms", percentile(rest, share) * 1000, goal, len(rest))
+    bench.goal(f"{jobs} jobs of true, one request each", "jobs/s", one_each, 300)
+    for name, scheduling in CONFIGURATIONS.items():
+        with _peer(bench, scheduling) as slurm:
+            if slurm is None:
+                break
+            batch = [slurm.batch_delay() for _ in range(slurm_delays)]
+            direct = [slurm.direct_delay() for _ in range(slurm_delays)]
+            for share in SHARES:
+                label, mine = f"p{share * 100:.0f}", percentile(rest, share) * 1000
+                typed = percentile(command, share) * 1000
+                theirs, quick = percentile(batch, share) * 1000, percentile(direct, share) * 1000
+                bench.figure(f"REST to running, {label}", "ms", mine, f"sbatch, {name}", theirs, slurm_delays)
+                bench.figure(f"REST to running, {label}", "ms", mine, f"srun, {name}", quick, slurm_delays)
+                bench.figure(f"command line to running, {label}", "ms", typed, f"sbatch, {name}", theirs, slurm_delays)
+            theirs_each = [jobs / slurm.singly(jobs)[0] for _ in range(rounds)]
+            bench.figure(f"{jobs} jobs of true, one by one", "jobs/s", one_each, f"sbatch, {name}", theirs_each)
+            theirs_array = [jobs / slurm.array(jobs) for _ in range(rounds)]
+            bench.figure(f"{jobs} jobs of true, at once", "jobs/s", together, f"sbatch --array, {name}", theirs_array)
+    bench.finish()
+
+
+if __name__ == "__main__":
+    main()

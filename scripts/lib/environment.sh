@@ -1,0 +1,73 @@
+# shellcheck shell=bash
+# Sourced by the scripts beside this folder: brings up everything that the repository needs, once.
+#
+# Sets ROOT and VENV and defines `environment` (the Python environment) and `debian_parts` (PostgreSQL and Open MPI for
+# the tests). A stamp in the environment, written last, says what it was made from: with a true stamp `environment`
+# touches neither disk nor network, and an interrupted set-up is simply done again.
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+VENV=$ROOT/.venv
+
+say() { printf '%s\n' "$*" >&2; }
+
+fail() {
+    say "error: $1"
+    [ -z "${2:-}" ] || say "hint: $2"
+    exit 1
+}
+
+# The first interpreter on the path that is new enough.
+find_python() {
+    local candidate
+    for candidate in python3 python3.14 python3.13 python3.12 python3.11; do
+        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            command -v "$candidate"
+            return
+        fi
+    done
+    fail "Python 3.11 or newer is needed, found $(python3 --version 2>/dev/null || echo none)" \
+        "install it (Debian: apt-get install python3 python3-venv) and run this again"
+}
+
+# What the environment is made from, as one word: the lock, and what pyproject.toml says before the tools' own sections.
+wanted_stamp() {
+    { sed '/^\[tool\./,$d' "$ROOT/pyproject.toml" && cat "$ROOT"/requirements/*.txt; } | sha256sum | cut -d ' ' -f 1
+}
+
+environment() {
+    local wanted stamp=
+    wanted=$(wanted_stamp)
+    [ ! -f "$VENV/stamp" ] || read -r stamp < "$VENV/stamp" || true
+    if [ "$stamp" = "$wanted" ] && [ -x "$VENV/bin/python" ]; then return; fi
+    (
+        exec 9< "$ROOT/requirements/lock.txt"
+        flock 9 # two scripts started at once: the second waits, then finds the work done
+        [ ! -f "$VENV/stamp" ] || read -r stamp < "$VENV/stamp" || true
+        [ "$stamp" != "$wanted" ] || [ ! -x "$VENV/bin/python" ] || exit 0
+        say "setting up the Python environment in $VENV"
+        rm -f "$VENV/stamp"
+        if ! "$VENV/bin/python" -m pip --version > /dev/null 2>&1; then
+            "$(find_python)" -m venv --clear "$VENV" ||
+                fail "no virtual environment could be made in $VENV" "Debian: apt-get install python3-venv"
+        fi
+        "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -r "$ROOT/requirements/uv.txt"
+        cd "$ROOT"
+        "$VENV/bin/uv" pip sync --quiet --python "$VENV/bin/python" requirements/lock.txt requirements/editable.txt
+        printf '%s\n' "$wanted" > "$VENV/stamp.new"
+        mv "$VENV/stamp.new" "$VENV/stamp"
+    ) || exit 1
+}
+
+# PostgreSQL and Open MPI from Debian, for the tests that need them. Their lack is said, and is no error here.
+debian_parts() {
+    local missing=()
+    [ -n "$(command -v pg_ctl || ls -d /usr/lib/postgresql/*/bin/pg_ctl 2> /dev/null)" ] || missing+=(postgresql)
+    command -v mpirun > /dev/null || missing+=(openmpi-bin)
+    [ ${#missing[@]} -gt 0 ] || return 0
+    if [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null; then
+        say "installing ${missing[*]}"
+        if { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"; } \
+            > /dev/null 2>&1; then return 0; fi
+    fi
+    say "not installed here: ${missing[*]}; tests that need them are skipped (Debian: apt-get install ${missing[*]})"
+}

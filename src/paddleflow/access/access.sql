@@ -1,0 +1,113 @@
+-- name: user_by_name
+-- One user with the password's hash.
+select seq, name, password_hash, created_at, updated_at from users where name = :name
+
+-- name: users_after
+-- A page of users but root, in order of creation.
+select seq, name, created_at from users where seq > :after and name <> 'root' order by seq limit :limit
+
+-- name: add_user
+-- A new user; touches no row when the name is taken.
+insert into users (name, password_hash, created_at, updated_at)
+values (:name, :password_hash, :now, :now)
+on conflict (name) do nothing
+
+-- name: set_password
+-- Another password for a user.
+update users set password_hash = :password_hash, updated_at = :now where name = :name
+
+-- name: remove_user
+-- The user's own row.
+delete from users where name = :name
+
+-- name: active_jobs_of
+-- Jobs of a user that have not ended: while there are any, the user stays.
+select count(*) from jobs
+where user_name = :name and status in ('init', 'pending', 'running', 'terminating', 'preempting')
+
+-- name: add_token
+-- A token that was just given.
+insert into tokens (hash, user_name, created_at, expires_at) values (:hash, :user_name, :now, :expires_at)
+
+-- name: token_by_hash
+-- Whose token this is and until when; only while that user exists.
+select t.user_name, t.expires_at from tokens t join users u on u.name = t.user_name where t.hash = :hash
+
+-- name: remove_token
+-- Logout: one token ends.
+delete from tokens where hash = :hash
+
+-- name: remove_tokens_of
+-- Every token of a user ends: the password was changed, or the user is deleted.
+delete from tokens where user_name = :user_name
+
+-- name: remove_expired_tokens
+-- Housekeeping at a login: tokens that do not count any more.
+delete from tokens where expires_at <= :now
+
+-- name: recent_failures
+-- How many logins of a name failed since a moment, and the first of them.
+select count(*) as failures, min(failed_at) as first_at from login_failures
+where user_name = :user_name and failed_at > :since
+
+-- name: add_failure
+-- A login failed.
+insert into login_failures (user_name, failed_at) values (:user_name, :now)
+
+-- name: remove_failures_of
+-- A login succeeded, or root set another password: earlier failures of that name count no more.
+delete from login_failures where user_name = :user_name
+
+-- name: remove_old_failures
+-- Housekeeping at a failed login: failures older than the window.
+delete from login_failures where failed_at <= :since
+
+-- name: add_grant
+-- A new grant; touches no row when the user has it already.
+insert into grants (id, user_name, resource_type, resource_id, created_at)
+values (:id, :user_name, :resource_type, :resource_id, :now)
+on conflict (user_name, resource_type, resource_id) do nothing
+
+-- name: grants_after
+-- A page of all grants, in order of creation.
+select seq, id, user_name, resource_type, resource_id, created_at from grants
+where seq > :after order by seq limit :limit
+
+-- name: grants_of_after
+-- A page of one user's grants, in order of creation.
+select seq, id, user_name, resource_type, resource_id, created_at from grants
+where user_name = :user_name and seq > :after order by seq limit :limit
+
+-- name: grant_exists
+-- Whether a user has been granted a resource.
+select 1 from grants
+where user_name = :user_name and resource_type = :resource_type and resource_id = :resource_id
+
+-- name: granted_ids
+-- All resources of one type that a user has been granted.
+select resource_id from grants where user_name = :user_name and resource_type = :resource_type order by resource_id
+
+-- name: remove_grant
+-- Take a grant back.
+delete from grants
+where user_name = :user_name and resource_type = :resource_type and resource_id = :resource_id
+
+-- name: remove_grants_of
+-- Every grant that a user has: the user is deleted.
+delete from grants where user_name = :user_name
+
+-- name: remove_grants_on
+-- Every grant on a resource: the resource is deleted, and one of the same name made later must not inherit them.
+delete from grants where resource_type = :resource_type and resource_id = :resource_id
+
+-- name: queue_exists
+-- Whether there is a queue of this name.
+select 1 from queues where name = :id
+
+-- name: user_exists
+-- Whether there is a user of this name.
+select 1 from users where name = :id
+
+-- name: fs_exists
+-- Whether there is a storage of this id.
+select 1 from filesystems where id = :id

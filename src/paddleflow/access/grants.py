@@ -1,0 +1,96 @@
+"""Grants: what a user may use besides what is his own. Only root gives and takes them.
+
+`may_use` is the question that other rooms ask; `granted` is the same for lists. A room that deletes a queue or storage
+calls `forget_resource`, so that a new one of the same name does not inherit the grants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paddleflow.access import users
+from paddleflow.access.callers import is_root
+from paddleflow.base.ids import new_short_id
+from paddleflow.base.names import nearest
+from paddleflow.errors import Conflict, Invalid, NotFound
+from paddleflow.store.database import Row, Tx
+from paddleflow.store.statements import Statement, load
+
+SQL = load("paddleflow.access", "access.sql")
+
+#: resource type → (statement that tells whether such a resource exists, code when it does not)
+_RESOURCES: dict[str, tuple[Statement, str]] = {
+    "queue": (SQL["queue_exists"], "QueueNameNotFound"),
+    "user": (SQL["user_exists"], "UserNotExist"),
+    "fs": (SQL["fs_exists"], "FileSystemNotExist"),
+}
+
+
+def add(tx: Tx, user: str, resource_type: str, resource_id: str, now: float) -> str:
+    """Let a user use a resource; the grant's id."""
+    exists, code = _known(resource_type)
+    _refuse_root(user)
+    users.require(tx, user)
+    if tx.value(exists, id=resource_id) is None:
+        raise NotFound(f"{resource_type}[{resource_id[:80]}] does not exist", code=code)
+    grant_id = new_short_id("grant")
+    if not tx.run(
+        SQL["add_grant"],
+        id=grant_id,
+        user_name=user,
+        resource_type=resource_type,
+        resource_id=resource_id,
+        now=now,
+    ):
+        raise Conflict(
+            f"user[{user}] has been granted {resource_type}[{resource_id}] already", code="GrantAlreadyExist"
+        )
+    return grant_id
+
+
+def remove(tx: Tx, user: str, resource_type: str, resource_id: str) -> None:
+    """Take a grant back. Resource and user need not exist any more."""
+    _known(resource_type)
+    _refuse_root(user)
+    if not tx.run(SQL["remove_grant"], user_name=user, resource_type=resource_type, resource_id=resource_id):
+        raise NotFound(f"user[{user[:80]}] has no grant of {resource_type}[{resource_id[:80]}]", code="GrantNotFound")
+
+
+def after(tx: Tx, user: str, position: int, limit: int) -> Sequence[Row]:
+    """Grants behind a position in order of creation; of one user, or of all when `user` is empty."""
+    if user:
+        return tx.all(SQL["grants_of_after"], user_name=user, after=position, limit=limit)
+    return tx.all(SQL["grants_after"], after=position, limit=limit)
+
+
+def may_use(tx: Tx, user: str, resource_type: str, resource_id: str) -> bool:
+    """Whether a user is root or has been granted the resource. Ownership is for the caller to look at."""
+    if is_root(user):
+        return True
+    found = tx.value(SQL["grant_exists"], user_name=user, resource_type=resource_type, resource_id=resource_id)
+    return found is not None
+
+
+def granted(tx: Tx, user: str, resource_type: str) -> list[str]:
+    """Ids of all resources of one type that a user has been granted."""
+    return [row["resource_id"] for row in tx.all(SQL["granted_ids"], user_name=user, resource_type=resource_type)]
+
+
+def forget_resource(tx: Tx, resource_type: str, resource_id: str) -> None:
+    """The resource is deleted: so are all grants on it."""
+    tx.run(SQL["remove_grants_on"], resource_type=resource_type, resource_id=resource_id)
+
+
+def _known(resource_type: str) -> tuple[Statement, str]:
+    if resource_type not in _RESOURCES:
+        raise Invalid(
+            f"resourceType[{resource_type[:80]}] is not one of {', '.join(_RESOURCES)}",
+            code="GrantResourceTypeNotFound",
+            hint=nearest(resource_type[:80], _RESOURCES),
+        )
+    return _RESOURCES[resource_type]
+
+
+def _refuse_root(user: str) -> None:
+    if is_root(user):
+        raise Invalid("root may use everything and needs no grant", code="GrantRootActionNotSupport")

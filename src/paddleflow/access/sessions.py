@@ -1,0 +1,142 @@
+"""Who calls, for every request, without asking the database each time; and logins.
+
+Guarantees:
+
+* A token ended here (logout, password change, deleted user) does not count any more when the call that ended it
+  returns. Ended by another replica, it counts for at most `TTL` seconds more.
+* Failed logins of one name are limited over all replicas, because they are counted in the database; attempts on one
+  name wait for each other, so that many at once cannot slip under the limit.
+* A login of an unknown user takes as long as one with a wrong password, and is refused with the same words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
+
+from paddleflow.access import tokens, users
+from paddleflow.access.callers import ROOT, Caller, is_root
+from paddleflow.access.passwords import UNKNOWN, Passwords
+from paddleflow.base import names
+from paddleflow.base.clock import Clock
+from paddleflow.errors import TooMany, Unauthenticated
+from paddleflow.settings import AccessSettings
+from paddleflow.store.database import Database, Tx
+
+TTL = 2.0  #: seconds that an answer of the database is believed
+_MOST = 50_000  #: tokens remembered
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A token that counts."""
+
+    caller: Caller
+    expires_at: float
+    until: float  #: ask the database again from then on
+
+
+class Sessions:
+    """One per server: the memory of valid tokens, and the logins that make new ones."""
+
+    def __init__(self, database: Database, clock: Clock, settings: AccessSettings) -> None:
+        self.passwords = Passwords()
+        self._database = database
+        self._clock = clock
+        self._settings = settings
+        self._known: dict[str, Session] = {}
+        self._changes = 0  # a look-up that began before a change must not be remembered
+        self._logins: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def cached(self, token: str) -> Caller | None:
+        """The caller, if the token was looked up a moment ago."""
+        session = self._known.get(tokens.digest(token))
+        return session.caller if session is not None and self._clock.now() < session.until else None
+
+    async def look_up(self, token: str) -> Session:
+        """The session of a token; Unauthenticated when it does not count."""
+        token_hash = tokens.digest(token)
+        changes = self._changes
+        row = await self._database.read(tokens.find, token_hash)
+        now = self._clock.now()
+        if row is None or row["expires_at"] <= now:
+            self._known.pop(token_hash, None)
+            raise Unauthenticated(
+                "the token is not valid, or not any more", code="AuthInvalidToken", hint="log in again"
+            )
+        name = row["user_name"]
+        session = Session(Caller(name, is_root(name)), row["expires_at"], min(row["expires_at"], now + TTL))
+        if changes == self._changes:
+            if len(self._known) >= _MOST:
+                self._known.clear()
+            self._known[token_hash] = session
+        return session
+
+    def forget(self) -> None:
+        """Tokens may have ended: believe nothing that was looked up before. Call it after the write."""
+        self._changes += 1
+        self._known.clear()
+
+    async def login(self, name: str, password: str) -> str:
+        """A new token. Unauthenticated AuthFailed when name and password do not fit, TooMany after too many tries."""
+        user = users.canonical(name)
+        lock = self._logins.setdefault(user, asyncio.Lock())
+        async with lock:
+            stored = await self._database.read(_attempt, user, self._clock.now(), self._settings)
+            if not await self.passwords.matches(stored or UNKNOWN, password) or not stored:
+                if not names.USER.fault(user):
+                    await self._database.write(_failed, user, self._clock.now(), self._settings)
+                raise _refused()
+            return await self._database.write(_succeeded, user, stored, self._clock.now(), self._settings)
+
+    async def logout(self, token: str) -> None:
+        await self._database.write(tokens.end, tokens.digest(token))
+        self.forget()
+
+
+def _attempt(tx: Tx, user: str, now: float, settings: AccessSettings) -> str:
+    """The password's hash to compare with, empty for an unknown user; TooMany when it is not this name's turn."""
+    row = tx.one(users.SQL["recent_failures"], user_name=user, since=now - settings.login_window)
+    if row is not None and row["failures"] >= settings.login_attempts:
+        first_at = row["first_at"] if row["first_at"] is not None else now
+        seconds = max(1, math.ceil(first_at + settings.login_window - now))
+        raise TooMany(
+            f"too many failed logins of user[{user[:80]}]", code="AuthFailed", hint=f"try again in {seconds} seconds"
+        )
+    found = users.by_name(tx, user)
+    return found["password_hash"] if found else ""
+
+
+def _failed(tx: Tx, user: str, now: float, settings: AccessSettings) -> None:
+    tx.run(users.SQL["remove_old_failures"], since=now - settings.login_window)
+    tx.run(users.SQL["add_failure"], user_name=user, now=now)
+
+
+def _succeeded(tx: Tx, user: str, verified: str, now: float, settings: AccessSettings) -> str:
+    found = users.by_name(tx, user)
+    if found is None or found["password_hash"] != verified:
+        raise _refused()  # changed while we compared
+    tx.run(users.SQL["remove_failures_of"], user_name=user)
+    return tokens.issue(tx, user, now, settings.token_hours)
+
+
+def _refused() -> Unauthenticated:
+    return Unauthenticated("user name or password is wrong", code="AuthFailed")
+
+
+async def ensure_root(database: Database, clock: Clock, password: str, *, fixed: bool = False) -> bool:
+    """Make root if there is none; True when it was made. `fixed`: an existing root gets this password as well."""
+    passwords = Passwords()
+    row = await database.read(users.by_name, ROOT)
+    if row is None:
+        password_hash = await passwords.hash(password)
+        return await database.write(_make_root, password_hash, clock.now())
+    if fixed and not await passwords.matches(row["password_hash"], password):
+        await database.write(users.set_password, ROOT, await passwords.hash(password), clock.now())
+    return False
+
+
+def _make_root(tx: Tx, password_hash: str, now: float) -> bool:
+    return tx.run(users.SQL["add_user"], name=ROOT, password_hash=password_hash, now=now) == 1

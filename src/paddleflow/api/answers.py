@@ -1,0 +1,40 @@
+"""Answers as bytes: JSON, the error body, and the headers that every answer carries."""
+
+from __future__ import annotations
+
+from pydantic_core import to_json
+
+from paddleflow.errors import PaddleFlowError
+from paddleflow.spec import wire
+
+REQUEST_ID = b"x-pf-request-id"
+_CONTENT_TYPE = (b"content-type", b"application/json")
+Headers = list[tuple[bytes, bytes]]
+
+
+def encoded(result: object) -> bytes:
+    """The body of a handler's result: bytes are JSON already, None is an empty body."""
+    if type(result) is bytes:
+        return result
+    return b"" if result is None else to_json(result)
+
+
+def headers(body: bytes, request_id: str) -> Headers:
+    return [_CONTENT_TYPE, (b"content-length", b"%d" % len(body)), (REQUEST_ID, request_id.encode("ascii"))]
+
+
+def refusal(error: PaddleFlowError, request_id: str) -> bytes:
+    """The error body of the reference, plus hint and details where there are any."""
+    body: wire.ErrorBody = {"requestID": request_id, "code": error.code, "message": error.message or error.code}
+    if error.hint:
+        body["hint"] = error.hint
+    if error.details:
+        body["details"] = [_detail(fault.where, fault.message, fault.hint) for fault in error.details]
+    return to_json(body, inf_nan_mode="strings", serialize_unknown=True)
+
+
+def _detail(where: str, message: str, hint: str) -> wire.FaultDetail:
+    detail: wire.FaultDetail = {"where": where, "message": message}
+    if hint:
+        detail["hint"] = hint
+    return detail

@@ -1,0 +1,131 @@
+"""Routes that tell what happens: a job's events as a stream from any position, and the websocket of existing clients."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from pydantic import Field
+from pydantic_core import to_json
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from paddleflow.access.callers import Caller
+from paddleflow.api.jobs import owned_job
+from paddleflow.api.platform import Platform
+from paddleflow.api.routing import Call, NoBody, Route, Socket
+from paddleflow.api.sse import EventsQuery, EventStream, ServerEvent, resume_after
+from paddleflow.base.clock import rfc3339
+from paddleflow.jobs.listing import JobFilter, find_jobs
+from paddleflow.jobs.model import FINAL
+from paddleflow.jobs.rows import SQL
+from paddleflow.jobs.views import job_view
+from paddleflow.store import events
+from paddleflow.store.database import Tx
+from paddleflow.store.events import Event
+
+EVENTS = "events"
+AT_ONCE = 500
+LOOK_AGAIN = 2.0  #: wake-ups may be lost
+PUSH_EVERY = 3.0  #: seconds between two pushes of the websocket
+
+
+class JobEventsQuery(EventsQuery):
+    """GET /job/{id}/events"""
+
+    follow: bool = Field(default=True, description="false: end with what there is now")
+
+
+async def job_events(platform: Platform, call: Call[NoBody, JobEventsQuery]) -> EventStream:
+    await platform.database.read(owned_job, call.caller, call.path["id"])
+    after = resume_after(call.request, call.query)
+    return EventStream(_history(platform, call.path["id"], after, call.query.follow), platform.closing)
+
+
+async def _history(platform: Platform, job: str, after: int, follow: bool) -> AsyncGenerator[ServerEvent, None]:
+    """Every event of the job; ends behind the one that made it final."""
+    with platform.bus.subscribe(EVENTS) as subscription:
+        while True:
+            found, last = await platform.database.read(_events_after, job, after)
+            for event in found:
+                after = event.seq
+                yield event.seq, event.type, _data(event)
+                if event.type == "status" and event.data.get("status") in FINAL:
+                    return
+            if len(found) == AT_ONCE:
+                continue
+            if not follow or last:
+                return
+            await subscription.wait(LOOK_AGAIN)
+
+
+def _events_after(tx: Tx, job: str, after: int) -> tuple[list[Event], bool]:
+    """(events, whether none can follow because the job is gone or its last event was before `after`)."""
+    found = events.after(tx, "job", job, after, AT_ONCE)
+    if found:
+        return found, False
+    row = tx.one(SQL["job_by_id"], id=job)
+    return [], row is None or row["status"] in FINAL
+
+
+def _data(event: Event) -> bytes:
+    return to_json({"at": rfc3339(event.at), **event.data})
+
+
+async def all_events(platform: Platform, call: Call[NoBody, JobEventsQuery]) -> EventStream:
+    after = resume_after(call.request, call.query)
+    return EventStream(_everything(platform, after, call.query.follow), platform.closing)
+
+
+async def _everything(platform: Platform, after: int, follow: bool) -> AsyncGenerator[ServerEvent, None]:
+    with platform.bus.subscribe(EVENTS) as subscription:
+        while True:
+            found = await platform.database.read(events.after, "job", None, after, AT_ONCE)
+            for event in found:
+                after = event.seq
+                yield event.seq, event.type, to_json({"job": event.subject, "at": rfc3339(event.at), **event.data})
+            if len(found) == AT_ONCE:
+                continue
+            if not follow:
+                return
+            await subscription.wait(LOOK_AGAIN)
+
+
+async def push_jobs(platform: Platform, caller: Caller, websocket: WebSocket) -> None:
+    """Every three seconds each job that changed since; what the client sends is echoed as a heartbeat."""
+    await websocket.accept()
+
+    async def echo() -> None:
+        while True:
+            await websocket.send_text(await websocket.receive_text())
+
+    async def push() -> None:
+        since = platform.clock.now()
+        while not platform.closing.is_set():
+            await asyncio.sleep(PUSH_EVERY)
+            until = platform.clock.now()
+            wanted = JobFilter(user=None if caller.root else caller.name, updated_since=since)
+            rows, members = await platform.database.read(find_jobs, wanted, 0, 1000)
+            for row in reversed(rows):
+                await websocket.send_text(to_json(job_view(row, members[row["id"]])).decode())
+            since = until
+        await websocket.close(1001)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(echo())
+            group.create_task(push())
+    except* (WebSocketDisconnect, RuntimeError):
+        pass  # the client has gone
+
+
+ROUTES = (
+    Route(
+        "GET", "/job/{id}/events", job_events, "A job's history as server-sent events, from any position, live to its end.",
+        query=JobEventsQuery, media_type="text/event-stream", errors=("404 JobNotFound", "403 AccessDenied"),
+    ),
+    Route(
+        "GET", "/events", all_events, "Every job's events as server-sent events, from any position.",
+        query=JobEventsQuery, media_type="text/event-stream", root=True,
+    ),
+)  # fmt: skip
+SOCKETS = (Socket("/wsjob", push_jobs, "Pushes jobs that changed."),)

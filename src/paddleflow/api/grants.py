@@ -1,0 +1,70 @@
+"""Routes of grants: what users may use. All of them are for root."""
+
+from __future__ import annotations
+
+from paddleflow.access import grants
+from paddleflow.api.paging import page, page_fields
+from paddleflow.api.platform import Platform
+from paddleflow.api.routing import Call, NoBody, NoQuery, Route
+from paddleflow.base.clock import rfc3339
+from paddleflow.spec import wire
+from paddleflow.spec.access import GrantDocument, GrantKey, GrantQuery
+from paddleflow.store.database import Row
+
+
+async def create_grant(platform: Platform, call: Call[GrantDocument, NoQuery]) -> wire.GrantID:
+    body = call.body
+    grant_id = await platform.database.write(
+        grants.add, body.user_name, body.resource_type, body.resource_id, platform.clock.now()
+    )
+    return {"grantID": grant_id}
+
+
+async def delete_grant(platform: Platform, call: Call[NoBody, GrantKey]) -> None:
+    query = call.query
+    await platform.database.write(grants.remove, query.username, query.resource_type, query.resource_id)
+
+
+async def list_grants(platform: Platform, call: Call[NoBody, GrantQuery]) -> wire.GrantList:
+    query = call.query
+    found = await platform.database.read(grants.after, query.username, query.after, query.limit)
+    rows, truncated, marker = page(found, query)
+    return {**page_fields(query, truncated, marker), "grantList": [_grant(row) for row in rows]}
+
+
+def _grant(row: Row) -> wire.Grant:
+    given = rfc3339(row["created_at"])
+    return {
+        "grantID": row["id"],
+        "userName": row["user_name"],
+        "resourceType": row["resource_type"],
+        "resourceID": row["resource_id"],
+        "createTime": given,
+        "updateTime": given,  # a grant is given and taken, never changed
+    }
+
+
+_REFUSED = ("GrantResourceTypeNotFound", "GrantRootActionNotSupport")
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        "POST",
+        "/grant",
+        create_grant,
+        "Let a user use a queue, user or fs",
+        body=GrantDocument,
+        answer=wire.GrantID,
+        root=True,
+        errors=("UserNotExist", "QueueNameNotFound", "FileSystemNotExist", "GrantAlreadyExist", *_REFUSED),
+    ),
+    Route(
+        "DELETE",
+        "/grant",
+        delete_grant,
+        "Take a grant back",
+        query=GrantKey,
+        root=True,
+        errors=("GrantNotFound", *_REFUSED),
+    ),
+    Route("GET", "/grant", list_grants, "List grants", query=GrantQuery, answer=wire.GrantList, root=True),
+)

@@ -1,0 +1,166 @@
+"""Routes of jobs: submit, list, show, stop, modify, delete."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from pydantic_core import to_json
+
+from paddleflow.access.callers import Caller, require_owner
+from paddleflow.api.paging import listed, page, page_fields
+from paddleflow.api.platform import Platform
+from paddleflow.api.routing import Call, NoBody, NoQuery, Route
+from paddleflow.jobs.changes import delete_job, modify_job, stop_job
+from paddleflow.jobs.folders import remove_folder
+from paddleflow.jobs.listing import JobFilter, find_jobs, get_job, get_tasks
+from paddleflow.jobs.model import JobStatus
+from paddleflow.jobs.submission import Submitter, submit
+from paddleflow.jobs.views import job_view
+from paddleflow.spec import wire_jobs as wire
+from paddleflow.spec.job import DistributedJob, JobBatch, JobChange, SingleJob, WorkflowJob
+from paddleflow.spec.job_query import JobActionQuery, JobListQuery, label_filter, parse_time
+from paddleflow.store.database import Row, Tx
+
+JOBS = "jobs"  #: wakes the engine
+
+
+def owned_job(tx: Tx, caller: Caller, job: str) -> Row:
+    """A job's row for its owner or root."""
+    row = get_job(tx, job)
+    require_owner(caller, row["user_name"], f"job[{job}]")
+    return row
+
+
+async def _submit(
+    platform: Platform, caller: Caller, documents: Sequence[SingleJob | DistributedJob | WorkflowJob]
+) -> list[str]:
+    submitter = Submitter(
+        user=caller.name,
+        root=caller.root,
+        nodes=[(node.name, node.capacity) for node in platform.jobs_run_here.nodes()],
+        skip_queue_maximum=platform.settings.jobs.skip_resource_validate,
+    )
+    ids = await platform.database.write(submit, documents, submitter, platform.clock.now())
+    platform.bus.wake(JOBS)
+    return ids
+
+
+async def create_single(platform: Platform, call: Call[SingleJob, NoQuery]) -> wire.JobId:
+    return {"id": (await _submit(platform, call.caller, [call.body]))[0]}
+
+
+async def create_distributed(platform: Platform, call: Call[DistributedJob, NoQuery]) -> wire.JobId:
+    return {"id": (await _submit(platform, call.caller, [call.body]))[0]}
+
+
+async def create_workflow(platform: Platform, call: Call[WorkflowJob, NoQuery]) -> wire.JobId:
+    return {"id": (await _submit(platform, call.caller, [call.body]))[0]}
+
+
+async def create_batch(platform: Platform, call: Call[JobBatch, NoQuery]) -> wire.JobIds:
+    return {"ids": await _submit(platform, call.caller, call.body.jobs)}
+
+
+async def list_jobs(platform: Platform, call: Call[NoBody, JobListQuery]) -> bytes:
+    query = call.query
+    wanted = JobFilter(
+        user=None if call.caller.root else call.caller.name,
+        statuses=listed(query.status),
+        queues=listed(query.queue),
+        updated_since=query.timestamp,
+        started_since=parse_time("startTime", query.start_time) if query.start_time else None,
+        labels=label_filter(query.labels) if query.labels else {},
+    )
+    rows, members = await platform.database.read(find_jobs, wanted, query.after, query.limit)
+    shown, truncated, marker = page(rows, query)
+    views = [_view(platform, row, members[row["id"]]) for row in shown]
+    answer: wire.JobList = {**page_fields(query, truncated, marker), "jobList": views}
+    return to_json(answer)
+
+
+async def show_job(platform: Platform, call: Call[NoBody, NoQuery]) -> bytes:
+    row, tasks = await platform.database.read(_job_with_tasks, call.caller, call.path["id"])
+    return to_json(_view(platform, row, tasks))
+
+
+def _job_with_tasks(tx: Tx, caller: Caller, job: str) -> tuple[Row, list[Row]]:
+    row = owned_job(tx, caller, job)
+    return row, get_tasks(tx, job) if row["attempt"] else []
+
+
+def _view(platform: Platform, row: Row, tasks: Sequence[Row]) -> wire.Job:
+    """A waiting job's message is the reason of this moment, not the one when it was first looked at."""
+    if row["status"] == JobStatus.PENDING and not row["placed"] and row["not_before"] is None:
+        reason = platform.jobs_run_here.why(row["id"])
+        if reason is not None:
+            row["message"] = reason.text
+    return job_view(row, tasks)
+
+
+async def change_job(platform: Platform, call: Call[JobChange | None, JobActionQuery]) -> None:
+    job, now = call.path["id"], platform.clock.now()
+
+    def change(tx: Tx) -> None:
+        owned_job(tx, call.caller, job)
+        if call.query.action == "stop":
+            stop_job(tx, job, f"stopped by {call.caller.name}", now, platform.settings.jobs)
+        else:
+            modify_job(tx, job, call.body or JobChange(), now)
+
+    await platform.database.write(change)
+    platform.bus.wake(JOBS)
+    platform.bus.wake("events")
+
+
+async def remove_job(platform: Platform, call: Call[NoBody, NoQuery]) -> None:
+    job = call.path["id"]
+
+    def remove(tx: Tx) -> None:
+        owned_job(tx, call.caller, job)
+        delete_job(tx, job)
+
+    await platform.database.write(remove)
+    await asyncio.to_thread(remove_folder, platform.jobs_run_here.data, job)
+    platform.bus.wake("events")
+
+
+_REFUSED = (
+    "JobInvalidField", "QueueNameNotFound", "404 FlavourNotFound", "403 AccessDenied", "InvalidState", "409 DuplicatedName",
+)  # fmt: skip
+
+ROUTES = (
+    Route(
+        "POST", "/job/single", create_single, "Submit a job of one process.",
+        body=SingleJob, answer=wire.JobId, errors=_REFUSED,
+    ),
+    Route(
+        "POST", "/job/distributed", create_distributed, "Submit a job of several members that start together or not at all.",
+        body=DistributedJob, answer=wire.JobId, errors=_REFUSED,
+    ),
+    Route(
+        "POST", "/job/workflow", create_workflow, "Submit an Argo Workflow; only clusters of type Kubernetes can run one.",
+        body=WorkflowJob, answer=wire.JobId, errors=_REFUSED,
+    ),
+    Route(
+        "POST", "/job/batch", create_batch, "Submit many single jobs at once; all are accepted or none.",
+        body=JobBatch, answer=wire.JobIds, errors=_REFUSED,
+    ),
+    Route(
+        "GET", "/job", list_jobs, "Jobs, newest first: one's own, or everybody's for root.",
+        query=JobListQuery, answer=wire.JobList, errors=("InvalidMarker",),
+    ),
+    Route(
+        "GET", "/job/{id}", show_job, "One job with its members and, while it waits, the reason.",
+        answer=wire.Job, errors=("404 JobNotFound", "403 AccessDenied"),
+    ),
+    Route(
+        "PUT", "/job/{id}", change_job, "Stop a job, or change its priority, labels and annotations.",
+        body=JobChange, body_optional=True, query=JobActionQuery,
+        errors=("404 JobNotFound", "403 AccessDenied", "409 ActionNotAllowed", "JobInvalidField"),
+    ),
+    Route(
+        "DELETE", "/job/{id}", remove_job, "Delete a job that has ended, with its logs.",
+        errors=("404 JobNotFound", "403 AccessDenied", "409 ActionNotAllowed"),
+    ),
+)  # fmt: skip

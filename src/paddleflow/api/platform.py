@@ -1,0 +1,57 @@
+"""What every handler works with: the parts of a running server, put together by the composition root."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+from paddleflow.access.sessions import Sessions
+from paddleflow.api.cluster_view import ClusterView, NoNodes
+from paddleflow.base.clock import Clock
+from paddleflow.runtimes.runtime import NodeInfo, Runtime
+from paddleflow.scheduling.model import Reason
+from paddleflow.settings import Settings
+from paddleflow.store.bus import Bus
+from paddleflow.store.database import Database
+
+#: Empty when all is well, otherwise what is wrong, for a person.
+Check = Callable[[], Awaitable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """The cluster that this server runs jobs on, as handlers see it."""
+
+    data: Path  #: folder with the jobs' files
+    runtime: Runtime
+    nodes: Callable[[], Sequence[NodeInfo]]
+    why: Callable[[str], Reason | None]  #: why a job waits; None when that is not known here
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Platform:
+    """The parts of a server that handlers use."""
+
+    settings: Settings
+    database: Database
+    clock: Clock
+    bus: Bus
+    workplace: Workplace | None = None  #: None in tests of routes that run nothing
+    clusters: ClusterView = field(default_factory=NoNodes)  #: who knows the nodes
+    sessions: Sessions = field(init=False)  #: who calls
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)  #: what /metrics shows
+    closing: asyncio.Event = field(default_factory=asyncio.Event)  #: set when the server begins to stop: streams end
+    checks: Mapping[str, Check] = field(default_factory=dict)  #: what /readyz asks besides the database
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sessions", Sessions(self.database, self.clock, self.settings.access))
+
+    @property
+    def jobs_run_here(self) -> Workplace:
+        """The workplace of a server that has one."""
+        assert self.workplace is not None, "this platform was put together without a cluster"
+        return self.workplace

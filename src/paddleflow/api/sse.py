@@ -1,0 +1,136 @@
+"""Server-sent events: a stream that ends cleanly, whoever ends it.
+
+A handler returns ``EventStream(events, platform.closing)``. It ends when the iterator does, when the client goes, or
+when the server begins to stop; in each case the iterator is closed, so that its ``finally`` blocks run. A comment is
+sent when nothing else was for a while, so that proxies keep the connection. An error inside the iterator is told as a
+last event called ``error``, with the body that a refusal has.
+
+A client that comes again names the last event it has seen: browsers by the header ``Last-Event-ID``, others by
+``?after=``. `resume_after` reads both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing
+
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from paddleflow.api import answers
+from paddleflow.errors import Internal, Invalid, PaddleFlowError
+from paddleflow.spec.query import Query
+
+MEDIA_TYPE = "text/event-stream"
+KEEP_ALIVE = 15.0  #: seconds of silence after which a comment is sent
+
+#: (id, event, data): a position to resume behind, the kind of event, and JSON on one line.
+ServerEvent = tuple[int | str, str, bytes]
+
+_log = logging.getLogger("paddleflow.api")
+_LARGEST = 2**62
+
+
+class EventsQuery(Query):
+    """Where a stream of events begins."""
+
+    after: int = Field(default=0, ge=0, le=_LARGEST, description="only events behind this id; 0: from the beginning")
+
+
+def resume_after(request: Request, query: EventsQuery) -> int:
+    """The id of the last event that the client has seen. The header wins: it is set when the same URL is asked again."""
+    given = request.headers.get("last-event-id", "").strip()
+    if not given:
+        return query.after
+    if not given.isascii() or not given.isdigit() or int(given[:20]) > _LARGEST:
+        raise Invalid(f"Last-Event-ID[{given[:80]}] is not the id of an event", code="InvalidURI")
+    return int(given[:20])
+
+
+def frame(event: ServerEvent) -> bytes:
+    """One event as it goes over the wire."""
+    identity, kind, data = event
+    lines = b"".join(b"data: %s\n" % line for line in data.split(b"\n"))
+    return b"id: %s\nevent: %s\n%s\n" % (str(identity).encode(), kind.encode(), lines)
+
+
+class EventStream(Response):
+    """Events of an async generator as a response."""
+
+    media_type = MEDIA_TYPE
+
+    def __init__(
+        self,
+        events: AsyncGenerator[ServerEvent, None],
+        closing: asyncio.Event,
+        *,
+        keep_alive: float = KEEP_ALIVE,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.status_code = 200
+        self.background = None
+        self._events = events
+        self._closing = closing
+        self._keep_alive = keep_alive
+        self._sent = 0
+        self.init_headers({"cache-control": "no-store", "x-accel-buffering": "no", **(headers or {})})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def write(body: bytes, *, more: bool = True) -> None:
+            self._sent += 1
+            await send({"type": "http.response.body", "body": body, "more_body": more})
+
+        async def events() -> None:
+            async with aclosing(self._events):
+                try:
+                    async for event in self._events:
+                        await write(frame(event))
+                except PaddleFlowError as error:
+                    await write(self._error(error))
+                except OSError:
+                    return  # the client has gone while we wrote
+                except Exception as error:
+                    _log.exception("a stream of events failed")
+                    await write(self._error(Internal(f"the server failed: {type(error).__name__}")))
+
+        async def disconnected() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+        async def comments() -> None:
+            while True:
+                before = self._sent
+                await asyncio.sleep(self._keep_alive)
+                if self._sent == before:
+                    await write(b": keep-alive\n\n")
+
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            await write(b": stream of events\n\n")  # the head goes out now, not with the first event
+            await _until_first((events, disconnected, comments, self._closing.wait))
+            await write(b"", more=False)
+        except OSError:
+            return
+
+    def _error(self, error: PaddleFlowError) -> bytes:
+        return b"event: error\ndata: %s\n\n" % answers.refusal(error, self.headers.get("x-pf-request-id", ""))
+
+
+async def _until_first(works: Iterable[Callable[[], Awaitable[object]]]) -> None:
+    """Run all until one of them ends, then end the others."""
+
+    async def run(work: Callable[[], Awaitable[object]]) -> None:
+        try:
+            await work()
+        finally:
+            for task in tasks:
+                if task is not asyncio.current_task():
+                    task.cancel()
+
+    tasks: list[asyncio.Task[None]] = []
+    async with asyncio.TaskGroup() as group:
+        tasks += [group.create_task(run(work)) for work in works]

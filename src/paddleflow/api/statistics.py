@@ -1,0 +1,149 @@
+"""Routes of statistics: what jobs use now and used over time, and the card time of queues."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from paddleflow.access.callers import Caller
+from paddleflow.api.jobs import owned_job
+from paddleflow.api.platform import Platform
+from paddleflow.api.routing import Call, NoBody, NoQuery, Route
+from paddleflow.base.clock import local_text
+from paddleflow.errors import Invalid
+from paddleflow.jobs.cards import card_use
+from paddleflow.jobs.folders import stats_file
+from paddleflow.jobs.listing import get_tasks
+from paddleflow.jobs.rows import SQL, needs_of
+from paddleflow.queues.queues import get_queue
+from paddleflow.runtimes.local import statistics
+from paddleflow.runtimes.usage import MOST_POINTS, metrics_text, series, stepped
+from paddleflow.spec import wire_jobs as wire
+from paddleflow.spec.job_query import CardTimeDocument, PeriodQuery, StatisticsQuery, parse_time
+from paddleflow.store.database import Row, Tx
+
+Points = dict[str, list[tuple[float, float]]]
+
+
+def _job_and_tasks(tx: Tx, caller: Caller, job: str) -> tuple[Row, list[Row]]:
+    return owned_job(tx, caller, job), get_tasks(tx, job)
+
+
+def _read_series(data: Path, row: Row, tasks: Sequence[Row]) -> list[tuple[str, Points]]:
+    each = {need.role: need.each for need in needs_of(row["needs"])}
+    return [
+        (
+            f"{task['role']}-{task['idx']}",
+            series(statistics.read(stats_file(data, row["id"], task["role"], task["idx"])), each[task["role"]]),
+        )
+        for task in tasks
+    ]
+
+
+async def job_statistics(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobStatistics:
+    row, tasks = await platform.database.read(_job_and_tasks, call.caller, call.path["id"])
+    members = await asyncio.to_thread(_read_series, platform.jobs_run_here.data, row, tasks)
+    return {"metricsInfo": metrics_text([points for _, points in members])}
+
+
+async def job_statistics_detail(platform: Platform, call: Call[NoBody, StatisticsQuery]) -> wire.JobStatisticsDetail:
+    query = call.query
+    row, tasks = await platform.database.read(_job_and_tasks, call.caller, call.path["id"])
+    members = await asyncio.to_thread(_read_series, platform.jobs_run_here.data, row, tasks)
+    start = query.start if query.start is not None else row["started_at"] or row["accepted_at"]
+    end = query.end if query.end is not None else row["finished_at"] or platform.clock.now()
+    if end < start:
+        raise Invalid(f"end[{end}] is before start[{start}]", code="InvalidURI")
+    truncated = (end - start) / query.step > MOST_POINTS
+    if truncated:
+        end = start + MOST_POINTS * query.step
+    result: list[wire.TaskSeries] = [
+        {
+            "taskName": name,
+            "taskInfo": [
+                {"metric": metric, "values": stepped(values, start, end, query.step)}
+                for metric, values in points.items()
+            ],
+        }
+        for name, points in members
+    ]
+    return {"result": result, "truncated": truncated}
+
+
+async def card_time(platform: Platform, call: Call[CardTimeDocument, NoQuery]) -> wire.CardTime:
+    since, until = _period(call.body.start_time, call.body.end_time)
+    names = list(dict.fromkeys(call.body.queue_names))
+    return {"data": await platform.database.read(_card_times, call.caller, names, since, until)}
+
+
+async def queue_card_time(platform: Platform, call: Call[NoBody, PeriodQuery]) -> wire.CardQueue:
+    since, until = _period(call.query.start_time, call.query.end_time)
+    return (await platform.database.read(_card_times, call.caller, [call.path["queue"]], since, until))[0]
+
+
+def _period(start: str, end: str) -> tuple[float, float]:
+    since, until = parse_time("startTime", start), parse_time("endTime", end)
+    if until < since:
+        raise Invalid(f"endTime[{end}] is before startTime[{start}]")
+    return since, until
+
+
+def _card_times(tx: Tx, caller: Caller, queues: Sequence[str], since: float, until: float) -> list[wire.CardQueue]:
+    report: list[wire.CardQueue] = []
+    for name in queues:
+        get_queue(tx, name, user=caller.name, root=caller.root)
+        users: dict[str, list[wire.CardJob]] = defaultdict(list)
+        device = ""
+        for row in tx.all(SQL["card_time"], queue=name, since=since, until=until):
+            use = card_use(needs_of(row["needs"]), row["started_at"], row["finished_at"], since, until)
+            if not use.cards or not (caller.root or row["user_name"] == caller.name):
+                continue
+            device = device or use.device
+            users[row["user_name"]].append(
+                {
+                    "jobId": row["id"],
+                    "cardTime": use.hours,
+                    "createTime": local_text(row["accepted_at"]),
+                    "startTime": local_text(row["started_at"]),
+                    "finishTime": local_text(row["finished_at"]),
+                    "deviceCount": use.cards,
+                }
+            )
+        detail: list[wire.CardUser] = [
+            {"userName": user, "jobInfoList": jobs, "jobCount": len(jobs), "totalCardTime": _sum(jobs)}
+            for user, jobs in users.items()
+        ]
+        whole = _floor(sum(user["totalCardTime"] for user in detail))
+        report.append({"queueName": name, "cardTime": whole, "deviceType": device, "detail": detail})
+    return report
+
+
+def _sum(jobs: Sequence[wire.CardJob]) -> float:
+    return _floor(sum(job["cardTime"] for job in jobs))
+
+
+def _floor(hours: float) -> float:
+    return math.floor(hours * 100 + 1e-6) / 100
+
+
+ROUTES = (
+    Route(
+        "GET", "/statistics/job/{id}", job_statistics, "What a job uses, as of the last sample.",
+        answer=wire.JobStatistics, errors=("404 JobNotFound", "403 AccessDenied"),
+    ),
+    Route(
+        "GET", "/statistics/jobDetail/{id}", job_statistics_detail, "What each member of a job used over time.",
+        query=StatisticsQuery, answer=wire.JobStatisticsDetail, errors=("404 JobNotFound", "403 AccessDenied"),
+    ),
+    Route(
+        "GET", "/statistics/cardTime/{queue}", queue_card_time, "Card hours of a queue between two moments.",
+        query=PeriodQuery, answer=wire.CardQueue, errors=("404 QueueNameNotFound", "403 AccessDenied"),
+    ),
+    Route(
+        "POST", "/statistics/cardTime", card_time, "Card hours of several queues between two moments.",
+        body=CardTimeDocument, answer=wire.CardTime, errors=("404 QueueNameNotFound", "403 AccessDenied"),
+    ),
+)  # fmt: skip

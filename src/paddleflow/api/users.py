@@ -1,0 +1,137 @@
+"""Routes of logins, users and the version."""
+
+from __future__ import annotations
+
+import platform as machine
+
+from paddleflow import __version__
+from paddleflow.access import users
+from paddleflow.access.callers import require_owner
+from paddleflow.api import requests
+from paddleflow.api.paging import page, page_fields
+from paddleflow.api.platform import Platform
+from paddleflow.api.routing import Call, NoBody, NoQuery, Route
+from paddleflow.base.clock import rfc3339
+from paddleflow.spec import wire
+from paddleflow.spec.access import LoginDocument, PasswordDocument, UserDocument, UserQuery
+from paddleflow.store.database import Row
+
+
+async def login(platform: Platform, call: Call[LoginDocument, NoQuery]) -> wire.Authorization:
+    return {"authorization": await platform.sessions.login(call.body.username, call.body.password)}
+
+
+async def logout(platform: Platform, call: Call[NoBody, NoQuery]) -> None:
+    """Ends the token that the request carries; other tokens of the user go on."""
+    await platform.sessions.logout(requests.token(dict(call.request.scope["headers"])))
+
+
+async def who_am_i(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.WhoAmI:
+    session = await platform.sessions.look_up(requests.token(dict(call.request.scope["headers"])))
+    return {"name": session.caller.name, "root": session.caller.root, "expires": rfc3339(session.expires_at)}
+
+
+async def create_user(platform: Platform, call: Call[UserDocument, NoQuery]) -> wire.Username:
+    name = call.body.username
+    users.check_new(name, call.body.password)
+    password_hash = await platform.sessions.passwords.hash(call.body.password)
+    await platform.database.write(users.add, name, password_hash, platform.clock.now())
+    return {"username": name}
+
+
+async def list_users(platform: Platform, call: Call[NoBody, UserQuery]) -> wire.UserList:
+    """Every user but root, in order of creation."""
+    query = call.query
+    if query.user:
+        row = await platform.database.read(users.require, query.user)
+        return {**page_fields(query, False, ""), "userList": [_user(row)]}
+    rows, truncated, marker = page(await platform.database.read(users.after, query.after, query.limit), query)
+    return {**page_fields(query, truncated, marker), "userList": [_user(row) for row in rows]}
+
+
+async def change_password(platform: Platform, call: Call[PasswordDocument, NoQuery]) -> None:
+    """Root changes anybody's, others their own. Every token of that user ends."""
+    name = call.path["username"]
+    require_owner(call.caller, name, f"user[{name}]")
+    users.check_password(call.body.password)
+    await platform.database.read(users.require, name)
+    password_hash = await platform.sessions.passwords.hash(call.body.password)
+    await platform.database.write(users.set_password, name, password_hash, platform.clock.now())
+    platform.sessions.forget()
+
+
+async def delete_user(platform: Platform, call: Call[NoBody, NoQuery]) -> None:
+    """With all tokens and grants. Refused for root, and while jobs of the user have not ended."""
+    await platform.database.write(users.remove, call.path["username"])
+    platform.sessions.forget()
+
+
+async def version(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.Version:
+    return {
+        "gitVersion": __version__,
+        "gitCommit": "",
+        "gitBranch": "",
+        "buildDate": "",
+        "goVersion": "",
+        "compiler": f"{machine.python_implementation()} {machine.python_version()}",
+        "platform": f"{machine.system().lower()}/{machine.machine()}",
+    }
+
+
+def _user(row: Row) -> wire.User:
+    return {"name": row["name"], "createTime": rfc3339(row["created_at"])}
+
+
+_WEAK = ("UserPasswordWeak",)
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        "POST",
+        "/login",
+        login,
+        "Change a user name and password for a token",
+        body=LoginDocument,
+        answer=wire.Authorization,
+        open=True,
+        errors=("AuthFailed", "429 AuthFailed"),
+    ),
+    Route("POST", "/logout", logout, "End the token that the request carries"),
+    Route("GET", "/whoami", who_am_i, "Whose token this is, and until when", answer=wire.WhoAmI),
+    Route(
+        "POST",
+        "/user",
+        create_user,
+        "Create a user",
+        body=UserDocument,
+        answer=wire.Username,
+        root=True,
+        errors=("UserNameDuplicated", "InvalidNamePattern", *_WEAK),
+    ),
+    Route(
+        "GET",
+        "/user",
+        list_users,
+        "List users",
+        query=UserQuery,
+        answer=wire.UserList,
+        root=True,
+        errors=("UserNotExist",),
+    ),
+    Route(
+        "PUT",
+        "/user/{username}",
+        change_password,
+        "Change a user's password",
+        body=PasswordDocument,
+        errors=("AccessDenied", "UserNotExist", *_WEAK),
+    ),
+    Route(
+        "DELETE",
+        "/user/{username}",
+        delete_user,
+        "Delete a user",
+        root=True,
+        errors=("UserNotExist", "403 ActionNotAllowed", "409 ActionNotAllowed"),
+    ),
+    Route("GET", "/version", version, "What runs here", answer=wire.Version),
+)

@@ -1,0 +1,77 @@
+"""`paddleflow log`: logs by lines and size, and live."""
+
+from __future__ import annotations
+
+import click
+
+from paddleflow.cli import output
+from paddleflow.cli.lazy import group
+from paddleflow.cli.session import Session, pass_session
+
+log = group(help="Logs of jobs. See also: paddleflow job logs.")
+_FOLLOW = ""  #: what -f means without a word behind it
+
+
+@log.command("job")
+@click.option("-j", "--jobid", required=True, help="The job.")
+@click.option(
+    "-f",
+    "short",
+    is_flag=False,
+    flag_value=_FOLLOW,
+    metavar="[FRAMEWORK]",
+    help="Alone: follow to the end of the job. With a word: the job's framework, which older servers wanted.",
+)
+@click.option("--follow", is_flag=True, help="Follow to the end of the job.")
+@click.option("--framework", help="The job's framework.")
+@click.option(
+    "-r", "--readfromtail", is_flag=False, flag_value="true", metavar="[true]", help="Read from the end of the log."
+)
+@click.option("-l", "--line_limit", help="Most lines; 1000 if not given.")
+@click.option("-s", "--size_limit", help="Most bytes, such as 10M; 100M if not given.")
+@pass_session
+def job(
+    session: Session,
+    jobid: str,
+    short: str | None,
+    follow: bool,
+    framework: str | None,
+    readfromtail: str | None,
+    line_limit: str | None,
+    size_limit: str | None,
+) -> None:
+    """Print the logs of a job's tasks.
+
+    \b
+    Examples:
+      paddleflow log job -j job-0123456789abcdef -f
+      paddleflow log job -j job-0123456789abcdef -r -l 20
+    """
+    if follow or short == _FOLLOW:
+        from paddleflow.cli.watch import show_log
+
+        show_log(session, session.client.jobs.handle(jobid), follow=True, task=None)
+        return
+    found = session.client.logs.job(
+        jobid,
+        read_from_tail=(readfromtail or "").lower() not in {"", "false", "0", "no"} or None,
+        line_limit=line_limit,
+        size_limit=size_limit,
+        framework=framework or short,
+    )
+    if session.output == "json":
+        click.echo(output.as_json(found.raw))
+        return
+    click.echo("eventList:" if found.events else "eventList is None")
+    for event in found.events:
+        click.echo(output.cell(event))
+    click.echo("logs:")
+    for task in found.tasks:
+        facts = {
+            "jobid": found.job_id,
+            "taskid": task.task_id,
+            "has_next_page": task.has_next_page,
+            "truncated": task.truncated,
+        }
+        click.echo("\t".join(f"{key}:{value}" for key, value in facts.items()))
+        click.echo(task.content, nl=not task.content.endswith("\n"))

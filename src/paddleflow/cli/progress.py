@@ -1,0 +1,156 @@
+"""What one sees while waiting: state, time and reason of each job, on stderr.
+
+On a terminal it is drawn in place (by rich, imported only then); elsewhere each change is one line. Jobs are followed by
+threads, at most `FOLLOWERS` at a time, so that hundreds can be waited for.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
+
+from paddleflow.cli.session import note
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from paddleflow.sdk.follow import Event
+    from paddleflow.sdk.jobs import Job
+
+FOLLOWERS = 16
+
+
+class Watched:
+    """A job that is waited for."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.status = "waiting for news"
+        self.reason = ""
+        self.since = time.monotonic()
+        self.ended: float | None = None
+        self.failure: Exception | None = None
+        self.changed = True
+
+    def told(self, event: Event) -> None:
+        if event.status and event.type == "status":
+            self.changed = self.changed or (event.status, event.message) != (self.status, self.reason)
+            self.status, self.reason = event.status, event.message
+
+    @property
+    def elapsed(self) -> str:
+        seconds = int((self.ended or time.monotonic()) - self.since)
+        return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
+class Display(Protocol):
+    """Where the states are shown."""
+
+    def __enter__(self) -> Display: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def draw(self, watched: Sequence[Watched]) -> None: ...
+
+
+class Lines:
+    """A line for each change."""
+
+    def __enter__(self) -> Display:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def draw(self, watched: Sequence[Watched]) -> None:
+        for one in watched:
+            if one.changed:
+                one.changed = False
+                note(f"{one.job.id} {one.status} {one.elapsed}" + (f" {one.reason}" if one.reason else ""))
+
+
+class Live:
+    """A table drawn in place."""
+
+    SHOWN = 20  #: jobs; those that still wait come first
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.live import Live as RichLive
+
+        self._live = RichLive(console=Console(stderr=True), auto_refresh=False)
+
+    def __enter__(self) -> Display:
+        self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.__exit__(kind, error, trace)
+
+    def draw(self, watched: Sequence[Watched]) -> None:
+        self._live.update(self._table(watched), refresh=True)
+
+    def _table(self, watched: Sequence[Watched]) -> Table:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table.grid(padding=(0, 2))
+        for one in sorted(watched, key=lambda one: one.ended is not None)[: self.SHOWN]:
+            table.add_row(Text(one.job.id), Text(one.status), Text(one.elapsed), Text(one.reason, overflow="ellipsis"))
+        if len(watched) > self.SHOWN:
+            over = sum(one.ended is not None for one in watched)
+            table.add_row(Text(f"… {len(watched)} jobs, {over} over"))
+        return table
+
+
+def display() -> Display:
+    return Live() if sys.stderr.isatty() else Lines()
+
+
+def wait_for(jobs: Sequence[Job], timeout: float | None) -> Sequence[Watched]:
+    """Waits until all jobs are over, showing how they are. TimeoutError, or the first error met."""
+    watched = [Watched(job) for job in jobs]
+    deadline = None if timeout is None else time.monotonic() + timeout
+    left = deque(watched)
+
+    def follow() -> None:
+        while left:
+            try:
+                one = left.popleft()
+            except IndexError:
+                return
+            try:
+                rest = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+                one.job.wait(rest, on_event=one.told)
+                one.changed = one.changed or one.status != one.job.status
+                one.status, one.reason = one.job.status, one.job.record.message
+            except Exception as error:
+                one.failure = error
+            one.ended = time.monotonic()
+
+    # Daemons: an interrupt ends the command at once, whatever they read.
+    threads = [threading.Thread(target=follow, daemon=True) for _ in range(min(FOLLOWERS, len(watched)))]
+    for thread in threads:
+        thread.start()
+    with display() as shown:
+        while any(thread.is_alive() for thread in threads):
+            for thread in threads:
+                if thread.is_alive():
+                    thread.join(0.1)
+                    break
+            shown.draw(watched)
+        shown.draw(watched)
+    failure = next((one.failure for one in watched if one.failure), None)
+    if failure is not None:
+        raise failure
+    return watched

@@ -1,0 +1,177 @@
+"""`paddleflow queue`: queues, and who may use them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import click
+
+from paddleflow.cli import output
+from paddleflow.cli.lazy import group, listed, marker_options, pairs
+from paddleflow.cli.session import Session, pass_session
+
+HEADERS = ["name", "namespace", "status", "cluster name", "create time", "update time"]
+SHOW_HEADERS = ["name", "namespace", "status", "quota type", "cluster name", "create time", "update time"]
+
+queue = group(help="Queues, and who may use them. Making, changing, deleting and granting is for root.")
+
+
+def _amounts(cpu: str | None, mem: str | None, scalar: dict[str, str] | None) -> dict[str, object] | None:
+    given = {"cpu": cpu, "mem": mem, "scalarResources": scalar}
+    return {key: value for key, value in given.items() if value} or None
+
+
+def _shape(function: Callable[..., None]) -> Callable[..., None]:
+    """The options that making and changing share."""
+    for option in (
+        click.option("--location", callback=pairs, help="Where it runs: label1=value1,label2=value2."),
+        click.option("--policy", callback=listed, help="In which order jobs go: priority."),
+        click.option("--minscalar", callback=pairs, help="Least scalar resources: nvidia.com/gpu=2,rdma/hca=1."),
+        click.option("--minmem", help="Least memory that it can have: 10Gi."),
+        click.option("--mincpu", help="Least cores that it can have: 10, 500m."),
+        click.option("--maxscalar", callback=pairs, help="Most scalar resources: nvidia.com/gpu=8."),
+    ):
+        function = option(function)
+    return function
+
+
+@queue.command("list")
+@marker_options("maxsize", 100)
+@pass_session
+def list_(session: Session, size: int, marker: str | None) -> None:
+    """List the queues that you may use."""
+    page = session.client.queues.page(max_keys=size, marker=marker)
+    rows = [[q.name, q.namespace, q.status, q.cluster, q.create_time, q.update_time] for q in page]
+    output.show(session, HEADERS, rows, empty="no queue found ")
+    output.marker(session, page.next_marker)
+
+
+@queue.command()
+@click.argument("queuename")
+@pass_session
+def show(session: Session, queuename: str) -> None:
+    """Show a queue, with what is used and free."""
+    q = session.client.queues.get(queuename)
+    row = [q.name, q.namespace, q.status, q.quota_type, q.cluster, q.create_time, q.update_time]
+    rest: dict[str, object] = {
+        "max resources": q.maximum,
+        "min resources": q.minimum,
+        "used resources": q.used,
+        "idle resources": q.idle,
+        "scheduling policy": q.scheduling_policy,
+        "location": q.location,
+    }
+    output.show_one(session, SHOW_HEADERS, row, "queue info: ", {key: value for key, value in rest.items() if value})
+
+
+@queue.command()
+@click.argument("name")
+@click.argument("namespace")
+@click.argument("maxcpu")
+@click.argument("maxmem")
+@_shape
+@click.option("--quota", help="elasticQuota (as if not given) or volcanoCapabilityQuota.")
+@click.option("--clustername", help="Its cluster, where there are several.")
+@pass_session
+def create(
+    session: Session,
+    name: str,
+    namespace: str,
+    maxcpu: str,
+    maxmem: str,
+    maxscalar: dict[str, str] | None,
+    mincpu: str | None,
+    minmem: str | None,
+    minscalar: dict[str, str] | None,
+    policy: list[str] | None,
+    location: dict[str, str] | None,
+    quota: str | None,
+    clustername: str | None,
+) -> None:
+    """Make a queue that can have at most MAXCPU cores and MAXMEM memory.
+
+    \b
+    Example:
+      paddleflow queue create team-a default 16 64Gi --maxscalar nvidia.com/gpu=4 --mincpu 4 --minmem 16Gi
+    """
+    session.client.queues.create(
+        name,
+        namespace,
+        _amounts(maxcpu, maxmem, maxscalar) or {},
+        minimum=_amounts(mincpu, minmem, minscalar),
+        cluster=clustername,
+        quota_type=quota,
+        scheduling_policy=policy,
+        location=location,
+    )
+    output.done(session, f"queue[{name}] create success ", name=name)
+
+
+@queue.command()
+@click.argument("name")
+@click.option("--maxcpu", help="Most cores that it can have: 16.")
+@click.option("--maxmem", help="Most memory that it can have: 64Gi.")
+@_shape
+@pass_session
+def update(
+    session: Session,
+    name: str,
+    maxcpu: str | None,
+    maxmem: str | None,
+    maxscalar: dict[str, str] | None,
+    mincpu: str | None,
+    minmem: str | None,
+    minscalar: dict[str, str] | None,
+    policy: list[str] | None,
+    location: dict[str, str] | None,
+) -> None:
+    """Change a queue. `--location key=` removes that key, `--policy name-` that policy."""
+    session.client.queues.update(
+        name,
+        maximum=_amounts(maxcpu, maxmem, maxscalar),
+        minimum=_amounts(mincpu, minmem, minscalar),
+        scheduling_policy=policy,
+        location=location,
+    )
+    output.done(session, f"queue[{name}] update success ", name=name)
+
+
+@queue.command()
+@click.argument("queuename")
+@pass_session
+def delete(session: Session, queuename: str) -> None:
+    """Delete a queue that has no jobs waiting or running."""
+    session.client.queues.delete(queuename)
+    output.done(session, f"queue[{queuename}] delete success ", name=queuename)
+
+
+@queue.command()
+@click.argument("username")
+@click.argument("queuename")
+@pass_session
+def grant(session: Session, username: str, queuename: str) -> None:
+    """Let a user use a queue."""
+    session.client.grants.create(username, queuename)
+    output.done(session, f"queue[{queuename}] add username[{username}] success", name=queuename, user=username)
+
+
+@queue.command()
+@click.argument("username")
+@click.argument("queuename")
+@pass_session
+def ungrant(session: Session, username: str, queuename: str) -> None:
+    """Let a user no longer use a queue."""
+    session.client.grants.delete(username, queuename)
+    output.done(session, f"queue[{queuename}] delete username[{username}] success", name=queuename, user=username)
+
+
+@queue.command()
+@click.option("-m", "--maxsize", type=int, default=100, show_default=True, help="How many to show at most.")
+@click.option("-u", "--username", help="Only of this user.")
+@pass_session
+def grantlist(session: Session, maxsize: int, username: str | None) -> None:
+    """List who may use which queue."""
+    page = session.client.grants.page(user=username, max_keys=maxsize)
+    rows = [[grant.user, grant.resource] for grant in page if grant.resource_type == "queue"]
+    output.show(session, ["user name", "queue name"], rows, empty="no grantlist found ")
+    output.more(page.next_marker, "-m")

@@ -1,0 +1,45 @@
+"""`paddleflow server`: starts the server. The server's room is imported here and nowhere else in the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import click
+
+from paddleflow.cli.lazy import Command
+from paddleflow.errors import Unavailable
+
+
+@click.command(cls=Command)
+@click.option("--host", help="Address to listen on. Anything but loopback lets other machines in.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
+@click.option("--data", type=click.Path(file_okay=False), help="Folder for the database, logs and job folders.")
+@click.option("--config", type=click.Path(dir_okay=False, path_type=Path), help="Settings file (TOML).")
+@click.pass_context
+def server(ctx: click.Context, host: str | None, port: int | None, data: str | None, config: Path | None) -> None:
+    """Start the server on this machine and serve until Ctrl-C.
+
+    Settings come from the options, then the environment (PADDLEFLOW_SERVER_PORT and so on), then the settings file.
+
+    \b
+    Examples:
+      paddleflow server
+      paddleflow server --data /srv/paddleflow --port 8999
+    """
+    from paddleflow import settings
+
+    found = settings.load(config)
+    given = {"host": host, "port": port, "data": data}
+    changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    found = dataclasses.replace(found, server=dataclasses.replace(found.server, **changes))
+    try:
+        from paddleflow.server.running import run
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("paddleflow"):
+            raise
+        raise Unavailable(
+            f"the server needs {error.name}, which is not installed", hint="pip install 'paddleflow[server]'"
+        ) from error
+    ctx.exit(run(found))

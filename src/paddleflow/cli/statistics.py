@@ -1,0 +1,77 @@
+"""`paddleflow statistics`: what jobs used, and card time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from paddleflow.cli import output
+from paddleflow.cli.lazy import group, listed
+from paddleflow.cli.session import Session, note, pass_session
+
+if TYPE_CHECKING:
+    from paddleflow.sdk.statistics import JobDetail
+
+CARD_HEADERS = ["queue name", "card time", "device type", "user name", "job count", "total card time"]
+
+statistics = group(help="What jobs used, and card time.")
+
+
+@statistics.command()
+@click.argument("jobid")
+@click.option("-d", "--detail", is_flag=True, help="Over time instead of now.")
+@click.option("-s", "--start", type=int, help="With -d: from this second of the epoch.")
+@click.option("-e", "--end", type=int, help="With -d: to this second of the epoch.")
+@click.option("-st", "--step", type=int, help="With -d: seconds between two points; 60 if not given.")
+@pass_session
+def job(session: Session, jobid: str, detail: bool, start: int | None, end: int | None, step: int | None) -> None:
+    """What a job uses of cores, memory, disk and network."""
+    if not detail and (start or end or step):
+        raise click.UsageError("please use -d or --detail option to show detail statistics")
+    if detail:
+        found = session.client.statistics.detail(jobid, start=start, end=end, step=step)
+        headers, rows = table(found)
+        output.show(session, headers, rows, empty="no data")
+        if found.truncated:
+            note("results has been truncated due to server side limitation")
+        return
+    metrics = session.client.statistics.job(jobid)
+    headers = [name.replace("_", " ") for name in metrics]
+    output.show(session, headers, [list(metrics.values())] if metrics else [], empty="no data")
+
+
+def table(detail: JobDetail) -> tuple[list[str], list[list[object]]]:
+    """One row per moment and task, one column per measure; N/A where a measure has no point."""
+    metrics = list(dict.fromkeys(series.metric for task in detail.tasks for series in task.series))
+    rows: list[list[object]] = []
+    for task in detail.tasks:
+        by_moment: dict[object, dict[str, object]] = {}
+        for series in task.series:
+            for moment, value, *_ in series.values:
+                by_moment.setdefault(moment, {})[series.metric] = value
+        rows += [
+            [moment, *(values.get(metric, "N/A") for metric in metrics), task.task]
+            for moment, values in sorted(by_moment.items(), key=lambda item: float(str(item[0])))
+        ]
+    return ["timestamp", *(metric.replace("_", " ") for metric in metrics), "task name"], rows
+
+
+@statistics.command("card-time")
+@click.option("-q", "--queuenames", required=True, callback=listed, help="Queues: a,b.")
+@click.option("-s", "--start", required=True, help='From "YYYY-MM-DD HH:MM:SS".')
+@click.option("-e", "--end", required=True, help='To "YYYY-MM-DD HH:MM:SS".')
+@pass_session
+def card_time(session: Session, queuenames: list[str], start: str, end: str) -> None:
+    """Hours of accelerator cards per queue and user.
+
+    \b
+    Example:
+      paddleflow statistics card-time -q team-a,team-b -s "2026-11-01 00:00:00" -e "2026-12-01 00:00:00"
+    """
+    found = session.client.statistics.card_time(queuenames, start, end)
+    rows: list[list[object]] = []
+    for queue in found:
+        head: list[object] = [queue.queue, queue.hours, queue.device_type]
+        rows += [[*head, user.user, user.job_count, user.hours] for user in queue.users] or [[*head, None, None, None]]
+    output.show(session, CARD_HEADERS, rows, empty="no data")

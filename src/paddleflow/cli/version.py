@@ -1,0 +1,21 @@
+"""`paddleflow version`."""
+
+from __future__ import annotations
+
+import click
+
+from paddleflow import __version__
+from paddleflow.cli import output
+from paddleflow.cli.lazy import Command
+from paddleflow.cli.session import Session, pass_session
+
+
+@click.command(cls=Command)
+@click.option("--client", "client_only", is_flag=True, help="Only the client's, without asking a server.")
+@pass_session
+def version(session: Session, client_only: bool) -> None:
+    """Versions of client and server, as JSON."""
+    found: dict[str, object] = {"client": f"PaddleFlow-{__version__}"}
+    if not client_only:
+        found["server"] = session.client.version()
+    click.echo(output.as_json(found))

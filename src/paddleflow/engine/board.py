@@ -1,0 +1,95 @@
+"""What the engine remembers between two turns. Disposable: `recovery` rebuilds it from the database and the runtime."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from paddleflow.base.ids import AttemptId
+from paddleflow.engine.launching import PlacedJob, Prepared, attempt_of
+from paddleflow.engine.ports import Ports
+from paddleflow.jobs.machine import JobState, Key
+from paddleflow.scheduling.core import Core
+from paddleflow.scheduling.model import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A job that waits for its place."""
+
+    request: Request
+    framework: str
+    touched: int  #: of the row that was read
+    attempt: int  #: how often it was placed before
+
+
+@dataclass(slots=True)
+class Active:
+    """A job that has its place."""
+
+    job: PlacedJob
+    request: Request
+    state: JobState
+    prepared: Mapping[Key, Prepared]
+    ttl: float | None
+    touched: int  #: of the row that was read
+
+    def attempts(self, keys: tuple[Key, ...]) -> list[AttemptId]:
+        return [attempt_of(self.job, key) for key in keys if not self.prepared[key].passive]
+
+    @property
+    def ports(self) -> list[int]:
+        return [port for place in self.job.places for port in place.ports]
+
+
+@dataclass(slots=True)
+class Board:
+    """All jobs that have not ended, by where they are."""
+
+    core: Core
+    ports: Ports
+    queue_version: int = -1
+    waiting: dict[str, Waiting] = field(default_factory=dict)
+    active: dict[str, Active] = field(default_factory=dict)
+    _later: list[tuple[float, str]] = field(default_factory=list)  #: heap of restarts that must not come too early
+
+    def enqueue(self, waiting: Waiting, not_before: float | None, now: float) -> None:
+        """Let the scheduler know a job, now or when its time has come."""
+        job = waiting.request.job
+        self.waiting[job] = waiting
+        if not_before is not None and not_before > now:
+            heapq.heappush(self._later, (not_before, job))
+        else:
+            self.core.submit(waiting.request)
+
+    def enqueue_all(self, items: Iterable[tuple[Waiting, float | None]], now: float) -> None:
+        """As `enqueue`, for very many at once."""
+        ready = []
+        for waiting, not_before in items:
+            if not_before is not None and not_before > now:
+                self.enqueue(waiting, not_before, now)
+            else:
+                self.waiting[waiting.request.job] = waiting
+                ready.append(waiting.request)
+        self.core.submit_many(ready)
+
+    def forget_waiting(self, job: str) -> None:
+        if self.waiting.pop(job, None) is not None:
+            self.core.withdraw(job)
+
+    def wake_due(self, now: float) -> None:
+        """Hand the scheduler the restarts whose time has come."""
+        while self._later and self._later[0][0] <= now:
+            _, job = heapq.heappop(self._later)
+            if job in self.waiting:
+                self.core.submit(self.waiting[job].request)
+
+    def next_due(self) -> float | None:
+        return self._later[0][0] if self._later else None
+
+    def release(self, active: Active) -> None:
+        """The job's resources are free again."""
+        self.active.pop(active.job.id, None)
+        self.core.release(active.job.id)
+        self.ports.release(active.ports)

@@ -1,0 +1,157 @@
+"""From a placed job to what the runtime starts. Pure: the same job and places always give the same launches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from paddleflow.base.ids import AttemptId, attempt_id, task_id
+from paddleflow.frameworks.catalogue import find
+from paddleflow.frameworks.framework import Member as PlacedMember
+from paddleflow.frameworks.framework import Plan
+from paddleflow.jobs.folders import job_folder, log_file
+from paddleflow.jobs.machine import Key
+from paddleflow.jobs.model import Member
+from paddleflow.runtimes.runtime import Launch, Mount
+
+GPU = "nvidia.com/gpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one member of a job is, and what was given to it alone."""
+
+    role: str
+    index: int
+    node: str
+    devices: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    ports: tuple[int, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        return self.role, self.index
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedJob:
+    """A job with its places: all that launching needs."""
+
+    id: str
+    name: str
+    user: str
+    queue: str
+    framework: str
+    attempt: int
+    members: tuple[Member, ...]
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A launch, and the small files that must lie in the job's folder before it."""
+
+    launch: Launch
+    passive: bool
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+def prepare(
+    job: PlacedJob, data: Path, base_env: Mapping[str, str], addresses: Mapping[str, str]
+) -> dict[Key, Prepared]:
+    """The launch of every member."""
+    folder = job_folder(data, job.id)
+    roles = {member.role: member for member in job.members}
+    placed = [_placed(roles[place.role], place, folder, addresses) for place in job.places]
+    plans = find(job.framework).plan(job.id, placed)
+    return {
+        place.key: _prepared(job, roles[place.role], place, plan, data, base_env)
+        for place, plan in zip(job.places, plans, strict=True)
+    }
+
+
+def _placed(member: Member, place: Place, folder: Path, addresses: Mapping[str, str]) -> PlacedMember:
+    return PlacedMember(
+        role=place.role,
+        index=place.index,
+        host=addresses.get(place.node, place.node),
+        ports=place.ports,
+        argv=member.argv,
+        env=member.env,
+        cpu=member.request.cpu,
+        devices=tuple(str(n) for name, numbers in place.devices if name == GPU for n in numbers),
+        folder=str(folder),
+    )
+
+
+def _prepared(
+    job: PlacedJob, member: Member, place: Place, plan: Plan, data: Path, base_env: Mapping[str, str]
+) -> Prepared:
+    folder = job_folder(data, job.id)
+    task = task_id(job.id, place.role, place.index)
+    mounts = tuple(
+        Mount(f"{s.source}/{s.sub_path}" if s.sub_path else s.source, s.mount_path, s.read_only)
+        for s in member.storages
+    )
+    work = str(folder / "work")
+    env = {**base_env, **_identity(job, place), **_devices(place), **plan.env, "PF_WORK_DIR": work}
+    return Prepared(
+        launch=Launch(
+            attempt=attempt_id(task, job.attempt),
+            argv=plan.argv,
+            env=env,
+            folder=str(folder),
+            log=str(log_file(data, job.id, place.role, place.index)),
+            cwd=mounts[0].target if mounts else work,
+            request=member.request,
+            limit=member.limit,
+            mounts=mounts,
+            ready_port=plan.ready_port,
+        ),
+        passive=plan.passive,
+        files=plan.files,
+    )
+
+
+def _identity(job: PlacedJob, place: Place) -> dict[str, str]:
+    return {
+        "PF_JOB_ID": job.id,
+        "PF_JOB_NAME": job.name,
+        "PF_JOB_QUEUE_NAME": job.queue,
+        "PF_JOB_FRAMEWORK": job.framework,
+        "PF_JOB_ATTEMPT": str(job.attempt),
+        "PF_USER_NAME": job.user,
+        "PF_ROLE": place.role,
+        "PF_ROLE_INDEX": str(place.index),
+    }
+
+
+def _devices(place: Place) -> dict[str, str]:
+    """Device numbers: the usual variable for GPUs, and one variable per resource."""
+    env = {}
+    for name, numbers in place.devices:
+        listed = ",".join(map(str, numbers))
+        env[f"PF_DEVICES_{re.sub('[^A-Z0-9]', '_', name.upper())}"] = listed
+        if name == GPU:
+            env["CUDA_VISIBLE_DEVICES"] = listed
+    return env
+
+
+def attempt_of(job: PlacedJob, key: Key) -> AttemptId:
+    return attempt_id(task_id(job.id, *key), job.attempt)
+
+
+def parse_attempt(attempt: str) -> tuple[str, Key, int]:
+    """(job id, (role, index), attempt) of an attempt id of ours."""
+    task, _, number = attempt.rpartition(".")
+    job, _, member = task.rpartition(".")
+    role, _, index = member.rpartition("-")
+    return job, (role, int(index)), int(number)
+
+
+def port_counts(framework: str, keys: Sequence[Key]) -> list[int]:
+    """How many ports each member needs."""
+    table = find(framework)
+    needed = {role.name: role.ports for role in table.roles}
+    return [needed.get(role, 0) for role, _ in keys]

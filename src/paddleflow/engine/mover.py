@@ -1,0 +1,223 @@
+"""The mover: takes turns for one cluster, as long as it holds the cluster's lease.
+
+Many servers may share a database; only the one with the lease moves jobs, and every write of a turn is guarded by the
+lease's fencing token. Any error throws the board away; the next round rebuilds it. Wake-ups may be lost: the mover
+looks by itself once a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from paddleflow.base.clock import Clock
+from paddleflow.base.log import Log
+from paddleflow.engine.board import Board
+from paddleflow.engine.launching import Prepared
+from paddleflow.engine.ports import Ports, parse_range
+from paddleflow.engine.recovery import compare, read_records, rebuild
+from paddleflow.engine.turn import Draft, Surroundings, decide, hear, look, settle
+from paddleflow.engine.writes import write_turn
+from paddleflow.errors import PaddleFlowError
+from paddleflow.jobs.rows import SQL
+from paddleflow.queues.queues import scheduled_queues
+from paddleflow.runtimes.runtime import NodeInfo, Observation, Runtime
+from paddleflow.scheduling.model import Node, Reason
+from paddleflow.settings import Settings
+from paddleflow.store import counters, leases
+from paddleflow.store.bus import Bus
+from paddleflow.store.database import Database, Row, Tx
+
+LEASE_SECONDS = 15.0
+LOOK_EVERY = 1.0
+FIRST_PAUSE = 0.1  #: before beginning anew after an error; doubles up to LAST_PAUSE
+LAST_PAUSE = 10.0
+ROWS_A_TURN = 2000
+TOPIC = "jobs"  #: wakes the mover
+EVENTS = "events"  #: wakes those who follow events
+
+log = Log("engine")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the engine works with."""
+
+    database: Database
+    runtime: Runtime
+    clock: Clock
+    bus: Bus
+    settings: Settings
+    data: Path
+    base_env: dict[str, str]
+    holder: str  #: names this server in the lease
+
+
+def _read_changes(tx: Tx) -> tuple[list[Row], int]:
+    return tx.all(SQL["unseen_jobs"], limit=ROWS_A_TURN), counters.value(tx, "queues")
+
+
+class Mover:
+    """Moves the jobs of one cluster. `run` never ends by itself."""
+
+    def __init__(self, parts: Parts, cluster: str = "default-cluster") -> None:
+        self._parts = parts
+        self._cluster = cluster
+        self._lease_name = f"engine:{cluster}"
+        self._wake = asyncio.Event()
+        self._observed: list[Observation] = []
+        self._board: Board | None = None
+        self.nodes: Sequence[NodeInfo] = ()
+        self.first_turn = asyncio.Event()  #: set once the board was rebuilt and decided upon
+
+    def why(self, job: str) -> Reason | None:
+        """Why a job waits, as of now; None when this server does not know it as waiting."""
+        board = self._board
+        if board is None or job not in board.waiting:
+            return None
+        return board.core.why(job)
+
+    async def run(self) -> None:
+        """Take the lease, move jobs, begin anew after errors with growing pauses."""
+        pause = FIRST_PAUSE
+        while True:
+            began = self._parts.clock.monotonic()
+            try:
+                await self._hold_and_move()
+            except* (PaddleFlowError, OSError) as group:
+                log.warning("engine begins anew", reason="; ".join(str(e) for e in group.exceptions))
+            finally:
+                self._board = None
+            if self._parts.clock.monotonic() - began > 60:
+                pause = FIRST_PAUSE
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LAST_PAUSE)
+
+    async def _hold_and_move(self) -> None:
+        parts = self._parts
+        token = await self._take_lease()
+        lease = self._lease_name, token
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._renew(token))
+                group.create_task(self._forward_wakes())
+                observing = group.create_task(self._listen())
+                await self._begin(lease)
+                while True:
+                    await self._turn(lease)
+                    await self._rest()
+                    if observing.done():
+                        observing.result()
+        finally:
+            with contextlib.suppress(PaddleFlowError, asyncio.CancelledError):
+                await parts.database.write(leases.release, *lease)
+
+    async def _take_lease(self) -> int:
+        parts = self._parts
+        while True:
+            now = parts.clock.now()
+            token = await parts.database.write(leases.acquire, self._lease_name, parts.holder, now, LEASE_SECONDS)
+            if token is not None:
+                return token
+            await asyncio.sleep(LOOK_EVERY)
+
+    async def _renew(self, token: int) -> None:
+        parts = self._parts
+        while True:
+            await asyncio.sleep(LEASE_SECONDS / 3)
+            kept = await parts.database.write(leases.renew, self._lease_name, token, parts.clock.now(), LEASE_SECONDS)
+            if not kept:
+                raise leases.LeaseLost(f"another server took the lease {self._lease_name}")
+
+    async def _forward_wakes(self) -> None:
+        with self._parts.bus.subscribe(TOPIC) as subscription:
+            while True:
+                await subscription.wait(LOOK_EVERY)
+                self._wake.set()
+
+    async def _listen(self) -> None:
+        async for batch in self._parts.runtime.observe():
+            self._observed.extend(batch)
+            self._wake.set()
+
+    async def _rest(self) -> None:
+        """Until something happens or a restart is due."""
+        due = self._board.next_due() if self._board else None
+        if due is None:
+            await self._wake.wait()
+        else:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(due - self._parts.clock.now(), 0.0)):
+                    await self._wake.wait()
+        self._wake.clear()
+
+    async def _begin(self, lease: tuple[str, int]) -> None:
+        """Rebuild the board and take up what runs."""
+        parts = self._parts
+        now = parts.clock.now()
+        known = await parts.runtime.adopt()
+        self.nodes = await parts.runtime.capacity()
+        self._around = Surroundings(
+            data=parts.data,
+            base_env=parts.base_env,
+            addresses={node.name: node.address for node in self.nodes},
+            restart_limit=parts.settings.jobs.restart_limit,
+        )
+        queues = await parts.database.read(scheduled_queues, self._cluster)
+        records = await parts.database.read(read_records)
+        nodes = [Node(n.name, n.capacity, n.labels, n.schedulable) for n in self.nodes]
+        ports = Ports(parse_range(parts.settings.local.ports))
+        board = rebuild(records, nodes, queues, ports, self._around, now)
+        draft = Draft()
+        compare(board, known, draft, now)
+        hear(board, known, draft, now)
+        decide(board, draft, now)
+        self._board = board
+        await self._write_and_do(lease, board, draft, now)
+        self.first_turn.set()
+
+    async def _turn(self, lease: tuple[str, int]) -> None:
+        parts, board = self._parts, self._board
+        assert board is not None
+        more = True
+        while more:
+            now = parts.clock.now()
+            observed, self._observed = self._observed, []
+            rows, version = await parts.database.read(_read_changes)
+            draft = Draft()
+            hear(board, observed, draft, now)
+            if version != board.queue_version:
+                board.core.set_queues(await parts.database.read(scheduled_queues, self._cluster))
+                board.queue_version = version
+            look(board, rows, draft, now)
+            decide(board, draft, now)
+            await self._write_and_do(lease, board, draft, now)
+            more = bool(self._observed or draft.writes.placements or len(rows) == ROWS_A_TURN)
+
+    async def _write_and_do(self, lease: tuple[str, int], board: Board, draft: Draft, now: float) -> None:
+        parts = self._parts
+        draft.close()
+        if draft.writes:
+            placed = await parts.database.write(write_turn, draft.writes, lease, parts.settings.jobs, now)
+            settle(board, draft, placed, self._around, now)
+            parts.bus.wake(EVENTS)
+        if draft.launches:
+            await asyncio.to_thread(_make_folders, draft.launches)
+            await parts.runtime.start([item.launch for item in draft.launches if not item.passive])
+        if draft.halts:
+            await parts.runtime.stop(draft.halts, parts.settings.local.grace)
+        if draft.ended:
+            await parts.runtime.forget(draft.ended)
+        self._observed.extend(draft.synthetic)
+
+
+def _make_folders(launches: Sequence[Prepared]) -> None:
+    """The folders and small files that must be there before a process starts."""
+    for item in launches:
+        folder = Path(item.launch.folder)
+        (folder / "work").mkdir(parents=True, exist_ok=True)
+        for name, text in item.files.items():
+            (folder / name).write_text(text, "utf-8")

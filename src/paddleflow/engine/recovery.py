@@ -1,0 +1,99 @@
+"""The board, rebuilt from the database and the runtime: at start, after a crash, and after any error of a turn.
+
+For every member that the rows call started or starting, the runtime's word decides:
+
+| rows say | runtime says | what follows |
+|---|---|---|
+| pending  | nothing      | it was never started: launched now (the intent was durable, the start was not) |
+| pending  | running      | it was started, nobody wrote it down: taken up |
+| running  | running      | taken up |
+| any      | ended        | the end is recorded |
+| running  | nothing      | lost: its end is not known, the member has failed |
+| any, job terminating | nothing | it has ended |
+| members without a process | – | as the rows say |
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from paddleflow.base.ids import AttemptId
+from paddleflow.engine.board import Active, Board
+from paddleflow.engine.launching import attempt_of
+from paddleflow.engine.ports import Ports
+from paddleflow.engine.turn import Draft, Surroundings, activate, places_of, step, waiting_of
+from paddleflow.jobs.machine import MemberEnded, StopAsked
+from paddleflow.jobs.model import JobStatus, TaskStatus
+from paddleflow.jobs.rows import SQL, held_of, state_of
+from paddleflow.runtimes.runtime import Observation
+from paddleflow.scheduling.core import Core
+from paddleflow.scheduling.model import Node, Queue, Snapshot
+from paddleflow.store.database import Row, Tx
+
+LOST = "the process is gone and nobody saw how it ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What the database says of all jobs that have not ended."""
+
+    held: list[Row]
+    tasks: list[Row]
+    waiting: list[Row]
+
+
+def read_records(tx: Tx) -> Records:
+    return Records(tx.all(SQL["held_jobs"]), tx.all(SQL["tasks_of_held_jobs"]), tx.all(SQL["waiting_jobs"]))
+
+
+def rebuild(
+    records: Records, nodes: Sequence[Node], queues: Sequence[Queue], ports: Ports, around: Surroundings, now: float
+) -> Board:
+    """The board as the database says; `compare` then takes in what the runtime knows."""
+    tasks: dict[str, list[Row]] = defaultdict(list)
+    for task in records.tasks:
+        tasks[task["job_id"]].append(task)
+    current = {row["id"]: [t for t in tasks[row["id"]] if t["attempt"] == row["attempt"]] for row in records.held}
+    held = tuple(held_of(row, current[row["id"]]) for row in records.held)
+    board = Board(Core.of(Snapshot(now, tuple(nodes), tuple(queues), (), held)), ports)
+    for row in records.held:
+        mine = current[row["id"]]
+        state = state_of(row, mine, around.restart_limit)
+        active = activate(row, row["attempt"], places_of(mine), state, around)
+        board.active[row["id"]] = active
+        ports.hold(active.ports)
+    board.enqueue_all(((waiting_of(row), row["not_before"]) for row in records.waiting), now)
+    return board
+
+
+def compare(board: Board, known: Iterable[Observation], draft: Draft, now: float) -> None:
+    """What the runtime does not know of must be launched, or has been lost."""
+    told: set[AttemptId] = {seen.attempt for seen in known}
+    for active in list(board.active.values()):
+        _compare_job(board, active, told, draft, now)
+
+
+def _compare_job(board: Board, active: Active, told: set[AttemptId], draft: Draft, now: float) -> None:
+    job = active.job
+    if active.state.status is JobStatus.TERMINATING and active.state.outcome is None:
+        step(board, active, StopAsked(now, active.state.message), draft, now)
+    for task in active.state.tasks:
+        attempt = attempt_of(job, task.key)
+        prepared = active.prepared[task.key]
+        if task.status not in {TaskStatus.PENDING, TaskStatus.RUNNING}:
+            continue
+        ending = active.state.outcome is not None
+        if prepared.passive:
+            if ending:
+                step(board, active, MemberEnded(now, task.key, 0), draft, now)
+            elif task.status is TaskStatus.PENDING:
+                draft.launches.append(prepared)
+        elif attempt in told:
+            if ending:
+                draft.halts.append(attempt)
+        elif task.status is TaskStatus.PENDING and not ending:
+            draft.launches.append(prepared)
+        else:
+            step(board, active, MemberEnded(now, task.key, None, LOST), draft, now)

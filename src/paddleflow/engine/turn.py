@@ -1,0 +1,252 @@
+"""One turn of the engine, without its I/O: observations and changed rows in, what to write and what to do out.
+
+    1. hear    what the runtime saw becomes facts of the job machines
+    2. look    rows that others changed: new jobs, stops, other priorities
+    3. decide  the scheduler starts jobs or says why they wait
+    4. (write) `mover` writes the draft in one transaction
+    5. settle  placements that stood become launches
+
+The board is changed on the way. If the write fails the board is thrown away, so nothing here needs to be undone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from paddleflow.base.ids import AttemptId
+from paddleflow.engine.board import Active, Board, Waiting
+from paddleflow.engine.launching import Place, PlacedJob, Prepared, attempt_of, parse_attempt, port_counts, prepare
+from paddleflow.engine.writes import Change, Placement, Turn
+from paddleflow.errors import Temporary
+from paddleflow.frameworks.catalogue import find
+from paddleflow.jobs.machine import (
+    Command,
+    Fact,
+    Halt,
+    JobState,
+    Key,
+    Launch,
+    MemberEnded,
+    MemberReady,
+    MemberStarted,
+    Placed,
+    Release,
+    Requeue,
+    Shape,
+    StopAsked,
+    TaskState,
+    advance,
+    changed_tasks,
+)
+from paddleflow.jobs.model import JobStatus
+from paddleflow.jobs.rows import members_of, request_of, state_of
+from paddleflow.runtimes.runtime import Ended, Observation, Ready, Started
+from paddleflow.scheduling.model import Start, Wait
+from paddleflow.store.database import Row
+
+STARTS_A_TURN = 256  #: bounds a turn, so that a flood of starts does not delay stops
+STOPPED_BY_USER = "stopped by its user"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What launching needs to know of this machine."""
+
+    data: Path
+    base_env: Mapping[str, str]
+    addresses: Mapping[str, str]  #: node → address
+    restart_limit: int
+
+
+@dataclass(slots=True)
+class Draft:
+    """What a turn wants: first written, then done."""
+
+    writes: Turn = field(default_factory=Turn)
+    launches: list[Prepared] = field(default_factory=list)
+    halts: list[AttemptId] = field(default_factory=list)
+    ended: list[AttemptId] = field(default_factory=list)  #: recorded by this turn's write; the runtime may forget them
+    synthetic: list[Observation] = field(default_factory=list)  #: of members without a process of their own
+    _first: dict[str, tuple[Sequence[TaskState], JobStatus, Active]] = field(default_factory=dict)
+
+    def close(self) -> None:
+        """Collect the changes of all machines that moved."""
+        for tasks, status, active in self._first.values():
+            after = active.state
+            self.writes.changes.append(
+                Change(after, changed_tasks(tasks, after.tasks), active.ttl, after.status is not status)
+            )
+
+
+def hear(board: Board, observations: Iterable[Observation], draft: Draft, now: float) -> None:
+    """What the runtime saw, as facts. What belongs to no attempt of ours is to be forgotten."""
+    for seen in observations:
+        job, key, attempt = parse_attempt(seen.attempt)
+        active = board.active.get(job)
+        if active is None or active.job.attempt != attempt:
+            if isinstance(seen, Ended):
+                draft.ended.append(seen.attempt)
+            continue
+        step(board, active, _fact(seen, key), draft, now)
+        if isinstance(seen, Ended):
+            draft.ended.append(seen.attempt)
+
+
+def _fact(seen: Observation, key: Key) -> Fact:
+    match seen:
+        case Started():
+            return MemberStarted(seen.at, key)
+        case Ready():
+            return MemberReady(seen.at, key)
+        case Ended():
+            return MemberEnded(
+                seen.at, key, seen.exit_code, seen.message, seen.started_at, seen.cpu_seconds, seen.peak_memory
+            )
+
+
+def look(board: Board, rows: Iterable[Row], draft: Draft, now: float) -> None:
+    """Rows that somebody else wrote."""
+    for row in rows:
+        job = row["id"]
+        active = board.active.get(job)
+        if active is not None:
+            if row["status"] == JobStatus.TERMINATING:
+                step(board, active, StopAsked(now, row["message"] or STOPPED_BY_USER), draft, now)
+        elif row["status"] in {JobStatus.INIT, JobStatus.PENDING}:
+            board.forget_waiting(job)
+            board.enqueue(waiting_of(row), row["not_before"], now)
+        else:
+            board.forget_waiting(job)
+            if row["status"] == JobStatus.TERMINATING:  # it was stopped while an attempt that failed went back to wait
+                draft.writes.changes.append(_ended_unplaced(row, now))
+        draft.writes.seen.append((job, row["touched"]))
+
+
+def _ended_unplaced(row: Row, now: float) -> Change:
+    state = JobState(row["id"], Shape((), frozenset()), message=row["message"] or STOPPED_BY_USER)
+    state, _ = advance(state, StopAsked(now, state.message))
+    return Change(state, (), None, status_changed=True)
+
+
+def waiting_of(row: Row) -> Waiting:
+    return Waiting(request_of(row), row["framework"], row["touched"], row["attempt"])
+
+
+def decide(board: Board, draft: Draft, now: float) -> None:
+    """Ask the scheduler; every start becomes a placement with its ports."""
+    board.wake_due(now)
+    for decision in board.core.decide(now, limit=STARTS_A_TURN):
+        waiting = board.waiting[decision.job]
+        match decision:
+            case Wait():
+                draft.writes.waits.append((decision.job, waiting.touched, decision.reason.text))
+            case Start():
+                try:
+                    places = _places(board, decision, waiting.framework)
+                except Temporary as error:
+                    board.core.release(decision.job)
+                    board.enqueue(waiting, now + 1.0, now)
+                    draft.writes.waits.append((decision.job, waiting.touched, error.message))
+                    continue
+                later = _later_stages(waiting.framework, [place.key for place in places])
+                draft.writes.placements.append(
+                    Placement(decision.job, waiting.touched, waiting.attempt + 1, places, later)
+                )
+
+
+def _places(board: Board, start: Start, framework: str) -> tuple[Place, ...]:
+    keys = [(item.role, item.index) for item in start.assignments]
+    counts = port_counts(framework, keys)
+    ports = board.ports.take(sum(counts)) if any(counts) else ()
+    places = []
+    used = 0
+    for item, count in zip(start.assignments, counts, strict=True):
+        places.append(Place(item.role, item.index, item.node, item.devices, ports[used : used + count]))
+        used += count
+    return tuple(places)
+
+
+def _later_stages(framework: str, keys: Sequence[Key]) -> frozenset[Key]:
+    roles = {role for role, _ in keys}
+    first = next(stage for stage in find(framework).stages if roles & set(stage))
+    return frozenset(key for key in keys if key[0] not in first)
+
+
+def settle(board: Board, draft: Draft, rows: Mapping[str, Row], around: Surroundings, now: float) -> None:
+    """The write stood: jobs whose placement was taken are active, the others are looked at again."""
+    for item in draft.writes.placements:
+        del board.waiting[item.job]
+        row = rows.get(item.job)
+        if row is None:
+            board.core.release(item.job)
+            board.ports.release(port for place in item.places for port in place.ports)
+            continue
+        state = state_of(row, (), around.restart_limit)
+        active = activate(row, item.attempt, item.places, state, around)
+        board.active[item.job] = active
+        active.state, commands = advance(state, Placed(now, tuple(place.key for place in item.places)))
+        _do(board, active, commands, draft, now)
+
+
+def activate(row: Row, attempt: int, places: tuple[Place, ...], state: JobState, around: Surroundings) -> Active:
+    """A placed job, ready to be launched."""
+    job = PlacedJob(
+        id=row["id"],
+        name=row["name"],
+        user=row["user_name"],
+        queue=row["queue"],
+        framework=row["framework"],
+        attempt=attempt,
+        members=members_of(row["members"]),
+        places=places,
+    )
+    prepared = prepare(job, around.data, around.base_env, around.addresses)
+    return Active(job, request_of(row), state, prepared, row["ttl"], row["touched"])
+
+
+def places_of(tasks: Iterable[Row]) -> tuple[Place, ...]:
+    """The places that task rows hold."""
+    return tuple(
+        Place(
+            task["role"],
+            task["idx"],
+            task["node"],
+            tuple((name, tuple(numbers)) for name, numbers in json.loads(task["devices"])),
+            tuple(json.loads(task["ports"])),
+        )
+        for task in tasks
+    )
+
+
+def step(board: Board, active: Active, fact: Fact, draft: Draft, now: float) -> None:
+    """Advance one job, and note what that asks for."""
+    before = active.state
+    active.state, commands = advance(before, fact)
+    if active.state is not before:
+        draft._first.setdefault(before.id, (before.tasks, before.status, active))
+    _do(board, active, commands, draft, now)
+
+
+def _do(board: Board, active: Active, commands: Iterable[Command], draft: Draft, now: float) -> None:
+    for command in commands:
+        match command:
+            case Launch(keys):
+                for key in keys:
+                    prepared = active.prepared[key]
+                    draft.launches.append(prepared)
+                    if prepared.passive:
+                        attempt = attempt_of(active.job, key)
+                        draft.synthetic += [Started(attempt, now, 0), Ready(attempt, now)]
+            case Halt(keys):
+                draft.halts += active.attempts(keys)
+                draft.synthetic += [
+                    Ended(attempt_of(active.job, key), now, 0) for key in keys if active.prepared[key].passive
+                ]
+            case Release():
+                board.release(active)
+            case Requeue(not_before):
+                again = Waiting(active.request, active.job.framework, active.touched, active.job.attempt)
+                board.enqueue(again, not_before, now)

@@ -1,0 +1,146 @@
+"""What a turn of the engine writes: plain transaction functions, guarded by the lease and by `touched`.
+
+A guard that touches no row means that somebody else went on with the job: it is left out of the result, and the engine
+looks at the row again because it is still unseen.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from paddleflow.engine.launching import Place
+from paddleflow.jobs.machine import JobState, TaskState
+from paddleflow.jobs.model import JobStatus, TaskStatus
+from paddleflow.jobs.rows import SQL, delete_at
+from paddleflow.settings import JobSettings
+from paddleflow.store import events, leases
+from paddleflow.store.database import Row, Tx, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The durable intent to start a job."""
+
+    job: str
+    touched: int
+    attempt: int
+    places: tuple[Place, ...]
+    waiting: frozenset[tuple[str, int]]  #: members of later stages
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A step of the machine that must be written."""
+
+    after: JobState
+    tasks: Sequence[TaskState]
+    ttl: float | None
+    status_changed: bool
+
+
+@dataclass(slots=True)
+class Turn:
+    """Everything that one turn writes."""
+
+    waits: list[tuple[str, int, str]] = field(default_factory=list)  #: job, touched, reason
+    placements: list[Placement] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    seen: list[tuple[str, int]] = field(default_factory=list)  #: job, touched
+
+    def __bool__(self) -> bool:
+        return bool(self.waits or self.placements or self.changes or self.seen)
+
+
+def write_turn(tx: Tx, turn: Turn, lease: tuple[str, int], rules: JobSettings, now: float) -> dict[str, Row]:
+    """Write all of it; the rows of the jobs whose placement stood."""
+    leases.check(tx, *lease)
+    told: list[tuple[str, str, dict[str, object]]] = []
+    for change in turn.changes:  # before the placements: an attempt may fail and the next one be placed in one turn
+        _change(tx, change, rules, now, told)
+    placed = _place(tx, turn.placements, now, told)
+    for job, touched, reason in turn.waits:
+        if tx.run(SQL["mark_waiting"], id=job, touched=touched, message=reason, at=now):
+            told.append((job, "status", {"status": JobStatus.PENDING, "message": reason}))
+    tx.many(SQL["mark_seen"], [{"id": job, "touched": touched} for job, touched in turn.seen])
+    events.append_many(tx, [events.NewEvent("job", job, now, type_, data) for job, type_, data in told])
+    return placed
+
+
+def _place(
+    tx: Tx, placements: Sequence[Placement], now: float, told: list[tuple[str, str, dict[str, object]]]
+) -> dict[str, Row]:
+    placed = {}
+    tasks: list[Mapping[str, Value]] = []
+    for item in placements:
+        row = tx.one(SQL["jobs_of_placement"], id=item.job, touched=item.touched)
+        if row is None:
+            continue
+        tx.run(SQL["place_job"], id=item.job, touched=item.touched, attempt=item.attempt, at=now)
+        tasks.extend(_task_row(item, place) for place in item.places)
+        told.append((item.job, "status", {"status": JobStatus.PENDING, "message": "", "attempt": item.attempt}))
+        placed[item.job] = row
+    tx.many(SQL["insert_task"], tasks)
+    return placed
+
+
+def _task_row(item: Placement, place: Place) -> dict[str, Value]:
+    return {
+        "job_id": item.job,
+        "role": place.role,
+        "idx": place.index,
+        "attempt": item.attempt,
+        "status": TaskStatus.WAITING if place.key in item.waiting else TaskStatus.PENDING,
+        "node": place.node,
+        "devices": json.dumps(place.devices),
+        "ports": json.dumps(place.ports),
+    }
+
+
+def _change(
+    tx: Tx, change: Change, rules: JobSettings, now: float, told: list[tuple[str, str, dict[str, object]]]
+) -> None:
+    state = change.after
+    tx.run(
+        SQL["update_job"],
+        id=state.id,
+        status=state.status,
+        message=state.message,
+        outcome=state.outcome,
+        placed=int(state.placed),
+        not_before=state.not_before,
+        started_at=state.started_at,
+        finished_at=state.finished_at,
+        at=now,
+        delete_at=delete_at(state.status, state.finished_at, change.ttl, rules),
+    )
+    tx.many(SQL["update_task"], [_task_update(state, task) for task in change.tasks])
+    if len(state.tasks) > 1:
+        told.extend((state.id, "task", _task_event(task)) for task in change.tasks)
+    if change.status_changed:
+        told.append((state.id, "status", {"status": state.status, "message": state.message}))
+
+
+def _task_update(state: JobState, task: TaskState) -> dict[str, Value]:
+    return {
+        "job_id": state.id,
+        "role": task.role,
+        "idx": task.index,
+        "attempt": state.attempt,
+        "status": task.status,
+        "ready": int(task.ready),
+        "exit_code": task.exit_code,
+        "message": task.message,
+        "started_at": task.started_at,
+        "finished_at": task.finished_at,
+        "cpu_seconds": task.cpu_seconds,
+        "peak_memory": task.peak_memory,
+    }
+
+
+def _task_event(task: TaskState) -> dict[str, object]:
+    data: dict[str, object] = {"task": f"{task.role}-{task.index}", "status": task.status}
+    if task.status.final:
+        data.update(exitCode=task.exit_code, message=task.message)
+    return data

@@ -1,0 +1,310 @@
+"""May this job be submitted? Pure: a document and what is known of the world go in, a `NewJob` or every fault comes out.
+
+The world (queues, flavours, storages, nodes) is looked up by `submission` in the same transaction that writes the rows.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from paddleflow.base.ids import new_job_id
+from paddleflow.base.names import nearest
+from paddleflow.base.quantity import Resources, parse_milli, parse_quantity, total
+from paddleflow.errors import Fault, Forbidden, Invalid, NotFound, OverQuota
+from paddleflow.frameworks.catalogue import FRAMEWORKS, find
+from paddleflow.jobs.model import Member, MountedStorage, NewJob
+from paddleflow.jobs.templates import members_of_template, spec_of_pod
+from paddleflow.spec.job import DistributedJob, FlavourChoice, JobSpec, MemberDocument, Named, SingleJob, WorkflowJob
+
+DEFAULT_QUEUE = "default-queue"
+DEFAULT_FLAVOUR = Resources.of(1000, 2**30)
+TTL_ANNOTATION = "paddleflow/job-ttl-seconds"
+MOUNT_ROOT = "/home/paddleflow/storage/mnt"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """What admission must know of a queue."""
+
+    name: str
+    open: bool
+    usable: bool  #: by the one who submits
+    most: Resources | None
+    cluster_type: str = "Local"
+
+
+@dataclass(frozen=True, slots=True)
+class StorageFacts:
+    id: str
+    name: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What is known at this moment. Look-ups answer None for what is not there."""
+
+    user: str
+    queue: Callable[[str], QueueFacts | None]
+    flavour: Callable[[str], Resources | None]
+    storage: Callable[[str], StorageFacts | None]
+    why_no_node: Callable[[Resources], str]  #: empty when some node could hold that much, else why none can
+    known_queues: Callable[[], Sequence[str]] = tuple
+    known_flavours: Callable[[], Sequence[str]] = tuple
+    known_storages: Callable[[], Sequence[str]] = tuple
+    skip_queue_maximum: bool = False
+
+
+@dataclass(slots=True)
+class _Faults:
+    """Collects faults; the code of the first one becomes the answer's."""
+
+    found: list[Fault] = field(default_factory=list)
+    code: str = ""
+    kind: type[Invalid | NotFound | Forbidden | OverQuota] = Invalid
+
+    def add(self, where: str, message: str, hint: str = "", code: str = "JobInvalidField", kind: Any = Invalid) -> None:
+        if not self.found:
+            self.code, self.kind = code, kind
+        self.found.append(Fault(where, message, hint))
+
+    def check(self) -> None:
+        if self.found:
+            text = "; ".join(str(fault) for fault in self.found)
+            hint = next((fault.hint for fault in self.found if fault.hint), "")
+            raise self.kind(text, code=self.code, hint=hint, details=self.found)
+
+
+def admit(document: SingleJob | DistributedJob | WorkflowJob, world: World) -> NewJob:
+    """The job that this document asks for; `Invalid` and its kin list everything that is wrong with it."""
+    faults = _Faults()
+    queue = _queue(document, world, faults)
+    match document:
+        case SingleJob():
+            kind, framework = "single", "standalone"
+            members = _single(document, world, faults)
+        case DistributedJob():
+            kind, framework = "distributed", document.framework.lower()
+            members = _distributed(document, world, faults)
+        case WorkflowJob():
+            kind, framework, members = "workflow", "workflow", ()
+            _refuse_workflow(document, faults)
+    request = total(member.request * member.replicas for member in members)
+    if queue is not None:
+        _sizes(members, request, queue, world, faults)
+    ttl = _ttl(document, faults)
+    faults.check()
+    return NewJob(
+        id=document.id or new_job_id(),
+        name=document.name,
+        user=world.user,
+        queue=queue.name if queue else "",
+        kind=kind,
+        framework=framework,
+        priority=document.scheduling_policy.priority or "NORMAL",
+        members=members,
+        labels=document.labels,
+        annotations=document.annotations,
+        template=getattr(document, "extension_template", None),
+        request=request,
+        ttl=ttl,
+    )
+
+
+def _queue(document: Named, world: World, faults: _Faults) -> QueueFacts | None:
+    names = {document.scheduling_policy.queue} if document.scheduling_policy.queue else set()
+    if isinstance(document, DistributedJob):
+        names |= {m.scheduling_policy.queue for m in document.members if m.scheduling_policy.queue}
+    if len(names) > 1:
+        faults.add("schedulingPolicy.queue", f"all members must name the same queue, found {', '.join(sorted(names))}")
+        return None
+    name = names.pop() if names else DEFAULT_QUEUE
+    queue = world.queue(name)
+    where = "schedulingPolicy.queue"
+    if queue is None:
+        faults.add(where, f"queue[{name}] does not exist", nearest(name, world.known_queues()), "QueueNameNotFound")
+    elif not queue.usable:
+        hint = f"ask root for it: paddleflow queue grant {world.user} {name}"
+        faults.add(where, f"user[{world.user}] may not use queue[{name}]", hint, "AccessDenied", Forbidden)
+    elif not queue.open:
+        faults.add(where, f"queue[{name}] is not open", "it takes no new jobs", "InvalidState")
+    return queue
+
+
+def _single(document: SingleJob, world: World, faults: _Faults) -> tuple[Member, ...]:
+    spec: JobSpec = document
+    if document.extension_template is not None:
+        spec = spec_of_pod(document, document.extension_template, "extensionTemplate", faults.add)
+    return (_member("worker", 1, spec, "", world, faults),)
+
+
+def _distributed(document: DistributedJob, world: World, faults: _Faults) -> tuple[Member, ...]:
+    name = document.framework.lower()
+    if name not in FRAMEWORKS:
+        faults.add("framework", f"framework[{document.framework[:40]}] is not supported", nearest(name, FRAMEWORKS))
+        return ()
+    framework = find(name)
+    documents: Sequence[MemberDocument] = document.members
+    if not documents and document.extension_template is not None:
+        documents = members_of_template(document.extension_template, faults.add)
+    if not documents:
+        faults.add("members", "request.Members is empty", "name at least one member, with role and replicas")
+        return ()
+    members = []
+    counts: dict[str, int] = {}
+    for number, item in enumerate(documents):
+        where = f"members[{number}]."
+        role = framework.role(item.role.lower())
+        if role is None:
+            known = nearest(item.role, [r.name for r in framework.roles])
+            faults.add(f"{where}role", f"the role[{item.role[:40]}] for framework {name} is not supported", known)
+            continue
+        if role.name in counts:
+            faults.add(f"{where}role", f"the role[{role.name}] is there twice")
+            continue
+        counts[role.name] = item.replicas
+        members.append(_member(role.name, item.replicas, item, where, world, faults, framework.command_optional))
+    if not faults.found:
+        for fault in framework.check(counts):
+            faults.add(fault.where or "members", fault.message, fault.hint)
+    return tuple(members)
+
+
+def _refuse_workflow(document: WorkflowJob, faults: _Faults) -> None:
+    if not document.extension_template:
+        faults.add("extensionTemplate", "ExtensionTemplate for workflow job is needed, and now is empty")
+    else:
+        hint = "submit its steps as jobs, or to a queue of a Kubernetes cluster with Argo"
+        faults.add("extensionTemplate", "an Argo Workflow cannot run on a cluster of type Local", hint)
+
+
+def _member(
+    role: str, replicas: int, spec: JobSpec, where: str, world: World, faults: _Faults, command_optional: bool = False
+) -> Member:
+    request = _flavour(spec.flavour, f"{where}flavour", world, faults) or DEFAULT_FLAVOUR
+    argv = command_line(spec.command, spec.args)
+    if not argv and not command_optional and spec.extension_template is None:
+        faults.add(f"{where}command", "is empty: there is nothing to run", 'for example "command": "python train.py"')
+    return Member(
+        role=role,
+        replicas=replicas,
+        argv=argv,
+        env=spec.env,
+        request=request,
+        limit=_limit(spec, request, where, world, faults),
+        storages=_storages(spec, where, world, faults),
+        document=_kept(spec, role, replicas, request),
+    )
+
+
+def command_line(command: str | list[str], args: str | list[str]) -> tuple[str, ...]:
+    """A string is read by the shell, a list is run as it is; arguments are appended, each one word."""
+    words = shlex.split(args) if isinstance(args, str) else args
+    if isinstance(command, str):
+        if not command.strip():
+            return tuple(words)
+        return "sh", "-c", " ".join([command, *map(shlex.quote, words)])
+    return (*command, *words)
+
+
+def _flavour(choice: FlavourChoice, where: str, world: World, faults: _Faults) -> Resources | None:
+    """The resources behind a choice; None when nothing was chosen."""
+    if choice.name and choice.name != "customFlavour":
+        found = world.flavour(choice.name)
+        if found is None:
+            hint = nearest(choice.name, world.known_flavours())
+            faults.add(where, f"flavour[{choice.name}] does not exist", hint, "FlavourNotFound", NotFound)
+        return found
+    memory = choice.mem or choice.memory
+    if not (choice.cpu or memory or choice.scalar_resources):
+        return None
+    amounts = {"cpu": 0, "mem": 0}
+    for key, text, parse in (("cpu", choice.cpu, parse_milli), ("mem", memory, parse_quantity)):
+        try:
+            amounts[key] = parse(text) if text else 0
+        except ValueError as error:
+            faults.add(f"{where}.{key}", str(error))
+            continue
+        if amounts[key] <= 0:
+            faults.add(f"{where}.{key}", f"{key} must be more than 0, found {text or 'nothing'}")
+    scalars = {}
+    for name, text in choice.scalar_resources.items():
+        try:
+            scalars[name] = parse_milli(text)
+        except ValueError as error:
+            faults.add(f"{where}.scalarResources.{name}", str(error))
+    return Resources.of(amounts["cpu"], amounts["mem"], scalars)
+
+
+def _limit(spec: JobSpec, request: Resources, where: str, world: World, faults: _Faults) -> Resources | None:
+    """Limits are the requests, unless another flavour or NONE is named."""
+    named = spec.env.get("PF_JOB_LIMIT_FLAVOUR", "") or spec.limit_flavour.name
+    if named.upper() == "NONE":
+        return None
+    choice = FlavourChoice(name=named) if named and named != "customFlavour" else spec.limit_flavour
+    limit = _flavour(choice, f"{where}limitFlavour", world, faults)
+    if limit is None:
+        return request
+    over = request.beyond(limit)
+    if over:
+        text = ", ".join(f"{d} {request.text(d)} over {limit.text(d)}" for d in over)
+        faults.add(f"{where}limitFlavour", f"the request is larger than the limit: {text}")
+    return limit
+
+
+def _storages(spec: JobSpec, where: str, world: World, faults: _Faults) -> tuple[MountedStorage, ...]:
+    found: list[MountedStorage] = []
+    mounts = ([("fs", spec.fs)] if spec.fs else []) + [(f"extraFS[{n}]", m) for n, m in enumerate(spec.extra_fs)]
+    for field_name, mount in mounts:
+        facts = world.storage(mount.name)
+        if facts is None:
+            hint = nearest(mount.name, world.known_storages())
+            faults.add(f"{where}{field_name}.name", f"fs[{mount.name}] does not exist for user[{world.user}]", hint)
+            continue
+        path = (mount.mount_path or f"{MOUNT_ROOT}/{facts.id}").rstrip("/")
+        if any(path == other.mount_path for other in found):
+            faults.add(f"{where}{field_name}.mountPath", f"mountPath[{path}] is used twice")
+        found.append(MountedStorage(facts.id, facts.name, facts.source, path, mount.sub_path, mount.read_only))
+    return tuple(found)
+
+
+def _sizes(members: Sequence[Member], request: Resources, queue: QueueFacts, world: World, faults: _Faults) -> None:
+    """Refuse at once what could never start."""
+    if queue.most is not None and not world.skip_queue_maximum:
+        over = request.beyond(queue.most)
+        if over:
+            text = "; ".join(f"{d}: {request.text(d)} wanted, {queue.most.text(d)} at most" for d in over)
+            message = f"the flavour[{request}] is larger than queue's [{queue.most}] ({text})"
+            hint = f"queue {queue.name} never has that much; ask for less or use another queue"
+            faults.add("flavour", message, hint, "JobInvalidField", OverQuota)
+            return
+    for member in members:
+        why = world.why_no_node(member.request)
+        if why:
+            faults.add("flavour", f"no node can ever hold {member.role}: {why}", "ask for less", kind=OverQuota)
+
+
+def _ttl(document: Named, faults: _Faults) -> float | None:
+    text = document.annotations.get(TTL_ANNOTATION, "")
+    if not text:
+        return None
+    if not text.isdecimal():
+        faults.add(f"annotations.{TTL_ANNOTATION}", f"must be a number of seconds, found {text[:40]!r}")
+        return None
+    return float(text)
+
+
+def _kept(spec: JobSpec, role: str, replicas: int, request: Resources) -> Mapping[str, Any]:
+    """The fields as they were sent, with what was resolved; nothing that is empty."""
+    given = spec.model_dump(by_alias=True, exclude_defaults=True, exclude={"id", "env", "extension_template"})
+    given["flavour"] = {
+        "name": spec.flavour.name,
+        "cpu": request.text("cpu"),
+        "mem": request.text("memory"),
+        "scalarResources": {name: request.text(name) for name, _ in request.scalars},
+    }
+    given.update(role=role, replicas=replicas)
+    return given

@@ -1,0 +1,73 @@
+"""What people do to jobs that exist: stop, modify, delete. Transaction functions; the engine is told by `touched`."""
+
+from __future__ import annotations
+
+import json
+
+from paddleflow.errors import Conflict
+from paddleflow.jobs.listing import get_job
+from paddleflow.jobs.model import JobStatus
+from paddleflow.jobs.rows import SQL, delete_at
+from paddleflow.settings import JobSettings
+from paddleflow.spec.job import JobChange
+from paddleflow.store import events
+from paddleflow.store.database import Row, Tx
+
+
+def stop_job(tx: Tx, job: str, message: str, now: float, rules: JobSettings) -> None:
+    """A job that holds nothing ends at once; one that runs is ended by the engine. Stopping twice is stopping once."""
+    row = get_job(tx, job)
+    status = JobStatus(row["status"])
+    if status.final:
+        raise Conflict(
+            f"job[{job}] has ended already, it is {status}",
+            code="ActionNotAllowed",
+            hint="only active jobs can be stopped",
+        )
+    gone_at = delete_at(JobStatus.TERMINATED, now, row["ttl"], rules)
+    if tx.run(SQL["end_unplaced_job"], id=job, message=message, at=now, delete_at=gone_at):
+        events.append(tx, "job", job, "status", now, {"status": JobStatus.TERMINATED, "message": message})
+    elif tx.run(SQL["ask_to_stop"], id=job, message=message, at=now):
+        events.append(tx, "job", job, "status", now, {"status": JobStatus.TERMINATING, "message": message})
+
+
+def modify_job(tx: Tx, job: str, change: JobChange, now: float) -> None:
+    """Priority while it waits; labels and annotations in any status. All of a change is made, or none."""
+    row = get_job(tx, job)
+    if change.priority and not tx.run(SQL["change_priority"], id=job, priority=change.priority, at=now):
+        raise Conflict(
+            f"the priority of job[{job}] cannot change, it is {row['status']}",
+            code="ActionNotAllowed",
+            hint="a priority can change while the job is init or pending and has no place yet",
+        )
+    if change.labels or change.annotations:
+        labels = json.loads(row["labels"]) | change.labels
+        annotations = json.loads(row["annotations"]) | change.annotations
+        tx.run(SQL["change_notes"], id=job, labels=_text(labels), annotations=_text(annotations), at=now)
+        tx.many(SQL["insert_label"], [{"job_id": job, "key": k, "value": v} for k, v in change.labels.items()])
+    given = change.model_dump(by_alias=True, exclude_defaults=True)
+    events.append(tx, "job", job, "modified", now, given)
+
+
+def _text(notes: dict[str, str]) -> str:
+    return json.dumps(notes, ensure_ascii=False)
+
+
+def delete_job(tx: Tx, job: str) -> Row:
+    """An ended job goes with everything that the database has of it; its folder is the caller's business."""
+    row = get_job(tx, job)
+    if not JobStatus(row["status"]).final:
+        raise Conflict(
+            f"job[{job}] cannot be deleted, it is {row['status']}",
+            code="ActionNotAllowed",
+            hint=f"stop it first: paddleflow job stop {job}",
+        )
+    for statement in ("delete_tasks", "delete_labels", "delete_storages", "delete_job"):
+        tx.run(SQL[statement], id=job)
+    events.delete_for(tx, "job", job)
+    return row
+
+
+def due_for_deletion(tx: Tx, now: float, limit: int) -> list[str]:
+    """Jobs whose time to live is over."""
+    return [row["id"] for row in tx.all(SQL["jobs_to_delete"], now=now, limit=limit)]

@@ -1,0 +1,161 @@
+-- name: insert_job
+-- A new job. An id that is taken already is a Conflict.
+insert into jobs (id, name, user_name, queue, kind, framework, priority, status, message, members, needs, labels,
+                  annotations, template, cpu, memory, scalars, accepted_at, updated_at, ttl)
+values (:id, :name, :user_name, :queue, :kind, :framework, :priority, 'init', '', :members, :needs, :labels,
+        :annotations, :template, :cpu, :memory, :scalars, :accepted_at, :accepted_at, :ttl)
+
+-- name: insert_label
+-- The searchable copy of one label; the newest value counts.
+insert into job_labels (job_id, key, value) values (:job_id, :key, :value)
+on conflict (job_id, key) do update set value = excluded.value
+
+-- name: insert_storage
+-- Notes that a job uses a storage.
+insert into job_storages (job_id, fs_id) values (:job_id, :fs_id) on conflict do nothing
+
+-- name: job_by_id
+-- One job, whoever owns it.
+select * from jobs where id = :id
+
+-- name: job_exists
+-- Whether a job id is taken.
+select 1 from jobs where id = :id
+
+-- name: job_order
+-- Where a job stands in the order of submission.
+select seq from jobs where id = :id
+
+-- name: tasks_of_job
+-- The members of one job, in order.
+select * from tasks where job_id = :job_id order by role, idx
+
+-- name: unseen_jobs
+-- Jobs that the engine has not looked at since somebody else changed them.
+select seq, id, queue, user_name, framework, priority, needs, accepted_at, attempt, not_before, touched, status, placed,
+       message
+from jobs where touched > seen order by seq limit :limit
+
+-- name: held_jobs
+-- Jobs that hold resources or are being ended: what the engine takes up again after a restart.
+select * from jobs where placed = 1 and status in ('init', 'pending', 'running', 'terminating', 'preempting')
+
+-- name: tasks_of_held_jobs
+-- The members of all jobs that hold resources.
+select t.* from tasks t join jobs j on j.id = t.job_id
+where j.placed = 1 and j.status in ('init', 'pending', 'running', 'terminating', 'preempting')
+
+-- name: waiting_jobs
+-- Jobs that wait for resources, with no more than the scheduler needs to know.
+select seq, id, queue, user_name, framework, priority, needs, accepted_at, attempt, not_before, touched, status, placed,
+       message
+from jobs where placed = 0 and status in ('init', 'pending') order by seq
+
+-- name: jobs_of_placement
+-- What the engine needs to launch a waiting job, and only if nobody changed it since it was looked at.
+select * from jobs where id = :id and touched = :touched and placed = 0 and status in ('init', 'pending')
+
+-- name: mark_waiting
+-- The engine looked at a new job and it has to wait.
+update jobs set status = 'pending', message = :message, updated_at = :at, seen = :touched
+where id = :id and touched = :touched and status in ('init', 'pending') and placed = 0
+
+-- name: mark_seen
+-- The engine has dealt with the row as it was.
+update jobs set seen = :touched where id = :id and seen < :touched
+
+-- name: place_job
+-- Every member has its place: the durable intent before anything is started.
+update jobs set status = 'pending', message = '', placed = 1, attempt = :attempt, not_before = null, updated_at = :at,
+                seen = :touched
+where id = :id and touched = :touched and status in ('init', 'pending') and placed = 0
+
+-- name: insert_task
+-- A member with its place; a restart takes the row again.
+insert into tasks (job_id, role, idx, attempt, status, node, devices, ports, message)
+values (:job_id, :role, :idx, :attempt, :status, :node, :devices, :ports, '')
+on conflict (job_id, role, idx) do update set
+    attempt = excluded.attempt, status = excluded.status, node = excluded.node, devices = excluded.devices,
+    ports = excluded.ports, ready = 0, message = '', exit_code = null, started_at = null, finished_at = null,
+    cpu_seconds = null, peak_memory = null
+
+-- name: update_job
+-- The state that the machine gave; a stop that was asked for meanwhile stays visible.
+update jobs set status = case when status = 'terminating' and :status in ('pending', 'running') then status else :status end,
+                message = :message, outcome = :outcome, placed = :placed, not_before = :not_before,
+                started_at = :started_at, finished_at = :finished_at, updated_at = :at, delete_at = :delete_at
+where id = :id
+
+-- name: update_task
+-- The state of one member that the machine gave.
+update tasks set status = :status, ready = :ready, exit_code = :exit_code, message = :message, started_at = :started_at,
+                 finished_at = :finished_at, cpu_seconds = :cpu_seconds, peak_memory = :peak_memory
+where job_id = :job_id and role = :role and idx = :idx and attempt = :attempt
+
+-- name: end_unplaced_job
+-- Stops a job that holds nothing yet; the engine forgets it when it sees the row.
+update jobs set status = 'terminated', message = :message, finished_at = :at, updated_at = :at, delete_at = :delete_at,
+                touched = touched + 1
+where id = :id and placed = 0 and status in ('init', 'pending')
+
+-- name: ask_to_stop
+-- Tells the engine to end a job that holds resources.
+update jobs set status = 'terminating', message = :message, updated_at = :at, touched = touched + 1
+where id = :id and placed = 1 and status in ('init', 'pending', 'running')
+
+-- name: change_priority
+-- A new priority for a job that has not started.
+update jobs set priority = :priority, updated_at = :at, touched = touched + 1
+where id = :id and status in ('init', 'pending') and placed = 0
+
+-- name: change_notes
+-- New labels and annotations, whole.
+update jobs set labels = :labels, annotations = :annotations, updated_at = :at where id = :id
+
+-- name: delete_job
+-- A job that has ended, for good.
+delete from jobs where id = :id
+
+-- name: delete_tasks
+-- The members of a job that is deleted.
+delete from tasks where job_id = :id
+
+-- name: delete_labels
+-- The labels of a job that is deleted.
+delete from job_labels where job_id = :id
+
+-- name: delete_storages
+-- The storages of a job that is deleted.
+delete from job_storages where job_id = :id
+
+-- name: jobs_to_delete
+-- Jobs whose time has come.
+select id from jobs where delete_at is not null and delete_at <= :now order by delete_at limit :limit
+
+-- name: count_active
+-- How many jobs of a queue have not ended.
+select count(*) from jobs
+where queue = :queue and status in ('init', 'pending', 'running', 'terminating', 'preempting')
+
+-- name: count_by_status
+-- How many jobs are in each active status, for the metrics.
+select status, queue, count(*) as jobs from jobs
+where status in ('init', 'pending', 'running', 'terminating', 'preempting') group by status, queue
+
+-- name: active_of_user
+-- How many jobs of a user have not ended.
+select count(*) from jobs
+where user_name = :user_name and status in ('init', 'pending', 'running', 'terminating', 'preempting')
+
+-- name: tasks_on_nodes
+-- What every member that holds resources takes, and where.
+select t.node, t.job_id, t.role, t.idx, t.status, j.needs, j.labels
+from tasks t join jobs j on j.id = t.job_id
+where j.placed = 1 and j.status in ('init', 'pending', 'running', 'terminating', 'preempting')
+
+-- name: card_time
+-- Jobs of some queues that ran between two moments, for the card-time report.
+select j.id, j.queue, j.user_name, j.needs, j.accepted_at, j.started_at, j.finished_at from jobs j
+where j.queue = :queue and j.started_at is not null and j.started_at < :until
+  and (j.finished_at is null or j.finished_at > :since)
+order by j.seq

@@ -1,0 +1,346 @@
+"""The job machine: ``advance(state, fact) -> (state, commands)``. Pure; time comes in with the fact.
+
+A job is a gang. Its members start stage by stage (`Shape.stages`), a stage when every member of the one before is ready.
+The first member that fails decides the outcome, and so do the completing roles when they have succeeded; the others are
+halted, and when the last one has ended the job is final, or goes back to the queue if it may be restarted.
+
+    init ──► pending ──► running ──► succeeded | failed | terminated
+              ▲  (placed)   │
+              └── restart ──┘        stop: ──► terminating ──► terminated
+
+The engine feeds facts, writes the new state and then carries the commands out; a fact told twice changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from paddleflow.frameworks.framework import Completion
+from paddleflow.jobs.model import JobStatus, TaskStatus
+
+Key: TypeAlias = tuple[str, int]  #: (role, index)
+
+BACK_OFF_FIRST = 1.0
+BACK_OFF_MOST = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the framework and the restart policy say about this job; never changes."""
+
+    stages: tuple[tuple[str, ...], ...]
+    completing: frozenset[str]
+    completion: Completion = Completion.ALL
+    restarts: int = 0  #: how often it may be started again
+
+
+@dataclass(frozen=True, slots=True)
+class TaskState:
+    """One member of the gang."""
+
+    role: str
+    index: int
+    status: TaskStatus = TaskStatus.WAITING
+    ready: bool = False
+    exit_code: int | None = None
+    message: str = ""
+    started_at: float | None = None
+    finished_at: float | None = None
+    cpu_seconds: float | None = None
+    peak_memory: int | None = None
+
+    @property
+    def key(self) -> Key:
+        return self.role, self.index
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """A job as the machine sees it. `outcome` is set once it is decided how the job ends, before it has ended."""
+
+    id: str
+    shape: Shape
+    status: JobStatus = JobStatus.INIT
+    message: str = ""
+    tasks: tuple[TaskState, ...] = ()
+    attempt: int = 0
+    outcome: JobStatus | None = None
+    started_at: float | None = None
+    finished_at: float | None = None
+    not_before: float | None = None
+
+    @property
+    def placed(self) -> bool:
+        """Whether it holds resources. The members of an attempt that failed are kept until the next one is placed."""
+        return not all(task.status.final for task in self.tasks)
+
+
+# ── facts ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """The scheduler looked at it, and this is why it cannot start yet."""
+
+    at: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The scheduler gave every member its place."""
+
+    at: float
+    members: tuple[Key, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MemberStarted:
+    at: float
+    key: Key
+
+
+@dataclass(frozen=True, slots=True)
+class MemberReady:
+    at: float
+    key: Key
+
+
+@dataclass(frozen=True, slots=True)
+class MemberEnded:
+    at: float
+    key: Key
+    exit_code: int | None
+    message: str = ""
+    started_at: float | None = None
+    cpu_seconds: float | None = None
+    peak_memory: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked:
+    at: float
+    message: str
+    outcome: JobStatus = JobStatus.TERMINATED
+
+
+Fact: TypeAlias = Waits | Placed | MemberStarted | MemberReady | MemberEnded | StopAsked
+
+# ── commands ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Start these members."""
+
+    keys: tuple[Key, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """End these members, politely first."""
+
+    keys: tuple[Key, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Its resources are free again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """Ask the scheduler for a new place, not before this moment."""
+
+    not_before: float
+
+
+Command: TypeAlias = Launch | Halt | Release | Requeue
+Step: TypeAlias = tuple[JobState, tuple[Command, ...]]
+
+
+def advance(state: JobState, fact: Fact) -> Step:
+    """What the job becomes, and what must be done once that is written down."""
+    if state.status.final:
+        return state, ()
+    match fact:
+        case Waits():
+            return _waits(state, fact)
+        case Placed():
+            return _placed(state, fact)
+        case MemberStarted():
+            return _started(state, fact)
+        case MemberReady():
+            return _ready(state, fact)
+        case MemberEnded():
+            return _ended(state, fact)
+        case StopAsked():
+            return _stop(state, fact)
+
+
+def _waits(state: JobState, fact: Waits) -> Step:
+    if state.placed:
+        return state, ()
+    return replace(state, status=JobStatus.PENDING, message=fact.reason), ()
+
+
+def _placed(state: JobState, fact: Placed) -> Step:
+    if state.placed:
+        return state, ()
+    state = replace(
+        state,
+        status=JobStatus.PENDING,
+        message="",
+        attempt=state.attempt + 1,
+        tasks=tuple(TaskState(role, index) for role, index in fact.members),
+        not_before=None,
+    )
+    return _launch_ready_stages(state)
+
+
+def _launch_ready_stages(state: JobState) -> Step:
+    """Launch the first stage that has members waiting, once all before it are ready."""
+    for stage in state.shape.stages:
+        members = [task for task in state.tasks if task.role in stage]
+        waiting = [task.key for task in members if task.status is TaskStatus.WAITING]
+        if waiting:
+            chosen = set(waiting)
+            tasks = tuple(replace(t, status=TaskStatus.PENDING) if t.key in chosen else t for t in state.tasks)
+            return replace(state, tasks=tasks), (Launch(tuple(waiting)),)
+        if not all(task.ready for task in members):
+            break
+    return state, ()
+
+
+def _started(state: JobState, fact: MemberStarted) -> Step:
+    task = _find(state, fact.key)
+    if task is None or task.status is not TaskStatus.PENDING:
+        return state, ()
+    state = _with(state, replace(task, status=TaskStatus.RUNNING, started_at=fact.at))
+    if state.started_at is None:
+        state = replace(state, started_at=fact.at)
+    waiting = {TaskStatus.WAITING, TaskStatus.PENDING}
+    if state.status is JobStatus.PENDING and not any(t.status in waiting for t in state.tasks):
+        state = replace(state, status=JobStatus.RUNNING)
+    return state, ()
+
+
+def _ready(state: JobState, fact: MemberReady) -> Step:
+    task = _find(state, fact.key)
+    if task is None or task.ready or task.status.final:
+        return state, ()
+    state, commands = _started(state, MemberStarted(fact.at, fact.key))
+    state = _with(state, replace(_sure(state, fact.key), ready=True))
+    if state.outcome is not None:
+        return state, commands
+    state, more = _launch_ready_stages(state)
+    return state, (*commands, *more)
+
+
+def _ended(state: JobState, fact: MemberEnded) -> Step:
+    task = _find(state, fact.key)
+    if task is None or task.status.final:
+        return state, ()
+    good = fact.exit_code == 0
+    status = TaskStatus.SUCCEEDED if good else TaskStatus.FAILED if state.outcome is None else TaskStatus.STOPPED
+    started = task.started_at if task.started_at is not None else fact.started_at
+    task = replace(
+        task,
+        status=status,
+        ready=good,
+        exit_code=fact.exit_code,
+        message=fact.message,
+        started_at=started,
+        finished_at=fact.at,
+        cpu_seconds=fact.cpu_seconds,
+        peak_memory=fact.peak_memory,
+    )
+    state = _with(state, task)
+    if state.started_at is None and started is not None:
+        state = replace(state, started_at=started)
+    if state.outcome is not None:
+        return _finish_if_all_ended(state, fact.at)
+    if not good:
+        return _decide(state, JobStatus.FAILED, _failure(task, len(state.tasks)), fact.at)
+    if task.role in state.shape.completing and _complete(state):
+        return _decide(state, JobStatus.SUCCEEDED, "", fact.at)
+    if all(t.status.final for t in state.tasks):  # every member ended well, whatever their roles complete
+        return _decide(state, JobStatus.SUCCEEDED, "", fact.at)
+    return _launch_ready_stages(state)
+
+
+def _complete(state: JobState) -> bool:
+    done = [t.status is TaskStatus.SUCCEEDED for t in state.tasks if t.role in state.shape.completing]
+    return any(done) if state.shape.completion is Completion.ANY else all(done)
+
+
+def _stop(state: JobState, fact: StopAsked) -> Step:
+    if not state.placed:
+        return replace(state, status=fact.outcome, message=fact.message, finished_at=fact.at, outcome=fact.outcome), ()
+    if state.outcome is None:
+        return _decide(replace(state, status=JobStatus.TERMINATING), fact.outcome, fact.message, fact.at)
+    if state.status is JobStatus.TERMINATING:
+        return state, ()
+    # It is ending already; a failed attempt that would be started again is not started again any more.
+    outcome = fact.outcome if state.outcome is JobStatus.FAILED and state.shape.restarts else state.outcome
+    return replace(state, status=JobStatus.TERMINATING, outcome=outcome), ()
+
+
+def _decide(state: JobState, outcome: JobStatus, message: str, at: float) -> Step:
+    """The outcome is clear: members that never started are dropped, the others are halted."""
+    halted = tuple(t.key for t in state.tasks if t.status in {TaskStatus.PENDING, TaskStatus.RUNNING})
+    tasks = tuple(
+        replace(t, status=TaskStatus.STOPPED, finished_at=at, message="never started")
+        if t.status is TaskStatus.WAITING
+        else t
+        for t in state.tasks
+    )
+    state, commands = _finish_if_all_ended(replace(state, tasks=tasks, outcome=outcome, message=message), at)
+    return state, ((Halt(halted),) if halted else ()) + commands
+
+
+def _finish_if_all_ended(state: JobState, at: float) -> Step:
+    outcome = state.outcome
+    assert outcome is not None
+    if not all(t.status.final for t in state.tasks):
+        return state, ()
+    stopping = state.status is JobStatus.TERMINATING
+    if outcome is JobStatus.FAILED and state.attempt <= state.shape.restarts and not stopping:
+        delay = min(BACK_OFF_FIRST * 2 ** (state.attempt - 1), BACK_OFF_MOST)
+        message = f"attempt {state.attempt} failed ({state.message}); it is started again after {delay:g} s"
+        state = replace(state, status=JobStatus.PENDING, outcome=None, message=message, not_before=at + delay)
+        return state, (Release(), Requeue(at + delay))
+    return replace(state, status=outcome, finished_at=at), (Release(),)
+
+
+def _failure(task: TaskState, members: int) -> str:
+    """Why a member failed, for a person."""
+    who = "the process" if members == 1 else f"{task.role}-{task.index}"
+    if task.exit_code is None:
+        return f"{who}: {task.message}" if members > 1 and task.message else task.message or f"{who} was lost"
+    if task.exit_code > 128 and not task.message:
+        return f"{who} was ended by signal {task.exit_code - 128}"
+    text = f"{who} exited with code {task.exit_code}"
+    return f"{text}: {task.message}" if task.message else text
+
+
+def _find(state: JobState, key: Key) -> TaskState | None:
+    return next((task for task in state.tasks if task.key == key), None)
+
+
+def _sure(state: JobState, key: Key) -> TaskState:
+    task = _find(state, key)
+    assert task is not None
+    return task
+
+
+def _with(state: JobState, task: TaskState) -> JobState:
+    return replace(state, tasks=tuple(task if t.key == task.key else t for t in state.tasks))
+
+
+def changed_tasks(before: Sequence[TaskState], after: Iterable[TaskState]) -> list[TaskState]:
+    """The members that a step changed, by identity: `advance` keeps the objects that it does not touch."""
+    known = {id(task) for task in before}
+    return [task for task in after if id(task) not in known]

@@ -1,0 +1,110 @@
+"""What a job is, inside the platform."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from paddleflow.base.quantity import Resources
+
+
+class JobStatus(StrEnum):
+    """The states of a job. ``init`` is accepted but not looked at, ``pending`` waits or is being started."""
+
+    INIT = "init"
+    PENDING = "pending"
+    RUNNING = "running"
+    TERMINATING = "terminating"
+    PREEMPTING = "preempting"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    TERMINATED = "terminated"
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+    PREEMPTED = "preempted"
+
+    @property
+    def final(self) -> bool:
+        return self in FINAL
+
+
+FINAL = frozenset(
+    {
+        JobStatus.SUCCEEDED,
+        JobStatus.FAILED,
+        JobStatus.TERMINATED,
+        JobStatus.CANCELLED,
+        JobStatus.SKIPPED,
+        JobStatus.PREEMPTED,
+    }
+)
+ACTIVE = frozenset(JobStatus) - FINAL
+
+
+class TaskStatus(StrEnum):
+    """The states of one member. ``waiting`` has its place but an earlier stage is not ready yet."""
+
+    WAITING = "waiting"
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+    @property
+    def final(self) -> bool:
+        return self in {TaskStatus.SUCCEEDED, TaskStatus.FAILED, TaskStatus.STOPPED}
+
+
+class RestartPolicy(StrEnum):
+    NEVER = "Never"
+    ON_FAILURE = "OnFailure"
+    ALWAYS = "Always"
+
+
+@dataclass(frozen=True, slots=True)
+class MountedStorage:
+    """A storage as a member sees it: resolved at submission, so that later changes do not move a running job."""
+
+    id: str
+    name: str
+    source: str  #: folder on this machine
+    mount_path: str
+    sub_path: str = ""
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One role of a job, with everything resolved."""
+
+    role: str
+    replicas: int
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    request: Resources
+    limit: Resources | None  #: None: nothing is enforced
+    storages: tuple[MountedStorage, ...] = ()
+    #: the fields as they were sent (name, flavour, image, command, …), for those who ask later
+    document: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job that passed every check, ready to become rows."""
+
+    id: str
+    name: str
+    user: str
+    queue: str
+    kind: str
+    framework: str
+    priority: str
+    members: tuple[Member, ...]
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    template: Mapping[str, Any] | None
+    request: Resources  #: of all members together
+    ttl: float | None

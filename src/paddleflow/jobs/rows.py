@@ -1,0 +1,179 @@
+"""Jobs as rows: encoding and decoding of what the tables hold. The SQL is in ``jobs.sql``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from paddleflow.base.quantity import Resources
+from paddleflow.frameworks.catalogue import find
+from paddleflow.jobs.machine import JobState, Shape, TaskState
+from paddleflow.jobs.model import JobStatus, Member, MountedStorage, NewJob, RestartPolicy, TaskStatus
+from paddleflow.scheduling.model import Assignment, Held, Need, Request
+from paddleflow.settings import JobSettings
+from paddleflow.spec.job import PRIORITIES
+from paddleflow.store.database import Row, Value
+from paddleflow.store.statements import load
+
+SQL = load("paddleflow.jobs", "jobs.sql")
+
+
+def job_row(job: NewJob, at: float) -> dict[str, Value]:
+    """The row of a new job."""
+    return {
+        "id": job.id,
+        "name": job.name,
+        "user_name": job.user,
+        "queue": job.queue,
+        "kind": job.kind,
+        "framework": job.framework,
+        "priority": job.priority,
+        "members": json.dumps([_member_json(member) for member in job.members], ensure_ascii=False),
+        "needs": json.dumps([[m.role, m.replicas, *_amounts(m.request)] for m in job.members]),
+        "labels": json.dumps(dict(job.labels), ensure_ascii=False),
+        "annotations": json.dumps(dict(job.annotations), ensure_ascii=False),
+        "template": None if job.template is None else json.dumps(job.template, ensure_ascii=False),
+        "cpu": job.request.cpu,
+        "memory": job.request.memory,
+        "scalars": json.dumps(dict(job.request.scalars)),
+        "accepted_at": at,
+        "ttl": job.ttl,
+    }
+
+
+def _amounts(amount: Resources) -> tuple[int, int, dict[str, int]]:
+    return amount.cpu, amount.memory, dict(amount.scalars)
+
+
+def _resources(cpu: int, memory: int, scalars: Mapping[str, int]) -> Resources:
+    return Resources.of(cpu, memory, scalars)
+
+
+def _member_json(member: Member) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "role": member.role,
+        "replicas": member.replicas,
+        "argv": member.argv,
+        "request": _amounts(member.request),
+        "document": member.document,
+    }
+    if member.env:
+        data["env"] = dict(member.env)
+    if member.limit != member.request:
+        data["limit"] = None if member.limit is None else _amounts(member.limit)
+    if member.storages:
+        data["storages"] = [[s.id, s.name, s.source, s.mount_path, s.sub_path, s.read_only] for s in member.storages]
+    return data
+
+
+def members_of(text: str) -> tuple[Member, ...]:
+    """The members that a job row holds."""
+    members = []
+    for data in json.loads(text):
+        request = _resources(*data["request"])
+        limit = data["limit"] and _resources(*data["limit"]) if "limit" in data else request
+        members.append(
+            Member(
+                role=data["role"],
+                replicas=data["replicas"],
+                argv=tuple(data["argv"]),
+                env=data.get("env", {}),
+                request=request,
+                limit=limit,
+                storages=tuple(MountedStorage(*fields) for fields in data.get("storages", ())),
+                document=data["document"],
+            )
+        )
+    return tuple(members)
+
+
+@lru_cache(maxsize=4096)
+def needs_of(text: str) -> tuple[Need, ...]:
+    """What the scheduler needs to know; equal texts give the same object, so that equal jobs are cheap."""
+    return tuple(
+        Need(role, count, _resources(cpu, memory, scalars)) for role, count, cpu, memory, scalars in json.loads(text)
+    )
+
+
+def request_of(row: Row) -> Request:
+    """A job row as the scheduler sees it."""
+    return Request(
+        job=row["id"],
+        queue=row["queue"],
+        needs=needs_of(row["needs"]),
+        submitted_at=row["accepted_at"],
+        order=row["seq"],
+        priority=PRIORITIES[row["priority"]],
+        user=row["user_name"],
+    )
+
+
+def held_of(row: Row, tasks: Iterable[Row]) -> Held:
+    """A job row with its members' places."""
+    assignments = tuple(
+        Assignment(
+            task["role"],
+            task["idx"],
+            task["node"],
+            tuple((name, tuple(numbers)) for name, numbers in json.loads(task["devices"])),
+        )
+        for task in tasks
+    )
+    return Held(request_of(row), assignments, row["started_at"] or row["updated_at"])
+
+
+def shape_of(framework: str, members: Iterable[Member], restart_limit: int) -> Shape:
+    """What the framework and the members' restart policy say."""
+    table = find(framework)
+    policies = {member.env.get("PF_JOB_RESTART_POLICY", RestartPolicy.NEVER) for member in members}
+    return Shape(
+        stages=table.stages,
+        completing=frozenset(role.name for role in table.roles if role.completes),
+        completion=table.completion,
+        restarts=restart_limit if policies & {RestartPolicy.ALWAYS, RestartPolicy.ON_FAILURE} else 0,
+    )
+
+
+def state_of(row: Row, tasks: Iterable[Row], restart_limit: int) -> JobState:
+    """The machine's state that a job row and its members' rows stand for."""
+    status = JobStatus(row["status"])
+    members = tuple(
+        TaskState(
+            role=task["role"],
+            index=task["idx"],
+            status=TaskStatus(task["status"]),
+            ready=bool(task["ready"]),
+            exit_code=task["exit_code"],
+            message=task["message"],
+            started_at=task["started_at"],
+            finished_at=task["finished_at"],
+            cpu_seconds=task["cpu_seconds"],
+            peak_memory=task["peak_memory"],
+        )
+        for task in tasks
+        if row["placed"] and task["attempt"] == row["attempt"]
+    )
+    return JobState(
+        id=row["id"],
+        shape=shape_of(row["framework"], members_of(row["members"]), restart_limit),
+        status=status,
+        message=row["message"],
+        tasks=members,
+        attempt=row["attempt"],
+        outcome=JobStatus(row["outcome"]) if row["outcome"] else None,
+        started_at=row["started_at"],
+        finished_at=row["finished_at"],
+        not_before=row["not_before"],
+    )
+
+
+def delete_at(status: JobStatus, finished_at: float | None, ttl: float | None, rules: JobSettings) -> float | None:
+    """When an ended job is deleted by itself: its own TTL, or the one of the settings; None: never."""
+    if finished_at is None:
+        return None
+    general = rules.ttl_succeeded if status is JobStatus.SUCCEEDED else rules.ttl_failed
+    if ttl is not None:
+        return finished_at + ttl
+    return finished_at + general if general else None

@@ -1,0 +1,93 @@
+"""Jobs as the wire shows them: the request's own fields, and what became of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from paddleflow.base.clock import local_text
+from paddleflow.base.ids import task_id
+from paddleflow.spec.wire_jobs import DistributedRuntime, Job, TaskRuntime
+from paddleflow.store.database import Row
+
+NAMESPACE = "default"
+
+
+def job_view(row: Row, tasks: Sequence[Row]) -> Job:
+    """One job with its members."""
+    members = [_member(member) for member in json.loads(row["members"])]
+    policy = {"queue": row["queue"], "priority": row["priority"]}
+    view: Job = {
+        "id": row["id"],
+        "name": row["name"],
+        "UserName": row["user_name"],
+        "labels": json.loads(row["labels"]),
+        "annotations": json.loads(row["annotations"]),
+        "schedulingPolicy": policy,
+        "framework": row["framework"],
+        "members": members,
+        "status": row["status"],
+        "message": row["message"],
+        "attempt": row["attempt"],
+        "acceptTime": local_text(row["accepted_at"]),
+        "startTime": local_text(row["started_at"]),
+        "finishTime": local_text(row["finished_at"]),
+        "updateTime": local_text(row["updated_at"]),
+    }
+    if row["template"]:
+        view["extensionTemplate"] = json.loads(row["template"])
+    runtimes = [_task(row, task) for task in tasks if task["attempt"] == row["attempt"]]
+    if row["kind"] == "single":
+        for key in ("flavour", "limitFlavour", "fs", "extraFS", "image", "env", "command", "args", "port"):
+            if key in members[0]:
+                view[key] = members[0][key]
+        if runtimes:
+            view["runtime"] = runtimes[0]
+    elif runtimes:
+        view["distributedRuntime"] = _gang(row, runtimes)
+    return view
+
+
+def _gang(row: Row, runtimes: list[TaskRuntime]) -> DistributedRuntime:
+    return {
+        "name": row["id"],
+        "namespace": NAMESPACE,
+        "id": row["id"],
+        "status": row["status"],
+        "runtimes": runtimes,
+    }
+
+
+def _member(member: dict[str, Any]) -> dict[str, Any]:
+    shown = dict(member["document"])
+    shown["env"] = member.get("env", {})
+    if "storages" in member:
+        mounts = [
+            {"id": s[0], "name": s[1], "mountPath": s[3], "subPath": s[4], "readOnly": s[5]} for s in member["storages"]
+        ]
+        if "fs" in shown:
+            shown["fs"], *mounts = mounts
+        if mounts:
+            shown["extraFS"] = mounts
+    return shown
+
+
+def _task(row: Row, task: Row) -> TaskRuntime:
+    name = f"{task['role']}-{task['idx']}"
+    cards = ",".join(str(number) for _, numbers in json.loads(task["devices"]) for number in numbers)
+    return {
+        "name": name,
+        "namespace": NAMESPACE,
+        "id": task_id(row["id"], task["role"], task["idx"]),
+        "status": task["status"],
+        "nodeName": task["node"],
+        "role": task["role"],
+        "index": task["idx"],
+        "acceleratorCards": cards,
+        "logURL": f"/api/paddleflow/v1/job/{row['id']}/log?task={name}",
+        "message": task["message"],
+        "exitCode": task["exit_code"],
+        "startTime": local_text(task["started_at"]),
+        "finishTime": local_text(task["finished_at"]),
+    }

@@ -1,0 +1,184 @@
+"""Transactions on queues, and who may use one.
+
+The rule: root may use every queue, everybody else ``default-queue`` and those that were granted to them. The default one
+is open to all because on a laptop it is the only one; an administrator who minds closes it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from paddleflow.base.names import nearest
+from paddleflow.base.quantity import Resources
+from paddleflow.errors import Conflict, Forbidden, NotFound
+from paddleflow.queues import rules
+from paddleflow.queues.clusters import among, cluster_names, find_cluster
+from paddleflow.queues.model import COUNTER, DEFAULT_QUEUE, Queue, QueueStatus, amounts, columns
+from paddleflow.scheduling import model as scheduling
+from paddleflow.spec.queue import NewQueue, QueueChange
+from paddleflow.store.counters import bump
+from paddleflow.store.database import Row, Tx, Value
+from paddleflow.store.statements import load
+
+SQL = load("paddleflow.queues", "queues.sql")
+RESERVED = "default"
+_MANY = 1_000_000  #: more names than anybody has; for lists that are not paged
+
+
+def find_queue(tx: Tx, name: str) -> Queue | None:
+    row = tx.one(SQL["queue_by_name"], name=name)
+    return queue_of(row) if row else None
+
+
+def get_queue(tx: Tx, name: str, *, user: str = "", root: bool = True) -> Queue:
+    """The queue, or `NotFound` with the nearest that the user may use, or `Forbidden` without a grant."""
+    queue = find_queue(tx, name)
+    if queue is None:
+        hint = nearest(name, usable_queues(tx, user, root))
+        raise NotFound(f"queue[{name[:80]}] does not exist", code="QueueNameNotFound", hint=hint)
+    if not may_use_queue(tx, user, root, name):
+        raise Forbidden(
+            f"user[{user}] may not use queue[{name}]", hint=f"ask root for it: paddleflow queue grant {user} {name}"
+        )
+    return queue
+
+
+def may_use_queue(tx: Tx, user: str, root: bool, queue: str) -> bool:
+    """Whether this user may see the queue and send jobs to it (the rule at the top of this module)."""
+    if root or queue == DEFAULT_QUEUE:
+        return True
+    return tx.value(SQL["queue_granted"], user_name=user, queue=queue) is not None
+
+
+def usable_queues(tx: Tx, user: str, root: bool) -> list[str]:
+    """The names of all queues that this user may use."""
+    return [row["name"] for row in list_queues(tx, 0, _MANY, user=user, root=root)]
+
+
+def list_queues(tx: Tx, after: int, limit: int, *, user: str, root: bool, names: Sequence[str] = ()) -> list[Row]:
+    """Rows that the user may see, behind the position `after`, oldest first; `queue_of` reads them."""
+    return tx.all(
+        SQL["list_queues"],
+        after=after,
+        limit=limit,
+        names=among(names),
+        user_name="" if root else user,
+        for_all=DEFAULT_QUEUE,
+    )
+
+
+def create_queue(tx: Tx, document: NewQueue, now: float) -> Queue:
+    queue = rules.new_queue(document, find_cluster(tx, document.cluster_name), cluster_names(tx), now)
+    if queue.name == RESERVED:
+        raise Conflict(f"queue name[{RESERVED}] is reserved", code="QueueNameDuplicated", hint="choose another name")
+    insert_queue(tx, queue)
+    return queue
+
+
+def insert_queue(tx: Tx, queue: Queue) -> None:
+    made = tx.run(
+        SQL["insert_queue"],
+        **_columns(queue),
+        id=queue.id,
+        namespace=queue.namespace,
+        cluster=queue.cluster,
+        quota_type=queue.quota_type,
+        created_at=queue.created_at,
+    )
+    if not made:
+        raise Conflict(
+            f"queue[{queue.name}] exists already", code="QueueNameDuplicated", hint="choose another name, or update it"
+        )
+    bump(tx, COUNTER)
+
+
+def change_queue(tx: Tx, name: str, document: QueueChange, now: float) -> Queue:
+    changed = rules.changed_queue(get_queue(tx, name), document, now)
+    write_queue(tx, changed)
+    return changed
+
+
+def write_queue(tx: Tx, queue: Queue) -> None:
+    tx.run(SQL["update_queue"], **_columns(queue))
+    bump(tx, COUNTER)
+
+
+def delete_queue(tx: Tx, name: str, active_jobs: int) -> None:
+    """Take the queue and its grants away. `active_jobs` is how many of its jobs have not ended."""
+    get_queue(tx, name)
+    if name == DEFAULT_QUEUE:
+        raise Conflict(f"queue[{name}] cannot be deleted", hint='close it instead: {"status": "closed"}')
+    if active_jobs:
+        raise Conflict(
+            f"queue[{name}] is in use by {active_jobs} jobs that have not ended",
+            code="QueueIsInUse",
+            hint=f"stop them first; paddleflow job list -q {name}",
+        )
+    tx.run(SQL["delete_queue"], name=name)
+    tx.run(SQL["delete_queue_grants"], name=name)
+    bump(tx, COUNTER)
+
+
+def active_jobs(tx: Tx, queue: str) -> int:
+    """How many jobs of the queue have not ended."""
+    return int(tx.value(SQL["count_active_jobs"], queue=queue))
+
+
+def used(tx: Tx, queue: str) -> Resources:
+    """What the jobs of the queue hold at this moment."""
+    total = Resources()
+    for row in tx.all(SQL["used_by_jobs"], queue=queue):
+        scalars = {name: amount * row["jobs"] for name, amount in json.loads(row["scalars"]).items()}
+        total = total + Resources.of(row["cpu"], row["memory"], scalars)
+    return total
+
+
+def scheduled_queues(tx: Tx, cluster: str) -> tuple[scheduling.Queue, ...]:
+    """All queues of a cluster as the scheduler sees them. In a cluster that is not online none is open."""
+    found = find_cluster(tx, cluster)
+    online = found is not None and found.online
+    rows = tx.all(SQL["queues_of_cluster"], cluster=cluster)
+    return tuple(as_scheduled(queue_of(row), online) for row in rows)
+
+
+def as_scheduled(queue: Queue, online: bool) -> scheduling.Queue:
+    return scheduling.Queue(
+        name=queue.name,
+        most=queue.ceiling,
+        least=queue.least,
+        open=queue.open and online,
+        node_labels=queue.node_labels,
+    )
+
+
+def queue_of(row: Row) -> Queue:
+    return Queue(
+        id=row["id"],
+        name=row["name"],
+        namespace=row["namespace"],
+        cluster=row["cluster"],
+        quota_type=row["quota_type"],
+        most=amounts(row, "max_"),
+        least=amounts(row, "min_"),
+        location=json.loads(row["location"]),
+        policies=tuple(json.loads(row["policies"])),
+        status=QueueStatus(row["status"]),
+        follows=bool(row["follows"]),
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+    )
+
+
+def _columns(queue: Queue) -> dict[str, Value]:
+    """The name and all columns that may change."""
+    return {
+        "name": queue.name,
+        **columns("max_", queue.most),
+        **columns("min_", queue.least),
+        "location": json.dumps(queue.location),
+        "policies": json.dumps(queue.policies),
+        "status": queue.status.value,
+        "follows": int(queue.follows),
+        "updated_at": queue.updated_at,
+    }

@@ -1,0 +1,322 @@
+"""The lives of attempts, from launch to the last word: what the keeper does, without its sockets.
+
+Order is what makes it safe against ``kill -9``; see the crash table in ``docs/internals/local-runtime.md``:
+
+    try line → spawn (the child makes the marker) → run line → marker removed → … → end line → told
+
+`recovery` puts the world right when a keeper starts, `watching` looks at logs and ports meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from paddleflow.base.clock import Clock
+from paddleflow.runtimes.local import cgroups, mounts, procfs
+from paddleflow.runtimes.local.attempt import Attempt
+from paddleflow.runtimes.local.journal import Journal
+from paddleflow.runtimes.local.launcher import Launcher
+from paddleflow.runtimes.local.spawning import Refused, reason
+from paddleflow.runtimes.local.timers import Timers
+
+Launch = dict[str, Any]
+UNWATCHED = (
+    "ended while nobody watched: the keeper of this machine's jobs had been killed, so its exit code is not known"
+)
+SIGNAL_NAMES = {int(number): number.name for number in signal.Signals}
+DRAIN_EVERY = 0.01
+DRAIN_PATIENCE = 2.0  #: seconds after SIGKILL until an end is told although something of the group is still dying
+
+
+class Custody:
+    """All attempts of one data folder."""
+
+    def __init__(self, launcher: Launcher, journal: Journal, timers: Timers, clock: Clock, keeper: str) -> None:
+        self.launcher = launcher
+        self.journal = journal
+        self.timers = timers
+        self.clock = clock
+        self.keeper = keeper
+        self.attempts: dict[str, Attempt] = {}
+        self.waiting: OrderedDict[str, Launch] = OrderedDict()
+        self.running: dict[int, Attempt] = {}  #: by pid, until the main process has ended
+        self.draining: dict[str, Attempt] = {}  #: main process ended, others of its group not yet
+        self.events: list[list[Any]] = []
+        self.begun: list[Callable[[Attempt], None]] = []  #: called with each attempt that runs
+        self.left: list[Callable[[Attempt], None]] = []  #: called with each attempt whose end is told
+        self._sweep = False
+
+    # ------------------------------------------------------------------ what a server asks
+
+    def start(self, launches: Iterable[Launch]) -> None:
+        for launch in launches:
+            name = launch["attempt"]
+            known = self.attempts.get(name)
+            if known is not None:
+                self.events += known.events()
+            else:
+                self.waiting[name] = launch
+
+    def stop(self, names: Iterable[str], grace: float, why: str = "stopped") -> None:
+        for name in names:
+            if self.waiting.pop(name, None) is not None:
+                self._never_ran(name, f"{why} before it ran")
+            elif (attempt := self.attempts.get(name)) is not None and attempt.end is None:
+                self._stop(attempt, max(grace, 0.0), why)
+
+    def forget(self, names: Iterable[str]) -> None:
+        for name in names:
+            attempt = self.attempts.get(name)
+            if attempt is not None and attempt.finished:
+                del self.attempts[name]
+                self.journal.add(["gone", name])
+        self.journal.compact(self.attempts.values())
+
+    def state(self) -> list[list[Any]]:
+        """Everything that is known, as events."""
+        return [event for attempt in self.attempts.values() for event in attempt.events()]
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.waiting or self.running or self.draining)
+
+    # ------------------------------------------------------------------ beginning
+
+    def spawn_next(self, most: int) -> None:
+        """Start up to `most` of those that wait."""
+        for _ in range(min(most, len(self.waiting))):
+            name, launch = self.waiting.popitem(last=False)
+            try:
+                prepared = self.launcher.prepare(launch)
+                attempt = Attempt(name, prepared.plan, self.journal.boot)
+                self.settle()
+                self.journal.write(["try", name, prepared.plan])
+            except (Refused, OSError, ValueError) as error:
+                self._never_ran(name, _said(error))
+                continue
+            self.attempts[name] = attempt
+            try:
+                pid = self.launcher.spawn(prepared)
+            except (Refused, OSError, ValueError) as error:
+                self.lost(attempt, _said(error))
+                continue
+            self._spawned(attempt, pid)
+            trouble = self.launcher.limit(prepared)
+            if trouble:
+                self._stop(attempt, 0.0, trouble)
+
+    def _spawned(self, attempt: Attempt, pid: int) -> None:
+        seen = procfs.stat(pid)
+        attempt.run(pid, seen.ticks if seen else 0, self.clock.now())
+        self.journal.add(["run", attempt.name, pid, attempt.ticks, attempt.started_at])
+        self.settle()
+        self.events.append(["started", attempt.name, attempt.started_at, pid])
+        self.run(attempt)
+
+    def settle(self) -> None:
+        """Write down what was said. Only then the marker goes, which spoke for the last spawn until now.
+
+        On a full disk both stay as they are, and nothing else starts until the lines are written.
+        """
+        if self.journal.flush() and self.launcher.marked:
+            self.launcher.clear_marker()
+
+    def run(self, attempt: Attempt) -> None:
+        """Look after an attempt that has a process: just spawned, or found by `recovery`."""
+        self.running[attempt.pid] = attempt
+        if attempt.ready_at is not None and attempt.child:
+            self.events.append(["ready", attempt.name, attempt.ready_at])
+        for call in self.begun:
+            call(attempt)
+
+    def ready(self, attempt: Attempt) -> None:
+        attempt.ready_at = self.clock.now()
+        self.journal.add(["ready", attempt.name, attempt.ready_at])
+        self.events.append(["ready", attempt.name, attempt.ready_at])
+
+    def _never_ran(self, name: str, message: str) -> None:
+        attempt = self.attempts[name] = Attempt(name, {}, self.journal.boot)
+        self.lost(attempt, message)
+
+    # ------------------------------------------------------------------ stopping
+
+    def _stop(self, attempt: Attempt, grace: float, why: str) -> None:
+        kill_at = self.clock.now() + grace
+        if attempt.kill_at is not None and attempt.kill_at <= kill_at:
+            return
+        if attempt.kill_at is None and grace > 0:
+            _signal(attempt, signal.SIGTERM)
+            _signal(attempt, signal.SIGCONT)  # one that was suspended shall hear it too
+        attempt.kill_at, attempt.why = kill_at, attempt.why or why
+        self.journal.add(["stop", attempt.name, kill_at, attempt.why])
+        self.kill_later(attempt)
+
+    def kill_later(self, attempt: Attempt) -> None:
+        assert attempt.kill_at is not None
+        delay = attempt.kill_at - self.clock.now()
+        if delay > 0:
+            self.timers.after(delay, partial(self._kill_due, attempt))
+        else:
+            self._kill_due(attempt)
+
+    def _kill_due(self, attempt: Attempt) -> None:
+        if not attempt.finished and attempt.kill_at is not None and self.clock.now() >= attempt.kill_at:
+            kill(attempt)
+
+    # ------------------------------------------------------------------ ending
+
+    def reap(self) -> None:
+        """Take in every child that has ended."""
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            self._sweep = True
+            attempt = self.running.get(pid)
+            if attempt is not None and attempt.child:
+                cpu = round(usage.ru_utime + usage.ru_stime, 6)
+                self.main_ended(attempt, status, cpu, usage.ru_maxrss * 1024)
+        if self._sweep:
+            self._sweep = False
+            self._sweep_strays()
+            for attempt in list(self.draining.values()):
+                if not _alive(attempt):
+                    self.finish(attempt)
+
+    def main_ended(
+        self, attempt: Attempt, status: int | None, cpu: float | None = None, peak: int | None = None
+    ) -> None:
+        """The main process is gone, with this status if anybody knows it: its group follows, then the end is told."""
+        self.running.pop(attempt.pid, None)
+        if status is None:
+            self._conclude(attempt, None, UNWATCHED)
+        else:
+            self._conclude(attempt, exit_code(status), _words(attempt, status), cpu, peak)
+        if attempt.kill_at is None or self.clock.now() >= attempt.kill_at:
+            attempt.kill_at = self.clock.now()
+            if not kill(attempt):
+                self.finish(attempt)
+                return
+        self.draining[attempt.name] = attempt
+        self._drain(attempt)
+
+    def _drain(self, attempt: Attempt) -> None:
+        """What a stop leaves alive has until the end of its grace, as the main process had."""
+        if attempt.finished:
+            return
+        assert attempt.kill_at is not None
+        late = self.clock.now() - attempt.kill_at
+        if not _alive(attempt) or late > DRAIN_PATIENCE:
+            self.finish(attempt)
+            return
+        if late >= 0:
+            kill(attempt)
+        self.timers.after(DRAIN_EVERY, partial(self._drain, attempt))
+
+    def lost(self, attempt: Attempt, message: str) -> None:
+        """There is no process, and nothing to clear up but what it left on disk."""
+        self._conclude(attempt, None, message)
+        self.finish(attempt)
+
+    def _conclude(
+        self, attempt: Attempt, code: int | None, message: str, cpu: float | None = None, peak: int | None = None
+    ) -> None:
+        attempt.end = [self.clock.now(), code, message, attempt.started_at, cpu, peak]
+        self.journal.add(["end", attempt.name, *attempt.end])
+
+    def finish(self, attempt: Attempt) -> None:
+        """Nothing of it is left: tell."""
+        self._sweep = self.draining.pop(attempt.name, None) is not None or self._sweep
+        attempt.finished = True
+        if attempt.pidfd >= 0:
+            os.close(attempt.pidfd)
+            attempt.pidfd = -1
+        for call in self.left:
+            call(attempt)
+        self.clear(attempt)
+        self.events += attempt.events()
+
+    def clear(self, attempt: Attempt) -> None:
+        """Remove what was made for it outside its folder."""
+        self.launcher.clear(attempt)
+        self._remove_groups(attempt.plan.get("groups", []), 100)
+
+    def _remove_groups(self, folders: list[str], tries: int) -> None:
+        if folders and not cgroups.remove(folders) and tries:
+            cgroups.kill(folders)
+            self.timers.after(0.05, partial(self._remove_groups, folders, tries - 1))
+
+    def _sweep_strays(self) -> None:
+        """Kill descendants that left their group and whose attempt has ended: they became our children then."""
+        for pid in procfs.children():
+            if pid in self.running:
+                continue
+            name = procfs.attempt_of(pid, self.keeper)
+            attempt = self.attempts.get(name) if name is not None else None
+            if name is not None and (attempt is None or attempt.end is not None) and name not in self.draining:
+                _send(pid, signal.SIGKILL)
+
+
+def exit_code(status: int) -> int:
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def _words(attempt: Attempt, status: int) -> str:
+    """The final message: why it ended, where that is known better than by the code."""
+    plan, code = attempt.plan, exit_code(status)
+    if code != 0 and plan.get("memory") and cgroups.out_of_memory(plan["groups"]):
+        return f"memory limit of {plan['memory_text']} exceeded"
+    if attempt.why:
+        return attempt.why if code != 128 + signal.SIGKILL else f"{attempt.why}, by SIGKILL"
+    if plan.get("mounts") and code in (mounts.FAILED, 126, 127):
+        return {
+            mounts.FAILED: "a mount or the working directory could not be made; the log says which",
+            126: f"permission denied: {plan['word']}",
+            127: f"command not found: {plan['word']}",
+        }[code]
+    return f"ended by {SIGNAL_NAMES.get(os.WTERMSIG(status), 'a signal')}" if os.WIFSIGNALED(status) else ""
+
+
+def _said(error: Exception) -> str:
+    return f"cannot start: {reason(error)}" if isinstance(error, OSError) else str(error)
+
+
+def kill(attempt: Attempt) -> bool:
+    """SIGKILL to all that belongs to it; whether there was anything."""
+    in_group = _signal(attempt, signal.SIGKILL)
+    return cgroups.kill(attempt.plan.get("groups", [])) or in_group
+
+
+def _alive(attempt: Attempt) -> bool:
+    return _signal(attempt, 0)
+
+
+def _signal(attempt: Attempt, number: int) -> bool:
+    """Whether anybody was there to get it. While a group has members its number is not given to another one."""
+    if not attempt.child and attempt.end is None:
+        seen = procfs.stat(attempt.pid)
+        if seen is None or seen.ticks != attempt.ticks:
+            return False
+    try:
+        os.killpg(attempt.pid, number)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _send(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except OSError:
+        return

@@ -1,0 +1,252 @@
+"""The keeper: a small process per data folder that is the parent of all attempts. It outlives the server.
+
+It is started by `link` with a listening socket already open, serves one server at a time (a new one takes the place of
+the last), and leaves by itself when no server is connected, nothing runs and all is written down. A lock keeps a second
+keeper of the same folder waiting until the first is gone, children of it that have not reached their own program yet
+included: they hold the lock's descriptor until then.
+
+One thread, one epoll: the socket, the wake-up descriptor of SIGCHLD, and a pidfd per process of an earlier keeper.
+"""
+
+# The keeper starts without pathlib, so:
+# ruff: noqa: PTH108, PTH116, PTH208
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import select
+import signal
+import socket
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from paddleflow.base.clock import SystemClock
+from paddleflow.runtimes.local import cgroups, frames, procfs
+from paddleflow.runtimes.local.custody import Custody
+from paddleflow.runtimes.local.journal import Journal
+from paddleflow.runtimes.local.launcher import Launcher
+from paddleflow.runtimes.local.recovery import Recovery
+from paddleflow.runtimes.local.timers import Timers
+from paddleflow.runtimes.local.watching import Watch
+
+PROTOCOL = 1
+AT_ONCE = 16  #: spawns between two looks at everything else
+FIRST_SERVER = 30.0  #: seconds that a new keeper waits for its server
+_SET_CHILD_SUBREAPER = 36
+
+
+def keeper_id(data: str) -> str:
+    """The name of a data folder among those of this machine; stays the same when the folder is moved."""
+    seen = os.stat(data)
+    return f"{seen.st_dev:x}-{seen.st_ino:x}"
+
+
+class Keeper:
+    """The loop, and the connection to the server."""
+
+    def __init__(self, data: str, listener: socket.socket) -> None:
+        self._data = data
+        self._clock = SystemClock()
+        self._timers = Timers(self._clock)
+        self._id = keeper_id(data)
+        self._launcher = Launcher(f"{data}/keeper.began", self._id)
+        journal = Journal(f"{data}/keeper.journal", procfs.boot_id())
+        self._custody = Custody(self._launcher, journal, self._timers, self._clock, self._id)
+        self._watch = Watch(self._custody)
+        self._epoll = select.epoll()
+        self._handlers: dict[int, Callable[[], None]] = {}
+        self._listener = listener
+        self._server: socket.socket | None = None
+        self._inbox = frames.Inbox()
+        self._outbox = frames.Outbox()
+        self._places: dict[str, cgroups.Place] | None = None
+        self._unlimited = ""  #: why limits cannot be enforced
+        self._writes = False  #: whether epoll waits for room to write
+        self._waits_until = self._clock.monotonic() + FIRST_SERVER
+
+    def run(self) -> None:
+        """Until there is nothing left to do."""
+        self._listen_to_signals()
+        Recovery(self._custody, self._watch_pidfd).run(f"{self._data}/keeper.began")
+        self._listener.setblocking(False)
+        self._register(self._listener.fileno(), self._accept)
+        while not self._idle():
+            self._custody.spawn_next(AT_ONCE)
+            self._custody.reap()
+            self._send()
+            timeout = 0.0 if self._custody.waiting else self._timeout()
+            for fd, _ in self._epoll.poll(timeout):
+                if (handler := self._handlers.get(fd)) is not None:
+                    handler()
+            self._timers.run()
+        self._leave()
+
+    def _idle(self) -> bool:
+        if self._server is not None or self._custody.busy or self._clock.monotonic() < self._waits_until:
+            return False
+        return self._custody.journal.flush()
+
+    def _timeout(self) -> float | None:
+        waits = [self._timers.delay(), 1.0 if not self._custody.journal.flush() else None]
+        if self._server is None:
+            waits.append(max(self._waits_until - self._clock.monotonic(), 0.0) if not self._custody.busy else None)
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    def _leave(self) -> None:
+        self._custody.journal.compact(self._custody.attempts.values(), force=True)
+        for base in {place.base for place in (self._places or {}).values()}:
+            cgroups.remove([base])
+        # First the name, then the socket: a server that comes now finds no name and starts the next keeper.
+        with contextlib.suppress(OSError):
+            os.unlink(f"{self._data}/keeper.sock")
+        self._listener.close()
+
+    # ------------------------------------------------------------------ descriptors
+
+    def _register(self, fd: int, handler: Callable[[], None]) -> None:
+        self._handlers[fd] = handler
+        self._epoll.register(fd, select.EPOLLIN)
+
+    def _unregister(self, fd: int) -> None:
+        del self._handlers[fd]
+        self._epoll.unregister(fd)
+
+    def _watch_pidfd(self, fd: int, ended: Callable[[], None]) -> None:
+        def once() -> None:
+            self._unregister(fd)
+            ended()
+
+        self._register(fd, once)
+
+    def _listen_to_signals(self) -> None:
+        # The end of a server's session or service must not end the jobs' parent: it leaves when they have ended.
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        reader, writer = socket.socketpair()
+        reader.setblocking(False)
+        writer.setblocking(False)
+        signal.set_wakeup_fd(writer.detach(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+        self._wakes = reader
+        self._register(reader.fileno(), lambda: void(reader))
+        # Descendants whose parents have gone become our children, so none escapes by leaving its group.
+        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+    # ------------------------------------------------------------------ the server
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:
+            return
+        _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if uid not in (os.geteuid(), 0):
+            connection.close()
+            return
+        self._hang_up()
+        connection.setblocking(False)
+        self._server, self._inbox, self._outbox = connection, frames.Inbox(), frames.Outbox()
+        self._writes = False
+        self._custody.events.clear()  # the new server asks for all there is
+        self._register(connection.fileno(), self._receive)
+        self._outbox.add({"hello": PROTOCOL, "pid": os.getpid()})
+
+    def _hang_up(self) -> None:
+        if self._server is not None:
+            self._unregister(self._server.fileno())
+            self._server.close()
+            self._server = None
+            self._waits_until = self._clock.monotonic()
+
+    def _receive(self) -> None:
+        server = self._server
+        assert server is not None
+        try:
+            piece = server.recv(1 << 20)
+            messages = self._inbox.feed(piece)
+        except BlockingIOError:
+            piece, messages = b"-", []  # only room to write
+        except (OSError, ValueError):
+            piece, messages = b"", []
+        if not piece:
+            self._hang_up()
+        for message in messages:
+            self._do(message)
+
+    def _do(self, message: dict[str, Any]) -> None:
+        custody, word = self._custody, message["do"]
+        if word == "start":
+            custody.start(message["launches"])
+        elif word == "stop":
+            custody.stop(message["attempts"], message["grace"])
+        elif word == "forget":
+            custody.forget(message["attempts"])
+            custody.journal.flush()
+            self._outbox.add({"forgot": message["number"]})
+        elif word == "state":
+            custody.events.clear()  # all of them are in the state
+            self._outbox.add({"state": custody.state()})
+        elif word == "configure":
+            self._watch.log_limit, self._watch.limit_text = message["log_limit"], message["limit_text"]
+            if message["limits"] and self._places is None:
+                self._find_limits()
+            self._launcher.limits = cgroups.Cgroups((self._places or {}) if message["limits"] else {})
+            self._outbox.add({"limits": self._unlimited if message["limits"] else ""})
+
+    def _find_limits(self) -> None:
+        """Find out once whether limits can be enforced, and clear away what a crashed keeper left."""
+        self._places, self._unlimited = cgroups.locate(f"paddleflow-{self._id}")
+        used = {folder for attempt in self._custody.attempts.values() for folder in attempt.plan.get("groups", ())}
+        unused = [folder for folder in cgroups.left_over(self._places) if folder not in used]
+        cgroups.kill(unused)
+        cgroups.remove(unused)
+
+    def _send(self) -> None:
+        """Write down, then tell."""
+        self._custody.settle()
+        events, self._custody.events = self._custody.events, []
+        notes, self._launcher.notes = self._launcher.notes, []
+        if self._server is None:
+            return
+        if events:
+            self._outbox.add({"events": events})
+        if notes:
+            self._outbox.add({"notes": notes})
+        try:
+            while self._outbox:
+                self._outbox.sent(self._server.send(self._outbox.take()))
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._hang_up()
+            return
+        if self._writes != bool(self._outbox):
+            self._writes = bool(self._outbox)
+            wanted = select.EPOLLIN | (select.EPOLLOUT if self._writes else 0)
+            self._epoll.modify(self._server.fileno(), wanted)
+
+
+def void(reader: socket.socket) -> None:
+    """Read and drop what woke us."""
+    try:
+        while reader.recv(4096):
+            pass
+    except BlockingIOError:
+        return
+
+
+def main(data: str, listener: int) -> None:
+    """Run as the keeper of a data folder, with a socket that listens already."""
+    with open("/proc/self/comm", "w") as file:
+        file.write("pf-keeper")
+    os.chdir("/")
+    # Whatever the server was started with stays with the server: jobs get three descriptors and no more.
+    os.closerange(listener + 1, max(map(int, os.listdir("/proc/self/fd"))) + 1)
+    os.set_inheritable(listener, False)
+    lock = os.open(f"{data}/keeper.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    Keeper(data, socket.socket(fileno=listener)).run()

@@ -1,0 +1,132 @@
+"""From a launch to a process: mounts, cgroup folders, log and spawn, and clearing up behind it.
+
+`prepare` only decides; everything that touches the machine happens in `spawn`, after the plan is in the journal, so the
+next keeper can clear up what a killed one had made. `limit` comes after the spawn, see `cgroups`.
+"""
+
+# The keeper starts without pathlib, so:
+# ruff: noqa: PTH108
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Any, NamedTuple
+
+from paddleflow.runtimes.local import cgroups, mounts, procfs, spawning
+from paddleflow.runtimes.local.attempt import Attempt
+from paddleflow.runtimes.local.spawning import reason
+
+
+class Prepared(NamedTuple):
+    """What will be spawned, and what the journal says of it."""
+
+    name: str
+    argv: list[str]
+    env: dict[str, str]
+    cwd: str
+    log: str
+    note: str
+    plan: dict[str, Any]
+
+
+class Launcher:
+    """Starts processes for one keeper."""
+
+    def __init__(self, marker: str, keeper: str) -> None:
+        self.marked = False  #: the marker of the last spawn is still there
+        self.notes: list[str] = []  #: for the server's log, each once
+        self.limits = cgroups.Cgroups({})
+        self.points = mounts.MountPoints()
+        self._marker = marker
+        self._keeper = keeper
+        self._null = os.open("/dev/null", os.O_RDWR)
+        self._namespaces = ""
+        self._cores = os.cpu_count() or 1
+        self._memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+    def prepare(self, launch: dict[str, Any]) -> Prepared:
+        name, argv, env, cwd = launch["attempt"], launch["argv"], launch["env"], launch["cwd"]
+        wanted = [mounts.Mount(*mount) for mount in launch["mounts"]]
+        # What is more than the machine has needs no enforcing.
+        cpu = launch["cpu"] if 0 < launch["cpu"] < self._cores * 1000 else 0
+        memory = launch["memory"] if 0 < launch["memory"] < self._memory else 0
+        plan: dict[str, Any] = {"log": launch["log"], "word": argv[0] if argv else ""}
+        if launch["port"] is not None:
+            plan["port"] = launch["port"]
+        groups = self.limits.names(cpu=cpu, memory=memory)
+        if groups:
+            plan |= {"groups": groups, "cpu": cpu, "memory": memory, "memory_text": launch["memory_text"]}
+        env = {**env, procfs.ATTEMPT: name, procfs.KEEPER: self._keeper}
+        note = ""
+        if wanted:
+            mounts.check(wanted)
+            argv, env, cwd, note = self._mounted(wanted, argv, env, cwd, plan)
+        return Prepared(name, argv, env, cwd, launch["log"], note, plan)
+
+    def _mounted(
+        self, wanted: list[mounts.Mount], argv: list[str], env: dict[str, str], cwd: str, plan: dict[str, Any]
+    ) -> mounts.Planned:
+        self._namespaces = self._namespaces or mounts.probe()
+        if self._namespaces != "none":
+            plan["mounts"] = [mount.target for mount in wanted]
+            plan["made"] = self.points.needed(env[procfs.ATTEMPT], plan["mounts"])
+        return mounts.plan(wanted, self._namespaces, argv, env, cwd)
+
+    def spawn(self, prepared: Prepared) -> int:
+        """The pid; Refused or OSError when it cannot run."""
+        plan = prepared.plan
+        self.points.make(plan.get("made", ()))
+        spawning.enter(prepared.cwd)
+        log = spawning.open_log(prepared.log)
+        try:
+            file = spawning.find(plan["word"] and prepared.argv[0], prepared.env.get("PATH", spawning.DEFAULT_PATH))
+            if prepared.note:
+                os.write(log, prepared.note.encode())
+            inside = self._enter(plan)
+            self.marked = True
+            try:
+                return spawning.spawn(file, prepared.argv, prepared.env, log, self._null, self._marker)
+            finally:
+                if inside:
+                    self.limits.leave()
+        finally:
+            os.close(log)
+            os.chdir("/")  # hold no folder of a job
+
+    def _enter(self, plan: dict[str, Any]) -> bool:
+        if not plan.get("groups"):
+            return False
+        try:
+            self.limits.make(plan["groups"])
+            self.limits.enter(plan["groups"])
+        except OSError as error:
+            self.notes.append(f"limits of an attempt are not enforced: {error.filename}: {reason(error)}")
+            self.limits.leave()
+            return False
+        return True
+
+    def limit(self, prepared: Prepared) -> str:
+        """Set the limits of what was just spawned; not empty: why it must be stopped at once."""
+        plan = prepared.plan
+        if not plan.get("groups"):
+            return ""
+        try:
+            self.limits.tighten(plan["groups"], cpu=plan["cpu"], memory=plan["memory"])
+        except OSError as error:
+            if error.errno == errno.EBUSY:
+                return f"memory limit of {plan['memory_text']} exceeded"
+            self.notes.append(f"limits of an attempt are not enforced: {error.filename}: {reason(error)}")
+        return ""
+
+    def clear(self, attempt: Attempt) -> None:
+        """Remove the mount points that were made for an attempt that has ended."""
+        if made := attempt.plan.get("made"):
+            self.points.release(attempt.name, made)
+
+    def clear_marker(self) -> None:
+        self.marked = False
+        try:
+            os.unlink(self._marker)
+        except FileNotFoundError:
+            return

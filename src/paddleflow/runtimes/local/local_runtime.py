@@ -1,0 +1,282 @@
+"""`LocalRuntime`: the `Runtime` protocol over the keeper.
+
+All that it remembers can be lost: what was asked and not yet answered (sent again when a keeper is lost), and what was
+told already (so that nothing is told twice to the same server). The keeper's journal is the truth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from paddleflow.base.clock import Clock
+from paddleflow.base.ids import AttemptId
+from paddleflow.base.quantity import format_bytes
+from paddleflow.errors import Unavailable
+from paddleflow.runtimes.local import capacity, logs, sampling
+from paddleflow.runtimes.local.link import KEEPER_COMMAND, Link, bury, connect
+from paddleflow.runtimes.runtime import Ended, Launch, LogChunk, NodeInfo, Observation, Ready, Sample, Started
+from paddleflow.settings import LocalSettings
+
+PROTOCOL = 1
+PATIENCE = 20.0  #: seconds until a keeper that does not answer is an error
+RETRY = (0.0, 0.05, 0.2, 1.0)  #: seconds before a keeper is started again; the last one for all later tries
+
+log = logging.getLogger(__name__)
+
+
+class LocalRuntime:
+    """Runs attempts as processes of this machine."""
+
+    def __init__(
+        self, settings: LocalSettings, data: Path, clock: Clock, *, keeper: Sequence[str] = KEEPER_COMMAND
+    ) -> None:
+        self._settings = settings
+        self._data = data
+        self._clock = clock
+        self._keeper = keeper
+        self._node = capacity.this_machine(settings)
+        self._log_limit = capacity.log_limit(settings)
+        self._link: Link | None = None
+        self._open = False
+        self._failures = 0
+        self._unstarted: dict[AttemptId, dict[str, Any]] = {}
+        self._stopping: dict[AttemptId, float] = {}
+        self._forgetting: dict[int, Sequence[AttemptId]] = {}
+        self._numbers = 0
+        self._told: dict[AttemptId, type[Observation]] = {}
+        self._pids: dict[AttemptId, int] = {}
+        self._samples: dict[AttemptId, Sample] = {}
+        self._observed: list[Observation] = []
+        self._news = asyncio.Event()
+        self._states: list[asyncio.Future[list[Observation]]] = []
+        self._said: set[str] = set()
+
+    # ------------------------------------------------------------------ connection
+
+    async def open(self) -> None:
+        await asyncio.to_thread(self._data.mkdir, parents=True, exist_ok=True)
+        self._open = True
+        self._connect()
+
+    async def close(self) -> None:
+        self._open = False
+        if self._link is not None:
+            try:
+                async with asyncio.timeout(2.0):
+                    await self._link.drain()
+            except TimeoutError:
+                log.warning("the keeper does not take what was sent to it")
+            self._link.close()
+            self._link = None
+        for waiter in self._states:
+            waiter.cancel()
+        self._news.set()
+        bury()
+
+    def _connect(self) -> None:
+        """Reach a keeper and say again all that it has not answered."""
+        if not self._open:
+            return
+        try:
+            connection = connect(self._data, self._keeper)
+        except OSError as error:
+            log.error("cannot reach or start the keeper of %s: %s", self._data, error)
+            self._connect_later()
+            return
+        link = self._link = Link(connection, self._hear, self._lost)
+        link.send(
+            {
+                "do": "configure",
+                "log_limit": self._log_limit,
+                "limit_text": format_bytes(self._log_limit),
+                "limits": self._settings.limits != "off",
+            }
+        )
+        if self._told or self._states or self._forgetting:
+            link.send({"do": "state"})
+        for number, attempts in self._forgetting.items():
+            link.send({"do": "forget", "attempts": attempts, "number": number})
+        if self._unstarted:
+            link.send({"do": "start", "launches": list(self._unstarted.values())})
+        for attempt, grace in self._stopping.items():
+            link.send({"do": "stop", "attempts": [attempt], "grace": grace})
+
+    def _lost(self) -> None:
+        self._link = None
+        if self._open:
+            log.log(
+                logging.ERROR if self._failures > 2 else logging.WARNING,
+                "the keeper is gone; starting another one (its own words are in %s)", self._data / "keeper.log",
+            )  # fmt: skip
+            self._connect_later()
+
+    def _connect_later(self) -> None:
+        delay = RETRY[min(self._failures, len(RETRY) - 1)]
+        self._failures += 1
+        asyncio.get_running_loop().call_later(delay, self._connect)
+
+    def _send(self, message: dict[str, Any]) -> None:
+        if self._link is not None:
+            self._link.send(message)
+
+    async def _drain(self) -> None:
+        if self._link is not None:
+            await self._link.drain()
+
+    # ------------------------------------------------------------------ what the keeper says
+
+    def _hear(self, message: dict[str, Any]) -> None:
+        for word, value in message.items():
+            if word == "events":
+                self._take([_observation(event) for event in value])
+            elif word == "state":
+                self._take_state([_observation(event) for event in value])
+            elif word == "forgot":
+                self._forgetting.pop(value, None)
+            elif word == "hello":
+                self._greet(value)
+            elif word in {"limits", "notes"}:
+                self._say_once(word, value)
+
+    def _greet(self, protocol: int) -> None:
+        self._failures = 0
+        if protocol != PROTOCOL:
+            self._say_once(
+                "notes",
+                [f"a keeper that speaks protocol {protocol}, not {PROTOCOL}, still looks after older jobs"],
+            )
+
+    def _say_once(self, word: str, value: Any) -> None:
+        texts = [f"CPU and memory limits of jobs are not enforced: {value}"] if word == "limits" and value else []
+        texts += value if word == "notes" else []
+        for text in texts:
+            if text not in self._said:
+                self._said.add(text)
+                log.warning("%s", text)
+
+    def _take(self, observations: Sequence[Observation]) -> None:
+        fresh = [seen for seen in observations if self._is_news(seen)]
+        if fresh:
+            self._observed += fresh
+            self._news.set()
+
+    def _is_news(self, seen: Observation) -> bool:
+        """Remember it; whether this server has not heard it yet."""
+        told = self._told.get(seen.attempt)
+        if told is Ended or told is type(seen) or (told is Ready and isinstance(seen, Started)):
+            return False
+        self._told[seen.attempt] = type(seen)
+        self._unstarted.pop(seen.attempt, None)
+        if isinstance(seen, Started):
+            self._pids[seen.attempt] = seen.pid
+        elif isinstance(seen, Ended):
+            for table in (self._stopping, self._pids, self._samples):
+                table.pop(seen.attempt, None)
+        return True
+
+    def _take_state(self, state: list[Observation]) -> None:
+        forgetting = {attempt for attempts in self._forgetting.values() for attempt in attempts}
+        state = [seen for seen in state if seen.attempt not in forgetting]
+        known = {seen.attempt for seen in state}
+        for attempt, kind in list(self._told.items()):
+            if kind is not Ended and attempt not in known:
+                message = "lost: the keeper of this machine's jobs does not know it any more"
+                state.append(Ended(attempt, self._clock.now(), None, message))
+        waiters, self._states = self._states, []
+        if not waiters:
+            self._take(state)
+            return
+        for seen in state:
+            self._is_news(seen)
+        self._observed.clear()  # all of it is in the state
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(state)
+
+    # ------------------------------------------------------------------ the protocol
+
+    async def capacity(self) -> Sequence[NodeInfo]:
+        return (self._node,)
+
+    async def start(self, launches: Sequence[Launch]) -> None:
+        wire = {launch.attempt: _wire(launch) for launch in launches}
+        self._unstarted.update((name, body) for name, body in wire.items() if name not in self._told)
+        self._send({"do": "start", "launches": list(wire.values())})
+        await self._drain()
+
+    async def stop(self, attempts: Sequence[AttemptId], grace: float) -> None:
+        for attempt in attempts:
+            if self._told.get(attempt) is not Ended:
+                self._stopping[attempt] = grace
+        self._send({"do": "stop", "attempts": list(attempts), "grace": grace})
+        await self._drain()
+
+    async def observe(self) -> AsyncIterator[Sequence[Observation]]:
+        while self._open:
+            await self._news.wait()
+            self._news.clear()
+            batch, self._observed = self._observed, []
+            if batch:
+                yield batch
+
+    async def adopt(self) -> Sequence[Observation]:
+        waiter: asyncio.Future[list[Observation]] = asyncio.get_running_loop().create_future()
+        self._states.append(waiter)
+        self._send({"do": "state"})
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await waiter
+        except TimeoutError as error:
+            raise Unavailable(
+                f"the keeper of {self._data} has not answered for {PATIENCE:g} s", hint=f"see {self._data}/keeper.log"
+            ) from error
+
+    async def forget(self, attempts: Sequence[AttemptId]) -> None:
+        for attempt in attempts:
+            self._told.pop(attempt, None)
+            self._stopping.pop(attempt, None)
+        self._numbers += 1
+        self._forgetting[self._numbers] = list(attempts)
+        self._send({"do": "forget", "attempts": list(attempts), "number": self._numbers})
+        await self._drain()
+
+    async def log(self, path: str, offset: int, limit: int) -> LogChunk:
+        return await asyncio.to_thread(logs.read_chunk, path, offset, limit)
+
+    async def sample(self) -> Mapping[AttemptId, Sample]:
+        leaders = {pid: attempt for attempt, pid in self._pids.items()}
+        if not leaders:
+            return {}
+        taken = await asyncio.to_thread(sampling.take, leaders, self._clock.now())
+        for attempt, seen in taken.items():
+            if attempt in self._pids:
+                self._samples[attempt] = sampling.grown(self._samples.get(attempt), seen)
+        return {attempt: self._samples[attempt] for attempt in taken if attempt in self._samples}
+
+
+_KINDS: dict[str, type[Observation]] = {"started": Started, "ready": Ready, "ended": Ended}
+
+
+def _observation(event: list[Any]) -> Observation:
+    """An event of the keeper: a word, then the fields in their order."""
+    return _KINDS[event[0]](*event[1:])
+
+
+def _wire(launch: Launch) -> dict[str, Any]:
+    limit = launch.limit
+    return {
+        "attempt": launch.attempt,
+        "argv": list(launch.argv),
+        "env": dict(launch.env),
+        "cwd": launch.cwd,
+        "log": launch.log,
+        "cpu": limit.cpu if limit else 0,
+        "memory": limit.memory if limit else 0,
+        "memory_text": format_bytes(limit.memory) if limit else "",
+        "mounts": [[mount.source, mount.target, mount.read_only] for mount in launch.mounts],
+        "port": launch.ready_port,
+    }

@@ -1,0 +1,78 @@
+"""The part of a log that was left out because the log grew beyond its limit.
+
+The middle of the file is punched out (the file keeps its size, so positions stay true; the disk space is free), and a
+small file beside it, ``<log>.gap``, says which bytes. It is written before the hole is made, so a reader never sees
+zeros that nobody explained. The keeper cuts, the server reads.
+"""
+
+# The keeper starts without pathlib, so:
+# ruff: noqa: PTH104, PTH108
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+from typing import NamedTuple
+
+BLOCK = 4096  #: holes begin and end at whole blocks, otherwise nothing is freed
+_PUNCH_HOLE_KEEP_SIZE = 0x02 | 0x01
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_fallocate = getattr(_libc, "fallocate64", None) or _libc.fallocate
+_fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+
+
+class Gap(NamedTuple):
+    """Bytes `start` up to `end` are left out."""
+
+    start: int
+    end: int
+    limit: int
+
+
+def gap_path(log: str) -> str:
+    return log + ".gap"
+
+
+def read_gap(log: str) -> Gap | None:
+    try:
+        with open(gap_path(log), "rb") as file:
+            start, end, limit = json.loads(file.read())
+    except (OSError, ValueError):
+        return None
+    return Gap(start, end, limit) if 0 <= start < end else None
+
+
+def wanted(size: int, limit: int) -> Gap | None:
+    """What to leave out of a log of `size` so that its first and last half of `limit` stay; None: nothing."""
+    if limit <= 0 or size <= limit:
+        return None
+    half = limit // 2
+    start = max(half // BLOCK, 1) * BLOCK
+    end = -(-(size - half) // BLOCK) * BLOCK
+    return Gap(start, end, limit) if end > start else None
+
+
+def cut(log: str, gap: Gap) -> None:
+    """Leave it out; OSError when this file system cannot, and then nothing has changed."""
+    before = read_gap(log)
+    _write_gap(log, gap)
+    fd = os.open(log, os.O_WRONLY)
+    try:
+        if _fallocate(fd, _PUNCH_HOLE_KEEP_SIZE, gap.start, gap.end - gap.start) != 0:
+            code = ctypes.get_errno()
+            _write_gap(log, before)
+            raise OSError(code, os.strerror(code), log)
+    finally:
+        os.close(fd)
+
+
+def _write_gap(log: str, gap: Gap | None) -> None:
+    if gap is None:
+        os.unlink(gap_path(log))
+        return
+    fresh = gap_path(log) + ".new"
+    with open(fresh, "wb") as file:
+        file.write(json.dumps(list(gap)).encode("ascii"))
+    os.rename(fresh, gap_path(log))

@@ -1,0 +1,53 @@
+"""Reading logs: plain reads of the file, with one line where its middle was left out. Called by `LocalRuntime.log`.
+
+Offsets are positions in the file, so they stay true while the file grows and while its middle is cut out.
+"""
+
+from __future__ import annotations
+
+import os
+
+from paddleflow.base.quantity import format_bytes
+from paddleflow.errors import NotFound
+from paddleflow.runtimes.local.log_gap import Gap, read_gap
+from paddleflow.runtimes.runtime import LogChunk
+
+MOST = 16 * 2**20  #: bytes of one chunk, however much is asked for
+
+
+def notice(gap: Gap, offset: int) -> bytes:
+    """The line in place of what is left out from `offset` on."""
+    left_out = gap.end - max(gap.start, offset)
+    return f"\n… {left_out} bytes left out: the log limit is {format_bytes(gap.limit)} …\n".encode()
+
+
+def read_chunk(path: str, offset: int, limit: int) -> LogChunk:
+    """Up to `limit` bytes of the file from `offset`; the notice comes on top of that."""
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except FileNotFoundError as error:
+        raise NotFound(f"log {path} is not there", hint="it was never written, or has been deleted") from error
+    try:
+        gap = read_gap(path)
+        size = os.fstat(fd).st_size
+        start = max(size + offset, 0) if offset < 0 else min(offset, size)
+        data, position = _read(fd, start, min(max(limit, 0), MOST), gap)
+        again = read_gap(path)
+        if again != gap:  # the middle was cut out while we read: what we have may be the hole
+            gap = again
+            data, position = _read(fd, start, min(max(limit, 0), MOST), gap)
+    finally:
+        os.close(fd)
+    return LogChunk(data, start, position, max(size, position))
+
+
+def _read(fd: int, start: int, limit: int, gap: Gap | None) -> tuple[bytes, int]:
+    """The bytes, and the position after them."""
+    if gap is None or start >= gap.end:
+        data = os.pread(fd, limit, start)
+        return data, start + len(data)
+    before = os.pread(fd, max(min(limit, gap.start - start), 0), start)
+    if start + len(before) < gap.start or limit <= len(before):
+        return before, start + len(before)
+    after = os.pread(fd, limit - len(before), gap.end)
+    return before + notice(gap, start) + after, gap.end + len(after)

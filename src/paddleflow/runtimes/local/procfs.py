@@ -1,0 +1,132 @@
+"""What /proc tells the keeper. Every function reads now and remembers nothing; what is gone is None or left out."""
+
+# The keeper starts without pathlib, so:
+# ruff: noqa: PTH116, PTH208
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+
+ATTEMPT = "PADDLEFLOW_ATTEMPT"
+KEEPER = "PADDLEFLOW_KEEPER"
+
+_LISTEN = b"0A"
+_GET_INFO = (3 << 30) | (64 << 16) | (0xFF << 8) | 11  # PIDFD_GET_INFO, _IOWR(0xFF, 11, 64 bytes)
+_INFO_EXIT = 1 << 3
+_INFO = struct.Struct("<QQ11Ii")  # mask, cgroup, pid … fsgid, exit status
+
+
+class Stat:
+    """The fields of /proc/PID/stat that matter here."""
+
+    __slots__ = ("group", "parent", "pid", "session", "state", "status", "ticks")
+
+    def __init__(self, pid: int, text: bytes) -> None:
+        fields = text[text.rindex(b")") + 2 :].split()
+        self.pid = pid
+        self.state = fields[0].decode("ascii")
+        self.parent = int(fields[1])
+        self.group = int(fields[2])
+        self.session = int(fields[3])
+        self.ticks = int(fields[19])
+        self.status = int(fields[49]) if len(fields) > 49 else 0  #: of a zombie, as wait() gives it
+
+
+def read(path: str) -> bytes | None:
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        pieces = []
+        while piece := os.read(fd, 1 << 16):
+            pieces.append(piece)
+        return b"".join(pieces)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
+
+def stat(pid: int) -> Stat | None:
+    text = read(f"/proc/{pid}/stat")
+    return Stat(pid, text) if text else None
+
+
+def boot_id() -> str:
+    return (read("/proc/sys/kernel/random/boot_id") or b"").decode("ascii").strip()
+
+
+def pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def attempt_of(pid: int, keeper: str) -> str | None:
+    """The attempt of this keeper that a process belongs to, by its environment."""
+    text = read(f"/proc/{pid}/environ")
+    if not text or f"{KEEPER}={keeper}".encode() not in text:
+        return None
+    words = dict(part.split(b"=", 1) for part in text.split(b"\0") if b"=" in part)
+    if words.get(KEEPER.encode()) != keeper.encode():
+        return None
+    name = words.get(ATTEMPT.encode())
+    return os.fsdecode(name) if name else None
+
+
+def belonging(keeper: str) -> dict[str, list[Stat]]:
+    """The living processes of every attempt of this keeper, oldest first."""
+    found: dict[str, list[Stat]] = {}
+    for pid in pids():
+        name = attempt_of(pid, keeper)
+        if name is not None and (seen := stat(pid)) is not None:
+            found.setdefault(name, []).append(seen)
+    for processes in found.values():
+        processes.sort(key=lambda seen: (seen.ticks, seen.pid))
+    return found
+
+
+def children() -> list[int]:
+    """The children of this process (which has one thread)."""
+    me = os.getpid()
+    return [int(word) for word in (read(f"/proc/{me}/task/{me}/children") or b"").split()]
+
+
+def listening() -> set[int]:
+    """The TCP ports that anybody listens on."""
+    ports = set()
+    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for row in (read(path) or b"").split(b"\n")[1:]:
+            fields = row.split(None, 4)
+            if len(fields) > 3 and fields[3] == _LISTEN:
+                ports.add(int(fields[1].rsplit(b":", 1)[1], 16))
+    return ports
+
+
+def _may_read(pid: int) -> bool:
+    """Whether the status in /proc is true: to those who may not know, the kernel says 0."""
+    me = os.geteuid()
+    try:
+        return me == 0 or os.stat(f"/proc/{pid}").st_uid == me
+    except OSError:
+        return False
+
+
+def status_of_stranger(pid: int, ticks: int, pidfd: int) -> int | None:
+    """How a process that is not our child ended, as wait() gives it.
+
+    While it is a zombie /proc tells; after that, Linux 6.15 and later tell whoever held a pidfd. None: not known.
+    """
+    seen = stat(pid)
+    if seen is not None and seen.ticks == ticks:
+        return seen.status if seen.state in "ZX" and _may_read(pid) else None
+    if pidfd < 0:
+        return None
+    buffer = bytearray(struct.pack("<Q", _INFO_EXIT) + bytes(56))
+    try:
+        fcntl.ioctl(pidfd, _GET_INFO, buffer)
+    except OSError:
+        return None
+    values = _INFO.unpack(buffer)
+    return int(values[-1]) if values[0] & _INFO_EXIT else None

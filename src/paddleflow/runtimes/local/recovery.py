@@ -1,0 +1,110 @@
+"""What a new keeper does first: compare the journal with the processes that are there.
+
+Nothing is started by it. Every attempt of the journal is afterwards either running and watched, or ended; what was
+never spawned is as if it had never been asked for, and may be started again.
+"""
+
+# The keeper starts without pathlib, so:
+# ruff: noqa: PTH110
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from functools import partial
+
+from paddleflow.runtimes.local import procfs
+from paddleflow.runtimes.local.attempt import Attempt
+from paddleflow.runtimes.local.custody import Custody
+
+REBOOTED = "lost with the machine: it was started again while this ran"
+LOOK_EVERY = 0.2  #: seconds between two looks at an adopted process when descriptors are short
+
+
+class Recovery:
+    """Takes over from a keeper that was killed. `watch` gets a descriptor that becomes readable at a process's end."""
+
+    def __init__(self, custody: Custody, watch: Callable[[int, Callable[[], None]], None]) -> None:
+        self._custody = custody
+        self._watch = watch
+
+    def run(self, marker: str) -> None:
+        custody = self._custody
+        custody.attempts = custody.journal.load()
+        if not custody.attempts:
+            custody.launcher.clear_marker()
+            return
+        custody.launcher.marked = began = os.path.exists(marker)
+        processes = procfs.belonging(custody.keeper)
+        for attempt in list(custody.attempts.values()):
+            custody.launcher.points.hold(attempt.name, attempt.plan.get("made", ()))
+        for attempt in list(custody.attempts.values()):
+            if attempt.end is not None:
+                attempt.finished = True
+                custody.clear(attempt)
+            elif attempt.boot != custody.journal.boot:
+                custody.lost(attempt, REBOOTED)
+            elif attempt.pid == 0 and not began:
+                self._never_spawned(attempt)
+            else:
+                self._take_over(attempt, processes.get(attempt.name, []))
+        self._clear(processes)
+        custody.settle()
+
+    def _never_spawned(self, attempt: Attempt) -> None:
+        del self._custody.attempts[attempt.name]
+        self._custody.clear(attempt)
+        self._custody.journal.add(["gone", attempt.name])
+
+    def _take_over(self, attempt: Attempt, processes: list[procfs.Stat]) -> None:
+        custody = self._custody
+        attempt.child = False
+        if attempt.pid == 0:  # spawned, but killed before the journal said so: found by its environment
+            main = next((seen for seen in processes if seen.pid == seen.session), None)
+            if main is not None:
+                attempt.run(main.pid, main.ticks, custody.clock.now())
+                custody.journal.add(["run", attempt.name, main.pid, main.ticks, attempt.started_at])
+        seen = procfs.stat(attempt.pid) if attempt.pid else None
+        if seen is None or seen.ticks != attempt.ticks:
+            custody.main_ended(attempt, None)
+            return
+        if seen.state in "ZX":
+            custody.main_ended(attempt, procfs.status_of_stranger(attempt.pid, attempt.ticks, -1))
+            return
+        try:
+            attempt.pidfd = os.pidfd_open(attempt.pid)
+        except ProcessLookupError:
+            custody.main_ended(attempt, None)
+            return
+        except OSError:  # too many descriptors
+            custody.timers.after(LOOK_EVERY, partial(self._look, attempt))
+        custody.run(attempt)
+        if attempt.pidfd >= 0:
+            self._watch(attempt.pidfd, partial(self._ended, attempt))
+        if attempt.kill_at is not None:
+            custody.kill_later(attempt)
+
+    def _look(self, attempt: Attempt) -> None:
+        seen = procfs.stat(attempt.pid)
+        if seen is None or seen.ticks != attempt.ticks or seen.state in "ZX":
+            self._ended(attempt)
+        else:
+            self._custody.timers.after(LOOK_EVERY, partial(self._look, attempt))
+
+    def _ended(self, attempt: Attempt) -> None:
+        if attempt.end is None:
+            status = procfs.status_of_stranger(attempt.pid, attempt.ticks, attempt.pidfd)
+            self._custody.main_ended(attempt, status)
+
+    def _clear(self, processes: dict[str, list[procfs.Stat]]) -> None:
+        """Kill what is left of attempts that have ended."""
+        for name, left in processes.items():
+            attempt = self._custody.attempts.get(name)
+            if attempt is not None and attempt.end is None:
+                continue
+            for seen in left:
+                try:
+                    os.kill(seen.pid, signal.SIGKILL)
+                except OSError:
+                    continue

@@ -1,0 +1,86 @@
+"""One process, started: executable looked up in the launch's own PATH, errors in words that name the thing.
+
+The keeper has one thread, so it may change its own folder for the spawn (``posix_spawn`` has no such action in Python).
+Signals, mask and descriptors of the child are the defaults; it leads a session and a process group of its own.
+"""
+
+# The keeper starts without pathlib, so:
+# ruff: noqa: PTH110, PTH112, PTH113
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from collections.abc import Mapping
+
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+_SIGNALS = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
+
+
+class Refused(Exception):
+    """It cannot run; the text says why, for a person."""
+
+
+def find(word: str, path: str) -> str:
+    """The file that a command's first word means, as seen from the current folder."""
+    if not word:
+        raise Refused("command not found: the command is empty")
+    if "/" in word:
+        return word
+    denied = False
+    for folder in path.split(":"):
+        candidate = f"{folder or '.'}/{word}"
+        if os.path.isfile(candidate):
+            if os.access(candidate, os.X_OK):
+                return candidate
+            denied = True
+    raise Refused(f"permission denied: {word} is not executable" if denied else f"command not found: {word}")
+
+
+def enter(folder: str) -> None:
+    """Go to the working directory of a launch."""
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        raise Refused(f"working directory {folder}: {reason(error)}") from error
+
+
+def open_log(path: str) -> int:
+    try:
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise Refused(f"log {path}: {reason(error)}") from error
+
+
+def spawn(file: str, argv: list[str], env: Mapping[str, str], log: int, null: int, marker: str) -> int:
+    """The pid of a new process. The child itself makes `marker`, so that file tells the next keeper that it began."""
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, marker, os.O_WRONLY | os.O_CREAT, 0o600),
+        (os.POSIX_SPAWN_DUP2, null, 0),
+        (os.POSIX_SPAWN_DUP2, log, 1),
+        (os.POSIX_SPAWN_DUP2, log, 2),
+    ]
+    try:
+        return os.posix_spawn(file, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=_SIGNALS)
+    except OSError as error:
+        raise Refused(_cannot_execute(argv[0], file, error)) from error
+    except ValueError as error:  # a NUL byte, or '=' in the name of a variable
+        raise Refused(f"command or environment: {error}") from error
+
+
+def _cannot_execute(word: str, file: str, error: OSError) -> str:
+    if error.errno == errno.ENOENT:
+        if os.path.exists(file):
+            return f"command not found: the interpreter that {word} names in its first line"
+        return f"command not found: {word}"
+    if error.errno == errno.EACCES:
+        return f"permission denied: {word} is {'a folder' if os.path.isdir(file) else 'not executable'}"
+    if error.errno == errno.E2BIG:
+        return f"command and environment of {word} are longer than the system takes"
+    return f"cannot execute {word}: {reason(error)}"
+
+
+def reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

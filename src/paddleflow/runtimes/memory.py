@@ -1,0 +1,95 @@
+"""A runtime without processes: for tests that need speed or control, and for trying documents out.
+
+It keeps every promise of `Runtime` but runs nothing: an attempt goes on until `finish` is called, or ends at once with
+the code that its environment names (``PF_MEMORY_EXIT=0``). What "runs" outlives the server object, as processes do: give
+the same `World` to the next `MemoryRuntime`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from paddleflow.base.clock import Clock
+from paddleflow.base.ids import AttemptId
+from paddleflow.base.quantity import Resources
+from paddleflow.runtimes.runtime import Ended, Launch, LogChunk, NodeInfo, Observation, Ready, Sample, Started
+
+EXIT = "PF_MEMORY_EXIT"
+
+
+@dataclass(slots=True)
+class World:
+    """What goes on when a server dies."""
+
+    launched: list[Launch] = field(default_factory=list)  #: every start that was not a repetition
+    known: dict[AttemptId, list[Observation]] = field(default_factory=dict)
+
+
+class MemoryRuntime:
+    """Implements `Runtime` in this process."""
+
+    def __init__(self, clock: Clock, capacity: Resources | None = None, world: World | None = None) -> None:
+        self._clock = clock
+        self._capacity = capacity or Resources.of(4000, 8 * 2**30)
+        self.world = world or World()
+        self._news: list[Observation] = []
+        self._wake = asyncio.Event()
+
+    async def open(self) -> None:
+        """There is nothing to connect to."""
+
+    async def close(self) -> None:
+        """What runs goes on in the world."""
+
+    async def capacity(self) -> Sequence[NodeInfo]:
+        return [NodeInfo("memory", "127.0.0.1", self._capacity)]
+
+    async def start(self, launches: Sequence[Launch]) -> None:
+        for launch in launches:
+            if launch.attempt in self.world.known:
+                continue
+            now = self._clock.now()
+            self.world.launched.append(launch)
+            self.world.known[launch.attempt] = []
+            self._tell(Started(launch.attempt, now, 1), Ready(launch.attempt, now))
+            if EXIT in launch.env:
+                self.finish(launch.attempt, int(launch.env[EXIT]))
+
+    async def stop(self, attempts: Sequence[AttemptId], grace: float) -> None:
+        for attempt in attempts:
+            if attempt in self.world.known:
+                self.finish(attempt, 143)
+
+    def finish(self, attempt: AttemptId, exit_code: int | None, message: str = "") -> None:
+        """End an attempt; one that has ended stays as it is."""
+        if not any(isinstance(seen, Ended) for seen in self.world.known[attempt]):
+            self._tell(Ended(attempt, self._clock.now(), exit_code, message))
+
+    def _tell(self, *seen: Observation) -> None:
+        for item in seen:
+            self.world.known[item.attempt].append(item)
+        self._news.extend(seen)
+        self._wake.set()
+
+    async def observe(self) -> AsyncIterator[Sequence[Observation]]:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            news, self._news = self._news, []
+            if news:
+                yield news
+
+    async def adopt(self) -> Sequence[Observation]:
+        return [seen for history in self.world.known.values() for seen in history]
+
+    async def forget(self, attempts: Sequence[AttemptId]) -> None:
+        for attempt in attempts:
+            self.world.known.pop(attempt, None)
+
+    async def log(self, path: str, offset: int, limit: int) -> LogChunk:
+        return LogChunk(b"", 0, 0, 0)
+
+    async def sample(self) -> Mapping[AttemptId, Sample]:
+        return {}

@@ -1,0 +1,222 @@
+"""Pending jobs in groups that stand or fall together, so that one failed attempt answers for all.
+
+    Flavour   what one member takes, and in which pool of nodes     "how many more fit at most" is known here
+    Shape     the flavours of a whole job, with their counts        whether a gang finds room is known here
+    Line      a queue, a priority and a shape                       whether quota allows it is known here
+    job       a member of a line, by age
+
+All equality and all order of the pending side is in this module; `core` moves the lines between their places.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush, heapreplace
+
+from paddleflow.base.quantity import Resources
+from paddleflow.scheduling.model import Request
+from paddleflow.scheduling.nodes import Labels, Pool
+from paddleflow.scheduling.placement import Part, parts_of
+
+Key = tuple[int, float, int, str]  #: minus priority, age, order, job: the one order of all pending jobs
+_STALE = 64  # heaps drop what is out of date at their top; beyond this many extra rows they are swept
+LAST: Key = (1 << 200, float("inf"), 0, "")
+
+
+def key_of(request: Request) -> Key:
+    return (-request.priority, request.submitted_at, request.order, request.job)
+
+
+def line_key(request: Request) -> tuple[object, ...]:
+    """Equal for requests that stand or fall together; flat, because hashing nested dataclasses is slow."""
+    needs = request.needs
+    if len(needs) == 1:
+        need = needs[0]
+        each = need.each
+        return (request.queue, request.priority, request.node_labels, need.role, need.count, each.cpu, each.memory, each.scalars)  # fmt: skip
+    return (request.queue, request.priority, request.node_labels, *[(n.role, n.count, n.each) for n in needs])
+
+
+def fault_of(request: Request) -> str:
+    """What makes a request one that no cluster can serve, in words; empty when it is sound."""
+    roles = [need.role for need in request.needs]
+    if len(set(roles)) < len(roles):
+        return f"role {next(role for role in roles if roles.count(role) > 1)} is named twice"
+    for need in request.needs:
+        amounts = [need.count, need.each.cpu, need.each.memory, *[amount for _, amount in need.each.scalars]]
+        if min(amounts) < 0:
+            return f"role {need.role} asks for less than nothing ({need.count} of {need.each})"
+    return ""
+
+
+@dataclass(slots=True, eq=False)
+class Flavour:
+    """What one member takes, in which pool."""
+
+    pool: Pool
+    each: Resources
+    fits: int | None = None  #: no more members than this fit now; None: not known
+    users: int = 0  #: shapes made of it
+    waiting: list[tuple[int, int, Shape]] = field(default_factory=list)  #: heap by members wanted
+
+
+@dataclass(slots=True, eq=False)
+class Shape:
+    """The members of a job and the labels they ask for. In `lines` those that quota does not hold back, by order."""
+
+    serial: int
+    identity: tuple[object, ...]
+    labels: Labels
+    parts: list[Part]
+    flavours: list[Flavour]
+    users: int = 0  #: lines that have this shape
+    lines: list[tuple[Key, int, Line]] = field(default_factory=list)
+    queued_key: Key | None = None  #: its place among the shapes to look at; None: nothing to look at
+    waits: bool = False  #: for room on nodes
+    possible: bool | None = None  #: on the nodes as they are, empty; None: not asked yet
+
+    def first(self) -> Line | None:
+        """The first line in order that may be tried."""
+        lines = self.lines
+        while lines:
+            key, _, line = lines[0]
+            if line.shape is not self or line.parked or line.key != key:
+                if line.shape is self and not line.parked and key < line.key < LAST:
+                    heapreplace(lines, (line.key, line.serial, line))
+                else:
+                    heappop(lines)
+                continue
+            return line
+        return None
+
+    def lacks(self, at: int) -> bool:
+        """Whether fewer of this part's members fit than it has, whatever else is placed."""
+        fits = self.flavours[at].fits
+        return fits is not None and fits < len(self.parts[at].members)
+
+    def short(self) -> bool:
+        return any(self.lacks(at) for at in range(len(self.parts)))
+
+
+@dataclass(slots=True, eq=False)
+class Line:
+    """Pending jobs of one queue, priority and shape, the oldest first."""
+
+    serial: int
+    identity: tuple[object, ...]
+    queue: str
+    sample: Request
+    total: Resources
+    fault: str
+    shape: Shape
+    jobs: dict[str, Request] = field(default_factory=dict)
+    key: Key = LAST  #: that of its first job
+    parked: bool = False  #: held back by its queue: not in its shape's heap
+    _ages: list[tuple[float, int, str]] = field(default_factory=list)
+
+    def add(self, request: Request) -> bool:
+        """Whether the new job is now the first."""
+        job = request.job
+        self.jobs[job] = request
+        heappush(self._ages, (request.submitted_at, request.order, job))
+        if len(self.jobs) > 1 and self._ages[0][2] != job:
+            return False
+        self.key = key_of(request)
+        return True
+
+    def remove(self, job: str) -> bool:
+        """Whether the first job is another one now."""
+        del self.jobs[job]
+        if job != self.key[3]:
+            if len(self._ages) > _STALE + 4 * len(self.jobs):
+                self._ages = [age for age in self._ages if self._is(age)]
+                heapify(self._ages)
+            return False
+        ages = self._ages
+        while ages and not self._is(ages[0]):
+            heappop(ages)
+        self.key = (self.key[0], *ages[0]) if ages else LAST
+        return True
+
+    def _is(self, age: tuple[float, int, str]) -> bool:
+        request = self.jobs.get(age[2])
+        return request is not None and request.submitted_at == age[0] and request.order == age[1]
+
+
+def total_of(request: Request) -> Resources:
+    """What all members take together."""
+    needs = request.needs
+    if len(needs) == 1:
+        return needs[0].each * needs[0].count
+    result = Resources()
+    for need in needs:
+        result = result + need.each * need.count
+    return result
+
+
+class Families:
+    """Finds or makes the line, shape and flavours of a request, and forgets those that nobody needs any more."""
+
+    def __init__(self) -> None:
+        self.lines: dict[tuple[object, ...], Line] = {}
+        self.shapes: dict[tuple[object, ...], Shape] = {}
+        self.flavours: dict[tuple[Labels, Resources], Flavour] = {}
+        self._serial = 0
+
+    def _next(self) -> int:
+        self._serial += 1
+        return self._serial
+
+    def shape(self, request: Request, labels: Labels, pool: Pool) -> Shape:
+        """The shape of this request on nodes with `labels`, whose pool is `pool`."""
+        identity = (labels, *[(need.role, need.count, need.each) for need in request.needs])
+        shape = self.shapes.get(identity)
+        if shape is None:
+            parts = [] if fault_of(request) else parts_of(request.needs)
+            shape = self.shapes[identity] = Shape(self._next(), identity, labels, parts, [])
+            for part in parts:
+                flavour = self.flavours.get((labels, part.each))
+                if flavour is None:
+                    flavour = self.flavours[labels, part.each] = Flavour(pool, part.each)
+                    pool.users += 1
+                flavour.users += 1
+                shape.flavours.append(flavour)
+        return shape
+
+    def line(self, identity: tuple[object, ...], request: Request, labels: Labels, pool: Pool) -> Line:
+        shape = self.shape(request, labels, pool)
+        shape.users += 1
+        fault = fault_of(request)
+        line = Line(self._next(), identity, request.queue, request, total_of(request), fault, shape)
+        self.lines[identity] = line
+        return line
+
+    def reshape(self, line: Line, labels: Labels, pool: Pool) -> None:
+        """The queue's labels changed: the same jobs look for other nodes now."""
+        old = line.shape
+        line.shape = self.shape(line.sample, labels, pool)
+        line.shape.users += 1
+        self._leave(old)
+
+    def forget(self, line: Line) -> None:
+        """An empty line goes, and with it the shape and flavours that only it used."""
+        del self.lines[line.identity]
+        shape = line.shape
+        self._leave(shape)
+        if len(shape.lines) > _STALE + 4 * shape.users:
+            shape.lines = [row for row in shape.lines if row[2].shape is shape and row[2].jobs]
+            heapify(shape.lines)
+
+    def _leave(self, shape: Shape) -> None:
+        shape.users -= 1
+        if shape.users:
+            return
+        del self.shapes[shape.identity]
+        for flavour in shape.flavours:
+            flavour.users -= 1
+            if len(flavour.waiting) > _STALE + 4 * flavour.users:
+                flavour.waiting = [row for row in flavour.waiting if row[2].users]
+                heapify(flavour.waiting)
+            if not flavour.users:
+                flavour.pool.users -= 1
+                del self.flavours[shape.labels, flavour.each]

@@ -1,0 +1,282 @@
+"""The nodes and what is free on them, indexed so that the best fit is found without looking at each one.
+
+Best fit is one fixed order over nodes: fewest free scalar resources, then least free cpu, then least free memory, then
+name; the first that fits is taken. So devices are left together, and jobs without devices keep off nodes that have some
+to spare. A `Pool` holds the schedulable nodes that carry certain labels: nodes with the same free scalars form a group,
+inside it one level per amount of free cpu, inside that a list sorted by free memory.
+
+Called by `core` and `placement`. Guarantees: what `take` took is never more than was free; `put` undoes exactly.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Mapping
+
+from paddleflow.base.quantity import Resources
+from paddleflow.scheduling.devices import WHOLE, Devices
+from paddleflow.scheduling.model import Node
+
+Labels = tuple[tuple[str, str], ...]
+Group = tuple[tuple[str, int, int], ...]  #: per scalar: name, largest whole request, largest fractional request
+Given = tuple[tuple[str, tuple[int, ...]], ...]  #: device numbers by resource name, as in `Assignment.devices`
+_MANY_POOLS = 64  #: unused pools are forgotten beyond this number
+
+
+def selector(*labels: Labels) -> Labels:
+    """The labels that a node must carry, of a job and its queue together, in one fixed spelling."""
+    return tuple(sorted({pair for part in labels for pair in part}))
+
+
+class State:
+    """One node as it stands: what is free, and where the indexes have it."""
+
+    __slots__ = ("cpu", "devices", "group", "memory", "name", "node", "pools", "weight")
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.name = node.name
+        self.cpu = node.capacity.cpu - node.reserved.cpu
+        self.memory = node.capacity.memory - node.reserved.memory
+        self.devices = {name: Devices(milli, node.reserved.scalar(name)) for name, milli in node.capacity.scalars}
+        self.pools: list[Pool] = []
+        self.regroup()
+
+    def regroup(self) -> None:
+        self.group: Group = tuple([(name, *devices.room()) for name, devices in self.devices.items()])
+        self.weight = sum([whole + part for _, whole, part in self.group])
+
+    def shares(self, each: Resources) -> int:
+        """How many members fit here, exact for fractional requests too."""
+        whole = Resources(each.cpu, each.memory, tuple(pair for pair in each.scalars if pair[1] % WHOLE == 0))
+        most = times_fitting(whole, self.cpu, self.memory, self.group, 1 << 40)
+        for name, amount in each.scalars:
+            if amount % WHOLE:
+                most = min(most, self.devices[name].shares(amount) if name in self.devices else 0)
+        return most
+
+    def carries(self, labels: Labels) -> bool:
+        return all(self.node.labels.get(key) == value for key, value in labels)
+
+
+def group_fits(each: Resources, times: int, group: Group) -> bool:
+    """Whether a node of this group has the scalars for `times` members (fractional requests: for one)."""
+    for name, amount in each.scalars:
+        for known, whole, part in group:
+            if known == name:
+                if amount * times > whole if amount % WHOLE == 0 else amount > part:
+                    return False
+                break
+        else:
+            return False
+    return True
+
+
+def times_fitting(each: Resources, cpu: int, memory: int, group: Group, most: int) -> int:
+    """How many members of `each` a node in this state takes, at most `most`; exact when no scalar is fractional."""
+    if each.cpu > cpu or each.memory > memory or most <= 0:
+        return 0
+    if each.cpu:
+        most = min(most, cpu // each.cpu)
+    if each.memory:
+        most = min(most, memory // each.memory)
+    for name, amount in each.scalars:
+        whole, part = next(((w, p) for known, w, p in group if known == name), (0, 0))
+        if amount % WHOLE == 0:
+            most = min(most, whole // amount)
+        elif amount > part:
+            return 0
+    return most
+
+
+def fractional(each: Resources) -> bool:
+    return any(amount % WHOLE for _, amount in each.scalars)
+
+
+class Pool:
+    """The schedulable nodes that carry `labels`, in best-fit order."""
+
+    __slots__ = ("_by_key", "_order", "labels", "members", "users")
+
+    def __init__(self, labels: Labels) -> None:
+        self.labels = labels
+        self.users = 0  #: flavours that look here
+        self.members: dict[str, State] = {}
+        self._order: list[tuple[int, Group]] = []  # groups by weight
+        self._by_key: dict[Group, tuple[list[int], dict[int, list[tuple[int, str]]]]] = {}
+
+    def add(self, state: State) -> None:
+        group = self._by_key.get(state.group)
+        if group is None:
+            group = self._by_key[state.group] = ([], {})
+            insort(self._order, (state.weight, state.group))
+        levels, rows = group
+        row = rows.get(state.cpu)
+        if row is None:
+            rows[state.cpu] = [(state.memory, state.name)]
+            insort(levels, state.cpu)
+        else:
+            insort(row, (state.memory, state.name))
+
+    def remove(self, state: State) -> None:
+        levels, rows = self._by_key[state.group]
+        row = rows[state.cpu]
+        del row[bisect_left(row, (state.memory, state.name))]
+        if not row:
+            del rows[state.cpu]
+            del levels[bisect_left(levels, state.cpu)]
+            if not levels:
+                del self._by_key[state.group]
+                del self._order[bisect_left(self._order, (state.weight, state.group))]
+
+    def best(self, each: Resources, times: int) -> State | None:
+        """The first node in best-fit order on which `times` members of `each` fit together."""
+        cpu, memory, scalars = each.cpu * times, each.memory * times, each.scalars
+        wanted = (memory, "")
+        for _, group in self._order:
+            if scalars and not group_fits(each, times, group):
+                continue
+            levels, rows = self._by_key[group]
+            if levels[-1] < cpu:
+                continue
+            for at in range(bisect_left(levels, cpu), len(levels)):
+                row = rows[levels[at]]
+                if row[-1][0] >= memory:
+                    return self.members[row[bisect_left(row, wanted)][1]]
+        return None
+
+    def largest(self, each: Resources, most: int) -> int:
+        """The largest number up to `most` of members that fit together on some node."""
+        low, high = 0, most
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.best(each, middle) is None:
+                high = middle - 1
+            else:
+                low = middle
+        return low
+
+    def free(self) -> Resources:
+        """What is free on all nodes together; nothing is counted for a node that has less than nothing."""
+        scalars: dict[str, int] = {}
+        for _, group in self._order:
+            levels, rows = self._by_key[group]
+            nodes = sum(len(rows[level]) for level in levels)
+            for name, whole, part in group:
+                scalars[name] = scalars.get(name, 0) + nodes * max(whole, part)
+        states = self.members.values()
+        return Resources.of(
+            sum(max(0, state.cpu) for state in states), sum(max(0, state.memory) for state in states), scalars
+        )
+
+
+class Cluster:
+    """All nodes with their pools. `version` grows with every change of what is free or which nodes there are."""
+
+    def __init__(self, nodes: Iterable[Node] = ()) -> None:
+        self.states: dict[str, State] = {}
+        self.pools: dict[Labels, Pool] = {}
+        self.version = 0
+        self.improved: dict[str, tuple[int, int, Group]] = {}  #: nodes freed since last asked, as they were before
+        self._labelled: dict[tuple[str, str], dict[str, State]] = {}
+        for node in nodes:
+            self.put_node(node)
+
+    def put_node(self, node: Node) -> State:
+        """Add or replace a node, empty: the caller tells again what its jobs hold."""
+        self.drop_node(node.name)
+        state = self.states[node.name] = State(node)
+        for pair in node.labels.items():
+            self._labelled.setdefault(pair, {})[node.name] = state
+        if node.schedulable:
+            for pool in self.pools.values():
+                if state.carries(pool.labels):
+                    self._join(pool, state)
+        self.version += 1
+        return state
+
+    def drop_node(self, name: str) -> None:
+        state = self.states.pop(name, None)
+        if state is None:
+            return
+        for pool in state.pools:
+            pool.remove(state)
+            del pool.members[name]
+        for pair in state.node.labels.items():
+            self._labelled[pair].pop(name, None)
+        self.improved.pop(name, None)
+        self.version += 1
+
+    def pool(self, labels: Labels) -> Pool:
+        """The pool of these labels, made when it is asked for the first time."""
+        pool = self.pools.get(labels)
+        if pool is None:
+            if len(self.pools) >= _MANY_POOLS:
+                self._forget_unused()
+            pool = self.pools[labels] = Pool(labels)
+            candidates = [self._labelled.get(pair, {}) for pair in labels]
+            for state in min(candidates, key=len, default=self.states).values():
+                if state.node.schedulable and state.carries(labels):
+                    self._join(pool, state)
+        return pool
+
+    def _forget_unused(self) -> None:
+        for labels in [labels for labels, pool in self.pools.items() if not pool.users]:
+            pool = self.pools.pop(labels)
+            for state in pool.members.values():
+                state.pools.remove(pool)
+
+    @staticmethod
+    def _join(pool: Pool, state: State) -> None:
+        pool.members[state.name] = state
+        pool.add(state)
+        state.pools.append(pool)
+
+    def take(self, state: State, each: Resources, times: int) -> list[Given]:
+        """Take `times` members' worth, which must fit; the device numbers of each."""
+        for pool in state.pools:
+            pool.remove(state)
+        state.cpu -= each.cpu * times
+        state.memory -= each.memory * times
+        given: list[Given] = [()] * times
+        if each.scalars:
+            for turn in range(times):
+                numbers = [(name, state.devices[name].take(amount)) for name, amount in each.scalars]
+                given[turn] = tuple([pair for pair in numbers if pair[1]])
+            state.regroup()
+        for pool in state.pools:
+            pool.add(state)
+        self.version += 1
+        return given
+
+    def hold(self, state: State, members: Iterable[tuple[Resources, Given]]) -> None:
+        """Count what jobs have here already; may be more than the node has, if it shrank."""
+        self._move(state, members, 1)
+        self.version += 1
+
+    def put(self, state: State, members: Iterable[tuple[Resources, Given]]) -> None:
+        """Undo a `take` that led nowhere: as if it had not been."""
+        self._move(state, members, -1)
+
+    def give(self, state: State, members: Iterable[tuple[Resources, Given]]) -> None:
+        """What a job had here is free again."""
+        self.improved.setdefault(state.name, (state.cpu, state.memory, state.group))
+        self._move(state, members, -1)
+        self.version += 1
+
+    @staticmethod
+    def _move(state: State, members: Iterable[tuple[Resources, Given]], sign: int) -> None:
+        for pool in state.pools:
+            pool.remove(state)
+        for each, given in members:
+            state.cpu -= sign * each.cpu
+            state.memory -= sign * each.memory
+            if each.scalars:
+                numbers: Mapping[str, tuple[int, ...]] = dict(given)
+                for name, amount in each.scalars:
+                    devices = state.devices.get(name)
+                    if devices is not None:
+                        (devices.hold if sign > 0 else devices.give)(amount, numbers.get(name, ()))
+        state.regroup()
+        for pool in state.pools:
+            pool.add(state)

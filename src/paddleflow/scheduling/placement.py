@@ -1,0 +1,80 @@
+"""Which node each member of a gang goes to: all of them, or nothing is touched.
+
+Members that take the same are placed together. All that remain go to the tightest node that holds them all; if there is
+none, the node that holds most takes its fill, and so on: a gang stays on few nodes, and large holes are left to those
+who need them. Larger members are placed before smaller ones. For members of one size this is exact: it fails only when
+they do not fit in any way. For members of several sizes it is a heuristic, so `core` asks again after any change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paddleflow.base.quantity import Resources
+from paddleflow.scheduling.model import Assignment, Need
+from paddleflow.scheduling.nodes import Cluster, Given, Pool, State, fractional
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """The members of a job that take the same, whatever their roles."""
+
+    each: Resources
+    members: list[tuple[str, int]]
+
+
+def parts_of(needs: tuple[Need, ...]) -> list[Part]:
+    """The needs of a job by size, the largest first; equal sizes of different roles are one part."""
+    found: dict[Resources, Part] = {}
+    for need in needs:
+        part = found.setdefault(need.each, Part(need.each, []))
+        part.members.extend((need.role, index) for index in range(need.count))
+    parts = [part for part in found.values() if part.members]
+    parts.sort(key=lambda part: (sum(a for _, a in part.each.scalars), part.each.cpu, part.each.memory), reverse=True)
+    return parts
+
+
+@dataclass(slots=True, eq=False)
+class Short:
+    """Placement failed: of part `part` only `placed` members found a node."""
+
+    part: int
+    placed: int
+
+
+def place(cluster: Cluster, pool: Pool, parts: list[Part]) -> list[Assignment] | Short:
+    """Take nodes for all members and say which; on failure the cluster is as it was."""
+    taken: list[tuple[State, Resources, list[Given]]] = []
+    version = cluster.version
+    assignments: list[Assignment] = []
+    for at, part in enumerate(parts):
+        each, members = part.each, part.members
+        done, wanted = 0, len(members)
+        together = 1 if fractional(each) else wanted
+        while done < wanted:
+            together = min(together, wanted - done)
+            state = pool.best(each, together)
+            if state is None and together > 1:
+                together = pool.largest(each, together - 1)
+                state = pool.best(each, together) if together else None
+            if state is None:
+                for state, each, given in reversed(taken):
+                    cluster.put(state, [(each, devices) for devices in given])
+                cluster.version = version
+                return Short(at, done)
+            given = cluster.take(state, each, together)
+            taken.append((state, each, given))
+            name = state.name
+            for (role, index), devices in zip(members[done : done + together], given, strict=True):
+                assignments.append(Assignment(role, index, name, devices))
+            done += together
+    if len(parts) > 1:
+        assignments.sort(key=lambda assignment: (assignment.role, assignment.index))
+    return assignments
+
+
+def undo(cluster: Cluster, assignments: list[Assignment], needs: tuple[Need, ...]) -> None:
+    """Give back what `place` took, as if it had not been."""
+    each = {need.role: need.each for need in needs}
+    for assignment in assignments:
+        cluster.put(cluster.states[assignment.node], [(each[assignment.role], assignment.devices)])

@@ -1,0 +1,216 @@
+"""Why a job waits, in a word for programs and a sentence with numbers and names for people.
+
+The causes are asked in the order in which a person could do something about them: what is wrong with the job or its
+queue, then what can never be, then what others hold. `Sight` remembers sums and holders while it lives, so the reasons of
+many jobs together cost little more than those of one; it is made for one moment and thrown away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from heapq import nlargest
+
+from paddleflow.base.quantity import Resources, format_bytes, format_milli
+from paddleflow.scheduling import policy
+from paddleflow.scheduling.accounts import Account
+from paddleflow.scheduling.classes import Line, fault_of, total_of
+from paddleflow.scheduling.model import Held, Node, Queue, Reason, Request
+from paddleflow.scheduling.nodes import Cluster, Labels, Pool, fractional, selector, times_fitting
+from paddleflow.scheduling.placement import Part, Short, parts_of, place, undo
+
+
+def amount_text(dimension: str, amount: int) -> str:
+    return format_bytes(amount) if dimension == "memory" else format_milli(amount)
+
+
+def labels_text(labels: Labels) -> str:
+    return ", ".join(f"{key}={value}" for key, value in labels)
+
+
+def impossible(request: Request, nodes: Iterable[Node], queue: Queue | None) -> Reason | None:
+    """Why this job could never start on these nodes in this queue, however empty; None when it could.
+
+    Nodes that take no jobs at the moment count, for they may again. Without any node nothing is known: None.
+    """
+    cluster = Cluster(replace(node, schedulable=True) for node in nodes)
+    return impossible_on(cluster, request, queue)
+
+
+def impossible_on(empty: Cluster, request: Request, queue: Queue | None) -> Reason | None:
+    """The same over a cluster without jobs that the caller keeps."""
+    fault = fault_of(request)
+    if fault:
+        return Reason("invalid", fault)
+    total = total_of(request)
+    if queue is not None and queue.most is not None:
+        over = total.beyond(queue.most)
+        if over:
+            return _over_maximum(queue.name, queue.most, total, over[0])
+    labels = selector(request.node_labels, queue.node_labels if queue else ())
+    if not empty.states:
+        return None
+    pool, parts = empty.pool(labels), parts_of(request.needs)
+    if not pool.members and parts:
+        return Reason("node_labels", f"no node carries {labels_text(labels)}")
+    placed = place(empty, pool, parts)
+    if isinstance(placed, Short):
+        return _too_large(pool, parts, placed)
+    undo(empty, placed, request.needs)
+    return None
+
+
+def _over_maximum(queue: str, most: Resources, total: Resources, dimension: str) -> Reason:
+    return Reason(
+        "quota",
+        f"the job needs {dimension} {total.text(dimension)}, queue {queue} never has more than {most.text(dimension)}",
+    )
+
+
+def _too_large(pool: Pool, parts: list[Part], short: Short) -> Reason:
+    """Even without other jobs the members do not fit: names the largest node."""
+    each, wanted = parts[short.part].each, len(parts[short.part].members)
+    largest = max(
+        pool.members.values(),
+        key=lambda state: (sum(state.node.capacity.scalar(n) for n, _ in each.scalars), state.cpu, state.memory),
+    )
+    room = Resources.of(largest.cpu, largest.memory, dict(largest.node.capacity.scalars))
+    nodes = len(pool.members)
+    if short.placed or short.part:
+        what = f"only {short.placed} of {wanted} members that need {each} find a place on {nodes} empty nodes"
+    elif fractional(each) and each.fits(room):
+        what = f"no node has devices for one member that needs {each}: a share is at most 1, more are whole devices"
+    else:
+        what = f"one member needs {each}, no node is as large"
+    return Reason("capacity", f"{what}; the largest, {largest.name}, has {room}")
+
+
+class Sight:
+    """Looks at one moment of a core."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        accounts: Mapping[str, Account],
+        held: Mapping[str, Held],
+        possible: Callable[[Line], bool],
+        now: float,
+    ) -> None:
+        self._cluster = cluster
+        self._accounts = accounts
+        self._held = held
+        self._possible = possible
+        self._now = now
+        self._empty: Cluster | None = None
+        self._free: dict[Labels, Resources] = {}
+        self._fits: dict[tuple[Labels, Resources], int] = {}
+        self._holders: dict[tuple[str, Labels | None, str], str] = {}
+
+    def reason(self, line: Line) -> Reason:
+        """Why the first job of a line waits, and with it all others of the line."""
+        account = self._accounts[line.queue]
+        queue = account.queue
+        if line.fault:
+            return Reason("invalid", line.fault)
+        if queue is None:
+            return Reason("unknown_queue", f"there is no queue {line.queue}")
+        if not queue.open:
+            return Reason("closed", f"queue {line.queue} is closed")
+        if not self._possible(line):
+            return self._never(line, queue)
+        dimension = account.over(line.total)
+        if dimension:
+            return self._quota(account, queue, line, dimension)
+        holder = account.holder(self._now - policy.PATIENCE, self._possible)
+        if holder is not None and holder.key < line.key:
+            waited = int(self._now - holder.key[1])
+            return Reason("order", f"{holder.key[3]} has waited {waited} s and goes first in queue {line.queue}")
+        return self._nodes(line)
+
+    def _never(self, line: Line, queue: Queue) -> Reason:
+        if not self._cluster.states:
+            return Reason("capacity", "there is no node")
+        if self._empty is None:
+            self._empty = Cluster(state.node for state in self._cluster.states.values())
+        found = impossible_on(self._empty, line.sample, queue)
+        return found or Reason("capacity", "no node takes jobs now")
+
+    def _quota(self, account: Account, queue: Queue, line: Line, dimension: str) -> Reason:
+        most = queue.most or Resources()
+        free = max(0, most.amount(dimension) - account.used.amount(dimension))
+        text = (
+            f"queue {queue.name} has {dimension} {amount_text(dimension, free)} of {most.text(dimension)} free, "
+            f"the job needs {line.total.text(dimension)}"
+        )
+        return Reason("quota", text + self._named(queue.name, None, dimension))
+
+    def _nodes(self, line: Line) -> Reason:
+        """The queue would let it start, the nodes do not."""
+        labels, parts = line.shape.labels, line.shape.parts
+        pool = self._cluster.pool(labels)
+        free = self._free.get(labels)
+        if free is None:
+            free = self._free[labels] = pool.free()
+        wanted = sum(len(part.members) for part in parts)
+        short = next((part for part in parts if self._fitting(pool, part.each) < len(part.members)), None)
+        if short is None:
+            if self._placeable(line, pool):
+                return Reason("next", "nothing is in its way: it starts with the next decisions")
+            short = parts[0]
+        fits, each = min(self._fitting(pool, short.each), len(short.members)), short.each
+        lacking = line.total.beyond(free)
+        if lacking:
+            dimension = lacking[0]
+            text = (
+                f"{len(pool.members)} nodes have {dimension} {free.text(dimension)} free, "
+                f"the job needs {line.total.text(dimension)}{self._named('', labels, dimension)}"
+            )
+            if wanted > 1 and fits:
+                return Reason("gang", f"{fits} of {len(short.members)} members that need {each} would fit now; {text}")
+            return Reason("busy", text)
+        tightest = max(pool.members.values(), key=lambda state: (times_fitting(each, state.cpu, state.memory, state.group, 1), state.weight, state.cpu, state.memory))  # fmt: skip
+        room = Resources.of(max(0, tightest.cpu), max(0, tightest.memory), {n: max(w, p) for n, w, p in tightest.group})
+        return Reason(
+            "fragmentation",
+            f"enough is free in sum ({free}) but in pieces: {fits} of {len(short.members)} members that need {each} "
+            f"fit now, {tightest.name} has {room} free",
+        )
+
+    def _placeable(self, line: Line, pool: Pool) -> bool:
+        version = self._cluster.version
+        placed = place(self._cluster, pool, line.shape.parts)
+        if isinstance(placed, Short):
+            return False
+        undo(self._cluster, placed, line.sample.needs)
+        self._cluster.version = version
+        return True
+
+    def _fitting(self, pool: Pool, each: Resources) -> int:
+        """How many members of this size would fit now."""
+        known = self._fits.get((pool.labels, each))
+        if known is None:
+            states = pool.members.values()
+            if fractional(each):
+                known = sum(state.shares(each) for state in states)
+            else:
+                known = sum(times_fitting(each, s.cpu, s.memory, s.group, 1 << 40) for s in states)
+            self._fits[pool.labels, each] = known
+        return known
+
+    def _named(self, queue: str, labels: Labels | None, dimension: str) -> str:
+        """`; job-a holds 8, job-b holds 8`: the largest holders in a queue, or on the nodes with these labels."""
+        known = self._holders.get((queue, labels, dimension))
+        if known is None:
+            if labels is None:
+                amounts = [(t.amount(dimension), job) for job, t in self._accounts[queue].held.items()]
+            else:
+                amounts = [(self._on(labels, held, dimension), job) for job, held in self._held.items()]
+            top = nlargest(policy.NAMED_HOLDERS, [row for row in amounts if row[0] > 0])
+            parts = [f"{job} holds {amount_text(dimension, amount)}" for amount, job in top]
+            known = self._holders[queue, labels, dimension] = "; " + ", ".join(parts) if parts else ""
+        return known
+
+    def _on(self, labels: Labels, held: Held, dimension: str) -> int:
+        members = self._cluster.pool(labels).members
+        each = {need.role: need.each.amount(dimension) for need in held.request.needs}
+        return sum([each.get(a.role, 0) for a in held.assignments if a.node in members])

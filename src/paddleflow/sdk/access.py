@@ -1,0 +1,81 @@
+"""Users, grants, and who one is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from paddleflow.errors import NotFound
+from paddleflow.sdk.area import PAGE, Area
+from paddleflow.sdk.records import Page, Record, wire
+from paddleflow.sdk.transport import segment
+
+
+@dataclass(frozen=True)
+class User(Record):
+    """A user; `create_time` is RFC 3339."""
+
+    name: str = wire()
+    create_time: str = wire()
+
+
+@dataclass(frozen=True)
+class Grant(Record):
+    """That a user may use a resource (of type queue, user or fs)."""
+
+    id: str = wire(key="grantID")
+    user: str = wire(key="userName")
+    resource_type: str = wire()
+    resource: str = wire(key="resourceID")
+    create_time: str = wire()
+    update_time: str = wire()
+
+
+@dataclass(frozen=True)
+class WhoAmI(Record):
+    """Whose token this is, and until when it counts."""
+
+    name: str = wire()
+    root: bool = wire(False)
+    expires: str = wire()
+
+
+class Users(Area):
+    """Users. All but the own password is for root."""
+
+    def create(self, name: str, password: str) -> User:
+        self._transport.call("POST", "/user", body={"username": name, "password": password})
+        return User(name=name)
+
+    def set_password(self, name: str, password: str) -> None:
+        """Ends all tokens of that user."""
+        self._transport.call("PUT", f"/user/{segment(name)}", body={"password": password})
+
+    def delete(self, name: str) -> None:
+        self._transport.call("DELETE", f"/user/{segment(name)}", settled=NotFound)
+
+    def page(self, *, max_keys: int = PAGE, marker: str | None = None, name: str | None = None) -> Page[User]:
+        query = {"maxKeys": max_keys, "marker": marker, "user": name}
+        return self._page("/user", "userList", User.of, query)
+
+    def list(self) -> Iterator[User]:
+        return self._pages(lambda marker: self.page(marker=marker))
+
+
+class Grants(Area):
+    """Who may use what. For root."""
+
+    def create(self, user: str, resource: str, *, resource_type: str = "queue") -> None:
+        body = {"userName": user, "resourceType": resource_type, "resourceID": resource}
+        self._transport.call("POST", "/grant", body=body)
+
+    def delete(self, user: str, resource: str, *, resource_type: str = "queue") -> None:
+        query = {"username": user, "resourceType": resource_type, "resourceID": resource}
+        self._transport.call("DELETE", "/grant", query=query, settled=NotFound)
+
+    def page(self, *, max_keys: int = PAGE, marker: str | None = None, user: str | None = None) -> Page[Grant]:
+        query = {"username": user, "maxKeys": max_keys, "marker": marker}
+        return self._page("/grant", "grantList", Grant.of, query)
+
+    def list(self, *, user: str | None = None) -> Iterator[Grant]:
+        return self._pages(lambda marker: self.page(marker=marker, user=user))

@@ -1,0 +1,36 @@
+"""What the areas of the client share: a transport, pages, and lists that fetch their pages by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from paddleflow.sdk.records import Page, items, table
+from paddleflow.sdk.transport import Query, Transport
+
+T = TypeVar("T")
+PAGE = 500  #: rows asked for at once by lists that page by themselves
+
+
+class Area:
+    """A part of the API."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def _page(self, path: str, rows: str, make: Callable[[object], T], query: Query) -> Page[T]:
+        answer = table(self._transport.call("GET", path, query=query))
+        marker = answer.get("nextMarker")
+        # Storage lists say `truncated`, the others `isTruncated`; a marker after the last row would loop.
+        more = answer.get("isTruncated", answer.get("truncated", bool(marker)))
+        return Page([make(row) for row in items(answer.get(rows))], str(marker) if marker and more else None)
+
+    def _pages(self, page: Callable[[str | None], Page[T]]) -> Iterator[T]:
+        """All rows of a list, page after page, each fetched when it is reached."""
+        marker: str | None = None
+        while True:
+            found = page(marker)
+            yield from found
+            if found.next_marker is None:
+                return
+            marker = found.next_marker

@@ -1,0 +1,136 @@
+"""The typed client: `connect()` and `PaddleFlow`, with one attribute for each area of the API.
+
+    with paddleflow.connect() as pf:
+        job = pf.jobs.submit(name="hello", command="echo hello")
+        for line in job.logs(follow=True):
+            print(line, end="")
+
+Everything returns records or raises an error of `paddleflow.errors`. A client may be shared by threads. Areas are
+imported when they are first asked for, because each record class costs a millisecond at start-up.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from paddleflow.sdk import contexts
+from paddleflow.sdk.records import table
+from paddleflow.sdk.transport import Transport
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from paddleflow.sdk.access import Grants, Users, WhoAmI
+    from paddleflow.sdk.clusters import Clusters
+    from paddleflow.sdk.jobs import Jobs
+    from paddleflow.sdk.logs import Logs
+    from paddleflow.sdk.queues import Flavours, Queues
+    from paddleflow.sdk.statistics import Statistics
+    from paddleflow.sdk.storages import Storages
+
+_AREAS = {
+    "users": ("access", "Users"),
+    "grants": ("access", "Grants"),
+    "queues": ("queues", "Queues"),
+    "flavours": ("queues", "Flavours"),
+    "clusters": ("clusters", "Clusters"),
+    "jobs": ("jobs", "Jobs"),
+    "logs": ("logs", "Logs"),
+    "statistics": ("statistics", "Statistics"),
+    "storages": ("storages", "Storages"),
+}
+
+
+class PaddleFlow:
+    """A client of one server, as one user."""
+
+    if TYPE_CHECKING:
+        users: Users
+        grants: Grants
+        queues: Queues
+        flavours: Flavours
+        clusters: Clusters
+        jobs: Jobs
+        logs: Logs
+        statistics: Statistics
+        storages: Storages
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+
+    def __getattr__(self, name: str) -> object:
+        if name not in _AREAS:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        module, kind = _AREAS[name]
+        area: object = getattr(import_module(f"paddleflow.sdk.{module}"), kind)(self.transport)
+        setattr(self, name, area)  # asked for once
+        return area
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *_AREAS})
+
+    def __repr__(self) -> str:
+        return f"PaddleFlow({self.server!r})"
+
+    def __enter__(self) -> PaddleFlow:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def server(self) -> str:
+        return str(self.transport.address)
+
+    def close(self) -> None:
+        """Closes the connections. The client may be used again; it then makes new ones."""
+        self.transport.close()
+
+    def login(self, username: str, password: str) -> str:
+        """A token, used from now on."""
+        return self.transport.login(username, password)
+
+    def logout(self) -> None:
+        """Ends the token in use."""
+        self.transport.call("POST", "/logout")
+        self.transport.token = ""
+
+    def version(self) -> Mapping[str, str]:
+        """What the server is: gitVersion, gitCommit, buildDate, platform and others, as text."""
+        return {key: str(value) for key, value in table(self.transport.call("GET", "/version")).items()}
+
+    def whoami(self) -> WhoAmI:
+        found: WhoAmI = import_module("paddleflow.sdk.access").WhoAmI.of(self.transport.call("GET", "/whoami"))
+        return found
+
+
+def connect(
+    server: str | None = None,
+    *,
+    token: str | None = None,
+    username: str | None = None,
+    password: str | None = None,
+    context: str | None = None,
+    config: str | Path | None = None,
+    timeout: float = 60.0,
+    retries: int = 3,
+) -> PaddleFlow:
+    """A client. Nothing is sent before the first call.
+
+    The server is the one given, or of the context, or of the ini file `config`, or of the environment
+    (PADDLEFLOW_SERVER, PADDLEFLOW_TOKEN), or of the current context, or on this machine. With username and password it
+    logs in by itself, also when the token has ended. `timeout` is for one answer, `retries` how often a request that
+    cannot do harm is sent again.
+    """
+    found = contexts.resolve(server=server, context=context, config=Path(config) if config is not None else None)
+    named = username is not None and password is not None
+    credentials = (username, password) if username is not None and password is not None else None
+    if credentials is None and found.password:
+        credentials = (found.user, found.password)
+    known = token if token is not None else ("" if named else found.token)
+    return PaddleFlow(Transport(found.server, token=known, credentials=credentials, timeout=timeout, retries=retries))

@@ -1,0 +1,329 @@
+"""Jobs: submit, look, follow, stop.
+
+A submitted job carries an id made here, so that a submit whose answer was lost can be sent again without running twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from paddleflow.errors import Conflict, Invalid, NotFound
+from paddleflow.sdk import follow as following
+from paddleflow.sdk.area import PAGE, Area
+from paddleflow.sdk.follow import Event
+from paddleflow.sdk.records import Page, Record, items, many, number, table, wire
+from paddleflow.sdk.transport import Transport, segment
+
+FINAL = frozenset({"succeeded", "failed", "terminated", "cancelled", "skipped", "preempted"})
+KINDS = ("single", "distributed", "workflow")
+
+Document = Mapping[str, object]
+Words = str | Sequence[str]  #: read by the shell, or run as it is
+
+
+def _words(value: object) -> Words:
+    return value if isinstance(value, str) else tuple(str(item) for item in items(value))
+
+
+@dataclass(frozen=True)
+class Task(Record):
+    """One process group of a job: a role and its number."""
+
+    id: str = wire()
+    name: str = wire()
+    namespace: str = wire()
+    status: str = wire()
+    node: str = wire(key="nodeName")
+    role: str = wire()
+    index: int = wire(0)
+    devices: str = wire(key="acceleratorCards")
+    exit_code: int | None = wire(None, read=number)
+
+    @property
+    def label(self) -> str:
+        """What `Job.logs` takes as its `task`: ``worker-0``."""
+        return f"{self.role}-{self.index}"
+
+
+@dataclass(frozen=True)
+class Member(Record):
+    """One role of a job, as it was asked for."""
+
+    role: str = wire()
+    replicas: int = wire(1)
+    flavour: Mapping[str, Any] = wire({})
+    image: str = wire()
+    env: Mapping[str, str] = wire({})
+    command: str | Sequence[str] = wire("", read=_words)
+    args: str | Sequence[str] = wire((), read=_words)
+
+
+@dataclass(frozen=True)
+class JobRecord(Record):
+    """A job as it was when it was asked for. Times are the server's local time as text, empty for "not yet"."""
+
+    id: str = wire()
+    name: str = wire()
+    user: str = wire(key="UserName")
+    queue: str = ""
+    priority: str = ""
+    labels: Mapping[str, str] = wire({})
+    annotations: Mapping[str, str] = wire({})
+    framework: str = wire()
+    flavour: Mapping[str, Any] = wire({})
+    image: str = wire()
+    env: Mapping[str, str] = wire({})
+    command: str | Sequence[str] = wire("", read=_words)
+    args: str | Sequence[str] = wire((), read=_words)
+    port: int = wire(0)
+    fs: Mapping[str, Any] = wire({})
+    extra_fs: Sequence[Mapping[str, Any]] = wire((), key="extraFS", read=lambda value: tuple(items(value)))
+    members: Sequence[Member] = wire((), read=many(Member))
+    status: str = wire()
+    message: str = wire()
+    accept_time: str = wire()
+    start_time: str = wire()
+    finish_time: str = wire()
+    tasks: Sequence[Task] = ()
+
+    @classmethod
+    def read(cls, answer: object) -> JobRecord:
+        data = table(answer)
+        policy = table(data.get("schedulingPolicy"))
+        several = items(table(data.get("distributedRuntime")).get("runtimes"))
+        return replace(
+            cls.of(data),
+            queue=str(policy.get("queue") or ""),
+            priority=str(policy.get("priority") or ""),
+            tasks=many(Task)([data["runtime"]] if data.get("runtime") else several),
+        )
+
+
+class Job:
+    """A job at hand. What it says is as of the last `refresh`; the first question asks the server."""
+
+    def __init__(self, transport: Transport, id: str, record: JobRecord | None = None) -> None:
+        self.id = id
+        self._transport = transport
+        self._record = record
+
+    def __repr__(self) -> str:
+        known = f", status={self._record.status!r}" if self._record else ""
+        return f"Job({self.id!r}{known})"
+
+    @property
+    def record(self) -> JobRecord:
+        if self._record is None:
+            self.refresh()
+        assert self._record is not None
+        return self._record
+
+    @property
+    def status(self) -> str:
+        return self.record.status
+
+    @property
+    def finished(self) -> bool:
+        return self.status in FINAL
+
+    @property
+    def succeeded(self) -> bool:
+        return self.status == "succeeded"
+
+    def refresh(self) -> Job:
+        self._record = JobRecord.read(self._transport.call("GET", f"/job/{segment(self.id)}"))
+        return self
+
+    def wait(self, timeout: float | None = None, on_event: Callable[[Event], None] | None = None) -> Job:
+        """Waits until the job is over, whatever its result. TimeoutError after `timeout` seconds."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        for event in self._events(0, follow=True, deadline=deadline):
+            if on_event is not None:
+                on_event(event)
+        if not self.refresh().finished:
+            raise TimeoutError(f"job[{self.id}] is still {self.status} after {timeout:g} s")
+        return self
+
+    def events(self, after: int = 0, *, follow: bool = True) -> Iterator[Event]:
+        """What happened, from the beginning or behind an event's `seq`; with `follow` to the job's end."""
+        return self._events(after, follow=follow, deadline=None)
+
+    def logs(self, follow: bool = False, *, task: str | None = None, offset: int = 0) -> Iterator[str]:
+        """The log's lines with their line ends. `task` is role-index, such as ``worker-0``, and `offset` bytes of it.
+
+        Without `task`, the lines of a job with several tasks each begin with theirs: ``[worker-0] ``.
+        """
+        return following.log_lines(
+            self._transport, self.id, task=task, offset=offset, follow=follow, ended=lambda: self._ended(task)
+        )
+
+    def stop(self) -> None:
+        self._transport.call("PUT", f"/job/{segment(self.id)}", query={"action": "stop"}, settled=Conflict)
+
+    def update(
+        self,
+        *,
+        priority: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        """Priority while it waits; labels and annotations at any time."""
+        body = {"priority": priority, "labels": labels, "annotations": annotations}
+        given = {key: value for key, value in body.items() if value is not None}
+        self._transport.call("PUT", f"/job/{segment(self.id)}", query={"action": "modify"}, body=given)
+
+    def delete(self) -> None:
+        """Only a job that is over."""
+        self._transport.call("DELETE", f"/job/{segment(self.id)}", settled=NotFound)
+
+    def _ended(self, task: str | None) -> bool:
+        """Whether nothing more can come of the job, or of one task of it."""
+        over = {one.label for one in self.refresh().record.tasks if one.status in FINAL or one.status == "stopped"}
+        return self.finished or task in over
+
+    def _events(self, after: int, *, follow: bool, deadline: float | None) -> Iterator[Event]:
+        return following.events(
+            self._transport,
+            self.id,
+            after=after,
+            follow=follow,
+            ended=lambda: self.refresh().finished,
+            final=lambda event: follow and event.type == "status" and event.status in FINAL,
+            deadline=deadline,
+        )
+
+
+class Jobs(Area):
+    """Jobs of this user; of everybody for root."""
+
+    def submit(
+        self,
+        document: Document | None = None,
+        *,
+        kind: str | None = None,
+        id: str | None = None,
+        name: str | None = None,
+        queue: str | None = None,
+        priority: str | None = None,
+        command: Words | None = None,
+        args: Words | None = None,
+        env: Mapping[str, str] | None = None,
+        flavour: str | Mapping[str, object] | None = None,
+        image: str | None = None,
+        port: int | None = None,
+        fs: str | Mapping[str, object] | None = None,
+        extra_fs: Sequence[Mapping[str, object]] | None = None,
+        labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+        framework: str | None = None,
+        members: Sequence[Document] | None = None,
+        extension_template: Mapping[str, object] | None = None,
+    ) -> Job:
+        """Submits a job: a whole document as the REST API has it, keywords that go over it, or keywords alone.
+
+        With `members` or `framework` it is a distributed job. A command as a string is read by the shell.
+        """
+        given = {
+            "id": id,
+            "name": name,
+            "command": command,
+            "args": args,
+            "env": env,
+            "flavour": {"name": flavour} if isinstance(flavour, str) else flavour,
+            "image": image,
+            "port": port,
+            "fs": {"name": fs} if isinstance(fs, str) else fs,
+            "extraFS": extra_fs,
+            "labels": labels,
+            "annotations": annotations,
+            "framework": framework,
+            "members": members,
+            "extensionTemplate": extension_template,
+        }
+        body = {**(document or {}), **{key: value for key, value in given.items() if value is not None}}
+        if queue or priority:
+            policy = {"queue": queue, "priority": priority}
+            body["schedulingPolicy"] = table(body.get("schedulingPolicy")) | {k: v for k, v in policy.items() if v}
+        kind = kind or guess_kind(body)
+        if kind not in KINDS:
+            raise Invalid(f"job type[{kind}] is not one of {', '.join(KINDS)}", code="JobInvalidField")
+        body.setdefault("id", _new_id())
+        self._transport.call("POST", f"/job/{kind}", body=body, settled=Conflict)
+        return Job(self._transport, str(body["id"]))
+
+    def submit_many(self, documents: Iterable[Document]) -> Sequence[Job]:
+        """Submits single jobs in one request: all are accepted, or none."""
+        bodies = [{"id": _new_id(), **document} for document in documents]
+        if bodies:
+            self._transport.call("POST", "/job/batch", body={"jobs": bodies}, settled=Conflict)
+        return [Job(self._transport, str(body["id"])) for body in bodies]
+
+    def get(self, id: str) -> Job:
+        """The job as it is now; NotFound if there is none."""
+        return Job(self._transport, id).refresh()
+
+    def handle(self, id: str) -> Job:
+        """The job at hand without asking the server."""
+        return Job(self._transport, id)
+
+    def page(
+        self,
+        *,
+        max_keys: int = PAGE,
+        marker: str | None = None,
+        status: str | None = None,
+        queue: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        timestamp: int | None = None,
+        start_time: str | None = None,
+    ) -> Page[Job]:
+        """`status` may be a list with commas; `timestamp`: changed since that second of the epoch."""
+        query = {
+            "status": status,
+            "timestamp": timestamp,
+            "startTime": start_time,
+            "queue": queue,
+            "labels": json.dumps(labels) if labels else None,
+            "marker": marker,
+            "maxKeys": max_keys,
+        }
+        return self._page("/job", "jobList", self._listed, query)
+
+    def list(
+        self,
+        *,
+        status: str | None = None,
+        queue: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        timestamp: int | None = None,
+        start_time: str | None = None,
+    ) -> Iterator[Job]:
+        return self._pages(
+            lambda marker: self.page(
+                marker=marker,
+                status=status,
+                queue=queue,
+                labels=labels,
+                timestamp=timestamp,
+                start_time=start_time,
+            )
+        )
+
+    def _listed(self, row: object) -> Job:
+        record = JobRecord.read(row)
+        return Job(self._transport, record.id, record)
+
+
+def guess_kind(document: Document) -> str:
+    """Whether a document is of a single job or of a distributed one."""
+    return "distributed" if document.get("members") or document.get("framework") else "single"
+
+
+def _new_id() -> str:
+    """As `base.ids.new_job_id`, without the 5 ms that importing `secrets` takes from every command."""
+    return f"job-{os.urandom(8).hex()}"

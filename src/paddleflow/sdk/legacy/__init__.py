@@ -1,0 +1,18 @@
+"""`paddleflow.Client` for existing scripts: their method names, argument names and `(True, value)` results.
+
+Thin: each method is one call of the typed client. Every refusal, unreachable server and wrong argument raises
+`PaddleFlowSDKException(code, message, requestId)`. New scripts use `paddleflow.connect()`.
+"""
+
+from __future__ import annotations
+
+from paddleflow.sdk.legacy.calls import PaddleFlowSDKException
+from paddleflow.sdk.legacy.clusters import ClusterCalls
+from paddleflow.sdk.legacy.jobs import JobCalls
+from paddleflow.sdk.legacy.resources import Resources
+
+__all__ = ["Client", "PaddleFlowSDKException"]
+
+
+class Client(Resources, ClusterCalls, JobCalls):
+    """`login` comes first. Unless a method says otherwise it returns `(True, payload)`."""

@@ -1,0 +1,74 @@
+"""Logs by page and limit, as existing tools read them. To follow a log see `Job.logs`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from paddleflow.sdk.area import Area
+from paddleflow.sdk.records import Record, items, table, wire
+
+
+@dataclass(frozen=True)
+class TaskLog(Record):
+    """A part of one task's log."""
+
+    task_id: str = wire(key="taskID")
+    content: str = ""
+    has_next_page: bool = False
+    truncated: bool = False
+
+
+@dataclass(frozen=True)
+class JobLog(Record):
+    """The logs of a job's tasks, and what else was told of it."""
+
+    job_id: str = wire(key="jobID")
+    name: str = wire()
+    type: str = wire()
+    tasks: Sequence[TaskLog] = wire((), key="taskList", read=lambda value: tuple(_task(item) for item in items(value)))
+    events: Sequence[Any] = wire((), key="eventList", read=lambda value: tuple(items(value)))
+
+
+def _task(answer: object) -> TaskLog:
+    data = table(answer)
+    info = table(data.get("logInfo"))
+    return TaskLog(
+        raw=data,
+        task_id=str(data.get("taskID") or ""),
+        content=str(info.get("logContent") or ""),
+        has_next_page=bool(info.get("hasNextPage")),
+        truncated=bool(info.get("truncated")),
+    )
+
+
+class Logs(Area):
+    """Logs."""
+
+    def job(
+        self,
+        id: str | None = None,
+        *,
+        read_from_tail: bool | None = None,
+        line_limit: int | str | None = None,
+        size_limit: int | str | None = None,
+        framework: str | None = None,
+        name: str | None = None,
+        namespace: str | None = None,
+        cluster: str | None = None,
+        type: str | None = None,
+    ) -> JobLog:
+        """At most `line_limit` lines and `size_limit` bytes (``100M``) of each task, from the beginning or the end."""
+        query = {
+            "jobID": id,
+            "name": name,
+            "namespace": namespace,
+            "clusterName": cluster,
+            "readFromTail": read_from_tail,
+            "lineLimit": line_limit,
+            "sizeLimit": size_limit,
+            "type": type,
+            "framework": framework,
+        }
+        return JobLog.of(self._transport.call("GET", "/log/job", query=query))

@@ -1,0 +1,155 @@
+"""Queues and flavours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from paddleflow.errors import NotFound
+from paddleflow.sdk.area import PAGE, Area
+from paddleflow.sdk.records import Page, Record, wire
+from paddleflow.sdk.transport import segment
+
+#: Amounts as they are sent: ``{"cpu": "8", "mem": "16Gi", "scalarResources": {"nvidia.com/gpu": "2"}}``.
+Amounts = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Queue(Record):
+    """A queue. `used` and `idle` are known only of a queue that was asked for by name."""
+
+    id: str = wire()
+    name: str = wire()
+    namespace: str = wire()
+    cluster: str = wire(key="clusterName")
+    quota_type: str = wire()
+    maximum: Mapping[str, Any] = wire({}, key="maxResources")
+    minimum: Mapping[str, Any] = wire({}, key="minResources")
+    used: Mapping[str, Any] = wire({}, key="usedResources")
+    idle: Mapping[str, Any] = wire({}, key="idleResources")
+    location: Mapping[str, str] = wire({})
+    scheduling_policy: Sequence[str] = wire(())
+    status: str = wire()
+    create_time: str = wire()
+    update_time: str = wire()
+
+
+@dataclass(frozen=True)
+class Flavour(Record):
+    """A named amount of resources."""
+
+    id: str = wire()
+    name: str = wire()
+    cpu: str = wire()
+    mem: str = wire()
+    scalars: Mapping[str, str] = wire({}, key="scalarResources")
+    cluster: str = wire(key="clusterName")
+    create_time: str = wire()
+    update_time: str = wire()
+
+
+def _given(**fields: object) -> dict[str, object]:
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+class Queues(Area):
+    """Queues. Making, changing and deleting is for root; others see those granted to them."""
+
+    def create(
+        self,
+        name: str,
+        namespace: str,
+        maximum: Amounts,
+        *,
+        minimum: Amounts | None = None,
+        cluster: str | None = None,
+        quota_type: str | None = None,
+        scheduling_policy: Sequence[str] | None = None,
+        location: Mapping[str, str] | None = None,
+    ) -> None:
+        body = _given(
+            name=name,
+            namespace=namespace,
+            clusterName=cluster,
+            quotaType=quota_type,
+            maxResources=maximum,
+            minResources=minimum,
+            schedulingPolicy=scheduling_policy,
+            location=location,
+        )
+        self._transport.call("POST", "/queue", body=body)
+
+    def update(
+        self,
+        name: str,
+        *,
+        maximum: Amounts | None = None,
+        minimum: Amounts | None = None,
+        scheduling_policy: Sequence[str] | None = None,
+        location: Mapping[str, str] | None = None,
+    ) -> Queue:
+        """A location key with an empty value is removed, and so is a policy that ends in ``-``."""
+        body = _given(maxResources=maximum, minResources=minimum, schedulingPolicy=scheduling_policy, location=location)
+        return Queue.of(self._transport.call("PUT", f"/queue/{segment(name)}", body=body))
+
+    def get(self, name: str) -> Queue:
+        return Queue.of(self._transport.call("GET", f"/queue/{segment(name)}"))
+
+    def delete(self, name: str) -> None:
+        self._transport.call("DELETE", f"/queue/{segment(name)}", settled=NotFound)
+
+    def page(self, *, max_keys: int = PAGE, marker: str | None = None, name: str | None = None) -> Page[Queue]:
+        query = {"name": name, "maxKeys": max_keys, "marker": marker}
+        return self._page("/queue", "queueList", Queue.of, query)
+
+    def list(self, *, name: str | None = None) -> Iterator[Queue]:
+        return self._pages(lambda marker: self.page(marker=marker, name=name))
+
+
+class Flavours(Area):
+    """Flavours. Making, changing and deleting is for root."""
+
+    def create(
+        self,
+        name: str,
+        cpu: str,
+        mem: str,
+        *,
+        scalars: Mapping[str, str] | None = None,
+        cluster: str | None = None,
+    ) -> None:
+        body = _given(name=name, cpu=cpu, mem=mem, scalarResources=scalars, clusterName=cluster)
+        self._transport.call("POST", "/flavour", body=body)
+
+    def update(
+        self,
+        name: str,
+        *,
+        cpu: str | None = None,
+        mem: str | None = None,
+        scalars: Mapping[str, str] | None = None,
+        cluster: str | None = None,
+    ) -> None:
+        body = _given(cpu=cpu, mem=mem, scalarResources=scalars, clusterName=cluster)
+        self._transport.call("PUT", f"/flavour/{segment(name)}", body=body)
+
+    def get(self, name: str) -> Flavour:
+        return Flavour.of(self._transport.call("GET", f"/flavour/{segment(name)}"))
+
+    def delete(self, name: str) -> None:
+        self._transport.call("DELETE", f"/flavour/{segment(name)}", settled=NotFound)
+
+    def page(
+        self,
+        *,
+        max_keys: int = PAGE,
+        marker: str | None = None,
+        cluster: str | None = None,
+        name: str | None = None,
+    ) -> Page[Flavour]:
+        query = {"clusterName": cluster, "name": name, "maxKeys": max_keys, "marker": marker}
+        return self._page("/flavour", "flavourList", Flavour.of, query)
+
+    def list(self, *, cluster: str | None = None, name: str | None = None) -> Iterator[Flavour]:
+        return self._pages(lambda marker: self.page(marker=marker, cluster=cluster, name=name))

@@ -1,0 +1,117 @@
+"""How answers become records: frozen dataclasses in snake_case, built from the wire's camelCase.
+
+A record is built from whatever is there: unknown keys stay reachable in `raw`, absent ones take the field's default,
+so that client and server of different versions go together. The default's type says how a value is read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Self, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R", bound="Record")
+
+
+def table(value: object) -> dict[str, Any]:
+    """An object of the wire; anything else counts as an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def items(value: object) -> list[Any]:
+    """A list of the wire; anything else counts as an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else str(value)
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(_text(item) for item in items(value))
+
+
+def number(value: object) -> int:
+    """A whole number of the wire, also as text; anything else counts as 0."""
+    try:
+        return int(_text(value))
+    except ValueError:
+        return 0
+
+
+def decimal(value: object) -> float:
+    """A number of the wire, also as text; anything else counts as 0."""
+    try:
+        return float(_text(value))
+    except ValueError:
+        return 0.0
+
+
+_READERS: dict[type, Callable[[Any], Any]] = {
+    str: _text,
+    bool: bool,
+    int: number,
+    float: decimal,
+    tuple: _texts,
+    dict: table,
+}
+
+
+def wire(default: Any = "", key: str = "", read: Callable[[Any], Any] | None = None) -> Any:
+    """A field: `key` on the wire (camelCase of its name unless given), read by the default's type unless told."""
+    metadata = {"key": key, "read": read or _READERS[type(default)]}  # a default without a reader is a fault of ours
+    if isinstance(default, dict):
+        return field(default_factory=dict, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class Record:
+    """The base of all records."""
+
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
+
+    @classmethod
+    def of(cls, answer: object) -> Self:
+        data = table(answer)
+        given = {name: read(value) for name, key, read in _plan(cls) if (value := data.get(key)) is not None}
+        return cls(raw=data, **given)
+
+
+_Plan = list[tuple[str, str, Callable[[Any], Any]]]
+_plans: dict[type[object], _Plan] = {}
+
+
+def _plan(kind: type[object]) -> _Plan:
+    """(field, key on the wire, reader) of each field that comes from the wire; worked out once."""
+    if kind in _plans:
+        return _plans[kind]
+    plan: _Plan = []
+    for item in dataclasses.fields(kind):  # type: ignore[arg-type]  # every Record is a dataclass
+        if "read" in item.metadata:
+            first, *rest = item.name.split("_")
+            key = item.metadata["key"] or first + "".join(word.capitalize() for word in rest)
+            plan.append((item.name, key, item.metadata["read"]))
+    _plans[kind] = plan
+    return plan
+
+
+def many(kind: type[R]) -> Callable[[object], tuple[R, ...]]:
+    """Reads a list of records."""
+    return lambda value: tuple(kind.of(item) for item in items(value))
+
+
+@dataclass(frozen=True)
+class Page(Generic[T]):
+    """One page of a list. `next_marker` is None on the last one."""
+
+    items: Sequence[T]
+    next_marker: str | None
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)

@@ -1,0 +1,326 @@
+"""HTTP to one server: connections kept open, retries where they are safe, refusals raised as the house's errors.
+
+Built on ``http.client`` because of start-up: the command line is to answer within 150 ms, and importing a full HTTP
+library alone takes more than that beside click (figures in docs/guides/cli.md). There is no second way beside it.
+
+Guarantees
+- A request is sent again only if that cannot do harm: nothing had been sent (connection refused), or the request is
+  idempotent and the connection broke or the server said 503. `settled` names the error that, met when trying again,
+  means that the lost first try had been done.
+- Every refusal raises the class of `paddleflow.errors` that the server raised, with code, hint, details and request id.
+- A transport may be shared by threads: each exchange has its connection to itself.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import select
+import socket
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from urllib.parse import quote, urlencode
+
+from paddleflow import __version__
+from paddleflow.errors import (
+    BY_STATUS,
+    Fault,
+    Internal,
+    Invalid,
+    PaddleFlowError,
+    TooMany,
+    Unauthenticated,
+    Unavailable,
+)
+from paddleflow.sdk import address
+
+API = "/api/paddleflow/v1"
+IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
+START_HINT = "is the server running? start it with: paddleflow server"
+LOGIN_HINT = "log in with: paddleflow login"
+_LONGEST_PAUSE = 5.0
+
+Query = Mapping[str, object]
+
+
+class _Attempt(Exception):
+    """One exchange that brought no answer."""
+
+    def __init__(
+        self, error: PaddleFlowError, *, reached: bool, doubt: bool = False, again: bool = False, after: float = 0.0
+    ) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.reached = reached  #: something was sent
+        self.doubt = doubt  #: the server may have acted on it
+        self.again = again  #: trying again may help
+        self.after = after  #: seconds that the server asked to wait
+
+
+class Stream:
+    """An answer that is read while it grows. Chunks come as the server sends them; it ends when the server ends it."""
+
+    def __init__(self, response: http.client.HTTPResponse, sock: socket.socket) -> None:
+        self._response = response
+        self._sock = sock
+
+    def header(self, name: str) -> str:
+        return self._response.headers.get(name, "")
+
+    def chunks(self, patience: Callable[[], float]) -> Iterator[bytes]:
+        """What arrives; TimeoutError when nothing did for `patience()` seconds, Unavailable when the line broke."""
+        while True:
+            self._sock.settimeout(max(patience(), 0.001))
+            try:
+                chunk = self._response.read1(65536)
+            except TimeoutError:
+                raise
+            except (OSError, http.client.HTTPException) as error:
+                raise Unavailable(f"lost the connection while reading: {_words(error)}") from error
+            if not chunk:
+                return
+            yield chunk
+
+
+class Transport:
+    """Requests to one server in the name of one user."""
+
+    def __init__(
+        self,
+        server: str,
+        *,
+        token: str = "",
+        credentials: tuple[str, str] | None = None,
+        timeout: float = 60.0,
+        retries: int = 3,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.address = address.parse(server)
+        self.token = token
+        self.credentials = credentials
+        self.timeout = timeout
+        self.sleep = sleep
+        self._retries = retries
+        self._idle: deque[http.client.HTTPConnection] = deque()
+
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_idle"):  # not so if the address was refused
+            self.close()
+
+    def login(self, username: str, password: str) -> str:
+        """A token for `username`, used from now on."""
+        found = self.call("POST", "/login", body={"username": username, "password": password}, anonymous=True)
+        token = found.get("authorization") if isinstance(found, dict) else None
+        if not isinstance(token, str) or not token:
+            raise Unavailable(f"{self.address} answered the login without a token; is it a PaddleFlow server?")
+        self.token = token
+        return token
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query | None = None,
+        body: object = None,
+        settled: type[PaddleFlowError] | None = None,
+        anonymous: bool = False,
+    ) -> object:
+        """The decoded JSON answer; None for an empty one, and for a retried request that turned out to be done."""
+        safe = method in IDEMPOTENT or settled is not None
+        doubt = False
+        tries = 0
+        while True:
+            try:
+                return self._exchange(method, path, query, body, anonymous)
+            except _Attempt as attempt:
+                doubt = doubt or attempt.doubt
+                allowed = attempt.again and (safe or not attempt.reached)
+                if not allowed or tries == self._retries:
+                    if attempt.doubt and not safe:
+                        attempt.error.hint = "it is not known whether this was done: look before you try again"
+                    raise attempt.error from attempt.__cause__
+                self.sleep(min(max(0.1 * 3**tries, attempt.after), _LONGEST_PAUSE))
+                tries += 1
+            except PaddleFlowError as error:
+                if doubt and settled is not None and isinstance(error, settled):
+                    return None
+                raise
+
+    @contextmanager
+    def stream(self, path: str, *, query: Query | None = None) -> Iterator[Stream]:
+        """An answer that grows. It is asked for once; whoever follows asks again from where it got to."""
+        try:
+            connection, response, sock = self._answered("GET", path, query, None, anonymous=False, fresh=True)
+        except _Attempt as attempt:
+            raise attempt.error from attempt.__cause__
+        try:
+            yield Stream(response, sock)
+        finally:
+            response.close()
+            connection.close()
+
+    def _exchange(self, method: str, path: str, query: Query | None, body: object, anonymous: bool) -> object:
+        connection, response, _ = self._answered(method, path, query, body, anonymous=anonymous, fresh=False)
+        try:
+            content = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise self._broken(error) from error
+        if not response.will_close:
+            self._idle.append(connection)
+        return self._decoded(content)
+
+    def _answered(
+        self, method: str, path: str, query: Query | None, body: object, *, anonymous: bool, fresh: bool
+    ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse, socket.socket]:
+        """A successful answer whose body is still to be read. Logs in where needed, and once more on a dead token."""
+        if not anonymous and not self.token and self.credentials:
+            self.login(*self.credentials)
+        used = "" if anonymous else self.token
+        found = self._request(method, path, query, body, used, fresh)
+        if found[1].status == Unauthenticated.status and self.credentials and not anonymous:
+            self._discard(found[0], found[1])
+            self.login(*self.credentials)
+            found = self._request(method, path, query, body, self.token, fresh)
+        connection, response, _ = found
+        if response.status >= 300:
+            raise self._refusal(response, self._discard(connection, response))
+        return found
+
+    def _request(
+        self, method: str, path: str, query: Query | None, body: object, token: str, fresh: bool
+    ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse, socket.socket]:
+        payload = None if body is None else json.dumps(body, ensure_ascii=False).encode()
+        headers = {"Accept": "*/*", "User-Agent": f"paddleflow/{__version__}"}
+        if payload is not None:
+            headers["Content-Type"] = "application/json"
+        if token:
+            headers["x-pf-authorization"] = token
+        connection, sock = self._connected(fresh)
+        try:
+            connection.request(method, f"{self.address.prefix}{API}{path}{_query_text(query)}", payload, headers)
+            return connection, connection.getresponse(), sock
+        except TimeoutError as error:
+            connection.close()
+            late = Unavailable(f"{self.address} did not answer within {self.timeout:g} s", hint="it may be overloaded")
+            raise _Attempt(late, reached=True, doubt=True) from error
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise self._broken(error) from error
+
+    def _connected(self, fresh: bool) -> tuple[http.client.HTTPConnection, socket.socket]:
+        while self._idle and not fresh:
+            kept = self._idle.pop()
+            # Readable while nothing was asked: the server has closed it, or it is out of step.
+            if kept.sock is not None and not select.select([kept.sock], [], [], 0)[0]:
+                return kept, kept.sock
+            kept.close()
+        kind = http.client.HTTPSConnection if self.address.secure else http.client.HTTPConnection
+        connection = kind(self.address.host, self.address.port, timeout=self.timeout)
+        try:
+            connection.connect()
+        except OSError as error:
+            connection.close()
+            raise self._unreachable(error) from error
+        return connection, connection.sock
+
+    def _unreachable(self, error: OSError) -> _Attempt:
+        if isinstance(error, ssl.SSLError):
+            hint = "does the server speak https there, with a certificate that this machine trusts?"
+            return _Attempt(Unavailable(f"no secure connection to {self.address}: {error}", hint=hint), reached=False)
+        if isinstance(error, socket.gaierror):
+            unknown = Unavailable(f"host {self.address.host} is not known: {_words(error)}", hint="check the address")
+            return _Attempt(unknown, reached=False)
+        if isinstance(error, TimeoutError):
+            late = Unavailable(f"no connection to {self.address} within {self.timeout:g} s", hint="check the address")
+            return _Attempt(late, reached=False)
+        refused = Unavailable(f"cannot reach {self.address}: {_words(error)}", hint=START_HINT)
+        return _Attempt(refused, reached=False, again=True)
+
+    def _broken(self, error: Exception) -> _Attempt:
+        lost = Unavailable(f"{self.address} closed the connection before its answer was whole: {_words(error)}")
+        return _Attempt(lost, reached=True, doubt=True, again=True)
+
+    def _discard(self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> bytes:
+        """The body of a refusal; the connection goes, for a refused request may not have been read to its end."""
+        try:
+            return response.read(1 << 20)
+        except (OSError, http.client.HTTPException):
+            return b""
+        finally:
+            connection.close()
+
+    def _refusal(self, response: http.client.HTTPResponse, content: bytes) -> Exception:
+        error = refusal(response.status, response.reason, content, str(self.address))
+        error.request_id = error.request_id or response.headers.get("x-pf-request-id", "")
+        if not isinstance(error, Unavailable):
+            return error
+        after = response.headers.get("Retry-After", "")
+        return _Attempt(error, reached=True, again=True, after=float(after) if after.isdigit() else 0.0)
+
+    def _decoded(self, content: bytes) -> object:
+        if not content.strip():
+            return None
+        try:
+            found: object = json.loads(content)
+        except ValueError as error:
+            start = content[:80].decode("utf-8", "replace")
+            raise Unavailable(f"{self.address} answered {start!r}, not JSON; is it a PaddleFlow server?") from error
+        return found
+
+
+def refusal(status: int, reason: str, content: bytes, server: str) -> PaddleFlowError:
+    """The error in an answer of status 300 or more, as the class that the server raised."""
+    try:
+        data = json.loads(content)
+    except ValueError:
+        data = None
+    kind = BY_STATUS.get(status) or (Unavailable if status in {502, 504} else Internal if status >= 500 else Invalid)
+    if not isinstance(data, dict) or "message" not in data:
+        start = content[:200].decode("utf-8", "replace").strip()
+        return kind(f"{server} answered {status} {reason}" + (f": {start}" if start else ""))
+    details = data.get("details")
+    error = kind(
+        str(data["message"]) or f"{server} answered {status} {reason}",
+        code=str(data.get("code") or ""),
+        hint=str(data.get("hint") or "") or _usual_hint(kind),
+        details=[_fault(item) for item in details if isinstance(item, dict)] if isinstance(details, list) else (),
+    )
+    error.request_id = str(data.get("requestID") or "")
+    return error
+
+
+def _usual_hint(kind: type[PaddleFlowError]) -> str:
+    return {Unauthenticated: LOGIN_HINT, TooMany: "wait a while before you try again"}.get(kind, "")
+
+
+def _fault(item: Mapping[str, object]) -> Fault:
+    return Fault(str(item.get("where") or ""), str(item.get("message") or ""), str(item.get("hint") or ""))
+
+
+def _words(error: Exception) -> str:
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return str(text)
+
+
+def _query_text(query: Query | None) -> str:
+    given = {key: value for key, value in (query or {}).items() if value is not None and value != ""}
+    if not given:
+        return ""
+    pairs = {key: ("true" if value else "false") if isinstance(value, bool) else value for key, value in given.items()}
+    return "?" + urlencode(pairs)
+
+
+def segment(name: str) -> str:
+    """A name as one part of a path. An empty one would address the whole collection: refused here."""
+    if not name:
+        raise Invalid("a name or id is empty", code="RequiredFieldEmpty")
+    return quote(name, safe="")

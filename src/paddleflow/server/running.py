@@ -1,0 +1,123 @@
+"""One server from its start to its end (see the room's docstring); ``paddleflow server`` calls `run`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import uvloop
+
+from paddleflow import settings as settings_module
+from paddleflow.api.local_nodes import LocalNodes
+from paddleflow.api.platform import Platform, Workplace
+from paddleflow.base.clock import SystemClock
+from paddleflow.base.ids import new_short_id
+from paddleflow.base.log import Log
+from paddleflow.base.quantity import total
+from paddleflow.engine.housekeeping import delete_for_ever, sample_for_ever
+from paddleflow.engine.launching import GPU
+from paddleflow.engine.mover import Mover, Parts
+from paddleflow.errors import PaddleFlowError
+from paddleflow.queues.defaults import ensure_defaults
+from paddleflow.runtimes.local.local_runtime import LocalRuntime
+from paddleflow.runtimes.runtime import NodeInfo
+from paddleflow.server.door import Server, listening, locked
+from paddleflow.server.logs import configure
+from paddleflow.server.secrets import write_secret
+from paddleflow.server.welcome import welcome
+from paddleflow.settings import Settings
+from paddleflow.store.opening import open_bus, open_database
+
+log = Log("server")
+
+
+def run(settings: Settings) -> int:
+    """Serve until told to stop; the exit code."""
+    configure(settings.server.log_level, settings.server.log_format)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve(settings))
+    except PaddleFlowError as error:
+        sys.stderr.write(f"error: {error.message}\n" + (f"hint: {error.hint}\n" if error.hint else ""))
+        return 1
+    return 0
+
+
+async def serve(settings: Settings) -> None:
+    """Everything that runs in this process."""
+    async with AsyncExitStack() as stack:
+        data = settings.data_folder
+        stack.enter_context(locked(data))
+        listener = stack.enter_context(listening(settings))
+        parts, platform, mover = await stack.enter_async_context(assembled(settings, data))
+        server = Server(platform, listener)
+        address = server.address(settings.server.host)
+        await welcome(platform, data, address)
+        stack.callback((data / "server.json").unlink, missing_ok=True)
+        async with asyncio.TaskGroup() as group:
+            background = [
+                group.create_task(mover.run(), name="mover"),
+                group.create_task(sample_for_ever(parts), name="samples"),
+                group.create_task(delete_for_ever(parts), name="deletions"),
+            ]
+            await server.serve()
+            for task in background:
+                task.cancel()
+        log.info("stopped", note="running jobs go on; the next start takes them up")
+
+
+@asynccontextmanager
+async def assembled(settings: Settings, data: Path) -> AsyncIterator[tuple[Parts, Platform, Mover]]:
+    """The objects of a server, open; closed again in the opposite order."""
+    async with AsyncExitStack() as stack:
+        clock = SystemClock()
+        runtime = LocalRuntime(settings.local, data, clock)
+        database = await open_database(
+            settings.database.url, data, durable=settings.database.durable, readers=settings.database.readers
+        )
+        stack.push_async_callback(database.close)
+        bus = await open_bus(settings.database.url)
+        stack.push_async_callback(bus.close)
+        await runtime.open()
+        stack.push_async_callback(runtime.close)
+        nodes = await runtime.capacity()
+        await database.write(ensure_defaults, clock.now(), total(node.capacity for node in nodes))
+        parts = Parts(
+            database=database,
+            runtime=runtime,
+            clock=clock,
+            bus=bus,
+            settings=settings,
+            data=data,
+            base_env=base_environment(settings, nodes),
+            holder=server_id(data),
+        )
+        mover = Mover(parts)
+        platform = Platform(
+            settings=settings,
+            database=database,
+            clock=clock,
+            bus=bus,
+            workplace=Workplace(data, runtime, lambda: nodes, mover.why),
+            clusters=LocalNodes(database, lambda: nodes),
+        )
+        yield parts, platform, mover
+
+
+def server_id(data: Path) -> str:
+    """Names the data folder, not the process: a server that comes after a crash is its own successor at once."""
+    file = data / "server-id"
+    if not file.exists():
+        write_secret(file, new_short_id("server"))
+    return file.read_text("utf-8").strip()
+
+
+def base_environment(settings: Settings, nodes: Sequence[NodeInfo]) -> dict[str, str]:
+    """What every job sees: a few variables of the server, and no GPU unless it was given one."""
+    env = settings_module.inherited(settings.local.inherit)
+    if any(node.capacity.scalar(GPU) for node in nodes):
+        env["CUDA_VISIBLE_DEVICES"] = ""
+    return env

@@ -1,0 +1,64 @@
+"""The documents of logins, users and grants."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from paddleflow.spec.document import Document
+from paddleflow.spec.query import PageQuery, Query
+
+
+class LoginDocument(Document):
+    """A name and a password, to be changed for a token."""
+
+    username: str = Field(max_length=256)
+    password: str = Field(max_length=1024)
+
+
+class UserDocument(Document):
+    """A new user."""
+
+    code: ClassVar[str] = "InvalidArguments"
+
+    username: str = Field(description="4 to 16 letters or digits", max_length=256)
+    password: str = Field(
+        description="at least 6 characters, among them a digit and a lower-case letter", max_length=1024
+    )
+
+
+class PasswordDocument(Document):
+    """Another password for a user."""
+
+    password: str = Field(
+        description="at least 6 characters, among them a digit and a lower-case letter", max_length=1024
+    )
+
+
+class UserQuery(PageQuery):
+    """All users, or one."""
+
+    user: str = Field(default="", description="only the user of this name")
+
+
+class GrantDocument(Document):
+    """What a user may use from now on."""
+
+    user_name: str = Field(max_length=256)
+    resource_type: str = Field(description="queue, user or fs", max_length=256)
+    resource_id: str = Field(alias="resourceID", description="name of the queue or user, id of the fs", max_length=256)
+
+
+class GrantKey(Query):
+    """Which grant is taken back."""
+
+    username: str
+    resource_type: str
+    resource_id: str = Field(alias="resourceID")
+
+
+class GrantQuery(PageQuery):
+    """All grants, or those of one user."""
+
+    username: str = Field(default="", description="only the grants of this user")

@@ -1,0 +1,228 @@
+"""The job documents: single, distributed, workflow, and the changes to a job that exists.
+
+Field names and defaults are those of existing clients, who send ``schedulingPolicy: {queue: null}`` in members that name
+no queue and flavours as ``{name, cpu: "", mem: ""}``; both mean "not given". A command or its arguments may be a string
+(read by the shell) or a list (run as it is).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, Field, field_validator
+
+from paddleflow.base import names
+from paddleflow.spec.document import Document, LooseText
+
+PRIORITIES = {"VERY_LOW": 10, "LOW": 20, "NORMAL": 30, "HIGH": 40, "VERY_HIGH": 50}
+MOST_REPLICAS = 10_000
+MOST_JOBS = 100_000  #: in one batch
+
+
+def _upper(value: object) -> object:
+    return value.upper() if isinstance(value, str) else value
+
+
+Priority = Annotated[str, BeforeValidator(_upper)]
+Words = str | list[LooseText]
+
+
+def _checked_map(values: dict[str, str], rule: names.NameRule, value_rule: names.NameRule | None) -> dict[str, str]:
+    faults = [fault for key in values if (fault := rule.fault(key))]
+    if value_rule:
+        faults += [fault for value in values.values() if (fault := value_rule.fault(value))]
+    if faults:
+        raise ValueError("; ".join(faults))
+    return values
+
+
+class SchedulingPolicy(Document):
+    """Which queue, and how urgent."""
+
+    queue: str = ""
+    priority: Priority = ""
+
+    @field_validator("priority")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value and value not in PRIORITIES:
+            raise ValueError(f"priority[{value[:40]}] is not one of {', '.join(PRIORITIES)}")
+        return value
+
+
+class FlavourChoice(Document):
+    """A flavour by name, or resources written out."""
+
+    name: str = ""
+    cpu: LooseText = ""
+    mem: LooseText = ""
+    memory: LooseText = ""
+    scalar_resources: dict[str, LooseText] = {}
+
+
+class StorageMount(Document):
+    """A storage (fs) that the job sees at a path."""
+
+    id: str = ""
+    name: str = Field(min_length=1)
+    mount_path: str = ""
+    sub_path: str = ""
+    read_only: bool = False
+
+    @field_validator("mount_path")
+    @classmethod
+    def _absolute(cls, value: str) -> str:
+        if value and (not value.startswith("/") or "\0" in value or ".." in value.split("/") or value.strip("/") == ""):
+            raise ValueError(f"mountPath[{value[:80]}] must be an absolute path below /, without ..")
+        return value
+
+    @field_validator("sub_path")
+    @classmethod
+    def _below(cls, value: str) -> str:
+        if value.startswith("/") or "\0" in value or ".." in value.split("/"):
+            raise ValueError(f"subPath[{value[:80]}] must stay below the storage: no leading / and no ..")
+        return value
+
+
+class Named(Document):
+    """What jobs and members share."""
+
+    code: ClassVar[str] = "JobInvalidField"
+
+    id: str = ""
+    name: str = ""
+    labels: dict[str, LooseText] = {}
+    annotations: dict[str, LooseText] = {}
+    scheduling_policy: SchedulingPolicy = SchedulingPolicy()
+
+    @field_validator("name")
+    @classmethod
+    def _short(cls, value: str) -> str:
+        if len(value) > 512:
+            raise ValueError(
+                f"length of jobName[{value[:40]}…] must be no more than 512 characters, it has {len(value)}"
+            )
+        return value
+
+    @field_validator("id")
+    @classmethod
+    def _label(cls, value: str) -> str:
+        if value and (fault := names.JOB_ID.fault(value)):
+            raise ValueError(fault)
+        return value
+
+    @field_validator("labels")
+    @classmethod
+    def _labels(cls, value: dict[str, str]) -> dict[str, str]:
+        return _checked_map(value, names.LABEL_KEY, names.LABEL_VALUE)
+
+    @field_validator("annotations")
+    @classmethod
+    def _annotations(cls, value: dict[str, str]) -> dict[str, str]:
+        if sum(len(key) + len(text) for key, text in value.items()) > 2**18:
+            raise ValueError("annotations are larger than 256 KiB in all")
+        return _checked_map(value, names.LABEL_KEY, None)
+
+
+class JobSpec(Named):
+    """What to run."""
+
+    flavour: FlavourChoice = FlavourChoice()
+    limit_flavour: FlavourChoice = FlavourChoice()
+    fs: StorageMount | None = None
+    extra_fs: list[StorageMount] = Field(default=[], alias="extraFS")
+    image: str = ""
+    env: dict[str, LooseText] = {}
+    command: Words = ""
+    args: Words = []
+    port: int = 0
+    extension_template: dict[str, Any] | None = None
+
+    @field_validator("env")
+    @classmethod
+    def _env(cls, value: dict[str, str]) -> dict[str, str]:
+        for text in value.values():
+            if "\0" in text:
+                raise ValueError("an environment value holds a NUL character")
+        return _checked_map(value, names.ENV_NAME, None)
+
+    @field_validator("command", "args")
+    @classmethod
+    def _no_nul(cls, value: Words) -> Words:
+        if "\0" in (value if isinstance(value, str) else "".join(value)):
+            raise ValueError("a NUL character cannot be part of a command")
+        return value
+
+    @field_validator("port")
+    @classmethod
+    def _port(cls, value: int) -> int:
+        if not 0 <= value <= 65534:
+            raise ValueError(f"port must be in range [0, 65534], found {value}")
+        return value
+
+
+class SingleJob(JobSpec):
+    """POST /job/single"""
+
+
+class MemberDocument(JobSpec):
+    """One role of a distributed job."""
+
+    role: str
+    replicas: int = 1
+
+    @field_validator("replicas")
+    @classmethod
+    def _some(cls, value: int) -> int:
+        if value < 1:
+            raise ValueError(f"the repilcas of member is less than 1: {value}")
+        if value > MOST_REPLICAS:
+            raise ValueError(f"{value} replicas are more than the {MOST_REPLICAS} a member may have")
+        return value
+
+
+class DistributedJob(Named):
+    """POST /job/distributed"""
+
+    framework: str = Field(min_length=1)
+    members: list[MemberDocument] = []
+    extension_template: dict[str, Any] | None = None
+
+
+class WorkflowJob(Named):
+    """POST /job/workflow"""
+
+    extension_template: dict[str, Any] | None = None
+
+
+class JobBatch(Document):
+    """POST /job/batch: many single jobs, all accepted or none."""
+
+    code: ClassVar[str] = "JobInvalidField"
+
+    jobs: list[SingleJob] = Field(min_length=1, max_length=MOST_JOBS)
+
+
+class JobChange(Document):
+    """PUT /job/{id}?action=modify"""
+
+    code: ClassVar[str] = "JobInvalidField"
+
+    priority: Priority = ""
+    labels: dict[str, LooseText] = {}
+    annotations: dict[str, LooseText] = {}
+
+    @field_validator("priority")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        return SchedulingPolicy._known(value)
+
+    @field_validator("labels")
+    @classmethod
+    def _labels(cls, value: dict[str, str]) -> dict[str, str]:
+        return Named._labels(value)
+
+    @field_validator("annotations")
+    @classmethod
+    def _annotations(cls, value: dict[str, str]) -> dict[str, str]:
+        return Named._annotations(value)

@@ -1,0 +1,67 @@
+"""The queue documents."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator, Field
+
+from paddleflow.base import names
+from paddleflow.spec.document import Document
+from paddleflow.spec.fields import MOST_ENTRIES, Amounts, Labels, Namespace, ShortText, named, one_of
+from paddleflow.spec.query import PageQuery
+
+QUOTA_TYPES = ("elasticQuota", "volcanoCapabilityQuota")
+#: Names that schedulingPolicy may hold, each with its meaning.
+POLICIES = {"priority": "higher priority first, then the older job"}
+
+
+def _policies(values: list[str]) -> list[str]:
+    unknown = [value for value in values if value.removesuffix("-") not in POLICIES]
+    if unknown:
+        raise ValueError(
+            "; ".join(
+                f"policy[{value[:40]}] is not registered, {names.nearest(value.removesuffix('-'), POLICIES)}"
+                for value in unknown
+            )
+        )
+    return values
+
+
+Policies = Annotated[list[str], Field(max_length=MOST_ENTRIES), AfterValidator(_policies)]
+QuotaType = Annotated[str, one_of("quotaType", QUOTA_TYPES), Field(description=" or ".join(QUOTA_TYPES))]
+
+
+class NewQueue(Document):
+    """POST /queue"""
+
+    code: ClassVar[str] = "QueueInvalidField"
+
+    name: Annotated[str, named(names.QUEUE), Field(description=names.QUEUE.wanted)]
+    namespace: Namespace
+    cluster_name: ShortText = Field(default="", description="empty: default-cluster")
+    quota_type: QuotaType = "elasticQuota"
+    max_resources: Amounts = Field(description="the ceiling of all jobs of this queue together")
+    min_resources: Amounts = Field(default=Amounts(), description="what the queue is guaranteed")
+    location: Labels = Field(default={}, description="labels that a node must carry to take jobs of this queue")
+    scheduling_policy: Policies = Field(default=[], description=f"of: {', '.join(POLICIES)}")
+
+
+class QueueChange(Document):
+    """PUT /queue/{name}: what is left out stays as it is."""
+
+    code: ClassVar[str] = "QueueInvalidField"
+
+    max_resources: Amounts = Amounts()
+    min_resources: Amounts = Amounts()
+    location: Labels = Field(default={}, description="merged; a key with an empty value is taken away")
+    scheduling_policy: Policies = Field(default=[], description="added; a name that ends in - is taken away")
+    status: Annotated[str, one_of("status", ("open", "closed"))] | None = Field(
+        default=None, description="closed: takes no new jobs and starts none that wait; what runs goes on"
+    )
+
+
+class QueueQuery(PageQuery):
+    """GET /queue"""
+
+    name: str = Field(default="", description="only these queues, separated by commas")

@@ -1,0 +1,151 @@
+"""Jobs, logs and statistics on the wire (see `wire`)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NotRequired, TypedDict
+
+from paddleflow.spec.wire import Page
+
+
+class JobId(TypedDict):
+    id: str
+
+
+class JobIds(TypedDict):
+    ids: list[str]
+
+
+class TaskRuntime(TypedDict):
+    """One member of a job, where it runs."""
+
+    name: Annotated[str, "role and number, as in worker-0"]
+    namespace: str
+    id: str
+    status: str
+    nodeName: str
+    role: str
+    index: int
+    acceleratorCards: Annotated[str, "device numbers given to it"]
+    logURL: str
+    message: str
+    exitCode: int | None
+    startTime: str
+    finishTime: str
+
+
+class DistributedRuntime(TypedDict):
+    name: str
+    namespace: str
+    id: str
+    status: str
+    runtimes: list[TaskRuntime]
+
+
+class Job(TypedDict):
+    """A job as it was asked for, and what became of it."""
+
+    id: str
+    name: str
+    UserName: str
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    schedulingPolicy: dict[str, str]
+    flavour: NotRequired[dict[str, Any]]
+    limitFlavour: NotRequired[dict[str, Any]]
+    fs: NotRequired[dict[str, Any]]
+    extraFS: NotRequired[list[dict[str, Any]]]
+    image: NotRequired[str]
+    env: NotRequired[dict[str, str]]
+    command: NotRequired[str | list[str]]
+    args: NotRequired[str | list[str]]
+    port: NotRequired[int]
+    extensionTemplate: NotRequired[dict[str, Any]]
+    framework: str
+    members: list[dict[str, Any]]
+    status: str
+    message: str
+    attempt: Annotated[int, "how often it was started"]
+    acceptTime: str
+    startTime: str
+    finishTime: str
+    updateTime: str
+    runtime: NotRequired[TaskRuntime]
+    distributedRuntime: NotRequired[DistributedRuntime]
+
+
+class JobList(Page):
+    jobList: list[Job]
+
+
+class JobEvent(TypedDict):
+    """One line of a job's history."""
+
+    seq: int
+    at: str
+    type: str
+    data: dict[str, Any]
+
+
+class LogInfo(TypedDict):
+    logContent: str
+    hasNextPage: bool
+    truncated: bool
+
+
+class TaskLog(TypedDict):
+    taskID: str
+    logInfo: LogInfo
+
+
+class JobLog(TypedDict):
+    jobID: str
+    name: str
+    type: str
+    taskList: list[TaskLog]
+    eventList: list[str]
+
+
+class JobStatistics(TypedDict):
+    metricsInfo: dict[str, str]
+
+
+class MetricSeries(TypedDict):
+    metric: str
+    values: Annotated[list[list[float]], "[unix seconds, value] pairs"]
+
+
+class TaskSeries(TypedDict):
+    taskName: str
+    taskInfo: list[MetricSeries]
+
+
+class JobStatisticsDetail(TypedDict):
+    result: list[TaskSeries]
+    truncated: bool
+
+
+class CardJob(TypedDict):
+    jobId: str
+    cardTime: float
+    createTime: str
+    startTime: str
+    finishTime: str
+    deviceCount: float
+
+
+class CardUser(TypedDict):
+    userName: str
+    jobInfoList: list[CardJob]
+    jobCount: int
+    totalCardTime: float
+
+
+class CardQueue(TypedDict):
+    queueName: str
+    cardTime: float
+    deviceType: str
+    detail: list[CardUser]
+
+
+class CardTime(TypedDict):
+    data: list[CardQueue]

@@ -1,0 +1,160 @@
+"""The answers about clusters, queues, flavours and resource pools, as `wire` has them for the rest."""
+
+from __future__ import annotations
+
+from typing import Annotated, NotRequired, TypedDict
+
+from paddleflow.spec.wire import Page
+
+
+class Resources(TypedDict):
+    """Amounts as quantities."""
+
+    cpu: Annotated[str, "cores, such as 4 or 500m"]
+    memory: Annotated[str, "such as 20Gi"]
+    scalarResources: NotRequired[Annotated[dict[str, str], "further resources, such as nvidia.com/gpu"]]
+
+
+class Cluster(TypedDict):
+    id: str
+    clusterName: str
+    description: str
+    endpoint: str
+    source: str
+    clusterType: str
+    version: str
+    status: str
+    credential: Annotated[str, "always empty: a credential is kept and never returned"]
+    setting: str
+    namespaceList: list[str]
+    createTime: str
+    updateTime: str
+
+
+class ClusterList(Page):
+    clusterList: list[Cluster]
+
+
+class NodeTotals(TypedDict):
+    """One node of GET /cluster/resource."""
+
+    nodeName: str
+    schedulable: bool
+    total: Resources
+    idle: Resources
+
+
+class Summary(TypedDict):
+    total: Resources
+    idle: Resources
+
+
+class ClusterTotals(TypedDict):
+    """What a cluster has and what is idle."""
+
+    summary: Summary
+    nodeList: list[NodeTotals]
+    errMsg: Annotated[str, "why there are no numbers; empty when there are"]
+
+
+class ClusterNodes(TypedDict):
+    """One cluster of POST /cluster/resource; the maps go by the node's name."""
+
+    allocatable: Annotated[dict[str, dict[str, str]], "what is idle now"]
+    capacity: dict[str, dict[str, str]]
+    labels: dict[str, dict[str, str]]
+    clusterName: str
+    clusterSource: str
+    queueName: str
+    errMsg: Annotated[str, "why there are no numbers; empty when there are"]
+
+
+class Pod(TypedDict):
+    """One member of a job on a node."""
+
+    podName: str
+    status: str
+    labels: dict[str, str]
+    resources: Resources
+
+
+class Node(TypedDict):
+    nodeName: str
+    nodeIP: str
+    podsCount: int
+    labels: dict[str, str]
+    used: Resources
+    capacity: Resources
+    pods: list[Pod]
+
+
+class NodeInfos(TypedDict):
+    totalCount: int
+    nodeList: list[Node]
+    errMsg: Annotated[str, "why there are no numbers; empty when there are"]
+
+
+class Queue(TypedDict):
+    id: str
+    name: str
+    namespace: str
+    clusterName: str
+    quotaType: str
+    minResources: Resources
+    maxResources: Resources
+    location: dict[str, str]
+    schedulingPolicy: list[str]
+    status: str
+    createTime: str
+    updateTime: str
+
+
+class QueueUse(Queue):
+    """A queue with what its jobs hold at this moment."""
+
+    usedResources: Resources
+    idleResources: Annotated[Resources, "maxResources less usedResources, never below 0"]
+
+
+class QueueList(Page):
+    queueList: list[Queue]
+
+
+class Flavour(TypedDict):
+    id: str
+    name: str
+    cpu: str
+    mem: str
+    scalarResources: dict[str, str]
+    clusterName: Annotated[str, "empty: for all clusters"]
+    createTime: str
+    updateTime: str
+
+
+class FlavourList(Page):
+    flavourList: list[Flavour]
+
+
+class Pool(TypedDict):
+    id: str
+    name: str
+    namespace: str
+    type: str
+    provider: str
+    orgID: str
+    creator: str
+    description: str
+    clusterName: str
+    quotaType: str
+    minResources: Resources
+    totalResources: Resources
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    status: str
+    isHybrid: Annotated[int, "0 or 1"]
+    createTime: str
+    updateTime: str
+
+
+class PoolList(Page):
+    resourcePoolList: list[Pool]

@@ -1,0 +1,108 @@
+"""Group commit: many small transactions, one wait for the disk.
+
+Each function runs in a savepoint of its own inside one transaction, so that one that fails is undone alone; then all are
+committed at once. Both engines share this module: the order of commits is the order of the queue, and it is the same on
+SQLite and PostgreSQL. Nobody hears of success before the commit is durable.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from copy import copy
+from typing import Protocol
+
+from paddleflow.errors import PaddleFlowError
+from paddleflow.store.database import Tx
+from paddleflow.store.hop import Call
+
+ATTEMPTS = 5  #: how often a transaction is tried when the engine says that trying again helps
+_PAUSE = 0.02  #: seconds before the second attempt, at most; doubles each time
+
+
+class Aborted(Exception):
+    """The whole transaction is gone, and nothing of it was stored as far as is known."""
+
+    def __init__(self, error: PaddleFlowError, *, again: bool = False, apart: bool = False) -> None:
+        """`again`: running it once more may succeed. `apart`: one function is to blame; run each by itself."""
+        super().__init__(error.message)
+        self.error = error
+        self.again = again
+        self.apart = apart
+
+
+class OpenTx(Tx, Protocol):
+    """A transaction that remembers its first failed statement, after which it does nothing any more."""
+
+    failure: PaddleFlowError | None
+
+
+class Session(Protocol):
+    """A connection that writes. All methods but `rollback` raise `Aborted` when the transaction is lost."""
+
+    @property
+    def tx(self) -> OpenTx: ...
+
+    def begin(self, *, marked: bool) -> None:
+        """Start a transaction in which nobody else writes; `marked` sets the first mark."""
+        ...
+
+    def mark(self) -> None:
+        """What was done so far stays; `undo` goes back to here."""
+        ...
+
+    def undo(self) -> None:
+        """Back to the last mark, or, without one, to the start."""
+        ...
+
+    def commit(self) -> None: ...
+
+    def rollback(self) -> None:
+        """Let go of whatever is open. Never raises."""
+        ...
+
+
+def commit_together(session: Session, calls: list[Call]) -> None:
+    """Run all calls and commit once; afterwards each call has its value or its error."""
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            _run(session, calls)
+            return
+        except Aborted as aborted:
+            session.rollback()
+            if aborted.apart and len(calls) > 1:
+                for call in calls:
+                    commit_together(session, [call])
+                return
+            if not aborted.again or attempt == ATTEMPTS:
+                for call in calls:
+                    call.error = copy(aborted.error)  # each caller raises its own
+                    call.error.__cause__ = aborted.error.__cause__
+                return
+        except BaseException:
+            session.rollback()
+            raise
+        # Jitter, so that two servers that got into each other's way do not do so again.
+        time.sleep(random.uniform(0, _PAUSE * 2**attempt))  # noqa: S311 - no secret is made of it
+
+
+def _run(session: Session, calls: list[Call]) -> None:
+    session.begin(marked=len(calls) > 1)
+    for number, call in enumerate(calls):
+        if number:
+            session.mark()
+        call.value, call.error = run_one(session.tx, call)
+        if call.error is not None:
+            session.undo()
+    session.commit()
+
+
+def run_one(tx: OpenTx, call: Call) -> tuple[object, BaseException | None]:
+    """Value and error of one call. A failed statement counts even if the function swallowed it: PostgreSQL cannot go on
+    after one, so SQLite does not either."""
+    tx.failure = None
+    try:
+        value = call.run(tx)
+    except BaseException as error:
+        return None, error
+    return value, tx.failure

@@ -1,0 +1,105 @@
+"""The application over a real database, on each engine, and clients that call it in process."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from starlette.types import ASGIApp
+from tests.api.client import Api
+
+import paddleflow.api
+from paddleflow.access import tokens, users
+from paddleflow.api import health, metrics
+from paddleflow.api.application import build
+from paddleflow.api.platform import Platform
+from paddleflow.api.routing import Route
+from paddleflow.base.clock import ManualClock
+from paddleflow.settings import AccessSettings, ServerSettings, Settings
+from paddleflow.store.bus import LocalBus
+from paddleflow.store.database import Database
+from paddleflow.store.opening import open_database
+
+#: argon2 of "paddleflow1", with parameters so low that tests do not pay for hashes they are not about
+CHEAP_HASH = "$argon2id$v=19$m=8,t=1,p=1$GICVVBfLNkWauDKCc2+UGA$80sc2fcEHitW0a4Gk5CzxRCMPPw7WqElHCTnPUFONd0"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """The setting ``database.url`` for each engine; the database behind it is empty."""
+    if request.param == "sqlite":
+        return ""
+    url: str = request.getfixturevalue("postgres_url_factory")()
+    return url
+
+
+@pytest.fixture
+async def database(database_url: str, tmp_path: Path) -> AsyncIterator[Database]:
+    """An open database with all tables, without waiting for the disk."""
+    opened = await open_database(database_url, tmp_path, durable=False)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(
+        server=ServerSettings(data=str(tmp_path), max_body=1_000_000),
+        access=AccessSettings(login_attempts=3, login_window=60, token_hours=2),
+    )
+
+
+@pytest.fixture
+def platform(settings: Settings, database: Database, clock: ManualClock) -> Platform:
+    return Platform(settings=settings, database=database, clock=clock, bus=LocalBus())
+
+
+@pytest.fixture(scope="session")
+def routes() -> list[Route]:
+    """Every route of every module in ``paddleflow.api``, without those that `build` adds by itself."""
+    found: list[Route] = []
+    for module in sorted(pkgutil.iter_modules(paddleflow.api.__path__), key=lambda item: item.name):
+        loaded = importlib.import_module(f"paddleflow.api.{module.name}")
+        if loaded not in (health, metrics):
+            found.extend(getattr(loaded, "ROUTES", ()))
+    return found
+
+
+@pytest.fixture
+def app(platform: Platform, routes: list[Route]) -> ASGIApp:
+    return build(platform, [routes])
+
+
+@pytest.fixture
+def nobody(app: ASGIApp, routes: list[Route]) -> Api:
+    """A client without a token."""
+    return Api(app, [*health.ROUTES, *metrics.ROUTES, *routes])
+
+
+@pytest.fixture
+async def root(nobody: Api, database: Database, clock: ManualClock) -> Api:
+    """A client of root, whose password is ``paddleflow1``."""
+    await database.write(users.add, "root", CHEAP_HASH, clock.now())
+    return nobody.with_token(await database.write(tokens.issue, "root", clock.now(), 2))
+
+
+@pytest.fixture
+async def alice(root: Api, database: Database, clock: ManualClock) -> Api:
+    """A client of the user alice, whose password is ``paddleflow1``."""
+    await database.write(users.add, "alice", CHEAP_HASH, clock.now())
+    return root.with_token(await database.write(tokens.issue, "alice", clock.now(), 2))
+
+
+@pytest.fixture
+async def bob(root: Api, database: Database, clock: ManualClock) -> Api:
+    """A client of the user bobby, whose password is ``paddleflow1``."""
+    await database.write(users.add, "bobby", CHEAP_HASH, clock.now())
+    return root.with_token(await database.write(tokens.issue, "bobby", clock.now(), 2))

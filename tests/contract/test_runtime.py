@@ -1,0 +1,378 @@
+"""The contract of the `Runtime` protocol, for every implementation, with real processes.
+
+An implementation joins by adding a function to `OPENERS` that gives an opened runtime over a folder; opening the same
+folder twice must reach what the first one started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+from tests.runtime_scene import DEADLINE, Opener, Scene, eventually, lives, opened
+
+from paddleflow.base.clock import SystemClock
+from paddleflow.base.ids import AttemptId
+from paddleflow.errors import NotFound
+from paddleflow.runtimes.local.local_runtime import LocalRuntime
+from paddleflow.runtimes.runtime import Ended, Observation, Ready, Runtime, Started
+from paddleflow.settings import LocalSettings
+
+
+async def open_local(data: Path) -> Runtime:
+    runtime = LocalRuntime(LocalSettings(), data, SystemClock())
+    await runtime.open()
+    return runtime
+
+
+OPENERS: dict[str, Opener] = {"local": open_local}
+
+
+@pytest.fixture(params=sorted(OPENERS))
+async def scene(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Scene]:
+    async with opened(OPENERS[request.param], tmp_path) as made:
+        yield made
+
+
+@pytest.mark.parametrize("code", [0, 1, 7, 255])
+async def test_exit_code_is_the_process_own(scene: Scene, code: int) -> None:
+    end = await scene.run(scene.shell("one", f"exit {code}"))
+    assert end.exit_code == code
+    assert end.message == ""
+    assert end.started_at is not None
+    assert end.started_at <= end.at
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
+async def test_a_signal_is_128_and_its_number_and_is_named(scene: Scene, number: signal.Signals) -> None:
+    end = await scene.run(scene.shell("one", f"kill -{int(number)} $$"))
+    assert end.exit_code == 128 + number
+    assert number.name in end.message
+
+
+async def test_an_exit_code_above_128_is_not_taken_for_a_signal(scene: Scene) -> None:
+    end = await scene.run(scene.shell("one", "exit 137"))
+    assert (end.exit_code, end.message) == (137, "")
+
+
+async def test_order_of_observations(scene: Scene) -> None:
+    launch = scene.shell("one", "true")
+    await scene.run(launch)
+    assert [type(seen) for seen in scene.seen] == [Started, Ready, Ended]
+    assert scene.told(Started)[0].pid > 0
+
+
+async def test_stdout_and_stderr_go_to_the_log_in_order(scene: Scene) -> None:
+    launch = scene.shell("one", "echo a; echo b >&2; echo c; printf d >&2")
+    await scene.run(launch)
+    assert await scene.log_of(launch) == b"a\nb\nc\nd"
+
+
+async def test_the_log_is_appended_to(scene: Scene) -> None:
+    launch = scene.shell("one", "echo again")
+    Path(launch.log).write_text("before\n")
+    await scene.run(launch)
+    assert await scene.log_of(launch) == b"before\nagain\n"
+
+
+async def test_parts_of_a_log(scene: Scene) -> None:
+    launch = scene.shell("one", "printf 0123456789")
+    await scene.run(launch)
+    chunk = await scene.runtime.log(launch.log, 2, 3)
+    assert (chunk.data, chunk.offset, chunk.next_offset, chunk.size) == (b"234", 2, 5, 10)
+    assert (await scene.runtime.log(launch.log, -3, 100)).data == b"789"
+    assert (await scene.runtime.log(launch.log, -300, 4)).data == b"0123"
+    behind = await scene.runtime.log(launch.log, 10, 100)
+    assert (behind.data, behind.next_offset) == (b"", 10)
+    with pytest.raises(NotFound):
+        await scene.runtime.log(launch.log + ".other", 0, 1)
+
+
+async def test_stdin_is_empty_cwd_and_environment_are_the_launch_s(scene: Scene) -> None:
+    launch = scene.shell("one", 'cat; pwd; echo "$COLOUR"; echo "${HOME-none}"', COLOUR="blå og grøn")
+    assert (await scene.run(launch)).exit_code == 0
+    assert (await scene.log_of(launch)).decode() == f"{launch.cwd}\nblå og grøn\nnone\n"
+
+
+async def test_signals_are_as_a_shell_would_set_them(scene: Scene) -> None:
+    """Python ignores SIGPIPE and the keeper ignores SIGTERM; neither may reach a job."""
+    launch = scene.shell("one", "grep -E 'Sig(Blk|Ign)' /proc/self/status")
+    await scene.run(launch)
+    masks = [int(row.split()[1], 16) for row in (await scene.log_of(launch)).decode().splitlines()]
+    libc_s_own = 1 << 31 | 1 << 32  # signals 32 and 33, which glibc's posix_spawn always ignores
+    assert [mask & ~libc_s_own for mask in masks] == [0, 0]
+
+
+async def test_only_three_descriptors_are_open(scene: Scene) -> None:
+    launch = scene.launch("one", "ls", "/proc/self/fd")
+    await scene.run(launch)
+    assert (await scene.log_of(launch)).split() == [b"0", b"1", b"2", b"3"]  # 3 is ls reading the folder
+
+
+async def test_missing_executable_is_named(scene: Scene) -> None:
+    end = await scene.run(scene.launch("one", "trian.py", "--fast"))
+    assert (end.exit_code, end.message) == (None, "command not found: trian.py")
+    assert not scene.told(Started)
+
+
+async def test_the_executable_is_looked_up_in_the_launch_s_own_path(scene: Scene) -> None:
+    tools = scene.folder / "tools"
+    tools.mkdir()
+    (tools / "mine").write_text("#!/bin/sh\necho found\n")
+    (tools / "mine").chmod(0o755)
+    launch = scene.launch("one", "mine", PATH=f"/nowhere:{tools}")
+    assert (await scene.run(launch)).exit_code == 0
+    assert await scene.log_of(launch) == b"found\n"
+    assert (await scene.run(scene.launch("two", "mine"))).message == "command not found: mine"
+
+
+async def test_a_relative_executable_is_below_the_working_directory(scene: Scene) -> None:
+    launch = scene.launch("one", "./run.sh")
+    (Path(launch.cwd) / "run.sh").write_text("#!/bin/sh\nexit 3\n")
+    (Path(launch.cwd) / "run.sh").chmod(0o755)
+    assert (await scene.run(launch)).exit_code == 3
+
+
+async def test_what_cannot_be_executed_says_why(scene: Scene) -> None:
+    denied = scene.launch("denied", "./plain")
+    (Path(denied.cwd) / "plain").write_text("text")
+    (Path(denied.cwd) / "odd").write_text("#!/no/such/interpreter\n")
+    (Path(denied.cwd) / "odd").chmod(0o755)
+    expected = {
+        "denied": (denied, "permission denied: ./plain is not executable"),
+        "folder": (scene.launch("folder", "/usr"), "permission denied: /usr is a folder"),
+        "odd": (scene.launch("odd", "./odd"), "command not found: the interpreter that ./odd names in its first line"),
+        "nul": (scene.launch("nul", "echo", "a\0b"), "command or environment: embedded null byte"),
+        "long": (scene.launch("long", "echo", "x" * 3_000_000), "command and environment of echo are longer than"),
+        "empty": (scene.launch("empty", ""), "command not found: the command is empty"),
+    }
+    for launch, message in expected.values():
+        end = await scene.run(launch)
+        assert end.exit_code is None
+        assert end.message.startswith(message)
+
+
+async def test_a_missing_working_directory_is_named(scene: Scene) -> None:
+    launch = scene.shell("one", "true")
+    Path(launch.cwd).rmdir()
+    end = await scene.run(launch)
+    assert end.exit_code is None
+    assert end.message == f"working directory {launch.cwd}: no such file or directory"
+
+
+async def test_a_missing_log_folder_is_named(scene: Scene) -> None:
+    launch = scene.shell("no/such", "true")
+    end = await scene.run(launch)
+    assert end.exit_code is None
+    assert end.message == f"log {launch.log}: no such file or directory"
+
+
+async def test_stop_is_term_then_kill_for_the_whole_group(scene: Scene) -> None:
+    """Neither the shell nor its children listen to SIGTERM."""
+    launch = scene.shell("one", "trap '' TERM; sleep 1000 & sleep 1000 & echo $! $$ > pids; wait; wait")
+    await scene.runtime.start([launch])
+    pids = Path(launch.cwd) / "pids"
+    await eventually(lambda: pids.exists() and pids.read_text().endswith("\n"))
+    await scene.runtime.stop([launch.attempt], 0.2)
+    end = await scene.end_of(launch)
+    assert end.exit_code == 128 + signal.SIGKILL
+    assert "stopped" in end.message
+    assert end.started_at is not None
+    assert end.at - end.started_at >= 0.2
+    assert not any(lives(int(pid)) for pid in pids.read_text().split())
+
+
+async def test_stop_leaves_time_to_end_well(scene: Scene) -> None:
+    launch = scene.shell("one", "trap 'echo saved; exit 5' TERM; echo ready; while :; do sleep 0.01; done")
+    await scene.runtime.start([launch])
+    await eventually(lambda: Path(launch.log).exists() and Path(launch.log).read_bytes() == b"ready\n")
+    await scene.runtime.stop([launch.attempt], DEADLINE)
+    end = await scene.end_of(launch)
+    assert end.exit_code == 5
+    assert await scene.log_of(launch) == b"ready\nsaved\n"
+
+
+async def test_the_grace_is_for_the_group_not_only_for_its_leader(scene: Scene) -> None:
+    """The shell dies of SIGTERM at once; its child still writes its checkpoint."""
+    child = "trap 'sleep 0.2; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.01; done"
+    launch = scene.shell("one", f'sh -c "{child}" & sleep 1000')
+    await scene.runtime.start([launch])
+    await eventually(lambda: Path(launch.log).exists() and Path(launch.log).read_bytes() == b"ready\n")
+    await scene.runtime.stop([launch.attempt], DEADLINE)
+    end = await scene.end_of(launch)
+    assert end.exit_code == 128 + signal.SIGTERM
+    assert (await scene.log_of(launch)).endswith(b"saved\n")
+
+
+async def test_a_second_stop_may_be_sooner(scene: Scene) -> None:
+    launch = scene.shell("one", "trap '' TERM; echo ready; while :; do sleep 0.01; done")
+    await scene.runtime.start([launch])
+    await eventually(lambda: Path(launch.log).exists() and Path(launch.log).read_bytes() == b"ready\n")
+    await scene.runtime.stop([launch.attempt], 1000.0)
+    await scene.runtime.stop([launch.attempt], 0.0)
+    assert (await scene.end_of(launch)).exit_code == 128 + signal.SIGKILL
+
+
+async def test_stopping_what_has_ended_or_never_was_is_fine(scene: Scene) -> None:
+    launch = scene.shell("one", "exit 4")
+    await scene.run(launch)
+    await scene.runtime.stop([launch.attempt, AttemptId("job-other.worker-0.1")], 0.0)
+    assert (await scene.run(scene.shell("two", "true"))).exit_code == 0
+    assert len(scene.told(Ended, launch.attempt)) == 1
+
+
+async def test_what_is_stopped_before_its_turn_never_runs(scene: Scene) -> None:
+    launches = [scene.shell(f"n{i}", "echo > ran.$N; sleep 0.01", N=str(i)) for i in range(100)]
+    await scene.runtime.start(launches)
+    await scene.runtime.stop([launch.attempt for launch in launches], 0.0)
+    await scene.until(lambda: len(scene.told(Ended)) == len(launches))
+    for end in scene.told(Ended):
+        assert "stopped" in end.message or end.exit_code == 0
+
+
+async def test_background_children_do_not_outlive_the_attempt(scene: Scene) -> None:
+    launch = scene.shell("one", "sleep 1000 & echo $! > pid; exit 0")
+    assert (await scene.run(launch)).exit_code == 0
+    pid = int((Path(launch.cwd) / "pid").read_text())
+    assert not lives(pid)
+
+
+async def test_nor_do_those_that_left_the_group(scene: Scene) -> None:
+    launch = scene.shell("one", "setsid sh -c 'echo $$ > pid; exec sleep 1000' & while ! [ -s pid ]; do :; done")
+    assert (await scene.run(launch)).exit_code == 0
+    pid = int((Path(launch.cwd) / "pid").read_text())
+    await eventually(lambda: not lives(pid))
+
+
+async def test_started_twice_runs_once(scene: Scene) -> None:
+    launch = scene.shell("one", "echo x >> ran; sleep 0.05")
+    await scene.runtime.start([launch, launch])
+    await scene.runtime.start([launch])
+    await scene.end_of(launch)
+    await scene.runtime.start([launch])
+    await scene.run(scene.shell("two", "true"))
+    assert (Path(launch.cwd) / "ran").read_text() == "x\n"
+    assert len(scene.told(Ended, launch.attempt)) == 1
+
+
+async def test_adopt_tells_what_runs_and_what_has_ended(scene: Scene) -> None:
+    running, ended = scene.shell("running", "echo x >> ran; sleep 1000"), scene.shell("ended", "exit 6")
+    await scene.runtime.start([running, ended])
+    await scene.end_of(ended)
+    await scene.reopen()
+    known = await scene.runtime.adopt()
+    assert [type(seen) for seen in known if seen.attempt == running.attempt] == [Started, Ready]
+    [end] = [seen for seen in known if seen.attempt == ended.attempt]
+    assert isinstance(end, Ended)
+    assert end.exit_code == 6
+    await scene.runtime.start([running])
+    await scene.runtime.stop([running.attempt], 1.0)
+    assert (await scene.end_of(running)).exit_code == 128 + signal.SIGTERM
+    assert (Path(running.cwd) / "ran").read_text() == "x\n"
+
+
+async def test_an_end_that_nobody_heard_is_told_to_the_next_server(scene: Scene) -> None:
+    launch = scene.shell("one", "while ! [ -e go ]; do sleep 0.005; done; exit 9")
+    await scene.runtime.start([launch])
+    await scene.until(lambda: bool(scene.told(Started)))
+    pid = scene.told(Started)[0].pid
+    await scene.runtime.close()
+    (Path(launch.cwd) / "go").touch()
+    await eventually(lambda: not lives(pid))
+    scene.seen.clear()
+    await scene.open()
+    known = await scene.runtime.adopt()
+    [end] = [seen for seen in known if isinstance(seen, Ended)] or [await scene.end_of(launch)]
+    assert end.exit_code == 9
+
+
+async def test_what_is_forgotten_is_not_told_again(scene: Scene) -> None:
+    one, two = scene.shell("one", "true"), scene.shell("two", "true")
+    await scene.run(one)
+    await scene.run(two)
+    await scene.runtime.forget([one.attempt])
+    assert {seen.attempt for seen in await scene.runtime.adopt()} == {two.attempt}
+    await scene.reopen()
+    assert {seen.attempt for seen in await scene.runtime.adopt()} == {two.attempt}
+    await scene.runtime.forget([two.attempt])
+    await scene.reopen()
+    assert list(await scene.runtime.adopt()) == []
+
+
+async def test_adopted_ends_are_not_observed_a_second_time(scene: Scene) -> None:
+    launch = scene.shell("one", "true")
+    await scene.runtime.start([launch])
+    known: Sequence[Observation] = []
+    async with asyncio.timeout(DEADLINE):
+        while not any(isinstance(seen, Ended) for seen in known):
+            known = await scene.runtime.adopt()
+    await scene.run(scene.shell("two", "true"))
+    assert not scene.told(Ended, launch.attempt)
+
+
+async def test_ready_comes_when_the_port_listens(scene: Scene) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    code = (
+        "import socket, sys, os, time\n"
+        "while not os.path.exists('go'): time.sleep(0.005)\n"
+        f"s = socket.create_server(('127.0.0.1', {port}))\n"
+        "print('listening', flush=True); time.sleep(1000)"
+    )
+    launch = scene.launch("one", sys.executable, "-S", "-c", code, port=port)
+    await scene.runtime.start([launch])
+    await scene.until(lambda: bool(scene.told(Started)))
+    await scene.run(scene.shell("other", "true"))
+    assert not scene.told(Ready, launch.attempt)
+    (Path(launch.cwd) / "go").touch()
+    await scene.until(lambda: bool(scene.told(Ready, launch.attempt)))
+    assert await scene.log_of(launch) in {b"", b"listening\n"}  # it listens before it can say so
+
+
+async def test_five_hundred_at_once(scene: Scene) -> None:
+    launches = [scene.shell(f"n{i}", "echo $N; exit $((N % 3))", N=str(i)) for i in range(500)]
+    await scene.runtime.start(launches)
+    await scene.until(lambda: len(scene.told(Ended)) >= 500)
+    ends = {end.attempt: end.exit_code for end in scene.told(Ended)}
+    assert ends == {launch.attempt: i % 3 for i, launch in enumerate(launches)}
+    assert [Path(launch.log).read_text() for launch in launches] == [f"{i}\n" for i in range(500)]
+    assert len(scene.told(Started)) == len(scene.told(Ready)) == len(scene.told(Ended)) == 500
+
+
+async def test_capacity_is_the_machine(scene: Scene) -> None:
+    [node] = await scene.runtime.capacity()
+    assert node.capacity.cpu >= 1000
+    assert node.capacity.memory > 0
+    assert node.schedulable
+    assert node.labels["kubernetes.io/hostname"] == node.name
+
+
+async def test_sample_counts_all_processes_of_an_attempt(scene: Scene) -> None:
+    burn = "import time; block = bytearray(50_000_000); open('up', 'w').close()\nwhile time.process_time() < 0.3: pass"
+    burn += "\nopen('burnt', 'w').close(); time.sleep(1000)"
+    launch = scene.shell("one", '"$PYTHON" -S -c "$CODE" & wait', PYTHON=sys.executable, CODE=burn)
+    idle = scene.shell("two", "sleep 1000")
+    await scene.runtime.start([launch, idle])
+    await eventually((Path(launch.cwd) / "burnt").exists)
+    await scene.until(lambda: len(scene.told(Started)) == 2)
+    samples = await scene.runtime.sample()
+    assert set(samples) == {launch.attempt, idle.attempt}
+    assert samples[launch.attempt].cpu_seconds >= 0.25
+    assert samples[launch.attempt].memory >= 50_000_000
+    assert samples[idle.attempt].cpu_seconds < 0.25
+    assert samples[idle.attempt].memory < 50_000_000
+
+
+async def test_the_end_says_what_was_used(scene: Scene) -> None:
+    code = "import time; block = bytearray(60_000_000)\nwhile time.process_time() < 0.2: pass"
+    end = await scene.run(scene.launch("one", sys.executable, "-S", "-c", code))
+    assert end.cpu_seconds is not None
+    assert end.cpu_seconds >= 0.2
+    assert end.peak_memory is not None
+    assert end.peak_memory >= 60_000_000

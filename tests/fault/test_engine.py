@@ -1,0 +1,159 @@
+"""The engine under faults: every store operation fails once, and the mover is killed at any await.
+
+The world (what "runs") outlives the engine, as processes do. However far it got, afterwards every acknowledged job ends
+as it would have without the fault, and nothing was started twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tests.fault.faulty import FaultyDatabase, InjectedFault, run_until_no_fault
+
+from paddleflow.base.clock import SystemClock
+from paddleflow.base.quantity import Resources
+from paddleflow.engine import mover as mover_module
+from paddleflow.engine.mover import Mover, Parts
+from paddleflow.errors import PaddleFlowError
+from paddleflow.jobs import machine
+from paddleflow.jobs.changes import stop_job
+from paddleflow.jobs.listing import JobFilter, find_jobs
+from paddleflow.jobs.submission import Submitter, submit
+from paddleflow.queues.defaults import ensure_defaults
+from paddleflow.runtimes.memory import EXIT, MemoryRuntime, World
+from paddleflow.settings import JobSettings, Settings
+from paddleflow.spec.job import DistributedJob, FlavourChoice, MemberDocument, SingleJob
+from paddleflow.store.bus import LocalBus
+from paddleflow.store.database import Database
+
+CAPACITY = Resources.of(2000, 2 * 2**30)
+SMALL = FlavourChoice(cpu="1", mem="1Mi")
+CLOCK = SystemClock()
+
+MakeDatabase = Callable[[], AbstractAsyncContextManager[Database]]
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look and retry often, so that a lost wake-up costs little."""
+    monkeypatch.setattr(mover_module, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(mover_module, "FIRST_PAUSE", 0.005)
+    monkeypatch.setattr(machine, "BACK_OFF_FIRST", 0.01)
+
+
+def documents() -> list[SingleJob | DistributedJob]:
+    servers = MemberDocument(role="pserver", replicas=1, command="serve", flavour=SMALL)
+    workers = MemberDocument(role="worker", replicas=1, command="work", flavour=SMALL, env={EXIT: "0"})
+    return [
+        SingleJob(id="good", command="true", flavour=SMALL, env={EXIT: "0"}),
+        SingleJob(id="bad", command="false", flavour=SMALL, env={EXIT: "3"}),
+        SingleJob(id="endless", command="sleep", flavour=SMALL),
+        DistributedJob(id="gang", framework="paddle", members=[servers, workers]),
+        SingleJob(id="again", command="x", flavour=SMALL, env={EXIT: "1", "PF_JOB_RESTART_POLICY": "OnFailure"}),
+    ]
+
+
+EXPECTED = {
+    "good": "succeeded",
+    "bad": "failed",
+    "endless": "terminated",
+    "gang": "succeeded",
+    "again": "failed",
+}
+
+
+class Scene:
+    """One life of the platform: submit, run, stop one, until all have ended; with as many engines as it takes."""
+
+    def __init__(self, database: Database, data: Path) -> None:
+        self.database = database
+        self.data = data
+        self.world = World()
+        self.bus = LocalBus()
+        self.settings = Settings(jobs=JobSettings(restart_limit=1))
+
+    async def prepare(self) -> None:
+        await self.retry(lambda: self.database.write(ensure_defaults, CLOCK.now(), CAPACITY))
+        submitter = Submitter("root", True, [("memory", CAPACITY)])
+        for document in documents():
+            await self.retry(partial(self._submit, document, submitter))
+
+    async def _submit(self, document: SingleJob | DistributedJob, submitter: Submitter) -> None:
+        rows, _ = await self.database.read(find_jobs, JobFilter(), 0, 100)
+        if document.id not in {row["id"] for row in rows}:
+            await self.database.write(submit, [document], submitter, CLOCK.now())
+
+    async def retry(self, act: Callable[[], Awaitable[None]]) -> None:
+        """As a client does: once more after a fault."""
+        try:
+            await act()
+        except InjectedFault:
+            await act()
+
+    def engine(self) -> Mover:
+        runtime = MemoryRuntime(CLOCK, CAPACITY, self.world)
+        return Mover(Parts(self.database, runtime, CLOCK, self.bus, self.settings, self.data, {}, "engine"))
+
+    async def statuses(self) -> dict[str, str]:
+        rows, _ = await self.database.read(find_jobs, JobFilter(), 0, 100)
+        return {row["id"]: row["status"] for row in rows}
+
+    async def supervise(self) -> None:
+        """Stop the endless one once it runs; return when all have ended."""
+        while True:
+            with suppress(PaddleFlowError):
+                now = await self.statuses()
+                if now.get("endless") == "running":
+                    rules = self.settings.jobs
+                    await self.database.write(stop_job, "endless", "stopped by root", CLOCK.now(), rules)
+                    self.bus.wake("jobs")
+                if len(now) == len(EXPECTED) and now == EXPECTED:
+                    return
+            await asyncio.sleep(0.002)
+
+    def check_started_once(self) -> None:
+        twice = [attempt for attempt, n in Counter(launch.attempt for launch in self.world.launched).items() if n > 1]
+        assert twice == []
+
+
+@pytest.mark.timeout(300)
+async def test_every_store_operation_fails_once(tmp_path: Path, make_database: MakeDatabase) -> None:
+    async def scenario(database: FaultyDatabase) -> None:
+        scene = Scene(database, tmp_path)
+        await scene.prepare()
+        await _run_to_the_end(scene)
+
+    survived = await run_until_no_fault(make_database, scenario)
+    assert survived > 30
+
+
+async def _run_to_the_end(scene: Scene) -> None:
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        engine = group.create_task(scene.engine().run())
+        await scene.supervise()
+        engine.cancel()
+    scene.check_started_once()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", range(25))
+async def test_the_engine_is_killed_at_random_awaits(seed: int, tmp_path: Path, make_database: MakeDatabase) -> None:
+    rng = random.Random(seed)
+    async with make_database() as database:
+        scene = Scene(database, tmp_path)
+        await scene.prepare()
+        for _ in range(rng.randint(1, 6)):
+            engine = asyncio.ensure_future(scene.engine().run())
+            for _ in range(rng.randint(1, 120)):
+                await asyncio.sleep(0)
+            engine.cancel()
+            with suppress(asyncio.CancelledError):
+                await engine
+        await _run_to_the_end(scene)

@@ -1,0 +1,295 @@
+"""``kill -9`` of the keeper and of the server, at every point: nothing runs twice, every end is told, nothing is left.
+
+What ran is counted by the attempts themselves: each adds one line to a file of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+from tests.fault import dying_keeper
+from tests.runtime_scene import DEADLINE, Scene, eventually, is_free, lives, opened
+
+from paddleflow.base.clock import SystemClock
+from paddleflow.base.ids import AttemptId
+from paddleflow.runtimes.local.link import KEEPER_COMMAND
+from paddleflow.runtimes.local.local_runtime import LocalRuntime
+from paddleflow.runtimes.runtime import Ended, Launch, Observation, Ready, Runtime, Started
+from paddleflow.settings import LocalSettings
+
+
+async def open_local(data: Path, keeper: Sequence[str] = KEEPER_COMMAND) -> Runtime:
+    runtime = LocalRuntime(LocalSettings(), data, SystemClock(), keeper=keeper)
+    await runtime.open()
+    return runtime
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    async with opened(open_local, tmp_path) as made:
+        yield made
+
+
+def keeper_of(folder: Path) -> int:
+    """The pid of the keeper: the holder of the lock."""
+    inode = (folder / "data" / "keeper.lock").stat().st_ino
+    for row in Path("/proc/locks").read_text().splitlines():
+        fields = row.split()
+        if fields[1] == "FLOCK" and int(fields[5].rsplit(":", 1)[1]) == inode and fields[4] != "-1":
+            return int(fields[4])
+    raise LookupError("no keeper")
+
+
+def counted(scene: Scene, name: str, script: str, **env: str) -> Launch:
+    """Says that it ran, each time that it runs."""
+    launch = scene.shell(name, f'echo x >> "$RAN"; {script}', RAN=str(scene.folder / f"{name}.ran"), **env)
+    return launch
+
+
+def times_run(scene: Scene, name: str) -> int:
+    file = scene.folder / f"{name}.ran"
+    return len(file.read_text().split()) if file.exists() else 0
+
+
+async def runs_until_no_death(folder: Path, number: int, moment: str) -> bool:
+    """One life with a death at this operation; whether it was reached."""
+    folder.mkdir()
+    (folder / "die-at").write_text(f"{number} {moment}")
+    command = (sys.executable, "-S", dying_keeper.__file__, str(folder))
+    async with opened(lambda data: open_local(data, command), folder) as scene:
+        quick = [counted(scene, f"quick{i}", f"exit {i}") for i in range(2)]
+        missing = scene.launch("missing", "no-such-command")
+        long = counted(scene, "long", "trap '' TERM; sleep 1000 & wait; wait")
+        await scene.runtime.start([*quick, missing, long])
+        await scene.until(lambda: len(scene.told(Ended)) >= 3 and bool(scene.told(Started, long.attempt)))
+        await eventually(lambda: times_run(scene, "long") == 1)
+        await scene.runtime.stop([long.attempt], 0.02)
+        await scene.end_of(long)
+        check_each_ended_once(scene, [*quick, missing, long])
+        for i, launch in enumerate(quick):
+            [end] = scene.told(Ended, launch.attempt)
+            assert times_run(scene, f"quick{i}") == 1
+            assert end.exit_code in {i, None}
+            assert end.exit_code is not None or "not known" in end.message
+        assert times_run(scene, "long") == 1
+        [end] = scene.told(Ended, missing.attempt)
+        assert end.exit_code is None
+        await scene.runtime.forget([launch.attempt for launch in (*quick, missing, long)])
+        assert list(await scene.runtime.adopt()) == []
+    return len((folder / "operations").read_text().split()) >= number
+
+
+def check_each_ended_once(scene: Scene, launches: Sequence[Launch]) -> None:
+    for launch in launches:
+        stages = [type(seen) for seen in scene.seen if seen.attempt == launch.attempt]
+        assert stages[-1] is Ended, stages
+        assert stages.count(Ended) == 1, stages
+        assert stages.count(Started) <= 1, stages
+        assert stages.count(Ready) <= 1, stages
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.timeout(600)
+async def test_killed_at_every_operation(tmp_path: Path, moment: str) -> None:
+    number = 1
+    while await runs_until_no_death(tmp_path / str(number), number, moment):
+        number += 1
+    assert number > 15
+
+
+async def test_kills_at_random_moments(tmp_path: Path) -> None:
+    """Fifty kills while four hundred attempts come and go."""
+    chance = random.Random(7)
+    async with opened(open_local, tmp_path) as scene:
+        launches = [counted(scene, f"n{i}", "exit 3") for i in range(400)]
+        waiting = list(launches)
+        kills = 0
+        async with asyncio.timeout(4 * DEADLINE):
+            while kills < 50 or len(scene.told(Ended)) < len(launches):
+                if waiting:
+                    await scene.runtime.start([waiting.pop() for _ in range(min(8, len(waiting)))])
+                if kills < 50:
+                    await asyncio.sleep(chance.random() * 0.05)
+                    kills += kill_keeper(tmp_path)
+                else:
+                    await scene.until(lambda: len(scene.told(Ended)) == len(launches))
+        check_each_ended_once(scene, launches)
+        assert [times_run(scene, f"n{i}") for i in range(400)] == [1] * 400
+        codes = {end.exit_code for end in scene.told(Ended)}
+        assert codes <= {3, None}
+
+
+def kill_keeper(folder: Path) -> int:
+    try:
+        os.kill(keeper_of(folder), signal.SIGKILL)
+    except (LookupError, ProcessLookupError, FileNotFoundError):
+        return 0
+    return 1
+
+
+async def test_the_exit_code_of_an_orphan_is_found_where_the_kernel_tells(scene: Scene) -> None:
+    """The keeper that started it is dead; the next one is not its parent."""
+    launch = counted(scene, "one", "while ! [ -e go ]; do sleep 0.005; done; exit 9")
+    await scene.runtime.start([launch])
+    await scene.until(lambda: bool(scene.told(Started)))
+    first = keeper_of(scene.folder)
+    os.kill(first, signal.SIGKILL)
+    assert [type(seen) for seen in await scene.runtime.adopt()] == [Started, Ready]
+    assert keeper_of(scene.folder) != first
+    (Path(launch.cwd) / "go").touch()
+    end = await scene.end_of(launch)
+    version = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
+    assert end.exit_code == 9 or (version < (6, 15) and "not known" in end.message)
+    assert times_run(scene, "one") == 1
+
+
+async def test_an_orphan_is_stopped_as_a_child_is(scene: Scene) -> None:
+    launch = counted(scene, "one", "trap '' TERM; sleep 1000 & echo $! > pid; wait; wait")
+    await scene.runtime.start([launch])
+    pid = Path(launch.cwd) / "pid"
+    await eventually(lambda: pid.exists() and pid.read_text().endswith("\n"))
+    os.kill(keeper_of(scene.folder), signal.SIGKILL)
+    await scene.runtime.stop([launch.attempt], 0.05)
+    end = await scene.end_of(launch)
+    assert end.exit_code in {128 + signal.SIGKILL, None}
+    assert not lives(int(pid.read_text()))
+
+
+async def test_sigkill_after_the_grace_comes_although_the_server_is_gone(scene: Scene) -> None:
+    launch = counted(scene, "one", "trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done")
+    await scene.runtime.start([launch])
+    pid = Path(launch.cwd) / "pid"
+    await eventually(lambda: pid.exists() and pid.read_text().endswith("\n"))
+    await scene.runtime.stop([launch.attempt], 0.3)
+    await scene.runtime.close()
+    await eventually(lambda: not lives(int(pid.read_text())))
+    await eventually(lambda: is_free(scene.folder / "data" / "keeper.lock"))
+    await scene.reopen()
+    [end] = await scene.runtime.adopt()
+    assert isinstance(end, Ended)
+    assert end.exit_code == 128 + signal.SIGKILL
+
+
+async def test_ends_told_while_both_were_dead(tmp_path: Path) -> None:
+    """Server and keeper killed, the attempt ends, then a new server comes."""
+    async with opened(open_local, tmp_path) as scene:
+        launch = counted(scene, "one", "while ! [ -e go ]; do sleep 0.005; done; exit 9")
+        await scene.runtime.start([launch])
+        await scene.until(lambda: bool(scene.told(Started)))
+        pid = scene.told(Started)[0].pid
+        keeper = keeper_of(tmp_path)
+        await scene.runtime.close()
+        os.kill(keeper, signal.SIGKILL)
+        (Path(launch.cwd) / "go").touch()
+        await eventually(lambda: not lives(pid))
+        await scene.reopen()
+        [end] = await scene.runtime.adopt()
+        assert isinstance(end, Ended)
+        assert end.exit_code in {9, None}  # 9 where the first process of the machine is slow to bury it
+        await scene.runtime.start([launch])
+        await scene.run(scene.shell("two", "true"))
+        assert times_run(scene, "one") == 1
+
+
+async def test_after_a_restart_of_the_machine_all_is_lost_and_said(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "keeper.journal").write_text(
+        '["keeper",1,"another-boot"]\n["try","job-a.w-0.1",{"log":"/tmp/a","word":"a"}]\n'
+        f'["run","job-a.w-0.1",{os.getpid()},123,1700000000.0]\n["end","job-b.w-0.1",1700000001.0,4,"",1.0,0.1,1]\n'
+        '["try","job-c.w-0.1",{"log":"/tmp/a'
+    )
+    async with opened(open_local, tmp_path) as scene:
+        ends = {seen.attempt: seen for seen in await scene.runtime.adopt()}
+        lost, kept = ends[AttemptId("job-a.w-0.1")], ends[AttemptId("job-b.w-0.1")]
+        assert isinstance(lost, Ended)
+        assert (lost.exit_code, lost.started_at) == (None, 1700000000.0)
+        assert "lost with the machine" in lost.message
+        assert isinstance(kept, Ended)
+        assert kept.exit_code == 4
+        assert len(ends) == 2
+        await scene.runtime.forget(list(ends))
+
+
+SERVER = """
+import asyncio, pathlib, sys
+from paddleflow.base.clock import SystemClock
+from paddleflow.runtimes.local.local_runtime import LocalRuntime
+from paddleflow.runtimes.runtime import Launch
+from paddleflow.settings import LocalSettings
+
+async def main(folder):
+    runtime = LocalRuntime(LocalSettings(), folder / "data", SystemClock())
+    await runtime.open()
+    launches = [
+        Launch(f"job-{i}.w-0.1", ("sh", "-c", f"echo x >> {folder}/{i}.ran; exec sleep {1000 if i % 2 else 0}"),
+               {"PATH": "/usr/bin:/bin"}, str(folder), f"{folder}/{i}.log", str(folder))
+        for i in range(20)
+    ]
+    await runtime.start(launches)
+    print("asked", flush=True)
+    async for batch in runtime.observe():
+        pass
+
+asyncio.run(main(pathlib.Path(sys.argv[1])))
+"""
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.02, 0.05, 0.2])
+async def test_a_killed_server_s_attempts_are_taken_up_by_the_next(tmp_path: Path, delay: float) -> None:
+    (tmp_path / "data").mkdir()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", SERVER, str(tmp_path), stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(DEADLINE):
+        assert await process.stdout.readline() == b"asked\n"
+        await asyncio.sleep(delay)  # the moment of death varies; nothing waits for this
+        process.kill()
+        await process.wait()
+    async with opened(open_local, tmp_path) as scene:
+        names = [AttemptId(f"job-{i}.w-0.1") for i in range(20)]
+        scene.started += names
+        scene.seen += await scene.runtime.adopt()
+        await scene.until(lambda: len(scene.told(Started)) + len(scene.told(Ended)) >= 20)
+        await scene.until(lambda: {end.attempt for end in scene.told(Ended)} >= set(names[::2]))
+        assert {end.exit_code for end in scene.told(Ended)} == {0}
+        await scene.runtime.stop(names, 1.0)
+        await scene.until(lambda: len(scene.told(Ended)) == 20)
+        assert [len((tmp_path / f"{i}.ran").read_text()) for i in range(20)] == [2] * 20
+
+
+async def test_two_keepers_never_work_at_once(tmp_path: Path) -> None:
+    """A second runtime on the folder takes over the connection; the keeper stays one."""
+    async with opened(open_local, tmp_path) as scene:
+        await scene.run(scene.shell("one", "true"))
+        keeper = keeper_of(tmp_path)
+        other = await open_local(tmp_path / "data")
+        seen: Sequence[Observation] = await other.adopt()
+        assert [type(each) for each in seen] == [Ended]
+        assert keeper_of(tmp_path) == keeper
+        await other.close()
+
+
+async def test_a_data_folder_with_a_very_long_path(tmp_path: Path) -> None:
+    folder = tmp_path / ("long-" * 20) / ("longer-" * 10)
+    folder.mkdir(parents=True)
+    async with opened(open_local, folder) as scene:
+        assert (await scene.run(scene.shell("one", "exit 2"))).exit_code == 2
+
+
+async def test_a_keeper_that_cannot_start_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paddleflow.runtimes.local.local_runtime.PATIENCE", 0.5)
+    runtime = await open_local(tmp_path / "data", (sys.executable, "-c", "raise SystemExit('broken')"))
+    with pytest.raises(Exception, match="has not answered"):
+        await runtime.adopt()
+    await runtime.close()
+    assert "broken" in (tmp_path / "data" / "keeper.log").read_text()

@@ -1,0 +1,121 @@
+"""A runtime over a temporary folder, and what was observed of it: for the tests that run real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from paddleflow.base.ids import AttemptId
+from paddleflow.runtimes.runtime import Ended, Launch, Observation, Ready, Runtime, Started
+
+DEADLINE = 30.0
+PATH = "/usr/local/bin:/usr/bin:/bin"
+
+Opener = Callable[[Path], Awaitable[Runtime]]
+T = TypeVar("T", Started, Ready, Ended)
+
+
+class Scene:
+    """A runtime, and what was observed of it."""
+
+    def __init__(self, opener: Opener, folder: Path) -> None:
+        self.folder = folder
+        self.seen: list[Observation] = []
+        self.started: list[AttemptId] = []
+        self.runtime: Runtime
+        self._opener = opener
+
+    async def open(self) -> None:
+        self.runtime = await self._opener(self.folder / "data")
+
+    async def reopen(self) -> None:
+        """As a server that ends and the next one."""
+        await self.runtime.close()
+        self.seen.clear()
+        await self.open()
+
+    def launch(self, name: str, *argv: str, port: int | None = None, **env: str) -> Launch:
+        attempt = AttemptId(f"job-{name}.worker-0.1")
+        self.started.append(attempt)
+        cwd = self.folder / "work"
+        cwd.mkdir(exist_ok=True)
+        return Launch(
+            attempt=attempt,
+            argv=argv,
+            env={"PATH": PATH, **env},
+            folder=str(self.folder),
+            log=str(self.folder / f"{name}.log"),
+            cwd=str(cwd),
+            ready_port=port,
+        )
+
+    def shell(self, name: str, script: str, *, port: int | None = None, **env: str) -> Launch:
+        return self.launch(name, "sh", "-c", script, port=port, **env)
+
+    def told(self, kind: type[T], attempt: AttemptId | None = None) -> list[T]:
+        return [seen for seen in self.seen if isinstance(seen, kind) and attempt in {None, seen.attempt}]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Observe until the condition holds."""
+        async with asyncio.timeout(DEADLINE):
+            while not condition():
+                async for batch in self.runtime.observe():
+                    self.seen += batch
+                    break
+
+    async def end_of(self, launch: Launch) -> Ended:
+        await self.until(lambda: bool(self.told(Ended, launch.attempt)))
+        return self.told(Ended, launch.attempt)[0]
+
+    async def run(self, launch: Launch) -> Ended:
+        await self.runtime.start([launch])
+        return await self.end_of(launch)
+
+    async def log_of(self, launch: Launch) -> bytes:
+        return (await self.runtime.log(launch.log, 0, 1 << 20)).data
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    """For what only the file system or /proc tells."""
+    async with asyncio.timeout(DEADLINE):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def lives(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
+
+
+@asynccontextmanager
+async def opened(opener: Opener, folder: Path) -> AsyncIterator[Scene]:
+    """A scene that leaves nothing running behind."""
+    scene = Scene(opener, folder)
+    await scene.open()
+    yield scene
+    await scene.runtime.stop(scene.started, 0.0)
+    known = await scene.runtime.adopt()
+    running = {seen.attempt for seen in known} - {seen.attempt for seen in known if isinstance(seen, Ended)}
+    await scene.until(lambda: running <= {seen.attempt for seen in scene.told(Ended)})
+    await scene.runtime.forget(scene.started)
+    await scene.runtime.close()
+    await eventually(lambda: is_free(folder / "data" / "keeper.lock"))
+
+
+def is_free(lock: Path) -> bool:
+    """Whether the keeper of a data folder has left."""
+    if not lock.exists():
+        return True
+    with lock.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True

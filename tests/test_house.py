@@ -1,0 +1,326 @@
+"""The habits of CONTRIBUTING.md that no linter knows: sizes, names, docstrings, documented settings and columns, links.
+
+Reads the tree and imports next to nothing, so that it takes a second and works while a room is being built.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from paddleflow import settings
+from paddleflow.store.migrations import packaged
+from paddleflow.store.statements import Statement, load
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "paddleflow"
+FOLDERS = ("src", "tests", "benchmarks", "docs", "scripts", "examples", "changes", "requirements", ".ci")
+
+MODULE_LINES, FUNCTION_LINES, DECISION_LINES = 400, 60, 60
+REFUSED_NAMES = {"utils", "util", "common", "helpers", "helper", "misc", "manager", "managers", "service", "services"}
+NO_COLUMNS = {"primary", "unique", "foreign", "check", "constraint", "--"}  #: first words of a table's other lines
+PROTOCOLS = ("Clock", "Database", "Bus", "Runtime")
+
+
+def files(*patterns: str) -> Iterator[Path]:
+    """Files of the repository that people wrote."""
+    for folder in FOLDERS:
+        for pattern in patterns:
+            for file in sorted((ROOT / folder).rglob(pattern)):
+                if file.is_file() and not any(part in {"__pycache__", "node_modules"} for part in file.parts):
+                    yield file
+    for pattern in patterns:
+        yield from (file for file in sorted(ROOT.glob(pattern)) if file.is_file())
+
+
+def shown(file: Path) -> str:
+    return str(file.relative_to(ROOT))
+
+
+@cache
+def tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text("utf-8"), str(file))
+
+
+def python() -> list[Path]:
+    return list(files("*.py"))
+
+
+def source() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def documents() -> list[Path]:
+    return list(files("*.md"))
+
+
+def refuse(faults: list[str]) -> None:
+    assert not faults, "\n" + "\n".join(faults)
+
+
+# ---- the code ------------------------------------------------------------------------------------------------------
+
+
+def test_modules_fit_in_a_head() -> None:
+    refuse(
+        [
+            f"{shown(file)}: {lines} lines, at most {MODULE_LINES}"
+            for file in python()
+            if (lines := len(file.read_text("utf-8").splitlines())) > MODULE_LINES
+        ]
+    )
+
+
+def test_functions_fit_on_a_screen() -> None:
+    refuse(
+        [
+            f"{shown(file)}:{node.lineno}: {node.name} has {lines} lines, at most {FUNCTION_LINES}"
+            for file in python()
+            for node in ast.walk(tree(file))
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            and (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES
+        ]
+    )
+
+
+def test_names_say_what_a_thing_is() -> None:
+    refuse(
+        [
+            f"{shown(file)}: {word!r} says nothing about what is inside"
+            for file in python()
+            for part in file.relative_to(ROOT).with_suffix("").parts
+            for word in re.split(r"[_-]", part.lower())
+            if word in REFUSED_NAMES
+        ]
+    )
+
+
+def test_every_module_says_why_it_exists() -> None:
+    refuse(
+        [
+            f"{shown(file)}: no docstring"
+            for file in python()
+            if "examples" not in file.parts and not (ast.get_docstring(tree(file)) or "").strip()
+        ]
+    )
+
+
+def test_every_folder_of_the_package_is_a_room() -> None:
+    folders = {file.parent for file in source()}
+    refuse([f"{shown(folder)}: no __init__.py" for folder in sorted(folders) if not (folder / "__init__.py").exists()])
+
+
+def test_only_the_settings_read_the_environment() -> None:
+    refuse(
+        [
+            f"{shown(file)}:{node.lineno}: reads the environment"
+            for file in source()
+            if file != SOURCE / "settings.py"
+            for node in ast.walk(tree(file))
+            if (isinstance(node, ast.Attribute) and node.attr in {"environ", "environb", "getenv"})
+            or (
+                isinstance(node, ast.ImportFrom)
+                and node.module == "os"
+                and {a.name for a in node.names} & {"environ", "getenv"}
+            )
+        ]
+    )
+
+
+def test_tasks_live_in_task_groups() -> None:
+    refuse(
+        [
+            f"{shown(file)}:{node.lineno}: a task that nobody owns; use a TaskGroup"
+            for file in source()
+            for node in ast.walk(tree(file))
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in {"create_task", "ensure_future"}
+            and isinstance(node.func.value, ast.Name)
+            and node.func.value.id in {"asyncio", "loop"}
+        ]
+    )
+
+
+def test_imports_stand_at_the_top() -> None:
+    """An import may wait only where start-up time counts (command line, server's start, the package itself) and for an extra."""
+    late = {SOURCE / "__init__.py", SOURCE / "server.py", SOURCE / "store" / "opening.py"}
+    refuse(
+        [
+            f"{shown(file)}:{inner.lineno}: import inside {node.name}"
+            for file in source()
+            if file not in late and SOURCE / "cli" not in file.parents
+            for node in ast.walk(tree(file))
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            for inner in ast.walk(node)
+            if isinstance(inner, ast.Import | ast.ImportFrom)
+        ]
+    )
+
+
+def test_nothing_is_left_for_later() -> None:
+    word = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
+    refuse(
+        [
+            f"{shown(file)}:{number}: {line.strip()}"
+            for file in files("*.py", "*.sql", "*.sh")
+            for number, line in enumerate(file.read_text("utf-8").splitlines(), 1)
+            if word.search(line)
+        ]
+    )
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_each_protocol_has_a_conformance_suite(protocol: str) -> None:
+    defined = [
+        file
+        for file in source()
+        for node in tree(file).body
+        if isinstance(node, ast.ClassDef)
+        and node.name == protocol
+        and any(isinstance(base, ast.Name) and base.id == "Protocol" for base in node.bases)
+    ]
+    assert len(defined) == 1, f"{protocol} is defined {len(defined)} times in src"
+    suite = ROOT / "tests" / "contract" / f"test_{protocol.lower()}.py"
+    assert suite.exists(), f"{shown(suite)} is missing: {protocol} promises things that nobody checks"
+    assert any(
+        node.name.startswith("test_")
+        for node in ast.walk(tree(suite))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+
+
+def test_each_setting_has_a_sentence() -> None:
+    refuse(
+        [
+            f"{name}: {sentence!r} is not a sentence"
+            for name, _, _, sentence in settings.describe()
+            if len(sentence) < 10 or not sentence.endswith(".")
+        ]
+    )
+
+
+def test_the_page_of_settings_is_up_to_date() -> None:
+    done = subprocess.run([sys.executable, ROOT / "scripts" / "lib" / "reference.py", "--check"], check=False)
+    assert done.returncode == 0, "docs/reference/settings.md is not what settings.py says; run scripts/check --fix"
+
+
+# ---- the SQL -------------------------------------------------------------------------------------------------------
+
+
+def statements() -> Iterator[tuple[Path, Statement]]:
+    for file in sorted(SOURCE.rglob("*.sql")):
+        if file.parent.name != "migrations":
+            package = ".".join(file.parent.relative_to(SOURCE.parent).parts)
+            yield from ((file, statement) for statement in load(package, file.name).values())
+
+
+def test_each_statement_has_a_name_and_a_sentence() -> None:
+    found = list(statements())  # load refuses a block without either
+    assert found
+    refuse(
+        [f"{shown(file)}: {each.name}: {each.sentence!r}" for file, each in found if not each.sentence.endswith(".")]
+    )
+
+
+def test_each_statement_is_used() -> None:
+    used = {
+        node.value
+        for file in source()
+        for node in ast.walk(tree(file))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    refuse([f"{shown(file)}: {each.name} is used nowhere" for file, each in statements() if each.name not in used])
+
+
+def test_each_table_and_column_says_its_meaning() -> None:
+    faults = []
+    for migration in packaged():
+        where = f"{migration.number:04}_{migration.name}.sql"
+        before, table = "", ""
+        for number, line in enumerate(migration.text.splitlines(), 1):
+            words = line.split()
+            if match := re.match(r"create table (?:if not exists )?(\w+)", line):
+                table = match[1]
+                if not before.startswith("--"):
+                    faults.append(f"{where}:{number}: table {table} has no comment above it")
+            elif line.startswith(")"):
+                table = ""
+            elif table and words and words[0] not in NO_COLUMNS and not re.search(r"--\s*\S", line):
+                faults.append(f"{where}:{number}: {table}.{words[0]} does not say its meaning")
+            before = line.strip() or before
+    refuse(faults)
+
+
+# ---- the words -----------------------------------------------------------------------------------------------------
+
+
+def anchors(file: Path) -> set[str]:
+    """What a link may name after '#', as code hosting sites make it of the headings."""
+    headings = re.findall(r"^#+ (.+)$", file.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def test_links_lead_somewhere() -> None:
+    faults = []
+    for file in documents():
+        text = re.sub(r"```.*?```|`[^`\n]*`", "", file.read_text("utf-8"), flags=re.DOTALL)
+        for target in re.findall(r"\]\(([^)\s]+)\)", text):
+            if re.match(r"[a-z]+:", target):
+                continue
+            path, _, anchor = target.partition("#")
+            goal = (file.parent / path).resolve() if path else file
+            if not goal.exists():
+                faults.append(f"{shown(file)}: {target} does not exist")
+            elif anchor and goal.suffix == ".md" and anchor not in anchors(goal):
+                faults.append(f"{shown(file)}: {target}: no such heading")
+    refuse(faults)
+
+
+def test_decisions_are_a_page_at_most() -> None:
+    found = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+    assert found
+    faults = [
+        f"{shown(file)}: name it NNNN-title.md" for file in found if not re.match(r"\d{4}-[a-z0-9-]+\.md$", file.name)
+    ]
+    for file in found:
+        text = file.read_text("utf-8")
+        if len(text.splitlines()) > DECISION_LINES:
+            faults.append(f"{shown(file)}: longer than a page of {DECISION_LINES} lines")
+        faults.extend(f"{shown(file)}: no section {part}" for part in ("## Why", "## Way out") if part not in text)
+    refuse(faults)
+
+
+def test_change_fragments_follow_their_form() -> None:
+    kinds = {"added", "changed", "fixed", "removed"}
+    refuse(
+        [
+            f"{shown(file)}: name it TITLE.KIND.md, KIND one of {', '.join(sorted(kinds))}"
+            for file in sorted((ROOT / "changes").glob("*.md"))
+            if file.name != "README.md" and (len(file.name.split(".")) != 3 or file.name.split(".")[1] not in kinds)
+        ]
+    )
+
+
+def test_nothing_names_the_machine_it_was_written_on() -> None:
+    """No paths of somebody's disk, no package hosts: the repository is the same wherever it is cloned."""
+    places = re.compile(
+        r"(?<![\w.])/(?:ro" + r"ot|wo" + r"rk|Us" + r"ers)/\w|/ho" + r"me/(?!paddleflow/|you/)\w"
+        r"|\b(?:py" + r"pi\.org|python" + r"hosted|registry\.np" + r"mjs|art" + r"ifactory)"
+    )  # fmt: skip
+    refuse(
+        [
+            f"{shown(file)}:{number}: {line.strip()[:100]}"
+            for file in [*files("*"), ROOT / ".importlinter", ROOT / ".gitignore"]
+            if file.suffix not in {".png", ".ico", ".pyc"}
+            for number, line in enumerate(file.read_text("utf-8", errors="replace").splitlines(), 1)
+            if places.search(line)
+        ]
+    )

@@ -1,0 +1,197 @@
+"""The job machine: scenarios, and random histories that must keep its promises."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paddleflow.frameworks.framework import Completion
+from paddleflow.jobs.machine import (
+    Fact,
+    Halt,
+    JobState,
+    Key,
+    Launch,
+    MemberEnded,
+    MemberReady,
+    MemberStarted,
+    Placed,
+    Release,
+    Requeue,
+    Shape,
+    StopAsked,
+    Waits,
+    advance,
+)
+from paddleflow.jobs.model import JobStatus, TaskStatus
+
+ALONE = Shape(stages=(("worker",),), completing=frozenset({"worker"}))
+SERVERS_FIRST = Shape(stages=(("pserver",), ("worker",)), completing=frozenset({"worker"}))
+W0, W1, P0 = ("worker", 0), ("worker", 1), ("pserver", 0)
+
+
+def play(state: JobState, *facts: Fact) -> tuple[JobState, list[object]]:
+    commands: list[object] = []
+    for fact in facts:
+        state, more = advance(state, fact)
+        commands += more
+    return state, commands
+
+
+def test_one_process_from_start_to_end() -> None:
+    state, commands = play(JobState("job-1", ALONE), Placed(1, (W0,)), MemberStarted(2, W0))
+    assert state.status is JobStatus.RUNNING
+    assert state.started_at == 2
+    assert commands == [Launch((W0,))]
+    state, commands = play(state, MemberEnded(5, W0, 0))
+    assert (state.status, state.finished_at, state.message) == (JobStatus.SUCCEEDED, 5, "")
+    assert commands == [Release()]
+
+
+def test_a_waiting_job_says_why_and_ends_at_once_when_stopped() -> None:
+    state, _ = play(JobState("job-1", ALONE), Waits(1, "queue q is full"))
+    assert (state.status, state.message) == (JobStatus.PENDING, "queue q is full")
+    state, commands = play(state, StopAsked(2, "stopped by ann"))
+    assert (state.status, state.message, commands) == (JobStatus.TERMINATED, "stopped by ann", [])
+
+
+def test_workers_start_when_the_servers_are_ready_and_servers_stop_when_workers_are_done() -> None:
+    state, commands = play(JobState("job-1", SERVERS_FIRST), Placed(1, (P0, W0, W1)), MemberStarted(2, P0))
+    assert commands == [Launch((P0,))]
+    assert state.status is JobStatus.PENDING
+    state, commands = play(state, MemberReady(3, P0))
+    assert commands == [Launch((W0, W1))]
+    state, commands = play(state, MemberStarted(4, W0), MemberStarted(4, W1), MemberEnded(9, W0, 0))
+    assert state.status is JobStatus.RUNNING
+    assert commands == []
+    state, commands = play(state, MemberEnded(10, W1, 0))
+    assert commands == [Halt((P0,))]
+    assert state.status is JobStatus.RUNNING
+    state, commands = play(state, MemberEnded(11, P0, 143))
+    assert (state.status, commands) == (JobStatus.SUCCEEDED, [Release()])
+    assert state.tasks[0].status is TaskStatus.STOPPED
+
+
+def test_the_first_failure_decides_and_is_named() -> None:
+    shape = Shape(stages=(("worker",),), completing=frozenset({"worker"}))
+    state, _ = play(JobState("job-1", shape), Placed(1, (W0, W1)), MemberStarted(2, W0), MemberStarted(2, W1))
+    state, commands = play(state, MemberEnded(3, W1, 7), MemberEnded(4, W0, 143))
+    assert commands == [Halt((W0,)), Release()]
+    assert (state.status, state.message) == (JobStatus.FAILED, "worker-1 exited with code 7")
+
+
+def test_a_server_that_fails_before_the_workers_started_fails_the_job() -> None:
+    state, commands = play(
+        JobState("job-1", SERVERS_FIRST), Placed(1, (P0, W0)), MemberEnded(2, P0, 127, "no such file")
+    )
+    assert state.status is JobStatus.FAILED
+    assert commands == [Launch((P0,)), Release()]
+    assert state.message == "pserver-0 exited with code 127: no such file"
+
+
+def test_a_job_with_a_restart_policy_goes_back_to_the_queue_and_fails_after_the_limit() -> None:
+    state = JobState("job-1", replace(ALONE, restarts=1))
+    state, commands = play(state, Placed(1, (W0,)), MemberStarted(2, W0), MemberEnded(3, W0, 1))
+    assert commands == [Launch((W0,)), Release(), Requeue(4.0)]
+    assert (state.status, state.placed, state.not_before) == (JobStatus.PENDING, False, 4.0)
+    assert state.tasks[0].exit_code == 1
+    state, commands = play(state, Placed(5, (W0,)), MemberStarted(6, W0), MemberEnded(7, W0, 1))
+    assert (state.status, state.attempt) == (JobStatus.FAILED, 2)
+
+
+def test_a_stop_wins_over_a_restart() -> None:
+    state = JobState("job-1", replace(ALONE, restarts=5))
+    state, _ = play(state, Placed(1, (W0, W1)), MemberStarted(2, W0), MemberStarted(2, W1), MemberEnded(3, W0, 1))
+    state, _ = play(state, StopAsked(4, "enough"), MemberEnded(5, W1, 143))
+    assert state.status is JobStatus.TERMINATED
+
+
+def test_a_stop_halts_what_runs_and_drops_what_waits() -> None:
+    state, _ = play(JobState("job-1", SERVERS_FIRST), Placed(1, (P0, W0)), MemberStarted(2, P0))
+    state, commands = play(state, StopAsked(3, "stopped"))
+    assert commands == [Halt((P0,))]
+    assert state.status is JobStatus.TERMINATING
+    assert state.tasks[1].status is TaskStatus.STOPPED
+    state, commands = play(state, StopAsked(4, "again"), MemberEnded(5, P0, 143))
+    assert (state.status, state.message, commands) == (JobStatus.TERMINATED, "stopped", [Release()])
+
+
+def test_any_completion_needs_one_member() -> None:
+    shape = replace(ALONE, completion=Completion.ANY)
+    state, commands = play(
+        JobState("job-1", shape), Placed(1, (W0, W1)), MemberStarted(1, W0), MemberStarted(1, W1), MemberEnded(2, W1, 0)
+    )
+    assert commands[-1] == Halt((W0,))
+    assert state.outcome is JobStatus.SUCCEEDED
+
+
+def test_a_lost_member_is_said_in_words() -> None:
+    state, _ = play(JobState("job-1", ALONE), Placed(1, (W0,)), MemberEnded(2, W0, None, "the machine restarted"))
+    assert (state.status, state.message) == (JobStatus.FAILED, "the machine restarted")
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> tuple[Shape, tuple[Key, ...]]:
+    roles = draw(st.lists(st.sampled_from(["pserver", "worker", "master"]), min_size=1, max_size=3, unique=True))
+    completing = draw(st.sets(st.sampled_from(roles), min_size=1))
+    shape = Shape(
+        tuple((role,) for role in roles),
+        frozenset(completing),
+        draw(st.sampled_from(list(Completion))),
+        draw(st.integers(0, 2)),
+    )
+    keys = tuple((role, n) for role in roles for n in range(draw(st.integers(1, 3))))
+    return shape, keys
+
+
+@settings(max_examples=120, deadline=None)
+@given(shapes(), st.randoms(use_true_random=False))
+def test_random_histories_keep_the_promises(case: tuple[Shape, tuple[Key, ...]], rng: random.Random) -> None:
+    """Members are launched at most once per attempt, in stages; resources are released exactly as often as held."""
+    shape, keys = case
+    state, launched, held, now = JobState("job-1", shape), set[Key](), 0, 0.0
+    halted: set[Key] = set()
+    for _ in range(60):
+        now += 1
+        fact = _any_fact(rng, state, keys, launched, now)
+        before = state
+        state, commands = advance(state, fact)
+        if isinstance(fact, Placed) and state.attempt > before.attempt:
+            held, launched, halted = held + 1, set(), set()
+        for command in commands:
+            match command:
+                case Launch(some):
+                    assert not launched & set(some), "launched twice"
+                    first = min(n for n, stage in enumerate(shape.stages) for key in some if key[0] in stage)
+                    earlier = [t for t in state.tasks if any(t.role in stage for stage in shape.stages[:first])]
+                    assert all(t.ready for t in earlier)
+                    launched |= set(some)
+                case Halt(some):
+                    assert set(some) <= launched
+                    halted |= set(some)
+                case Release():
+                    held -= 1
+                    assert all(t.status.final for t in state.tasks) or not state.tasks
+                case Requeue(at):
+                    assert at > now
+                    assert state.attempt <= shape.restarts
+        assert held == int(state.placed)
+        assert 0 <= held <= 1
+        if before.status.final:
+            assert state is before
+        if state.outcome is not None and not state.status.final:
+            assert {t.key for t in state.tasks if not t.status.final} <= halted
+        again, _ = advance(state, fact) if not isinstance(fact, Placed) else (state, ())
+        assert again.status == state.status, "a fact told twice changes nothing"
+
+
+def _any_fact(rng: random.Random, state: JobState, keys: tuple[Key, ...], launched: set[Key], now: float) -> Fact:
+    choices: list[Fact] = [Waits(now, "busy"), StopAsked(now, "stop")] if rng.random() < 0.1 else []
+    if not state.placed:
+        choices.append(Placed(now, keys))
+    for key in launched or keys[:1]:
+        choices += [MemberStarted(now, key), MemberReady(now, key), MemberEnded(now, key, rng.choice([0, 0, 1, None]))]
+    return rng.choice(choices)
