@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from typing import cast
 from urllib.parse import urlsplit
 
 import uvloop
@@ -62,16 +63,14 @@ class _Connection(asyncio.Protocol):
         self._done = done
         self._buffer = b""
         self._sent_at = 0.0
-        self._transport: asyncio.Transport | None = None
+        self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are not of that class
         self._next()
 
     def _next(self) -> None:
         following = next(self._requests, None)
-        assert self._transport is not None
         if following is None:
             self._sent_at = 0.0
             self._transport.close()
@@ -86,7 +85,9 @@ class _Connection(asyncio.Protocol):
             return
         found = self._buffer[: head + 2].lower().find(_LENGTH)
         if found < 0:
-            raise RuntimeError(f"an answer without content-length: {self._buffer[:200]!r}")
+            self._done.set_exception(RuntimeError(f"an answer without content-length: {self._buffer[:200]!r}"))
+            self._transport.abort()
+            return
         begin = found + len(_LENGTH)
         size = int(self._buffer[begin : self._buffer.index(b"\r\n", begin)])
         if len(self._buffer) < head + 4 + size:

@@ -49,7 +49,7 @@ def request(draw: random.Random, serial: int, queues: int) -> Request:
     each = draw.choice(FLAVOURS[:9] if gang else FLAVOURS)
     needs = (Need("worker", draw.randint(2, 64) if gang else 1, each),)
     queue = f"q{min(int(draw.expovariate(4) * queues), queues - 1):03}"
-    return Request(f"job-{serial}", queue, needs, float(serial), serial, draw.choice((0, 0, 0, 5, 10)))
+    return Request(f"job-{serial}", queue, needs, serial / 1000, serial, draw.choice((0, 0, 0, 5, 10)))
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -88,7 +88,7 @@ def large(nodes_count: int, pending: int, queues_count: int, rounds: int) -> Non
     core.set_queues(queues)
     where = f"{nodes_count} nodes, {pending} pending, {queues_count} queues"
     emit(f"load, {where}", timed(lambda: core.submit_many(requests)), "s", pending)
-    now, serial = float(pending), pending
+    now, serial = pending / 1000, pending
     running: list[str] = []
     members = 0
 
@@ -123,7 +123,7 @@ def large(nodes_count: int, pending: int, queues_count: int, rounds: int) -> Non
         rates.append(members / spent)
         job_rates.append((len(running) - before) / spent)
         waits.append(timed(lambda: core.decide(now)))
-    theirs = naive_rate(nodes, requests, 1.0)
+    theirs = naive_rate(nodes, requests, 5.0)
     emit(f"steady: members placed, {where}", statistics.median(rates), "1/s", rounds, theirs, "full scan, first fit")
     emit("steady: jobs started (releases, submits and reasons included)", statistics.median(job_rates), "1/s", rounds)
     emit("cycle in which nothing changed", statistics.median(waits), "s", rounds)

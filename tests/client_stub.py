@@ -6,6 +6,7 @@ The suites of the SDK, the command line and the old client use it through the fi
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 from collections import defaultdict, deque
@@ -15,6 +16,10 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
+
+from click.testing import CliRunner, Result
+
+from paddleflow.cli.main import root
 
 API = "/api/paddleflow/v1"
 
@@ -73,7 +78,7 @@ class Stub:
         self._thread.join()
 
     def on(self, route: str, *answers: Any) -> None:
-        """Lays out answers for a route such as ``GET /job``: an Answer, or the body of a plain one."""
+        """Lays out answers for a route such as ``GET /job/*``: an Answer, or the body of a plain one."""
         method, _, path = route.partition(" ")
         given = [answer if isinstance(answer, Answer) else Answer(answer) for answer in answers]
         self._answers[(method, path)].extend(given)
@@ -87,7 +92,7 @@ class Stub:
         return [seen.line for seen in self.requests]
 
     def next_answer(self, method: str, path: str) -> Answer:
-        queue = self._answers.get((method, path))
+        queue = self._answers.get((method, path)) or self._answers.get((method, re.sub("/job/[^/]+", "/job/*", path)))
         if not queue:
             return Answer({"requestID": "r-0", "code": "PathNotFound", "message": f"{method} {path}"}, 404)
         return queue.popleft() if len(queue) > 1 else queue[0]
@@ -108,7 +113,7 @@ class Stub:
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
-            def answer(self) -> None:
+            def do_GET(self) -> None:
                 parts = urlsplit(self.path)
                 length = int(self.headers.get("Content-Length") or 0)
                 raw = self.rfile.read(length)
@@ -119,7 +124,10 @@ class Stub:
                 stub.requests.append(Seen(self.command, path, query, headers, body, self.client_address[1]))
                 play(self, stub.next_answer(self.command, path))
 
-            do_GET = do_POST = do_PUT = do_DELETE = answer
+            def __getattr__(self, name: str) -> Any:
+                if name.startswith("do_"):
+                    return self.do_GET
+                raise AttributeError(name)
 
         return Handler
 
@@ -155,6 +163,18 @@ def play(handler: BaseHTTPRequestHandler, answer: Answer) -> None:
 
 def _json(body: object) -> bytes:
     return json.dumps(body).encode()
+
+
+class Shell:
+    """Calls the command line against the stub."""
+
+    def __init__(self, stub: Stub) -> None:
+        self.stub = stub
+
+    def __call__(self, *words: str, code: int = 0, input: str | None = None) -> Result:
+        result = CliRunner().invoke(root, ["--server", self.stub.url, *words], input=input, prog_name="paddleflow")
+        assert result.exit_code == code, result.output
+        return result
 
 
 @contextmanager

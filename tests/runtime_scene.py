@@ -75,6 +75,16 @@ class Scene:
         await self.runtime.start([launch])
         return await self.end_of(launch)
 
+    async def end(self) -> None:
+        """Leave nothing running behind."""
+        await self.runtime.stop(self.started, 0.0)
+        known = await self.runtime.adopt()
+        running = {seen.attempt for seen in known} - {seen.attempt for seen in known if isinstance(seen, Ended)}
+        await self.until(lambda: running <= {seen.attempt for seen in self.told(Ended)})
+        await self.runtime.forget(self.started)
+        await self.runtime.close()
+        await eventually(lambda: is_free(self.folder / "data" / "keeper.lock"))
+
     async def log_of(self, launch: Launch) -> bytes:
         return (await self.runtime.log(launch.log, 0, 1 << 20)).data
 
@@ -99,14 +109,10 @@ async def opened(opener: Opener, folder: Path) -> AsyncIterator[Scene]:
     """A scene that leaves nothing running behind."""
     scene = Scene(opener, folder)
     await scene.open()
-    yield scene
-    await scene.runtime.stop(scene.started, 0.0)
-    known = await scene.runtime.adopt()
-    running = {seen.attempt for seen in known} - {seen.attempt for seen in known if isinstance(seen, Ended)}
-    await scene.until(lambda: running <= {seen.attempt for seen in scene.told(Ended)})
-    await scene.runtime.forget(scene.started)
-    await scene.runtime.close()
-    await eventually(lambda: is_free(folder / "data" / "keeper.lock"))
+    try:
+        yield scene
+    finally:
+        await scene.end()
 
 
 def is_free(lock: Path) -> bool:

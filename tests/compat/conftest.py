@@ -1,4 +1,4 @@
-"""Fixtures of the client's tests."""
+"""Fixtures of the suites that hold the platform to what existing users have."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from tests.client_stub import Stub, running_stub
+
+import paddleflow
+from paddleflow.sdk.legacy import Client
 
 
 @pytest.fixture
@@ -25,3 +27,14 @@ def stub(home: Path) -> Iterator[Stub]:
     """A server that plays answers."""
     with running_stub() as stub:
         yield stub
+
+
+@pytest.fixture
+def client(stub: Stub) -> Client:
+    host, _, port = stub.url.removeprefix("http://").partition(":")
+    stub.on("POST /login", {"authorization": "token"})
+    made = paddleflow.Client(host, "root", "paddleflow", int(port))
+    assert made.login("root", "paddleflow") == (True, None)
+    assert stub.lines() == [("POST", "/login", {}, {"username": "root", "password": "paddleflow"})]
+    stub.requests.clear()
+    return made

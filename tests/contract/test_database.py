@@ -297,6 +297,32 @@ async def test_a_cancelled_caller_harms_nobody(db: Database) -> None:
     assert [row["id"] for row in await db.read(lambda tx: tx.all(SQL["all"]))] == ["begun", "later"]
 
 
+async def test_a_cancelled_caller_leaves_those_in_its_commit_alone(db: Database) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(tx: Tx, name: str) -> None:
+        add(tx, name)
+        begun.set()
+        assert go_on.wait(30)
+        go_on.clear()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(db.write(slow, "first"))
+        assert await asyncio.to_thread(begun.wait, 30)
+        begun.clear()
+        second = group.create_task(db.write(slow, "second"))
+        third = group.create_task(db.write(add, "third"))
+        await asyncio.sleep(0)  # both are queued, and will be committed together
+        go_on.set()
+        assert await asyncio.to_thread(begun.wait, 30)
+        second.cancel()
+        await asyncio.wait([second])
+        go_on.set()
+        async with asyncio.timeout(30):
+            assert await third == 1
+    assert await count(db) == 3
+
+
 async def test_any_event_loop_may_call(db: Database) -> None:
     def elsewhere(name: str) -> None:
         async def add() -> int:

@@ -7,6 +7,7 @@ import os
 import socket
 import stat
 import sys
+import threading
 from pathlib import Path
 
 import pytest

@@ -23,14 +23,13 @@ def arm(folder: Path) -> None:
     number, moment = plan.read_text().split()
     plan.unlink()
     reached = 0
-    operations = os.open(folder / "operations", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    real_write = os.write
 
     def wrap(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def operation(*args: Any, **options: Any) -> Any:
             nonlocal reached
             reached += 1
-            real_write(operations, f"{name}\n".encode())
+            with (folder / "operations").open("a") as file:
+                file.write(f"{name}\n")
             if reached == int(number) and moment == "before":
                 os.kill(os.getpid(), signal.SIGKILL)
             result = real(*args, **options)

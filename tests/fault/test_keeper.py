@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.fault import dying_keeper
+from tests.fault import doomed_server, dying_keeper
 from tests.runtime_scene import DEADLINE, Scene, eventually, is_free, lives, opened
 
 from paddleflow.base.clock import SystemClock
@@ -48,10 +48,9 @@ def keeper_of(folder: Path) -> int:
     raise LookupError("no keeper")
 
 
-def counted(scene: Scene, name: str, script: str, **env: str) -> Launch:
+def counted(scene: Scene, name: str, script: str) -> Launch:
     """Says that it ran, each time that it runs."""
-    launch = scene.shell(name, f'echo x >> "$RAN"; {script}', RAN=str(scene.folder / f"{name}.ran"), **env)
-    return launch
+    return scene.shell(name, f'echo x >> "$RAN"; {script}', RAN=str(scene.folder / f"{name}.ran"))
 
 
 def times_run(scene: Scene, name: str) -> int:
@@ -191,8 +190,8 @@ async def test_ends_told_while_both_were_dead(tmp_path: Path) -> None:
         (Path(launch.cwd) / "go").touch()
         await eventually(lambda: not lives(pid))
         await scene.reopen()
-        [end] = await scene.runtime.adopt()
-        assert isinstance(end, Ended)
+        scene.seen += await scene.runtime.adopt()
+        end = await scene.end_of(launch)
         assert end.exit_code in {9, None}  # 9 where the first process of the machine is slow to bury it
         await scene.runtime.start([launch])
         await scene.run(scene.shell("two", "true"))
@@ -219,35 +218,11 @@ async def test_after_a_restart_of_the_machine_all_is_lost_and_said(tmp_path: Pat
         await scene.runtime.forget(list(ends))
 
 
-SERVER = """
-import asyncio, pathlib, sys
-from paddleflow.base.clock import SystemClock
-from paddleflow.runtimes.local.local_runtime import LocalRuntime
-from paddleflow.runtimes.runtime import Launch
-from paddleflow.settings import LocalSettings
-
-async def main(folder):
-    runtime = LocalRuntime(LocalSettings(), folder / "data", SystemClock())
-    await runtime.open()
-    launches = [
-        Launch(f"job-{i}.w-0.1", ("sh", "-c", f"echo x >> {folder}/{i}.ran; exec sleep {1000 if i % 2 else 0}"),
-               {"PATH": "/usr/bin:/bin"}, str(folder), f"{folder}/{i}.log", str(folder))
-        for i in range(20)
-    ]
-    await runtime.start(launches)
-    print("asked", flush=True)
-    async for batch in runtime.observe():
-        pass
-
-asyncio.run(main(pathlib.Path(sys.argv[1])))
-"""
-
-
 @pytest.mark.parametrize("delay", [0.0, 0.02, 0.05, 0.2])
 async def test_a_killed_server_s_attempts_are_taken_up_by_the_next(tmp_path: Path, delay: float) -> None:
     (tmp_path / "data").mkdir()
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", SERVER, str(tmp_path), stdout=subprocess.PIPE, start_new_session=True
+        sys.executable, doomed_server.__file__, str(tmp_path), stdout=subprocess.PIPE, start_new_session=True
     )
     assert process.stdout is not None
     async with asyncio.timeout(DEADLINE):
@@ -256,12 +231,15 @@ async def test_a_killed_server_s_attempts_are_taken_up_by_the_next(tmp_path: Pat
         process.kill()
         await process.wait()
     async with opened(open_local, tmp_path) as scene:
-        names = [AttemptId(f"job-{i}.w-0.1") for i in range(20)]
+        launches = doomed_server.launches(tmp_path)
+        names = [launch.attempt for launch in launches]
         scene.started += names
         scene.seen += await scene.runtime.adopt()
-        await scene.until(lambda: len(scene.told(Started)) + len(scene.told(Ended)) >= 20)
+        known = {seen.attempt for seen in scene.seen}
+        await scene.runtime.start([launch for launch in launches if launch.attempt not in known])
         await scene.until(lambda: {end.attempt for end in scene.told(Ended)} >= set(names[::2]))
         assert {end.exit_code for end in scene.told(Ended)} == {0}
+        await scene.until(lambda: {start.attempt for start in scene.told(Started)} >= set(names[1::2]))
         await scene.runtime.stop(names, 1.0)
         await scene.until(lambda: len(scene.told(Ended)) == 20)
         assert [len((tmp_path / f"{i}.ran").read_text()) for i in range(20)] == [2] * 20

@@ -20,11 +20,11 @@ from tests.fault.cutting_proxy import cutting_proxy
 from tests.fault.faulty import FaultyDatabase, InjectedFault, run_until_no_fault
 from tests.postgres_server import PostgresServer
 
-from paddleflow.errors import Unavailable
+from paddleflow.errors import Conflict, Unavailable
 from paddleflow.store import events, leases
 from paddleflow.store.database import Database, Tx
 from paddleflow.store.opening import FILE, open_database
-from paddleflow.store.statements import parse
+from paddleflow.store.statements import compose, parse
 
 SQL = parse(
     "test_store.py",
@@ -163,6 +163,27 @@ async def test_a_full_disk_is_unavailable_and_the_database_goes_on(tmp_path: Pat
         again = await open_database("", folder)
         assert await names(again) == stored
         await again.close()
+
+
+async def test_a_transaction_that_sqlite_gives_up_takes_nobody_else_with_it(tmp_path: Path) -> None:
+    """As it does on some faults of the disk; here it is told to."""
+    database = await open_database("", tmp_path)
+    give_up = compose("insert or rollback into counters (name, value) values (:name, 0)")
+
+    def last(tx: Tx, name: str) -> None:
+        tx.run(give_up, name=name)
+
+    await database.write(add, "there")
+    results = await asyncio.gather(
+        *(database.write(add, f"{number}") for number in range(5)),
+        database.write(last, "there"),
+        *(database.write(add, f"{number}") for number in range(5, 10)),
+        return_exceptions=True,
+    )
+    assert [result for result in results if result is not None] == [results[5]]
+    assert isinstance(results[5], Conflict)
+    assert await names(database) == {"there", *"0123456789"}
+    await database.close()
 
 
 async def test_a_file_locked_by_another_program_is_waited_for(tmp_path: Path) -> None:

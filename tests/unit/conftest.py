@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from tests.client_stub import Stub, running_stub
+from tests.client_stub import Shell, Stub, running_stub
 
 
 @pytest.fixture
@@ -25,3 +24,9 @@ def stub(home: Path) -> Iterator[Stub]:
     """A server that plays answers."""
     with running_stub() as stub:
         yield stub
+
+
+@pytest.fixture
+def shell(stub: Stub) -> Shell:
+    """The command line, speaking to the stub."""
+    return Shell(stub)

@@ -8,12 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.client_stub import Answer, Stub
 
 import paddleflow
-from paddleflow.errors import Invalid
+from paddleflow.errors import Invalid, Unauthenticated
+from paddleflow.sdk import contexts
 from paddleflow.sdk.client import _AREAS, PaddleFlow
+from paddleflow.sdk.contexts import Context
 from paddleflow.sdk.queues import Queue
-from tests.client_stub import Answer, Stub
 
 
 @pytest.fixture
@@ -52,7 +54,12 @@ CALLS: dict[str, tuple[Call, Line]] = {
     ),
     "queue create": (
         lambda pf: pf.queues.create(
-            "team", "default", {"cpu": "4", "mem": "8Gi"}, cluster="c", scheduling_policy=["priority"], location={"a": "b"}
+            "team",
+            "default",
+            {"cpu": "4", "mem": "8Gi"},
+            cluster="c",
+            scheduling_policy=["priority"],
+            location={"a": "b"},
         ),
         (
             "POST",
@@ -281,6 +288,23 @@ def test_username_and_password_win_over_a_saved_token(stub: Stub) -> None:
     client = paddleflow.connect(stub.url, username="alice", password="secret1")
     assert client.whoami().name == "alice"
     assert [seen.path for seen in stub.requests] == ["/login", "/whoami"]
+
+
+def test_a_token_saved_meanwhile_is_taken_up(stub: Stub) -> None:
+    contexts.save("one", Context(stub.url, "alice", "old"), current=True)
+    stub.on("GET /whoami", Answer({"code": "AuthInvalidToken", "message": "ended"}, 401), {"name": "alice"})
+    client = paddleflow.connect()
+    contexts.save("one", Context(stub.url, "alice", "new"), current=True)
+    assert client.whoami().name == "alice"
+    assert [seen.headers["x-pf-authorization"] for seen in stub.requests] == ["old", "new"]
+
+
+def test_a_token_that_was_given_is_not_replaced(stub: Stub) -> None:
+    contexts.save("one", Context(stub.url, "alice", "other"), current=True)
+    stub.refuse("GET /whoami", 401, "AuthInvalidToken", "ended")
+    with pytest.raises(Unauthenticated):
+        paddleflow.connect(stub.url, token="given").whoami()
+    assert len(stub.requests) == 1
 
 
 def test_importing_the_package_imports_no_client() -> None:

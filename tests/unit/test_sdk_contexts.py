@@ -56,7 +56,9 @@ def test_use_and_delete(home: Path) -> None:
         assert caught.value.hint == "known: two"
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"contexts": {"a": {}}}', '{"contexts": []}', '{"contexts": {"a": 1}}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"contexts": {"a": {}}}', '{"contexts": []}', '{"contexts": {"a": 1}}']
+)
 def test_a_broken_file_is_named(home: Path, text: str) -> None:
     home.mkdir()
     (home / "contexts.json").write_text(text)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.client_stub import Answer, Stub
 
 from paddleflow.errors import Internal, NotFound, Unavailable
 from paddleflow.sdk import follow
@@ -16,7 +17,6 @@ from paddleflow.sdk.client import PaddleFlow
 from paddleflow.sdk.follow import Event, parse_events
 from paddleflow.sdk.jobs import Job
 from paddleflow.sdk.transport import Transport
-from tests.client_stub import Answer, Stub
 
 EVENTS, LOG = "GET /job/job-1/events", "GET /job/job-1/log"
 
@@ -54,7 +54,7 @@ def test_events_are_the_same_however_they_are_cut(messages: list[str], sizes: li
 
 
 def test_an_event_is_read_as_the_standard_says() -> None:
-    data = b"id:7\r\ndata:{\r\ndata:\"status\": \"running\", \"at\": 5}\r\n\r\ndata: words\n\nid: 8\n\nevent: x\ndata: 1"
+    data = b'id:7\r\ndata:{\r\ndata:"status": "running", "at": 5}\r\n\r\ndata: words\n\nid: 8\n\nevent: x\ndata: 1'
     found = list(parse_events(iter([data])))
     assert [(event.seq, event.type, event.status, event.at, event.message) for event in found] == [
         (7, "status", "running", 5.0, ""),
@@ -145,7 +145,7 @@ def test_waiting_has_an_end(stub: Stub, job: Job) -> None:
 
 
 def test_a_log_to_its_present_end(stub: Stub, job: Job) -> None:
-    stub.on(LOG, Answer("a\nb".encode() + "é\nlast".encode()))
+    stub.on(LOG, Answer(b"a\nb" + "é\nlast".encode()))
     assert list(job.logs()) == ["a\n", "bé\n", "last"]
     assert stub.lines() == [("GET", "/job/job-1/log", {"follow": "false"}, None)]
 

@@ -23,11 +23,26 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
-KINDS: list[type[Record]] = [User, WhoAmI, Cluster, ClusterRoom, NodeInfo, Event, JobLog, Queue, Flavour, JobDetail, QueueCards, UserCards, Storage]
-KEYS = st.sampled_from(
-    "id name status message clusterName maxResources location schedulingPolicy nodeList taskList logInfo result "
-    "taskInfo runtime distributedRuntime runtimes members command args extraFS port index exitCode createTime cardTime totalCardTime detail jobCount".split()
-)
+KINDS: list[type[Record]] = [
+    User,
+    WhoAmI,
+    Cluster,
+    ClusterRoom,
+    NodeInfo,
+    Event,
+    JobLog,
+    Queue,
+    Flavour,
+    JobDetail,
+    QueueCards,
+    UserCards,
+    Storage,
+]
+KEYS = """
+    id name status message clusterName maxResources location schedulingPolicy nodeList taskList logInfo result
+    taskInfo runtime distributedRuntime runtimes members command args extraFS port index exitCode createTime
+    cardTime totalCardTime detail jobCount
+"""
 
 
 def test_a_job_as_the_reference_has_it() -> None:
@@ -70,12 +85,12 @@ def test_what_was_not_compared_does_not_make_records_differ() -> None:
     assert User.of({"name": "a", "extra": 1}) == User.of({"name": "a"})
 
 
-@given(st.sampled_from(KINDS), JSON | st.dictionaries(KEYS, JSON, max_size=6))
+@given(st.sampled_from(KINDS), JSON | st.dictionaries(st.sampled_from(KEYS.split()), JSON, max_size=6))
 def test_no_answer_breaks_a_record(kind: type[Record], answer: object) -> None:
     kind.of(answer)
 
 
-@given(JSON | st.dictionaries(KEYS, JSON, max_size=6))
+@given(JSON | st.dictionaries(st.sampled_from(KEYS.split()), JSON, max_size=6))
 def test_no_answer_breaks_a_job(answer: object) -> None:
     JobRecord.read(answer)
     Task.of(answer)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import select
+import socket
 import threading
 from collections.abc import Callable
 from urllib.parse import unquote
@@ -9,12 +11,12 @@ from urllib.parse import unquote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.client_stub import Answer, Stub, closed_port
 
 from paddleflow import errors
 from paddleflow.errors import Conflict, Fault, Invalid, NotFound, PaddleFlowError, Unauthenticated, Unavailable
 from paddleflow.sdk.address import Address, parse
 from paddleflow.sdk.transport import Transport, refusal, segment
-from tests.client_stub import Answer, Stub, closed_port
 
 
 @pytest.fixture
@@ -159,8 +161,6 @@ def test_a_connection_that_the_server_closed_is_not_used(stub: Stub, transport: 
 
 
 def _readable(transport: Transport) -> bool:
-    import select
-
     return bool(select.select([transport._idle[0].sock], [], [], 0)[0])
 
 
@@ -181,9 +181,16 @@ def test_nobody_there(pauses: list[float]) -> None:
     assert len(pauses) == 3, "nothing had been sent, so trying again is safe"
 
 
-def test_an_unknown_host_is_said() -> None:
-    with pytest.raises(Unavailable, match="host nowhere.invalid is not known"):
-        Transport("nowhere.invalid").call("GET", "/version")
+def test_an_unknown_host_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Unavailable, match=r"host a\.\.b is not known"):
+        Transport("a..b").call("GET", "/version")
+
+    def unknown(*args: object, **more: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(Unavailable, match="host nowhere is not known: Name or service not known"):
+        Transport("nowhere").call("GET", "/version")
 
 
 def test_https_to_a_plain_server_is_said(stub: Stub) -> None:

@@ -24,7 +24,7 @@ from paddleflow.api import answers, codes, health, metrics, openapi, requests
 from paddleflow.api.dispatch import Table
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, Route, Socket
-from paddleflow.errors import Internal, NotFound, PaddleFlowError
+from paddleflow.errors import Internal, NotFound, PaddleFlowError, Unavailable
 from paddleflow.spec.document import Document
 
 _log = logging.getLogger("paddleflow.api")
@@ -95,8 +95,10 @@ class Application:
         except PaddleFlowError as error:
             result, status, body = None, error.status, answers.refusal(error, request_id)
             extra = self._extra(error, scope)
-            if status >= 500:
-                _log.error("%s %s: %s", scope["method"], scope["path"], error, exc_info=error)
+            if status >= 500:  # a full disk needs no traceback, a fault of ours does
+                known = isinstance(error, Unavailable)
+                level, cause = (logging.WARNING, None) if known else (logging.ERROR, error)
+                _log.log(level, "%s %s: %s", scope["method"], scope["path"], error, exc_info=cause)
         except ClientDisconnect:
             return
         except Exception as error:
@@ -180,7 +182,8 @@ class Application:
                 entry.series[status] = series
         metrics.observe(series, milliseconds)
         if _log.isEnabledFor(logging.DEBUG):
-            _log.debug("%s %s %d %.2f ms", scope["method"], scope["path"], status, milliseconds)
+            line = {"method": scope["method"], "path": scope["path"], "status": status, "ms": round(milliseconds, 2)}
+            _log.debug("answered", extra={"fields": line})
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])

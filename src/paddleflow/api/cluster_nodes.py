@@ -66,17 +66,16 @@ def _totals(nodes: Sequence[NodeUse], why: str) -> wire.ClusterTotals:
 
 
 async def select_nodes(platform: Platform, call: Call[NodeSelection, NoQuery]) -> dict[str, wire.ClusterNodes]:
-    """A page is counted over the nodes of all chosen clusters, in their order."""
+    """A page is counted within each cluster."""
     wanted = call.body
     chosen, labels = await platform.database.read(_selected, wanted)
     taking = _taking(wanted.node_status)
     answer: dict[str, wire.ClusterNodes] = {}
-    skip, room = (wanted.page_no - 1) * wanted.page_size, wanted.page_size
+    first = (wanted.page_no - 1) * wanted.page_size
     for cluster in chosen:
         nodes, why = await _nodes(platform, cluster)
         matching = [node for node in nodes if _matches(node, labels, taking)]
-        shown = matching[skip : skip + room]
-        skip, room = max(skip - len(matching), 0), room - len(shown)
+        shown = matching[first : first + wanted.page_size]
         answer[cluster.name] = {
             "allocatable": {node.name: flat(left_of(node.capacity, node.used)) for node in shown},
             "capacity": {node.name: flat(node.capacity) for node in shown},

@@ -37,7 +37,7 @@ def _read_series(data: Path, row: Row, tasks: Sequence[Row]) -> list[tuple[str, 
     return [
         (
             f"{task['role']}-{task['idx']}",
-            series(statistics.read(stats_file(data, row["id"], task["role"], task["idx"])), each[task["role"]]),
+            series(statistics.read(str(stats_file(data, row["id"], task["role"], task["idx"]))), each[task["role"]]),
         )
         for task in tasks
     ]

@@ -8,6 +8,7 @@ from pathlib import Path
 from paddleflow.api.paging import page
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, Caller, NoBody, NoQuery, Route
+from paddleflow.errors import Conflict, NotFound
 from paddleflow.spec import wire_storage as wire
 from paddleflow.spec.storage import NewStorage, OwnerQuery, StorageChange, StorageQuery
 from paddleflow.storage import places, storages
@@ -48,7 +49,7 @@ async def _with_folder(
         else:
             change = storages.change_storage
             storage = await platform.database.write(change, call.body, place, user, confined, now)
-    except BaseException:
+    except (Conflict, NotFound):  # refused; after anything else the row may be there
         await asyncio.to_thread(places.unmake, made)
         raise
     return {"fsName": storage.name, "fsID": storage.id}

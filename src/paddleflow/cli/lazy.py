@@ -72,11 +72,8 @@ class Group(click.Group):
         """The list of commands, without importing those that come late."""
         rows = []
         for name in self.list_commands(ctx):
-            command = self.commands.get(name)
-            if command is None:
-                rows.append((name, self.late[name].help))
-            elif not command.hidden:
-                rows.append((name, command.get_short_help_str(limit=90)))
+            late = self.late.get(name)
+            rows.append((name, late.help if late else self.commands[name].get_short_help_str(limit=90)))
         if rows:
             with formatter.section("Commands"):
                 formatter.write_dl(rows)

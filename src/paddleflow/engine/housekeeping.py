@@ -36,7 +36,7 @@ async def sample_for_ever(parts: Parts) -> None:
 def _keep(data: Path, samples: Mapping[AttemptId, Sample]) -> None:
     for attempt, sample in samples.items():
         job, (role, index), _ = parse_attempt(attempt)
-        statistics.append(stats_file(data, job, role, index), sample)
+        statistics.append(str(stats_file(data, job, role, index)), sample)
 
 
 async def delete_for_ever(parts: Parts) -> None:

@@ -62,6 +62,15 @@ class Surroundings:
 
 
 @dataclass(slots=True)
+class Moved:
+    """A job that took steps in this turn."""
+
+    active: Active
+    tasks: Sequence[TaskState]  #: before the first step
+    history: list[tuple[float, JobStatus, str]] = field(default_factory=list)  #: every status it went through
+
+
+@dataclass(slots=True)
 class Draft:
     """What a turn wants: first written, then done."""
 
@@ -70,15 +79,14 @@ class Draft:
     halts: list[AttemptId] = field(default_factory=list)
     ended: list[AttemptId] = field(default_factory=list)  #: recorded by this turn's write; the runtime may forget them
     synthetic: list[Observation] = field(default_factory=list)  #: of members without a process of their own
-    _first: dict[str, tuple[Sequence[TaskState], JobStatus, Active]] = field(default_factory=dict)
+    moved: dict[str, Moved] = field(default_factory=dict)  #: jobs whose machines took a step
 
     def close(self) -> None:
         """Collect the changes of all machines that moved."""
-        for tasks, status, active in self._first.values():
-            after = active.state
-            self.writes.changes.append(
-                Change(after, changed_tasks(tasks, after.tasks), active.ttl, after.status is not status)
-            )
+        for moved in self.moved.values():
+            after = moved.active.state
+            tasks = changed_tasks(moved.tasks, after.tasks)
+            self.writes.changes.append(Change(after, tasks, moved.active.ttl, moved.history))
 
 
 def hear(board: Board, observations: Iterable[Observation], draft: Draft, now: float) -> None:
@@ -128,7 +136,7 @@ def look(board: Board, rows: Iterable[Row], draft: Draft, now: float) -> None:
 def _ended_unplaced(row: Row, now: float) -> Change:
     state = JobState(row["id"], Shape((), frozenset()), message=row["message"] or STOPPED_BY_USER)
     state, _ = advance(state, StopAsked(now, state.message))
-    return Change(state, (), None, status_changed=True)
+    return Change(state, (), None, [(now, state.status, state.message)])
 
 
 def waiting_of(row: Row) -> Waiting:
@@ -226,7 +234,9 @@ def step(board: Board, active: Active, fact: Fact, draft: Draft, now: float) -> 
     before = active.state
     active.state, commands = advance(before, fact)
     if active.state is not before:
-        draft._first.setdefault(before.id, (before.tasks, before.status, active))
+        moved = draft.moved.setdefault(before.id, Moved(active, before.tasks))
+        if active.state.status is not before.status:
+            moved.history.append((fact.at, active.state.status, active.state.message))
     _do(board, active, commands, draft, now)
 
 

@@ -17,6 +17,7 @@ from paddleflow.jobs.rows import SQL, delete_at
 from paddleflow.settings import JobSettings
 from paddleflow.store import events, leases
 from paddleflow.store.database import Row, Tx, Value
+from paddleflow.store.events import NewEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Change:
     after: JobState
     tasks: Sequence[TaskState]
     ttl: float | None
-    status_changed: bool
+    history: Sequence[tuple[float, JobStatus, str]]  #: every status that it went through, with moment and message
 
 
 @dataclass(slots=True)
@@ -56,21 +57,19 @@ class Turn:
 def write_turn(tx: Tx, turn: Turn, lease: tuple[str, int], rules: JobSettings, now: float) -> dict[str, Row]:
     """Write all of it; the rows of the jobs whose placement stood."""
     leases.check(tx, *lease)
-    told: list[tuple[str, str, dict[str, object]]] = []
+    told: list[NewEvent] = []
     for change in turn.changes:  # before the placements: an attempt may fail and the next one be placed in one turn
         _change(tx, change, rules, now, told)
     placed = _place(tx, turn.placements, now, told)
     for job, touched, reason in turn.waits:
         if tx.run(SQL["mark_waiting"], id=job, touched=touched, message=reason, at=now):
-            told.append((job, "status", {"status": JobStatus.PENDING, "message": reason}))
+            told.append(NewEvent("job", job, now, "status", {"status": JobStatus.PENDING, "message": reason}))
     tx.many(SQL["mark_seen"], [{"id": job, "touched": touched} for job, touched in turn.seen])
-    events.append_many(tx, [events.NewEvent("job", job, now, type_, data) for job, type_, data in told])
+    events.append_many(tx, told)
     return placed
 
 
-def _place(
-    tx: Tx, placements: Sequence[Placement], now: float, told: list[tuple[str, str, dict[str, object]]]
-) -> dict[str, Row]:
+def _place(tx: Tx, placements: Sequence[Placement], now: float, told: list[NewEvent]) -> dict[str, Row]:
     placed = {}
     tasks: list[Mapping[str, Value]] = []
     for item in placements:
@@ -79,7 +78,8 @@ def _place(
             continue
         tx.run(SQL["place_job"], id=item.job, touched=item.touched, attempt=item.attempt, at=now)
         tasks.extend(_task_row(item, place) for place in item.places)
-        told.append((item.job, "status", {"status": JobStatus.PENDING, "message": "", "attempt": item.attempt}))
+        data = {"status": JobStatus.PENDING, "message": "", "attempt": item.attempt}
+        told.append(NewEvent("job", item.job, now, "status", data))
         placed[item.job] = row
     tx.many(SQL["insert_task"], tasks)
     return placed
@@ -98,9 +98,7 @@ def _task_row(item: Placement, place: Place) -> dict[str, Value]:
     }
 
 
-def _change(
-    tx: Tx, change: Change, rules: JobSettings, now: float, told: list[tuple[str, str, dict[str, object]]]
-) -> None:
+def _change(tx: Tx, change: Change, rules: JobSettings, now: float, told: list[NewEvent]) -> None:
     state = change.after
     tx.run(
         SQL["update_job"],
@@ -117,9 +115,11 @@ def _change(
     )
     tx.many(SQL["update_task"], [_task_update(state, task) for task in change.tasks])
     if len(state.tasks) > 1:
-        told.extend((state.id, "task", _task_event(task)) for task in change.tasks)
-    if change.status_changed:
-        told.append((state.id, "status", {"status": state.status, "message": state.message}))
+        told.extend(NewEvent("job", state.id, now, "task", _task_event(task)) for task in change.tasks)
+    told.extend(
+        NewEvent("job", state.id, at, "status", {"status": status, "message": message})
+        for at, status, message in change.history
+    )
 
 
 def _task_update(state: JobState, task: TaskState) -> dict[str, Value]:

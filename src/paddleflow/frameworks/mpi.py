@@ -7,7 +7,7 @@ starts one rank per worker, and ``mpirun -np N`` as many as asked for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from paddleflow.frameworks.environment import beside, layered, mode, of_roles
 from paddleflow.frameworks.framework import Framework, Member, Plan, Role
@@ -39,36 +39,28 @@ _LOCAL_TUNING = {
 
 
 def _plan(job_id: str, members: Sequence[Member]) -> Sequence[Plan]:
-    workers = of_roles(members, "worker")
     slots: dict[str, int] = {}
-    for worker in workers:
+    for worker in of_roles(members, "worker"):
         slots[worker.host] = slots.get(worker.host, 0) + 1
-    host_file = "".join(f"{host} slots={count}\n" for host, count in slots.items())
     masters = {member.host for member in of_roles(members, "master")}
     return [
-        _master(member, members, host_file, local=set(slots) == {member.host})
+        _master(member, members, slots)
         if member.role == "master"
-        else _worker(member, members, rank=workers.index(member), passive=member.host in masters)
+        else Plan(member.argv, layered(member, identity=mode(members)), passive=member.host in masters)
         for member in members
     ]
 
 
-def _master(member: Member, members: Sequence[Member], host_file: str, *, local: bool) -> Plan:
+def _master(member: Member, members: Sequence[Member], slots: Mapping[str, int]) -> Plan:
     path = beside(member, HOST_FILE)
     identity = {
         **mode(members),
         "OMPI_MCA_orte_default_hostfile": path,
         "PRTE_MCA_prte_default_hostfile": path,
-        "PF_MPI_HOSTFILE": path,
-        "PF_MPI_WORKERS": str(sum(other.role == "worker" for other in members)),
     }
-    tuning = {**_TUNING, **(_LOCAL_TUNING if local else {})}
-    return Plan(member.argv, layered(member, identity=identity, tuning=tuning), files={HOST_FILE: host_file})
-
-
-def _worker(member: Member, members: Sequence[Member], *, rank: int, passive: bool) -> Plan:
-    identity = {**mode(members), "PF_MPI_WORKER": str(rank)}
-    return Plan(member.argv, layered(member, identity=identity), passive=passive)
+    tuning = {**_TUNING, **(_LOCAL_TUNING if set(slots) == {member.host} else {})}
+    text = "".join(f"{host} slots={count}\n" for host, count in slots.items())
+    return Plan(member.argv, layered(member, identity=identity, tuning=tuning), files={HOST_FILE: text})
 
 
 MPI = Framework(

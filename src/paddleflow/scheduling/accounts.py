@@ -93,6 +93,8 @@ class Account:
     def forgive(self) -> None:
         """Nodes or quota changed: what could never start may be able to now."""
         never, self.never = self.never, []
+        for line in self.lines.values():
+            line.possible = None
         for line in never:
             if line.jobs:
                 self.enlist(line)
@@ -118,22 +120,24 @@ class Account:
     def park_full(self, line: Line, dimension: str) -> None:
         insort(self.full.setdefault(dimension, []), (line.total.amount(dimension), line.serial, line))
 
-    def take_full(self) -> Iterable[Line]:
-        """Lines that wait for quota and whose short dimension has room for them now."""
+    def take_full(self) -> list[Line]:
+        """Lines that wait for quota and have room for their first job now, each taken by itself."""
         most = self.queue.most if self.queue else None
-        for dimension in list(self.full):
-            rows = self.full[dimension]
-            if most is None:
-                end = len(rows)
+        found: list[Line] = []
+        for dimension, rows in list(self.full.items()):
+            end = len(rows)
+            if most is not None:
+                end = bisect_right(rows, most.amount(dimension) - self.used.amount(dimension), key=_amount)
+            self.full[dimension] = rows[end:]
+            found.extend([row[2] for row in rows[:end] if row[2].jobs])
+        ready = []
+        for line in found:
+            dimension = self.over(line.total)
+            if dimension:
+                self.park_full(line, dimension)
             else:
-                room = most.amount(dimension) - self.used.amount(dimension)
-                end = bisect_right(rows, room, key=_amount)
-            if end == len(rows):
-                del self.full[dimension]
-            else:
-                self.full[dimension] = rows[end:]
-            for _, _, line in rows[:end]:
-                yield line
+                ready.append(line)
+        return ready
 
     def take_behind(self, limit: Key) -> Iterable[Line]:
         """Lines that no older job holds back any more: those before `limit` in order."""

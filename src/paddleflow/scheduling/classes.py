@@ -111,6 +111,7 @@ class Line:
     shape: Shape
     jobs: dict[str, Request] = field(default_factory=dict)
     key: Key = LAST  #: that of its first job
+    possible: bool | None = None  #: could start if nothing else were there; None: not asked since that may have changed
     parked: bool = False  #: held back by its queue: not in its shape's heap
     _ages: list[tuple[float, int, str]] = field(default_factory=list)
 

@@ -268,7 +268,7 @@ class Core:
         return impossible_on(self._all, request, account.queue if account else None)
 
     def _sight(self) -> Sight:
-        return Sight(self.cluster, self.accounts, self.held, self.possible, self._now)
+        return Sight(self.cluster, self.accounts, self.held, self.possible, self._empty_cluster, self._now)
 
     def reasons(self, jobs: Iterable[str] | None = None) -> dict[str, Reason]:
         """Why these pending jobs wait, all of them if none are named; equal jobs share one reason."""
@@ -283,17 +283,26 @@ class Core:
 
     def possible(self, line: Line) -> bool:
         """Whether the line's jobs could start if nothing else were there."""
-        account, shape = self.accounts[line.queue], line.shape
-        if line.fault or (account.queue and account.queue.most is not None and not line.total.fits(account.queue.most)):
-            return False
+        if line.possible is None:
+            queue = self.accounts[line.queue].queue
+            within = queue is None or queue.most is None or line.total.fits(queue.most)
+            line.possible = within and not line.fault and self._placeable(line)
+        return line.possible
+
+    def _placeable(self, line: Line) -> bool:
+        shape = line.shape
         if shape.possible is None:
-            if self._empty is None:
-                self._empty = Cluster(state.node for state in self.cluster.states.values())
-            placed = place(self._empty, self._empty.pool(shape.labels), shape.parts)
+            empty = self._empty_cluster()
+            placed = place(empty, empty.pool(shape.labels), shape.parts)
             shape.possible = not isinstance(placed, Short)
             if not isinstance(placed, Short):
-                undo(self._empty, placed, line.sample.needs)
+                undo(empty, placed, line.sample.needs)
         return shape.possible
+
+    def _empty_cluster(self) -> Cluster:
+        if self._empty is None:
+            self._empty = Cluster(state.node for state in self.cluster.states.values())
+        return self._empty
 
     # --- moving lines and shapes about --------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from paddleflow.scheduling import policy
 from paddleflow.scheduling.accounts import Account
 from paddleflow.scheduling.classes import Line, fault_of, total_of
 from paddleflow.scheduling.model import Held, Node, Queue, Reason, Request
-from paddleflow.scheduling.nodes import Cluster, Labels, Pool, fractional, selector, times_fitting
+from paddleflow.scheduling.nodes import Cluster, Labels, Pool, fractional, group_fits, selector, times_fitting
 from paddleflow.scheduling.placement import Part, Short, parts_of, place, undo
 
 
@@ -94,6 +94,7 @@ class Sight:
         accounts: Mapping[str, Account],
         held: Mapping[str, Held],
         possible: Callable[[Line], bool],
+        empty: Callable[[], Cluster],
         now: float,
     ) -> None:
         self._cluster = cluster
@@ -101,9 +102,10 @@ class Sight:
         self._held = held
         self._possible = possible
         self._now = now
-        self._empty: Cluster | None = None
+        self._empty = empty
         self._free: dict[Labels, Resources] = {}
         self._fits: dict[tuple[Labels, Resources], int] = {}
+        self._rooms: dict[tuple[Labels, Resources], tuple[str, Resources]] = {}
         self._holders: dict[tuple[str, Labels | None, str], str] = {}
 
     def reason(self, line: Line) -> Reason:
@@ -130,9 +132,7 @@ class Sight:
     def _never(self, line: Line, queue: Queue) -> Reason:
         if not self._cluster.states:
             return Reason("capacity", "there is no node")
-        if self._empty is None:
-            self._empty = Cluster(state.node for state in self._cluster.states.values())
-        found = impossible_on(self._empty, line.sample, queue)
+        found = impossible_on(self._empty(), line.sample, queue)
         return found or Reason("capacity", "no node takes jobs now")
 
     def _quota(self, account: Account, queue: Queue, line: Line, dimension: str) -> Reason:
@@ -168,13 +168,23 @@ class Sight:
             if wanted > 1 and fits:
                 return Reason("gang", f"{fits} of {len(short.members)} members that need {each} would fit now; {text}")
             return Reason("busy", text)
-        tightest = max(pool.members.values(), key=lambda state: (times_fitting(each, state.cpu, state.memory, state.group, 1), state.weight, state.cpu, state.memory))  # fmt: skip
-        room = Resources.of(max(0, tightest.cpu), max(0, tightest.memory), {n: max(w, p) for n, w, p in tightest.group})
+        name, room = self._roomiest(pool, each)
         return Reason(
             "fragmentation",
             f"enough is free in sum ({free}) but in pieces: {fits} of {len(short.members)} members that need {each} "
-            f"fit now, {tightest.name} has {room} free",
+            f"fit now, {name} has {room} free",
         )
+
+    def _roomiest(self, pool: Pool, each: Resources) -> tuple[str, Resources]:
+        """The node that comes nearest to taking one such member."""
+        found = self._rooms.get((pool.labels, each))
+        if found is None:
+            states = [s for s in pool.members.values() if group_fits(each, 1, s.group)] or list(pool.members.values())
+            state = max(states, key=lambda s: (min(s.cpu, each.cpu), min(s.memory, each.memory), s.weight, s.cpu))
+            scalars = {name: max(whole, part) for name, whole, part in state.group}
+            found = state.name, Resources.of(max(0, state.cpu), max(0, state.memory), scalars)
+            self._rooms[pool.labels, each] = found
+        return found
 
     def _placeable(self, line: Line, pool: Pool) -> bool:
         version = self._cluster.version

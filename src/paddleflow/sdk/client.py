@@ -61,13 +61,15 @@ class PaddleFlow:
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
 
-    def __getattr__(self, name: str) -> object:
-        if name not in _AREAS:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        module, kind = _AREAS[name]
-        area: object = getattr(import_module(f"paddleflow.sdk.{module}"), kind)(self.transport)
-        setattr(self, name, area)  # asked for once
-        return area
+    if not TYPE_CHECKING:  # so that a checker knows the areas and nothing beside them
+
+        def __getattr__(self, name: str) -> object:
+            if name not in _AREAS:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            module, kind = _AREAS[name]
+            area: object = getattr(import_module(f"paddleflow.sdk.{module}"), kind)(self.transport)
+            setattr(self, name, area)  # asked for once
+            return area
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *_AREAS})
@@ -127,10 +129,20 @@ def connect(
     logs in by itself, also when the token has ended. `timeout` is for one answer, `retries` how often a request that
     cannot do harm is sent again.
     """
-    found = contexts.resolve(server=server, context=context, config=Path(config) if config is not None else None)
-    named = username is not None and password is not None
-    credentials = (username, password) if username is not None and password is not None else None
-    if credentials is None and found.password:
-        credentials = (found.user, found.password)
-    known = token if token is not None else ("" if named else found.token)
-    return PaddleFlow(Transport(found.server, token=known, credentials=credentials, timeout=timeout, retries=retries))
+    file = Path(config) if config is not None else None
+
+    def resolve() -> contexts.Context:
+        return contexts.resolve(server=server, context=context, config=file)
+
+    found = resolve()
+    if token is not None or (username is not None and password is not None):
+        known = token or ""
+        credentials = (username, password) if username is not None and password is not None else None
+        saved = None
+    else:
+        known = found.token
+        credentials = (found.user, found.password) if found.password else None
+        saved = lambda: resolve().token  # noqa: E731  a name for each of the three, side by side
+    return PaddleFlow(
+        Transport(found.server, token=known, credentials=credentials, saved=saved, timeout=timeout, retries=retries)
+    )

@@ -86,7 +86,7 @@ class Stream:
 
 
 class Transport:
-    """Requests to one server in the name of one user."""
+    """Requests to one server in the name of one user. `saved` gives the token that is saved by now."""
 
     def __init__(
         self,
@@ -94,6 +94,7 @@ class Transport:
         *,
         token: str = "",
         credentials: tuple[str, str] | None = None,
+        saved: Callable[[], str] | None = None,
         timeout: float = 60.0,
         retries: int = 3,
         sleep: Callable[[float], None] = time.sleep,
@@ -101,6 +102,7 @@ class Transport:
         self.address = address.parse(server)
         self.token = token
         self.credentials = credentials
+        self._saved = saved
         self.timeout = timeout
         self.sleep = sleep
         self._retries = retries
@@ -186,14 +188,21 @@ class Transport:
             self.login(*self.credentials)
         used = "" if anonymous else self.token
         found = self._request(method, path, query, body, used, fresh)
-        if found[1].status == Unauthenticated.status and self.credentials and not anonymous:
+        if found[1].status == Unauthenticated.status and not anonymous and self._renewed(used):
             self._discard(found[0], found[1])
-            self.login(*self.credentials)
             found = self._request(method, path, query, body, self.token, fresh)
         connection, response, _ = found
         if response.status >= 300:
             raise self._refusal(response, self._discard(connection, response))
         return found
+
+    def _renewed(self, ended: str) -> bool:
+        """A token in place of one that ended: from a login, or saved meanwhile by another login or the server's start."""
+        if self.credentials:
+            self.login(*self.credentials)
+        elif self._saved is not None:
+            self.token = self._saved()
+        return bool(self.token) and self.token != ended
 
     def _request(
         self, method: str, path: str, query: Query | None, body: object, token: str, fresh: bool
@@ -227,16 +236,16 @@ class Transport:
         connection = kind(self.address.host, self.address.port, timeout=self.timeout)
         try:
             connection.connect()
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the latter for a host that cannot be a name
             connection.close()
             raise self._unreachable(error) from error
         return connection, connection.sock
 
-    def _unreachable(self, error: OSError) -> _Attempt:
+    def _unreachable(self, error: Exception) -> _Attempt:
         if isinstance(error, ssl.SSLError):
             hint = "does the server speak https there, with a certificate that this machine trusts?"
             return _Attempt(Unavailable(f"no secure connection to {self.address}: {error}", hint=hint), reached=False)
-        if isinstance(error, socket.gaierror):
+        if isinstance(error, socket.gaierror | UnicodeError):
             unknown = Unavailable(f"host {self.address.host} is not known: {_words(error)}", hint="check the address")
             return _Attempt(unknown, reached=False)
         if isinstance(error, TimeoutError):

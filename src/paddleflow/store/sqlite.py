@@ -188,8 +188,8 @@ class _Session:
             self.rollback()
         elif self._connection.in_transaction:
             self._control("rollback to mark")
-        else:  # on some faults of the disk SQLite gives up the transaction, not just the statement
-            raise Aborted(self.tx.failure or Internal(f"database {self._file}: the transaction was lost"))
+        else:  # on some faults SQLite gives up the whole transaction, not just the statement
+            raise Aborted(self.tx.failure or Internal(f"database {self._file}: the transaction was lost"), apart=True)
 
     def commit(self) -> None:
         if self._marked or self._connection.in_transaction:

@@ -50,6 +50,7 @@ class Custody:
         self.begun: list[Callable[[Attempt], None]] = []  #: called with each attempt that runs
         self.left: list[Callable[[Attempt], None]] = []  #: called with each attempt whose end is told
         self._sweep = False
+        self._groups: tuple[float, set[int]] = (0.0, set())  #: when they were looked at
 
     # ------------------------------------------------------------------ what a server asks
 
@@ -80,6 +81,11 @@ class Custody:
     def state(self) -> list[list[Any]]:
         """Everything that is known, as events."""
         return [event for attempt in self.attempts.values() for event in attempt.events()]
+
+    def new_server(self) -> None:
+        """It asks for all there is, and again for what has not begun: that must not begin behind its back."""
+        self.events.clear()
+        self.waiting.clear()
 
     @property
     def busy(self) -> bool:
@@ -188,7 +194,7 @@ class Custody:
             self._sweep = False
             self._sweep_strays()
             for attempt in list(self.draining.values()):
-                if not _alive(attempt):
+                if not self._alive(attempt):
                     self.finish(attempt)
 
     def main_ended(
@@ -214,12 +220,23 @@ class Custody:
             return
         assert attempt.kill_at is not None
         late = self.clock.now() - attempt.kill_at
-        if not _alive(attempt) or late > DRAIN_PATIENCE:
+        if not self._alive(attempt) or late > DRAIN_PATIENCE:
             self.finish(attempt)
             return
         if late >= 0:
             kill(attempt)
         self.timers.after(DRAIN_EVERY, partial(self._drain, attempt))
+
+    def _alive(self, attempt: Attempt) -> bool:
+        """Whether its group has members. What has ended does not count, also when others are slow to bury it."""
+        if not _signal(attempt, 0):
+            return False
+        if attempt.child:
+            return True
+        now = self.clock.monotonic()
+        if now - self._groups[0] >= DRAIN_EVERY:
+            self._groups = now, procfs.living_groups()
+        return attempt.pid in self._groups[1]
 
     def lost(self, attempt: Attempt, message: str) -> None:
         """There is no process, and nothing to clear up but what it left on disk."""
@@ -294,10 +311,6 @@ def kill(attempt: Attempt) -> bool:
     """SIGKILL to all that belongs to it; whether there was anything."""
     in_group = _signal(attempt, signal.SIGKILL)
     return cgroups.kill(attempt.plan.get("groups", [])) or in_group
-
-
-def _alive(attempt: Attempt) -> bool:
-    return _signal(attempt, 0)
 
 
 def _signal(attempt: Attempt, number: int) -> bool:

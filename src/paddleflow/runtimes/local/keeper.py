@@ -151,7 +151,7 @@ class Keeper:
         connection.setblocking(False)
         self._server, self._inbox, self._outbox = connection, frames.Inbox(), frames.Outbox()
         self._writes = False
-        self._custody.events.clear()  # the new server asks for all there is
+        self._custody.new_server()
         self._register(connection.fileno(), self._receive)
         self._outbox.add({"hello": PROTOCOL, "pid": os.getpid()})
 

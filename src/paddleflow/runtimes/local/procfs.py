@@ -87,6 +87,12 @@ def belonging(keeper: str) -> dict[str, list[Stat]]:
     return found
 
 
+def living_groups() -> set[int]:
+    """The process groups of this machine that have a member which has not ended."""
+    seen = (stat(pid) for pid in pids())
+    return {each.group for each in seen if each is not None and each.state not in "ZX"}
+
+
 def children() -> list[int]:
     """The children of this process (which has one thread)."""
     me = os.getpid()

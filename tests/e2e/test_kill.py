@@ -1,0 +1,85 @@
+"""``kill -9`` of the server at any moment of a job's life: what was acknowledged is there, and nothing ran twice."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.e2e.conftest import ServerProcess, eventually
+
+from paddleflow.errors import PaddleFlowError
+
+TINY = {"cpu": "10m", "mem": "16Mi"}
+
+
+def test_running_jobs_are_taken_up_and_ends_meanwhile_are_recorded(server: ServerProcess, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    client = server.connect()
+    long = client.jobs.submit(command=f"while [ ! -e {gate} ]; do sleep 0.05; done; exit 5", flavour=TINY)
+    short = client.jobs.submit(command=f"echo $$ > {tmp_path}/short; sleep 0.5; exit 4", flavour=TINY)
+    for job in (long, short):
+        eventually(lambda job=job: job.refresh().status == "running", "both run")  # type: ignore[misc]
+    server.kill()
+    pid = (tmp_path / "short").read_text().strip()
+    eventually(lambda: not Path(f"/proc/{pid}").exists(), "the short one ends while no server is there")
+    server.start()
+    client = server.connect()
+    ended = client.jobs.get(short.id).wait(20)
+    assert (ended.status, ended.record.tasks[0].exit_code) == ("failed", 4)
+    assert client.jobs.get(long.id).status == "running"
+    gate.touch()
+    ended = client.jobs.get(long.id).wait(20)
+    assert (ended.status, ended.record.tasks[0].exit_code) == ("failed", 5)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("engine", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def test_many_kills_lose_nothing_and_double_nothing(
+    engine: str, tmp_path: Path, new_server: Callable[..., ServerProcess], request: pytest.FixtureRequest
+) -> None:
+    """A client submits all the time while the server is killed at random moments."""
+    settings = {"PADDLEFLOW_LOCAL_CPUS": "4"}
+    if engine == "postgres":
+        settings["PADDLEFLOW_DATABASE_URL"] = request.getfixturevalue("postgres_url_factory")()
+    server = new_server(**settings)
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    rng = random.Random(engine)
+    acknowledged: list[str] = []
+    stopped = threading.Event()
+
+    def submit_for_ever() -> None:
+        number = 0
+        while not stopped.is_set():
+            number += 1
+            name = f"kill-{number}"
+            command = f"echo x >> {marks}/{name}; sleep 0.0{number % 9}; exit {number % 3}"
+            try:
+                server.connect().jobs.submit(id=name, command=command, flavour=TINY)
+                acknowledged.append(name)
+            except (PaddleFlowError, OSError, ValueError):
+                stopped.wait(0.02)  # no server just now
+
+    client = threading.Thread(target=submit_for_ever)
+    client.start()
+    try:
+        for _ in range(8):
+            reached = len(acknowledged) + rng.randint(1, 12)
+            eventually(lambda reached=reached: len(acknowledged) >= reached, "jobs are accepted")  # type: ignore[misc]
+            server.kill()
+            server.start()
+    finally:
+        stopped.set()
+        client.join()
+    last = server.connect()
+    for name in acknowledged:
+        job = last.jobs.get(name).wait(60)
+        wanted = "succeeded" if int(name.removeprefix("kill-")) % 3 == 0 else "failed"
+        assert job.status == wanted, f"{name}: {job.record.message}"
+    runs = Counter({file.name: len(file.read_text().splitlines()) for file in marks.iterdir()})
+    assert {name: n for name, n in runs.items() if n != 1} == {}
+    assert set(acknowledged) <= set(runs)

@@ -1,0 +1,335 @@
+"""Each command: the request it makes, and what it prints, to the letter where scripts read it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from inline_snapshot import snapshot
+from tests.client_stub import Shell, Stub
+
+import paddleflow
+
+Line = tuple[str, str, dict[str, str], Any]
+
+
+#: words → (request, answer, what is printed)
+MESSAGES: dict[str, tuple[Line, Any, str]] = {
+    "user add alice secret1": (
+        ("POST", "/user", {}, {"username": "alice", "password": "secret1"}),
+        {"username": "alice"},
+        "user[alice] add success\n",
+    ),
+    "user set alice secret2": (
+        ("PUT", "/user/alice", {}, {"password": "secret2"}),
+        None,
+        "user[alice] update success\n",
+    ),
+    "user delete alice": (("DELETE", "/user/alice", {}, None), None, "user[alice] delete success\n"),
+    "queue create q default 4 8Gi --maxscalar a=1,b=2 --mincpu 1 --policy priority --location x=y --clustername c": (
+        (
+            "POST",
+            "/queue",
+            {},
+            {
+                "name": "q",
+                "namespace": "default",
+                "clusterName": "c",
+                "maxResources": {"cpu": "4", "mem": "8Gi", "scalarResources": {"a": "1", "b": "2"}},
+                "minResources": {"cpu": "1"},
+                "schedulingPolicy": ["priority"],
+                "location": {"x": "y"},
+            },
+        ),
+        {"name": "q"},
+        "queue[q] create success \n",
+    ),
+    "queue update q --maxcpu 5 --location x=": (
+        ("PUT", "/queue/q", {}, {"maxResources": {"cpu": "5"}, "location": {"x": ""}}),
+        {"name": "q"},
+        "queue[q] update success \n",
+    ),
+    "queue delete q": (("DELETE", "/queue/q", {}, None), None, "queue[q] delete success \n"),
+    "queue grant alice q": (
+        ("POST", "/grant", {}, {"userName": "alice", "resourceType": "queue", "resourceID": "q"}),
+        {"grantID": "g"},
+        "queue[q] add username[alice] success\n",
+    ),
+    "queue ungrant alice q": (
+        ("DELETE", "/grant", {"username": "alice", "resourceType": "queue", "resourceID": "q"}, None),
+        None,
+        "queue[q] delete username[alice] success\n",
+    ),
+    "flavour create f -c 1 -m 1Gi -s g=1": (
+        ("POST", "/flavour", {}, {"name": "f", "cpu": "1", "mem": "1Gi", "scalarResources": {"g": "1"}}),
+        {"name": "f"},
+        "flavour[f] create success \n",
+    ),
+    "flavour update f -c 2": (("PUT", "/flavour/f", {}, {"cpu": "2"}), {"name": "f"}, "update [f] success\n"),
+    "flavour delete f": (("DELETE", "/flavour/f", {}, None), None, "flavour[f] delete success \n"),
+    "cluster create c e Local -d words -ns a,b": (
+        (
+            "POST",
+            "/cluster",
+            {},
+            {
+                "clusterName": "c",
+                "endpoint": "e",
+                "clusterType": "Local",
+                "description": "words",
+                "namespaceList": ["a", "b"],
+            },
+        ),
+        {"id": "cluster-1"},
+        "cluster[c] create  success, id[cluster-1]\n",
+    ),
+    "cluster update c --status offline -c aGk=": (
+        ("PUT", "/cluster/c", {}, {"status": "offline", "credential": "aGk="}),
+        {"id": "cluster-1"},
+        "cluster[c] update success, id[cluster-1]\n",
+    ),
+    "cluster delete c": (("DELETE", "/cluster/c", {}, None), None, "cluster[c] delete success\n"),
+    "fs create data local:///d -o a=b -o c=d,e": (
+        ("POST", "/fs", {}, {"name": "data", "url": "local:///d", "properties": {"a": "b", "c": "d,e"}}),
+        {"fsName": "data", "fsID": "fs-root-data"},
+        "fs[data] create success\n",
+    ),
+    "fs delete data -u alice": (
+        ("DELETE", "/fs/data", {"username": "alice"}, None),
+        None,
+        "fs[data] delete success\n",
+    ),
+    "job update j -p high -l a=b": (
+        ("PUT", "/job/j", {"action": "modify"}, {"priority": "high", "labels": {"a": "b"}}),
+        None,
+        "jobid[j] update success\n",
+    ),
+    "job stop j": (("PUT", "/job/j", {"action": "stop"}, None), None, "jobid[j] stop success\n"),
+    "job delete j": (("DELETE", "/job/j", {}, None), None, "job[j] delete success \n"),
+}
+
+
+@pytest.mark.parametrize("words", MESSAGES)
+def test_what_is_done_is_said_to_the_letter(stub: Stub, shell: Shell, words: str) -> None:
+    line, answer, printed = MESSAGES[words]
+    stub.on(f"{line[0]} {line[1]}", answer)
+    result = shell(*words.split())
+    assert (result.stdout, result.stderr) == (printed, "")
+    assert stub.lines() == [line]
+    machine = json.loads(shell("--output", "json", *words.split()).stdout)
+    assert machine["message"] == printed.rstrip("\n")
+
+
+PAGE = {"isTruncated": True, "nextMarker": "m2"}
+JOB = {"id": "job-1", "name": "train", "schedulingPolicy": {"queue": "q"}, "status": "running", "acceptTime": "t1"}
+
+#: words → (request, answer, table)
+LISTS: dict[str, tuple[Line, Any, str]] = {
+    "user list": (
+        ("GET", "/user", {"maxKeys": "100"}, None),
+        {"userList": [{"name": "alice", "createTime": "t"}]},
+        "name|create time\nalice|t\n",
+    ),
+    "queue list -m 5 -mk m1": (
+        ("GET", "/queue", {"maxKeys": "5", "marker": "m1"}, None),
+        {"queueList": [{"name": "q", "namespace": "n", "status": "open", "clusterName": "c"}], **PAGE},
+        "name|namespace|status|cluster name|create time|update time\nq|n|open|c||\nmarker: m2\n",
+    ),
+    "queue grantlist -u alice": (
+        ("GET", "/grant", {"username": "alice", "maxKeys": "100"}, None),
+        {"grantList": [{"userName": "alice", "resourceType": "queue", "resourceID": "q"}]},
+        "user name|queue name\nalice|q\n",
+    ),
+    "flavour list": (
+        ("GET", "/flavour", {"maxKeys": "100"}, None),
+        {"flavourList": [{"name": "f", "cpu": "1", "mem": "1Gi", "scalarResources": {"g": "1"}}]},
+        'name|cpu|mem|scalarResources|clusterName\nf|1|1Gi|{"g": "1"}|\nmarker: None\n',
+    ),
+    "flavour show f": (
+        ("GET", "/flavour/f", {}, None),
+        {"name": "f", "cpu": 1, "mem": "1Gi"},
+        "name|cpu|mem|scalarResources|clusterName\nf|1|1Gi||\n",
+    ),
+    "cluster list -cn a,b -cs online": (
+        ("GET", "/cluster", {"clusterNames": "a,b", "clusterStatus": "online", "maxKeys": "100"}, None),
+        {"clusterList": [{"id": "i", "clusterName": "a", "clusterType": "Local", "status": "online"}]},
+        "cluster id|cluster name|description|cluster type|version|status|create time|update time\n"
+        "i|a||Local||online||\nmarker: None\n",
+    ),
+    "fs list -u alice -m 7": (
+        ("GET", "/fs", {"username": "alice", "maxKeys": "7"}, None),
+        {"fsList": [{"name": "d", "username": "alice", "type": "local", "serverAddress": "", "subPath": "/d"}]},
+        "name|owner|type|server address|sub path|properties\nd|alice|local||/d|\n",
+    ),
+    "fs show d": (
+        ("GET", "/fs/d", {}, None),
+        {"name": "d", "username": "root", "type": "local", "properties": {"a": "b"}},
+        'name|owner|type|server address|sub path|properties\nd|root|local|||{"a": "b"}\n',
+    ),
+    "job list -s running,pending -t 5 -q q -l a=b -m 3": (
+        (
+            "GET",
+            "/job",
+            {"status": "running,pending", "timestamp": "5", "queue": "q", "labels": '{"a": "b"}', "maxKeys": "3"},
+            None,
+        ),
+        {"jobList": [JOB], **PAGE},
+        "job id|job name|queue|status|accept time|start time|finish time\njob-1|train|q|running|t1||\nmarker: m2\n",
+    ),
+    "job list -fl id,port,labels": (
+        ("GET", "/job", {"maxKeys": "50"}, None),
+        {"jobList": [{**JOB, "port": 8080, "labels": {"a": "b"}}]},
+        'job id|port|labels\njob-1|8080|{"a": "b"}\nmarker: None\n',
+    ),
+    "statistics job j": (
+        ("GET", "/statistics/job/j", {}, None),
+        {"metricsInfo": {"cpu_usage_rate": "1.00%", "memory_usage": "5(Bytes)"}},
+        "cpu usage rate|memory usage\n1.00%|5(Bytes)\n",
+    ),
+    "statistics job j -d -s 1 -e 9 -st 2": (
+        ("GET", "/statistics/jobDetail/j", {"start": "1", "end": "9", "step": "2"}, None),
+        {
+            "result": [
+                {
+                    "taskName": "worker-0",
+                    "taskInfo": [
+                        {"metric": "cpu_rate", "values": [[10, 1], [2, 0.5]]},
+                        {"metric": "mem", "values": [[10, 7]]},
+                    ],
+                },
+                {"taskName": "worker-1", "taskInfo": [{"metric": "mem", "values": [[2, 8]]}]},
+            ]
+        },
+        "timestamp|cpu rate|mem|task name\n2|0.5|N/A|worker-0\n10|1|7|worker-0\n2|N/A|8|worker-1\n",
+    ),
+    "statistics card-time -q q,r -s a -e b": (
+        ("POST", "/statistics/cardTime", {}, {"queueNames": ["q", "r"], "startTime": "a", "endTime": "b"}),
+        {
+            "data": [
+                {
+                    "queueName": "q",
+                    "cardTime": 1.5,
+                    "deviceType": "nvidia.com/gpu",
+                    "detail": [{"userName": "alice", "jobCount": 2, "totalCardTime": 1.5}],
+                },
+                {"queueName": "r", "cardTime": 0},
+            ]
+        },
+        "queue name|card time|device type|user name|job count|total card time\n"
+        "q|1.5|nvidia.com/gpu|alice|2|1.5\nr|0.0||||\n",
+    ),
+    "whoami": (
+        ("GET", "/whoami", {}, None),
+        {"name": "alice", "root": False, "expires": "2026-12-01T00:00:00Z"},
+        "name|root|expires|server\nalice|no|2026-12-01T00:00:00Z|URL\n",
+    ),
+}
+
+
+def cells(grid: str) -> str:
+    """A grid without its lines."""
+    rows = [line for line in grid.splitlines() if not line.startswith("+")]
+    return "".join(
+        "|".join(c.strip() for c in row.strip("|").split("|")) + "\n" if "|" in row else row + "\n" for row in rows
+    )
+
+
+@pytest.mark.parametrize("words", LISTS)
+def test_lists_have_their_headers(stub: Stub, shell: Shell, words: str) -> None:
+    line, answer, wanted = LISTS[words]
+    stub.on(f"{line[0]} {line[1]}", answer)
+    printed = shell(*words.split()).stdout
+    assert cells(printed).replace(stub.url, "URL") == wanted
+    assert stub.lines() == [line]
+    headers = wanted.split("\n", 1)[0].split("|")
+    assert all(list(row) == headers for row in json.loads(shell(*words.split(), "--json").stdout))
+    text = shell("--output", "text", *words.split()).stdout.splitlines()
+    rows = [row for row in text if not row.startswith("marker: ")]
+    assert [len(row.split("\t")) for row in rows] == [len(headers)] * len(rows)
+
+
+@pytest.mark.parametrize(
+    ("words", "route", "said"),
+    [
+        ("user list", "GET /user", "no users found \n"),
+        ("queue list", "GET /queue", "no queue found \nmarker: None\n"),
+        ("queue grantlist", "GET /grant", "no grantlist found \n"),
+        ("flavour list", "GET /flavour", "not find flavour\nmarker: None\n"),
+        ("cluster list", "GET /cluster", "no cluster found \nmarker: None\n"),
+        ("fs list", "GET /fs", "no fs found \n"),
+        ("statistics job j", "GET /statistics/job/j", "no data\n"),
+    ],
+)
+def test_nothing_found(stub: Stub, shell: Shell, words: str, route: str, said: str) -> None:
+    stub.on(route, {})
+    assert shell(*words.split()).stdout == said
+    assert json.loads(shell("--output", "json", *words.split()).stdout) == []
+
+
+def test_a_cut_list_without_marker_says_so(stub: Stub, shell: Shell) -> None:
+    stub.on("GET /user", {"userList": [{"name": "a"}], **PAGE})
+    assert shell("user", "list").stderr == "hint: there are more; raise -m\n"
+
+
+def test_show_queue(stub: Stub, shell: Shell) -> None:
+    stub.on("GET /queue/q", {"name": "q", "status": "open", "maxResources": {"cpu": "4"}, "location": {}})
+    assert shell("queue", "show", "q").stdout.replace(": \n", ":~\n") == snapshot(
+        """\
++------+-----------+--------+------------+--------------+-------------+-------------+
+| name | namespace | status | quota type | cluster name | create time | update time |
++======+===========+========+============+==============+=============+=============+
+| q    |           | open   |            |              |             |             |
++------+-----------+--------+------------+--------------+-------------+-------------+
+queue info:~
+[
+    {
+        "max resources": {
+            "cpu": "4"
+        }
+    }
+]
+"""
+    )
+    (found,) = json.loads(shell("queue", "show", "q", "-o", "json").stdout)
+    assert (found["name"], found["max resources"]) == ("q", {"cpu": "4"})
+
+
+def test_show_job(stub: Stub, shell: Shell) -> None:
+    stub.on("GET /job/job-1", {**JOB, "message": "waits", "runtime": {"role": "worker"}, "command": ["a"]})
+    printed = shell("job", "show", "job-1").stdout
+    assert "job config and runtime info: \n" in printed
+    (rest,) = json.loads(printed.partition("info: \n")[2])
+    assert rest == {"command": ["a"], "message": "waits", "runtime": {"role": "worker"}}
+
+
+def test_cluster_resource(stub: Stub, shell: Shell) -> None:
+    stub.on("GET /cluster/resource", {"c": {"summary": {"total": {"cpu": "4"}}}})
+    assert '"cpu": "4"' in shell("cluster", "resource").stdout
+    assert json.loads(shell("cluster", "resource", "--json").stdout) == [
+        {"cluster name": "c", "cluster info": {"summary": {"total": {"cpu": "4"}}}}
+    ]
+    stub.on("POST /cluster/resource", {"c": {}})
+    shell("cluster", "statistic", "-cn", "c", "-q", "q")
+    assert stub.requests[-1].body == {"clusterNames": ["c"], "queueName": "q", "pageSize": 1000}
+
+
+def test_a_kubeconfig_file_is_sent_as_base64(stub: Stub, shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    file.write_bytes(b"kube")
+    stub.on("PUT /cluster/c", {"id": "i"})
+    shell("cluster", "update", "c", "-c", str(file))
+    assert stub.requests[0].body == {"credential": "a3ViZQ=="}
+    assert "there is no file" in shell("cluster", "update", "c", "-c", "/absent/config", code=2).stderr
+
+
+def test_versions(stub: Stub, shell: Shell) -> None:
+    stub.on("GET /version", {"gitVersion": "2.0"})
+    assert json.loads(shell("version").stdout) == {
+        "client": f"PaddleFlow-{paddleflow.__version__}",
+        "server": {"gitVersion": "2.0"},
+    }
+    stub.requests.clear()
+    assert json.loads(shell("version", "--client").stdout) == {"client": f"PaddleFlow-{paddleflow.__version__}"}
+    assert stub.requests == []

@@ -1,0 +1,232 @@
+"""The commands that submit, follow and wait."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.client_stub import Answer, Shell, Stub
+
+from paddleflow.cli import progress
+from paddleflow.cli.run import exit_code
+from paddleflow.sdk.jobs import JobRecord, Task
+
+
+def frame(seq: int, status: str, message: str = "", **more: object) -> bytes:
+    data = json.dumps({"at": "2026-11-16T10:00:00Z", "status": status, "message": message, **more})
+    return f"id: {seq}\nevent: status\ndata: {data}\n\n".encode()
+
+
+def over(status: str, code: int, message: str = "") -> dict[str, object]:
+    return {
+        "id": "x",
+        "name": "n",
+        "status": status,
+        "message": message,
+        "runtime": {"role": "worker", "exitCode": code},
+    }
+
+
+def test_create_says_the_id(stub: Stub, shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "job.json"
+    file.write_text(json.dumps({"id": "job-1", "command": "true"}))
+    stub.on("POST /job/single", {"id": "job-1"})
+    assert shell("job", "create", "single", str(file)).stdout == "job create success, id[job-1]\n"
+    assert stub.requests[0].body == {"id": "job-1", "command": "true"}
+
+
+def test_submit_prints_the_id_and_guesses_the_kind(stub: Stub, shell: Shell) -> None:
+    stub.on("POST /job/distributed", {"id": "d"})
+    document = json.dumps({"id": "d", "framework": "paddle", "members": [{"role": "worker"}]})
+    assert shell("job", "submit", "-", input=document).stdout == "d\n"
+    assert stub.requests[0].path == "/job/distributed"
+
+
+def test_submit_takes_a_list(stub: Stub, shell: Shell) -> None:
+    stub.on("POST /job/batch", {"ids": ["a", "b"]})
+    many = json.dumps([{"id": "a", "command": "1"}, {"id": "b", "command": "2"}])
+    assert shell("job", "submit", "-", input=many).stdout == "a\nb\n"
+    assert json.loads(shell("job", "submit", "-", "--json", input=many).stdout) == [{"job id": "a"}, {"job id": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("{", "error: <stdin> is not JSON"), ("3", "error: <stdin> holds neither a JSON object nor a list of them")],
+)
+def test_a_file_that_is_no_job(stub: Stub, shell: Shell, text: str, message: str) -> None:
+    assert shell("job", "submit", "-", input=text, code=1).stderr.startswith(message)
+    assert stub.requests == []
+
+
+def test_a_file_that_is_not_there(shell: Shell) -> None:
+    result = shell("job", "create", "single", "/absent.json", code=2)
+    assert "No such file" in result.stderr
+    assert result.stdout == ""
+
+
+def test_update_without_a_change_is_a_wrong_call(shell: Shell) -> None:
+    assert "nothing to change" in shell("job", "update", "j", code=2).stderr
+
+
+def test_an_unknown_field_names_the_nearest(shell: Shell) -> None:
+    assert "did you mean status?" in shell("job", "list", "-fl", "id,stats", code=2).stderr
+
+
+def test_logs(stub: Stub, shell: Shell) -> None:
+    stub.on("GET /job/j/log", Answer(b"one\ntwo"))
+    assert shell("job", "logs", "j").stdout == "one\ntwo"
+    assert json.loads(shell("job", "logs", "j", "--json").stdout) == {"job id": "j", "log": "one\ntwo"}
+    stub.on("GET /job/j", {"id": "j", "status": "succeeded"})
+    shell("job", "logs", "j", "-f", "--task", "worker-1")
+    asked = [seen.query for seen in stub.requests if seen.path.endswith("/log")]
+    assert asked[-1] == {"follow": "true", "task": "worker-1", "offset": "0"}
+
+
+@pytest.mark.parametrize(
+    ("words", "follows", "framework"),
+    [
+        ("-f", True, None),
+        ("--follow", True, None),
+        ("-f paddle", False, "paddle"),
+        ("--framework paddle", False, "paddle"),
+        ("", False, None),
+    ],
+)
+def test_log_job_knows_both_meanings_of_f(
+    stub: Stub, shell: Shell, words: str, follows: bool, framework: str | None
+) -> None:
+    stub.on("GET /job/j/log", Answer(b"live\n"))
+    stub.on("GET /job/j", {"id": "j", "status": "succeeded"})
+    stub.on("GET /log/job", {"jobID": "j"})
+    for call in (["-j", "j", *words.split()], [*words.split(), "-j", "j"]):
+        stub.requests.clear()
+        printed = shell("log", "job", *call).stdout
+        assert (printed == "live\n") is follows
+        assert stub.requests[0].path == ("/job/j/log" if follows else "/log/job")
+        assert stub.requests[0].query.get("framework") == framework
+
+
+def test_log_job_by_limits(stub: Stub, shell: Shell) -> None:
+    info = {"logContent": "hello\n", "hasNextPage": False, "truncated": True}
+    stub.on("GET /log/job", {"jobID": "j", "taskList": [{"taskID": "t", "logInfo": info}], "eventList": ["e1"]})
+    printed = shell("log", "job", "-j", "j", "-r", "-l", "5", "-s", "1M").stdout
+    assert printed == "eventList:\ne1\nlogs:\njobid:j\ttaskid:t\thas_next_page:False\ttruncated:True\nhello\n"
+    assert stub.requests[0].query == {"jobID": "j", "readFromTail": "true", "lineLimit": "5", "sizeLimit": "1M"}
+    assert json.loads(shell("log", "job", "-j", "j", "--json").stdout)["jobID"] == "j"
+
+
+def test_events(stub: Stub, shell: Shell) -> None:
+    stub.on("GET /job/j/events", Answer(chunks=[frame(1, "init"), frame(2, "failed", "why", task="worker-0")]))
+    printed = shell("job", "events", "j", "-o", "text").stdout
+    assert printed == (
+        "1\t2026-11-16T10:00:00.000Z\tstatus\tinit\t\t\n2\t2026-11-16T10:00:00.000Z\tstatus\tfailed\tworker-0\twhy\n"
+    )
+    lines = shell("job", "events", "j", "-f", "--json").stdout.splitlines()
+    assert [json.loads(line)["status"] for line in lines] == ["init", "failed"]
+    assert [seen.query["follow"] for seen in stub.requests] == ["false", "true"]
+
+
+def test_wait_shows_changes_and_ends_by_the_result(stub: Stub, shell: Shell) -> None:
+    for job, status in (("a", "succeeded"), ("b", "failed")):
+        stub.on(f"GET /job/{job}/events", Answer(chunks=[frame(1, "pending", "waits for 2 cpu"), frame(2, status)]))
+        stub.on(f"GET /job/{job}", {"id": job, "name": f"name {job}", "status": status})
+    assert shell("job", "wait", "a", "-o", "text").stdout == "a\tname a\tsucceeded\t\n"
+    result = shell("job", "wait", "a", "b", "-o", "text", code=1)
+    assert result.stdout == "a\tname a\tsucceeded\t\nb\tname b\tfailed\t\n"
+    assert "b failed 0:00:00" in result.stderr
+
+
+def test_wait_has_an_end(stub: Stub, shell: Shell) -> None:
+    stub.on("GET /job/a/events", Answer(chunks=[frame(1, "running")]))
+    stub.on("GET /job/a", {"id": "a", "status": "running"})
+    result = shell("job", "wait", "a", "--timeout", "0.05", code=1)
+    assert "error: job[a] is still running after" in result.stderr
+
+
+def test_waiting_for_a_job_that_is_not_there(stub: Stub, shell: Shell) -> None:
+    stub.refuse("GET /job/a/events", 404, "JobNotFound", "job[a] is not there")
+    assert "error: job[a] is not there" in shell("job", "wait", "a", code=1).stderr
+
+
+def test_many_jobs_are_waited_for(stub: Stub, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "FOLLOWERS", 3)
+    names = [f"j{n}" for n in range(20)]
+    for name in names:
+        stub.on(f"GET /job/{name}/events", Answer(chunks=[frame(1, "succeeded")]))
+        stub.on(f"GET /job/{name}", {"id": name, "status": "succeeded"})
+    rows = shell("job", "wait", *names, "-o", "text").stdout.splitlines()
+    assert [row.split("\t")[0] for row in rows] == names
+
+
+def test_a_live_display_draws(stub: Stub) -> None:
+    import paddleflow
+
+    with paddleflow.connect(stub.url, token="t") as pf, progress.Live() as shown:
+        watched = [progress.Watched(pf.jobs.handle(f"job-{n}")) for n in range(25)]
+        shown.draw(watched)
+        table = progress.Live()._table(watched)
+    assert table.row_count == progress.Live.SHOWN + 1
+
+
+RUN = "/job/single"
+
+
+def prepared(stub: Stub, status: str, code: int, *events: bytes, message: str = "") -> None:
+    """Answers for a job whatever its id: the client makes it."""
+    stub.on(f"POST {RUN}", {})
+    stub.on("GET /job/*/log", Answer(chunks=[b"hello\n", b"world"]))
+    stub.on("GET /job/*/events", Answer(chunks=[*events, frame(9, status, message)]))
+    stub.on("GET /job/*", over(status, code, message))
+
+
+def test_run_shows_the_log_and_ends_with_the_job_s_code(stub: Stub, shell: Shell) -> None:
+    prepared(stub, "failed", 3, message="exit code 3")
+    result = shell("job", "run", "--queue", "q", "-e", "A=b=c,d", "--", "python", "-c", "print(1)", "--x", code=3)
+    assert result.stdout == "hello\nworld"
+    body = stub.requests[0].body
+    job = body.pop("id")
+    assert body == {
+        "name": "python",
+        "schedulingPolicy": {"queue": "q"},
+        "env": {"A": "b=c,d"},
+        "command": ["python", "-c", "print(1)", "--x"],
+    }
+    assert f"{job} submitted\n" in result.stderr
+    assert f"{job} failed: exit code 3\n" in result.stderr
+
+
+def test_run_of_one_word_is_for_the_shell(stub: Stub, shell: Shell) -> None:
+    prepared(stub, "succeeded", 0)
+    result = shell("job", "run", "--quiet", "/bin/echo a && echo b")
+    assert (result.stdout, result.stderr) == ("hello\nworld", "")
+    assert stub.requests[0].body["command"] == "/bin/echo a && echo b"
+    assert stub.requests[0].body["name"] == "echo"
+
+
+def test_run_as_json(stub: Stub, shell: Shell) -> None:
+    prepared(stub, "succeeded", 0)
+    result = shell("--output", "json", "job", "run", "--quiet", "true")
+    assert json.loads(result.stdout) == {"job id": stub.requests[0].body["id"], "status": "succeeded", "exit code": 0}
+    assert result.stderr == "hello\nworld"
+
+
+def test_run_detached_prints_the_id(stub: Stub, shell: Shell) -> None:
+    prepared(stub, "succeeded", 0)
+    assert shell("job", "run", "-d", "true").stdout.strip() == stub.requests[0].body["id"]
+    assert len(stub.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "codes", "wanted"),
+    [
+        ("succeeded", [0], 0),
+        ("failed", [0, 7], 7),
+        ("failed", [-9], 137),
+        ("failed", [], 1),
+        ("terminated", [0], 1),
+        ("failed", [700], 255),
+    ],
+)
+def test_exit_codes(status: str, codes: list[int], wanted: int) -> None:
+    assert exit_code(JobRecord(status=status, tasks=[Task(exit_code=code) for code in codes])) == wanted
