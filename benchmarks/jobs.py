@@ -8,11 +8,13 @@ of ``true`` count from the first submit to the moment when no job is active any 
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import random
 import subprocess
 import time
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 from benchmarks.harness import Bench, begin, percentile, wait_for
 from benchmarks.load import request, send
@@ -26,11 +28,17 @@ def rest_delay(server: Server) -> float:
     """Seconds from the submit by REST to the job's first process telling the time."""
     mark = server.folder / "started"
     mark.unlink(missing_ok=True)
-    body = json.dumps(single(f"date +%s.%N > {mark}.new && mv {mark}.new {mark}")).encode()
-    message = request("POST", "/job/single", server.token, body)
+    body = json.dumps(single(f"date +%s.%N > {mark}.new && mv {mark}.new {mark}"))
+    connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=60)
+    connection.connect()
     time.sleep(random.random() / 10)
     submitted = time.time()
-    send(server.url, [message], connections=1, keep=True).check()
+    connection.request("POST", "/api/paddleflow/v1/job/single", body, {"x-pf-authorization": server.token})
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    if answer.status != 200:
+        raise RuntimeError(f"the job was refused with {answer.status}")
     wait_for(mark.exists, "the job", within=60, every=0.002)
     server.settle()
     return float(mark.read_text()) - submitted

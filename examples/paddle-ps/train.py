@@ -4,6 +4,8 @@ Every member runs this program; `fleet` takes the role from the environment. Ser
 A worker exits with an error unless its loss fell, and unless it knows words that only the other workers have seen.
 """
 
+import os
+
 import numpy as np
 import paddle
 from paddle.distributed import fleet
@@ -54,6 +56,7 @@ def train(loss: paddle.static.Variable) -> None:
 
 
 def main() -> None:
+    os.chdir(os.environ.get("PF_WORK_DIR", "."))  # paddle leaves an http.log where it runs: not beside the program
     paddle.enable_static()
     fleet.init(is_collective=False)
     loss = click_model()

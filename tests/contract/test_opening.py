@@ -98,6 +98,14 @@ async def test_a_bad_url_is_said_without_the_password(url: str, tmp_path: Path) 
         await open_bus(url)
 
 
+async def test_a_refused_database_is_let_go(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await (await open_database(database_url, tmp_path)).close()
+    monkeypatch.setattr("paddleflow.store.migrations.packaged", list)
+    with pytest.raises(Invalid, match="newer code"):
+        await open_database(database_url, tmp_path)
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("database-")]
+
+
 async def test_a_missing_driver_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(Invalid, match="driver") as caught:

@@ -135,10 +135,14 @@ async def test_every_store_operation_fails_once(tmp_path: Path, make_database: M
 
 
 async def _run_to_the_end(scene: Scene) -> None:
-    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
-        engine = group.create_task(scene.engine().run())
-        await scene.supervise()
-        engine.cancel()
+    engine = scene.engine()
+    try:
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            running = group.create_task(engine.run())
+            await scene.supervise()
+            running.cancel()
+    except TimeoutError:
+        pytest.fail(f"not all jobs ended as they should: {await scene.statuses()}; the board: {engine._board}")
     scene.check_started_once()
 
 

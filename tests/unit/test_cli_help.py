@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -143,3 +146,9 @@ Commands:
   version     Versions of client and server.
   whoami      Who you are to the server.
 """)
+
+
+def test_the_reference_page_is_what_the_commands_say() -> None:
+    script = Path(__file__).resolve().parents[2] / "docs" / "generate.py"
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

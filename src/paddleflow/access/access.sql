@@ -100,6 +100,15 @@ delete from grants where user_name = :user_name
 -- Every grant on a resource: the resource is deleted, and one of the same name made later must not inherit them.
 delete from grants where resource_type = :resource_type and resource_id = :resource_id
 
+-- name: remove_grants_on_storages_of
+-- Every grant on a storage of a user who is deleted.
+delete from grants
+where resource_type = 'fs' and resource_id in (select id from filesystems where user_name = :user_name)
+
+-- name: remove_storages_of
+-- The records of the storages of a user who is deleted.
+delete from filesystems where user_name = :user_name
+
 -- name: queue_exists
 -- Whether there is a queue of this name.
 select 1 from queues where name = :id

@@ -74,7 +74,8 @@ def set_password(tx: Tx, name: str, password_hash: str, now: float) -> None:
 
 
 def remove(tx: Tx, name: str) -> None:
-    """Delete a user with all tokens and grants. Refused for root, and while jobs of the user have not ended."""
+    """Delete a user with tokens, grants and records of storages (their files stay), so that a later user of the same
+    name inherits nothing. Refused for root, and while jobs of the user have not ended."""
     if is_root(name):
         raise Forbidden("root cannot be deleted", code="ActionNotAllowed")
     require(tx, name)
@@ -88,5 +89,7 @@ def remove(tx: Tx, name: str) -> None:
     tx.run(SQL["remove_tokens_of"], user_name=name)
     tx.run(SQL["remove_grants_of"], user_name=name)
     tx.run(SQL["remove_grants_on"], resource_type="user", resource_id=name)
+    tx.run(SQL["remove_grants_on_storages_of"], user_name=name)
+    tx.run(SQL["remove_storages_of"], user_name=name)
     tx.run(SQL["remove_failures_of"], user_name=name)
     tx.run(SQL["remove_user"], name=name)

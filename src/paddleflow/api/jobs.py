@@ -40,6 +40,7 @@ async def _submit(
         root=caller.root,
         nodes=[(node.name, node.capacity) for node in platform.jobs_run_here.nodes()],
         skip_queue_maximum=platform.settings.jobs.skip_resource_validate,
+        queues=platform.jobs_run_here.queues,
     )
     ids = await platform.database.write(submit, documents, submitter, platform.clock.now())
     platform.bus.wake(JOBS)

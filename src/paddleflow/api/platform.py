@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from paddleflow.access.sessions import Sessions
 from paddleflow.api.cluster_view import ClusterView, NoNodes
 from paddleflow.base.clock import Clock
+from paddleflow.jobs.submission import QueueCache
 from paddleflow.runtimes.runtime import NodeInfo, Runtime
 from paddleflow.scheduling.model import Reason
 from paddleflow.settings import Settings
@@ -30,6 +31,7 @@ class Workplace:
     runtime: Runtime
     nodes: Callable[[], Sequence[NodeInfo]]
     why: Callable[[str], Reason | None]  #: why a job waits; None when that is not known here
+    queues: QueueCache = field(default_factory=QueueCache)  #: for submissions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

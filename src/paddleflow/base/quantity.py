@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 
 _SUFFIXES = {
     "n": Decimal(10) ** -9, "u": Decimal(10) ** -6, "m": Decimal(10) ** -3, "": Decimal(1),
@@ -23,6 +24,7 @@ _QUANTITY = re.compile(
 LARGEST = 2**62  #: of any amount; sums of a cluster still fit a signed 64-bit column
 
 
+@lru_cache(maxsize=1024, typed=True)
 def parse_quantity(text: str | int | float, *, unit: Decimal = Decimal(1)) -> int:
     """The amount in multiples of `unit`, rounded up; ValueError says what is wrong, for a person."""
     shown = str(text).strip()
@@ -75,7 +77,9 @@ class Resources:
 
     @staticmethod
     def of(cpu: int = 0, memory: int = 0, scalars: Mapping[str, int] | None = None) -> Resources:
-        return Resources(cpu, memory, tuple(sorted((k, v) for k, v in (scalars or {}).items() if v)))
+        if not scalars:
+            return Resources(cpu, memory)
+        return Resources(cpu, memory, tuple(sorted((k, v) for k, v in scalars.items() if v)))
 
     def scalar(self, name: str) -> int:
         return next((amount for key, amount in self.scalars if key == name), 0)

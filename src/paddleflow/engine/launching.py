@@ -11,7 +11,7 @@ from paddleflow.base.ids import AttemptId, attempt_id, task_id
 from paddleflow.frameworks.catalogue import find
 from paddleflow.frameworks.framework import Member as PlacedMember
 from paddleflow.frameworks.framework import Plan
-from paddleflow.jobs.folders import job_folder, log_file
+from paddleflow.jobs.folders import job_folder, log_name
 from paddleflow.jobs.machine import Key
 from paddleflow.jobs.model import Member
 from paddleflow.runtimes.runtime import Launch, Mount
@@ -61,17 +61,17 @@ def prepare(
     job: PlacedJob, data: Path, base_env: Mapping[str, str], addresses: Mapping[str, str]
 ) -> dict[Key, Prepared]:
     """The launch of every member."""
-    folder = job_folder(data, job.id)
+    folder = str(job_folder(data, job.id))
     roles = {member.role: member for member in job.members}
     placed = [_placed(roles[place.role], place, folder, addresses) for place in job.places]
     plans = find(job.framework).plan(job.id, placed)
     return {
-        place.key: _prepared(job, roles[place.role], place, plan, data, base_env)
+        place.key: _prepared(job, roles[place.role], place, plan, folder, base_env)
         for place, plan in zip(job.places, plans, strict=True)
     }
 
 
-def _placed(member: Member, place: Place, folder: Path, addresses: Mapping[str, str]) -> PlacedMember:
+def _placed(member: Member, place: Place, folder: str, addresses: Mapping[str, str]) -> PlacedMember:
     return PlacedMember(
         role=place.role,
         index=place.index,
@@ -81,28 +81,27 @@ def _placed(member: Member, place: Place, folder: Path, addresses: Mapping[str, 
         env=member.env,
         cpu=member.request.cpu,
         devices=tuple(str(n) for name, numbers in place.devices if name == GPU for n in numbers),
-        folder=str(folder),
+        folder=folder,
     )
 
 
 def _prepared(
-    job: PlacedJob, member: Member, place: Place, plan: Plan, data: Path, base_env: Mapping[str, str]
+    job: PlacedJob, member: Member, place: Place, plan: Plan, folder: str, base_env: Mapping[str, str]
 ) -> Prepared:
-    folder = job_folder(data, job.id)
     task = task_id(job.id, place.role, place.index)
     mounts = tuple(
         Mount(f"{s.source}/{s.sub_path}" if s.sub_path else s.source, s.mount_path, s.read_only)
         for s in member.storages
     )
-    work = str(folder / "work")
+    work = f"{folder}/work"
     env = {**base_env, **_identity(job, place), **_devices(place), **plan.env, "PF_WORK_DIR": work}
     return Prepared(
         launch=Launch(
             attempt=attempt_id(task, job.attempt),
             argv=plan.argv,
             env=env,
-            folder=str(folder),
-            log=str(log_file(data, job.id, place.role, place.index)),
+            folder=folder,
+            log=f"{folder}/{log_name(place.role, place.index)}",
             cwd=mounts[0].target if mounts else work,
             request=member.request,
             limit=member.limit,

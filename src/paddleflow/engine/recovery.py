@@ -26,7 +26,7 @@ from paddleflow.engine.ports import Ports
 from paddleflow.engine.turn import Draft, Surroundings, activate, places_of, step, waiting_of
 from paddleflow.jobs.machine import MemberEnded, StopAsked
 from paddleflow.jobs.model import JobStatus, TaskStatus
-from paddleflow.jobs.rows import SQL, held_of, state_of
+from paddleflow.jobs.rows import SQL, held_of
 from paddleflow.runtimes.runtime import Observation
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import Node, Queue, Snapshot
@@ -60,8 +60,7 @@ def rebuild(
     board = Board(Core.of(Snapshot(now, tuple(nodes), tuple(queues), (), held)), ports)
     for row in records.held:
         mine = current[row["id"]]
-        state = state_of(row, mine, around.restart_limit)
-        active = activate(row, row["attempt"], places_of(mine), state, around)
+        active = activate(row, mine, row["attempt"], places_of(mine), around)
         board.active[row["id"]] = active
         ports.hold(active.ports)
     board.enqueue_all(((waiting_of(row), row["not_before"]) for row in records.waiting), now)

@@ -42,7 +42,7 @@ from paddleflow.jobs.machine import (
     changed_tasks,
 )
 from paddleflow.jobs.model import JobStatus
-from paddleflow.jobs.rows import members_of, request_of, state_of
+from paddleflow.jobs.rows import members_of, request_of, shape_of, state_of
 from paddleflow.runtimes.runtime import Ended, Observation, Ready, Started
 from paddleflow.scheduling.model import Start, Wait
 from paddleflow.store.database import Row
@@ -192,15 +192,16 @@ def settle(board: Board, draft: Draft, rows: Mapping[str, Row], around: Surround
             board.core.release(item.job)
             board.ports.release(port for place in item.places for port in place.ports)
             continue
-        state = state_of(row, (), around.restart_limit)
-        active = activate(row, item.attempt, item.places, state, around)
+        active = activate(row, (), item.attempt, item.places, around)
         board.active[item.job] = active
-        active.state, commands = advance(state, Placed(now, tuple(place.key for place in item.places)))
+        active.state, commands = advance(active.state, Placed(now, tuple(place.key for place in item.places)))
         _do(board, active, commands, draft, now)
 
 
-def activate(row: Row, attempt: int, places: tuple[Place, ...], state: JobState, around: Surroundings) -> Active:
+def activate(row: Row, tasks: Iterable[Row], attempt: int, places: tuple[Place, ...], around: Surroundings) -> Active:
     """A placed job, ready to be launched."""
+    members = members_of(row["members"])
+    state = state_of(row, tasks, shape_of(row["framework"], members, around.restart_limit))
     job = PlacedJob(
         id=row["id"],
         name=row["name"],
@@ -208,7 +209,7 @@ def activate(row: Row, attempt: int, places: tuple[Place, ...], state: JobState,
         queue=row["queue"],
         framework=row["framework"],
         attempt=attempt,
-        members=members_of(row["members"]),
+        members=members,
         places=places,
     )
     prepared = prepare(job, around.data, around.base_env, around.addresses)

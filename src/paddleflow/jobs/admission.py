@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from paddleflow.base.ids import new_job_id
@@ -129,6 +130,9 @@ def _queue(document: Named, world: World, faults: _Faults) -> QueueFacts | None:
     elif not queue.usable:
         hint = f"ask root for it: paddleflow queue grant {world.user} {name}"
         faults.add(where, f"user[{world.user}] may not use queue[{name}]", hint, "AccessDenied", Forbidden)
+    elif queue.cluster_type != "Local":
+        message = f"queue[{name}] belongs to a cluster of type {queue.cluster_type}, where this server runs nothing yet"
+        faults.add(where, message, "use a queue of default-cluster")
     elif not queue.open:
         faults.add(where, f"queue[{name}] is not open", "it takes no new jobs", "InvalidState")
     return queue
@@ -297,14 +301,32 @@ def _ttl(document: Named, faults: _Faults) -> float | None:
     return float(text)
 
 
+#: field of a document → its name on the wire; what is empty is left out
+_KEPT = {
+    "name": "name", "image": "image", "command": "command", "args": "args", "port": "port", "labels": "labels",
+    "annotations": "annotations",
+}  # fmt: skip
+
+
 def _kept(spec: JobSpec, role: str, replicas: int, request: Resources) -> Mapping[str, Any]:
     """The fields as they were sent, with what was resolved; nothing that is empty."""
-    given = spec.model_dump(by_alias=True, exclude_defaults=True, exclude={"id", "env", "extension_template"})
-    given["flavour"] = {
-        "name": spec.flavour.name,
-        "cpu": request.text("cpu"),
-        "mem": request.text("memory"),
-        "scalarResources": {name: request.text(name) for name, _ in request.scalars},
-    }
-    given.update(role=role, replicas=replicas)
-    return given
+    kept: dict[str, Any] = {"role": role, "replicas": replicas}
+    for field_name, wire in _KEPT.items():
+        value = getattr(spec, field_name)
+        if value:
+            kept[wire] = value
+    kept["flavour"] = {"name": spec.flavour.name, **_shown(request)}
+    if spec.limit_flavour.name or spec.limit_flavour.cpu:
+        kept["limitFlavour"] = spec.limit_flavour.model_dump(by_alias=True, exclude_defaults=True)
+    if spec.fs:
+        kept["fs"] = spec.fs.model_dump(by_alias=True, exclude_defaults=True)
+    if spec.extra_fs:
+        kept["extraFS"] = [mount.model_dump(by_alias=True, exclude_defaults=True) for mount in spec.extra_fs]
+    return kept
+
+
+@lru_cache(maxsize=4096)
+def _shown(request: Resources) -> Mapping[str, Any]:
+    """An amount as flavours are written."""
+    scalars = {name: request.text(name) for name, _ in request.scalars}
+    return {"cpu": request.text("cpu"), "mem": request.text("memory"), "scalarResources": scalars}

@@ -12,14 +12,19 @@ def job_folder(data: Path, job: str) -> Path:
     return data / "jobs" / hashlib.sha1(job.encode(), usedforsecurity=False).hexdigest()[:2] / job
 
 
+def log_name(role: str, index: int) -> str:
+    """The file in the job's folder that takes stdout and stderr of one member, over all its attempts."""
+    return f"{role}-{index}.log"
+
+
 def log_file(data: Path, job: str, role: str, index: int) -> Path:
-    """stdout and stderr of one member, over all its attempts."""
-    return job_folder(data, job) / f"{role}-{index}.log"
+    """Where that file is."""
+    return job_folder(data, job) / log_name(role, index)
 
 
 def stats_file(data: Path, job: str, role: str, index: int) -> Path:
     """What one member used over time."""
-    return job_folder(data, job) / f"{role}-{index}.log.stats"
+    return job_folder(data, job) / f"{log_name(role, index)}.stats"
 
 
 def remove_folder(data: Path, job: str) -> None:

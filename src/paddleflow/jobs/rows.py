@@ -18,6 +18,7 @@ from paddleflow.store.database import Row, Value
 from paddleflow.store.statements import load
 
 SQL = load("paddleflow.jobs", "jobs.sql")
+_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  #: made once: `json.dumps` makes one a call
 
 
 def job_row(job: NewJob, at: float) -> dict[str, Value]:
@@ -30,17 +31,23 @@ def job_row(job: NewJob, at: float) -> dict[str, Value]:
         "kind": job.kind,
         "framework": job.framework,
         "priority": job.priority,
-        "members": json.dumps([_member_json(member) for member in job.members], ensure_ascii=False),
-        "needs": json.dumps([[m.role, m.replicas, *_amounts(m.request)] for m in job.members]),
-        "labels": json.dumps(dict(job.labels), ensure_ascii=False),
-        "annotations": json.dumps(dict(job.annotations), ensure_ascii=False),
-        "template": None if job.template is None else json.dumps(job.template, ensure_ascii=False),
+        "members": _text([_member_json(member) for member in job.members]),
+        "needs": needs_text(tuple((m.role, m.replicas, m.request) for m in job.members)),
+        "labels": _text(job.labels) if job.labels else "{}",
+        "annotations": _text(job.annotations) if job.annotations else "{}",
+        "template": None if job.template is None else _text(job.template),
         "cpu": job.request.cpu,
         "memory": job.request.memory,
-        "scalars": json.dumps(dict(job.request.scalars)),
+        "scalars": _text(dict(job.request.scalars)) if job.request.scalars else "{}",
         "accepted_at": at,
         "ttl": job.ttl,
     }
+
+
+@lru_cache(maxsize=4096)
+def needs_text(members: tuple[tuple[str, int, Resources], ...]) -> str:
+    """What `needs_of` reads; most jobs are of few sizes."""
+    return _text([[role, count, *_amounts(each)] for role, count, each in members])
 
 
 def _amounts(amount: Resources) -> tuple[int, int, dict[str, int]]:
@@ -126,20 +133,22 @@ def held_of(row: Row, tasks: Iterable[Row]) -> Held:
 
 def shape_of(framework: str, members: Iterable[Member], restart_limit: int) -> Shape:
     """What the framework and the members' restart policy say."""
+    again = {RestartPolicy.ALWAYS, RestartPolicy.ON_FAILURE}
+    restarts = any(member.env.get("PF_JOB_RESTART_POLICY") in again for member in members)
+    return _shape(framework, restart_limit if restarts else 0)
+
+
+@lru_cache(maxsize=256)
+def _shape(framework: str, restarts: int) -> Shape:
     table = find(framework)
-    policies = {member.env.get("PF_JOB_RESTART_POLICY", RestartPolicy.NEVER) for member in members}
-    return Shape(
-        stages=table.stages,
-        completing=frozenset(role.name for role in table.roles if role.completes),
-        completion=table.completion,
-        restarts=restart_limit if policies & {RestartPolicy.ALWAYS, RestartPolicy.ON_FAILURE} else 0,
-    )
+    completing = frozenset(role.name for role in table.roles if role.completes)
+    return Shape(table.stages, completing, table.completion, restarts)
 
 
-def state_of(row: Row, tasks: Iterable[Row], restart_limit: int) -> JobState:
+def state_of(row: Row, tasks: Iterable[Row], shape: Shape) -> JobState:
     """The machine's state that a job row and its members' rows stand for."""
     status = JobStatus(row["status"])
-    members = tuple(
+    states = tuple(
         TaskState(
             role=task["role"],
             index=task["idx"],
@@ -157,10 +166,10 @@ def state_of(row: Row, tasks: Iterable[Row], restart_limit: int) -> JobState:
     )
     return JobState(
         id=row["id"],
-        shape=shape_of(row["framework"], members_of(row["members"]), restart_limit),
+        shape=shape,
         status=status,
         message=row["message"],
-        tasks=members,
+        tasks=states,
         attempt=row["attempt"],
         outcome=JobStatus(row["outcome"]) if row["outcome"] else None,
         started_at=row["started_at"],

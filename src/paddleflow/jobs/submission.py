@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field, replace
 
 from paddleflow.base.quantity import Resources
 from paddleflow.errors import Conflict
 from paddleflow.jobs.admission import QueueFacts, StorageFacts, World, admit
 from paddleflow.jobs.model import JobStatus, NewJob
 from paddleflow.jobs.rows import SQL, job_row
-from paddleflow.queues.clusters import find_cluster
 from paddleflow.queues.flavours import find_flavour, flavour_names
-from paddleflow.queues.queues import find_queue, may_use_queue, usable_queues
+from paddleflow.queues.model import COUNTER
+from paddleflow.queues.queues import may_use_queue, queue_of, usable_queues
 from paddleflow.spec.job import DistributedJob, SingleJob, WorkflowJob
 from paddleflow.storage.storages import storage_names, usable_storage
-from paddleflow.store import events
+from paddleflow.store import counters, events
 from paddleflow.store.database import Tx, Value
 
 
@@ -28,6 +27,7 @@ class Submitter:
     root: bool
     nodes: Sequence[tuple[str, Resources]]  #: name and capacity of each node
     skip_queue_maximum: bool = False
+    queues: QueueCache = field(default_factory=lambda: QueueCache())
 
 
 def submit(
@@ -59,42 +59,89 @@ def _insert(tx: Tx, jobs: Sequence[NewJob], now: float) -> None:
     events.append_many(tx, [events.NewEvent("job", job.id, now, "status", first) for job in jobs])
 
 
-def look_up(tx: Tx, submitter: Submitter) -> World:
-    """What admission may ask of this moment; each answer is looked up once."""
-    user, root = submitter.user, submitter.root
+class QueueCache:
+    """What admission must know of queues, kept between transactions.
 
-    @cache
-    def queue(name: str) -> QueueFacts | None:
-        found = find_queue(tx, name)
+    Every change of a queue or cluster raises a counter in the same transaction; one look at it tells whether what is
+    kept is still true.
+    """
+
+    def __init__(self) -> None:
+        self._version = -1
+        self._facts: dict[str, QueueFacts] = {}
+
+    def facts(self, tx: Tx, name: str) -> QueueFacts | None:
+        """The queue as root sees it; None when there is none of that name."""
+        version = counters.value(tx, COUNTER)
+        if version != self._version:
+            self._facts = {}
+            self._version = version
+        found = self._facts.get(name)
         if found is None:
-            return None
-        cluster = find_cluster(tx, found.cluster)
-        usable = may_use_queue(tx, user, root, name)
-        return QueueFacts(name, found.open, usable, found.ceiling, cluster.cluster_type if cluster else "")
+            row = tx.one(SQL["queue_for_submission"], queue=name)
+            if row is None:
+                return None
+            queue = queue_of(row)
+            is_open = queue.open and row["cluster_status"] == "online"
+            found = self._facts[name] = QueueFacts(name, is_open, True, queue.ceiling, row["cluster_type"])
+        return found
 
-    @cache
-    def flavour(name: str) -> Resources | None:
-        found = find_flavour(tx, name)
-        return found.each if found else None
 
-    @cache
-    def storage(name: str) -> StorageFacts | None:
-        found = usable_storage(tx, user, root, name)
-        return StorageFacts(found.id, found.name, found.sub_path) if found else None
+class _Lookup:
+    """Answers what admission asks of this moment; each answer is looked up once."""
 
-    @cache
-    def why_no_node(amount: Resources) -> str:
-        if any(amount.fits(capacity) for _, capacity in submitter.nodes):
+    def __init__(self, tx: Tx, submitter: Submitter) -> None:
+        self._tx = tx
+        self._submitter = submitter
+        self._queues: dict[str, QueueFacts | None] = {}
+        self._flavours: dict[str, Resources | None] = {}
+        self._storages: dict[str, StorageFacts | None] = {}
+        self._fits: dict[Resources, str] = {}
+
+    def queue(self, name: str) -> QueueFacts | None:
+        if name not in self._queues:
+            who = self._submitter
+            found = who.queues.facts(self._tx, name)
+            if found is not None and not may_use_queue(self._tx, who.user, who.root, name):
+                found = replace(found, usable=False)
+            self._queues[name] = found
+        return self._queues[name]
+
+    def flavour(self, name: str) -> Resources | None:
+        if name not in self._flavours:
+            found = find_flavour(self._tx, name)
+            self._flavours[name] = found.each if found else None
+        return self._flavours[name]
+
+    def storage(self, name: str) -> StorageFacts | None:
+        if name not in self._storages:
+            found = usable_storage(self._tx, self._submitter.user, self._submitter.root, name)
+            self._storages[name] = StorageFacts(found.id, found.name, found.sub_path) if found else None
+        return self._storages[name]
+
+    def why_no_node(self, amount: Resources) -> str:
+        if amount not in self._fits:
+            self._fits[amount] = self._why_no_node(amount)
+        return self._fits[amount]
+
+    def _why_no_node(self, amount: Resources) -> str:
+        nodes = self._submitter.nodes
+        if any(amount.fits(capacity) for _, capacity in nodes):
             return ""
-        name, capacity = max(submitter.nodes, key=lambda node: (node[1].cpu, node[1].memory))
+        name, capacity = max(nodes, key=lambda node: (node[1].cpu, node[1].memory))
         return f"it asks for {amount}, the largest node {name} has {capacity}"
 
+
+def look_up(tx: Tx, submitter: Submitter) -> World:
+    """What admission may ask of this moment."""
+    user, root = submitter.user, submitter.root
+    lookup = _Lookup(tx, submitter)
     return World(
         user=user,
-        queue=queue,
-        flavour=flavour,
-        storage=storage,
-        why_no_node=why_no_node,
+        queue=lookup.queue,
+        flavour=lookup.flavour,
+        storage=lookup.storage,
+        why_no_node=lookup.why_no_node,
         known_queues=lambda: usable_queues(tx, user, root),
         known_flavours=lambda: flavour_names(tx),
         known_storages=lambda: storage_names(tx, user, root),

@@ -131,18 +131,22 @@ def connect(
     """
     file = Path(config) if config is not None else None
 
-    def resolve() -> contexts.Context:
+    def resolved() -> contexts.Context:
         return contexts.resolve(server=server, context=context, config=file)
 
-    found = resolve()
-    if token is not None or (username is not None and password is not None):
-        known = token or ""
-        credentials = (username, password) if username is not None and password is not None else None
-        saved = None
-    else:
-        known = found.token
-        credentials = (found.user, found.password) if found.password else None
-        saved = lambda: resolve().token  # noqa: E731  a name for each of the three, side by side
+    found = resolved()
+    credentials = (username, password) if username is not None and password is not None else None
+    if token is not None or credentials is not None:
+        return PaddleFlow(
+            Transport(found.server, token=token or "", credentials=credentials, timeout=timeout, retries=retries)
+        )
     return PaddleFlow(
-        Transport(found.server, token=known, credentials=credentials, saved=saved, timeout=timeout, retries=retries)
+        Transport(
+            found.server,
+            token=found.token,
+            credentials=(found.user, found.password) if found.password else None,
+            saved=lambda: resolved().token,
+            timeout=timeout,
+            retries=retries,
+        )
     )

@@ -95,6 +95,8 @@ class Server:
             server_header=False,
             date_header=False,
             timeout_graceful_shutdown=10,
+            timeout_keep_alive=75,
+            proxy_headers=False,
             backlog=2048,
         )
         server = _Quiet(config)

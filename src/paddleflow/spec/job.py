@@ -7,24 +7,48 @@ no queue and flavours as ``{name, cpu: "", mem: ""}``; both mean "not given". A 
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from paddleflow.base import names
 from paddleflow.spec.document import Document, LooseText
+from paddleflow.spec.fields import Scalars
 
 PRIORITIES = {"VERY_LOW": 10, "LOW": 20, "NORMAL": 30, "HIGH": 40, "VERY_HIGH": 50}
 MOST_REPLICAS = 10_000
 MOST_JOBS = 100_000  #: in one batch
+MOST_DEPTH = 100  #: of the objects and lists in a template; answers cannot be nested much deeper
 
 
 def _upper(value: object) -> object:
     return value.upper() if isinstance(value, str) else value
 
 
+def _template(value: dict[str, Any]) -> dict[str, Any]:
+    """Refuse what could be kept but never be shown again."""
+    level: list[Any] = [value]
+    depth = 0
+    while level:
+        depth += 1
+        if depth > MOST_DEPTH:
+            raise ValueError(f"is nested more than {MOST_DEPTH} deep")
+        below: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                below.extend(item.values())
+            elif isinstance(item, list):
+                below.extend(item)
+            elif isinstance(item, float) and not math.isfinite(item):
+                raise ValueError(f"holds the number {item}, which JSON does not know")
+        level = below
+    return value
+
+
 Priority = Annotated[str, BeforeValidator(_upper)]
 Words = str | list[LooseText]
+Template = Annotated[dict[str, Any], AfterValidator(_template)]
 
 
 def _checked_map(values: dict[str, str], rule: names.NameRule, value_rule: names.NameRule | None) -> dict[str, str]:
@@ -57,7 +81,7 @@ class FlavourChoice(Document):
     cpu: LooseText = ""
     mem: LooseText = ""
     memory: LooseText = ""
-    scalar_resources: dict[str, LooseText] = {}
+    scalar_resources: Scalars = {}
 
 
 class StorageMount(Document):
@@ -107,8 +131,11 @@ class Named(Document):
     @field_validator("id")
     @classmethod
     def _label(cls, value: str) -> str:
-        if value and (fault := names.JOB_ID.fault(value)):
-            raise ValueError(fault)
+        if value and names.JOB_ID.fault(value):
+            raise ValueError(
+                f"ID[{value[:80]}] of Job is invalid, err: a lowercase RFC 1123 label must have 1 to 63 characters of"
+                " a-z, 0-9 and '-', and begin and end with a letter or digit"
+            )
         return value
 
     @field_validator("labels")
@@ -136,7 +163,7 @@ class JobSpec(Named):
     command: Words = ""
     args: Words = []
     port: int = 0
-    extension_template: dict[str, Any] | None = None
+    extension_template: Template | None = None
 
     @field_validator("env")
     @classmethod
@@ -186,13 +213,13 @@ class DistributedJob(Named):
 
     framework: str = Field(min_length=1)
     members: list[MemberDocument] = []
-    extension_template: dict[str, Any] | None = None
+    extension_template: Template | None = None
 
 
 class WorkflowJob(Named):
     """POST /job/workflow"""
 
-    extension_template: dict[str, Any] | None = None
+    extension_template: Template | None = None
 
 
 class JobBatch(Document):

@@ -21,6 +21,9 @@ from paddleflow.store.statements import load
 
 SQL = load("paddleflow.store", "events.sql")
 
+#: ASCII only: characters that a database refuses in text (NUL, half a surrogate pair) travel as \uXXXX.
+_text = json.JSONEncoder(separators=(",", ":")).encode
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -79,11 +82,6 @@ def last_seq(tx: Tx) -> int:
 def delete_for(tx: Tx, kind: str, subject: str) -> None:
     """Forget the history of one thing."""
     tx.run(SQL["delete_for"], kind=kind, subject=subject)
-
-
-def _text(data: Mapping[str, Any]) -> str:
-    # ASCII only: characters that a database refuses in text (NUL, half a surrogate pair) travel as \uXXXX.
-    return json.dumps(dict(data), separators=(",", ":"))
 
 
 def _event(row: Row) -> Event:

@@ -315,6 +315,8 @@ def kill(attempt: Attempt) -> bool:
 
 def _signal(attempt: Attempt, number: int) -> bool:
     """Whether anybody was there to get it. While a group has members its number is not given to another one."""
+    if attempt.pid <= 1:  # never spawned; to the system 0 would mean this process's own group
+        return False
     if not attempt.child and attempt.end is None:
         seen = procfs.stat(attempt.pid)
         if seen is None or seen.ticks != attempt.ticks:
