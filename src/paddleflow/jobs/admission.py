@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from posixpath import normpath
 from typing import Any
 
 from paddleflow.base.ids import new_job_id
@@ -16,14 +17,29 @@ from paddleflow.base.names import nearest
 from paddleflow.base.quantity import Resources, parse_milli, parse_quantity, total
 from paddleflow.errors import Fault, Forbidden, Invalid, NotFound, OverQuota
 from paddleflow.frameworks.catalogue import FRAMEWORKS, find
+from paddleflow.frameworks.framework import Framework
+from paddleflow.frameworks.framework import Member as PlacedMember
 from paddleflow.jobs.model import Member, MountedStorage, NewJob
 from paddleflow.jobs.templates import members_of_template, spec_of_pod
-from paddleflow.spec.job import DistributedJob, FlavourChoice, JobSpec, MemberDocument, Named, SingleJob, WorkflowJob
+from paddleflow.spec.job import (
+    PRIORITIES,
+    DistributedJob,
+    FlavourChoice,
+    JobSpec,
+    MemberDocument,
+    Named,
+    SingleJob,
+    WorkflowJob,
+)
 
 DEFAULT_QUEUE = "default-queue"
 DEFAULT_FLAVOUR = Resources.of(1000, 2**30)
+LOCAL = "Local"  #: the type of cluster that this server runs jobs on
 TTL_ANNOTATION = "paddleflow/job-ttl-seconds"
+LIMIT_VARIABLE = "PF_JOB_LIMIT_FLAVOUR"
 MOUNT_ROOT = "/home/paddleflow/storage/mnt"
+NOTHING_TO_RUN = "is empty: there is nothing to run"
+COMMAND_HINT = 'for example "command": "python train.py"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +111,7 @@ def admit(document: SingleJob | DistributedJob | WorkflowJob, world: World) -> N
             _refuse_workflow(document, faults)
     request = total(member.request * member.replicas for member in members)
     if queue is not None:
-        _sizes(members, request, queue, world, faults)
+        _sizes(members, request, queue, world, faults, kind == "distributed")
     ttl = _ttl(document, faults)
     faults.check()
     return NewJob(
@@ -105,7 +121,7 @@ def admit(document: SingleJob | DistributedJob | WorkflowJob, world: World) -> N
         queue=queue.name if queue else "",
         kind=kind,
         framework=framework,
-        priority=document.scheduling_policy.priority or "NORMAL",
+        priority=_priority(document),
         members=members,
         labels=document.labels,
         annotations=document.annotations,
@@ -113,6 +129,13 @@ def admit(document: SingleJob | DistributedJob | WorkflowJob, world: World) -> N
         request=request,
         ttl=ttl,
     )
+
+
+def _priority(document: Named) -> str:
+    """The job's own; else the highest that a member names, since they start together."""
+    members = document.members if isinstance(document, DistributedJob) else ()
+    named = [member.scheduling_policy.priority for member in members if member.scheduling_policy.priority]
+    return document.scheduling_policy.priority or max(named, key=PRIORITIES.__getitem__, default="NORMAL")
 
 
 def _queue(document: Named, world: World, faults: _Faults) -> QueueFacts | None:
@@ -126,7 +149,8 @@ def _queue(document: Named, world: World, faults: _Faults) -> QueueFacts | None:
     queue = world.queue(name)
     where = "schedulingPolicy.queue"
     if queue is None:
-        faults.add(where, f"queue[{name}] does not exist", nearest(name, world.known_queues()), "QueueNameNotFound")
+        hint = nearest(name[:80], world.known_queues())
+        faults.add(where, f"queue[{name[:80]}] does not exist", hint, "QueueNameNotFound")
     elif not queue.usable:
         hint = f"ask root for it: paddleflow queue grant {world.user} {name}"
         faults.add(where, f"user[{world.user}] may not use queue[{name}]", hint, "AccessDenied", Forbidden)
@@ -135,14 +159,20 @@ def _queue(document: Named, world: World, faults: _Faults) -> QueueFacts | None:
         faults.add(where, message, "use a queue of default-cluster")
     elif not queue.open:
         faults.add(where, f"queue[{name}] is not open", "it takes no new jobs", "InvalidState")
+    elif queue.cluster_type != LOCAL:
+        message = f"queue[{name}] is on a cluster of type {queue.cluster_type}, which this server cannot run jobs on"
+        faults.add(where, message, "use a queue of a cluster of type Local", "InvalidState")
     return queue
 
 
 def _single(document: SingleJob, world: World, faults: _Faults) -> tuple[Member, ...]:
     spec: JobSpec = document
     if document.extension_template is not None:
-        spec = spec_of_pod(document, document.extension_template, "extensionTemplate", faults.add)
-    return (_member("worker", 1, spec, "", world, faults),)
+        spec = spec_of_pod(document, document.extension_template, faults.add)
+    member = _member("worker", 1, spec, "", world, faults)
+    if not member.argv:
+        faults.add("command", NOTHING_TO_RUN, COMMAND_HINT)
+    return (member,)
 
 
 def _distributed(document: DistributedJob, world: World, faults: _Faults) -> tuple[Member, ...]:
@@ -153,11 +183,14 @@ def _distributed(document: DistributedJob, world: World, faults: _Faults) -> tup
     framework = find(name)
     documents: Sequence[MemberDocument] = document.members
     if not documents and document.extension_template is not None:
-        documents = members_of_template(document.extension_template, faults.add)
+        before = len(faults.found)
+        documents = members_of_template(name, document.extension_template, faults.add)
+        if not documents and len(faults.found) > before:
+            return ()
     if not documents:
         faults.add("members", "request.Members is empty", "name at least one member, with role and replicas")
         return ()
-    members = []
+    members: list[Member] = []
     counts: dict[str, int] = {}
     for number, item in enumerate(documents):
         where = f"members[{number}]."
@@ -170,11 +203,26 @@ def _distributed(document: DistributedJob, world: World, faults: _Faults) -> tup
             faults.add(f"{where}role", f"the role[{role.name}] is there twice")
             continue
         counts[role.name] = item.replicas
-        members.append(_member(role.name, item.replicas, item, where, world, faults, framework.command_optional))
-    if not faults.found:
-        for fault in framework.check(counts):
+        members.append(_member(role.name, item.replicas, item, where, world, faults))
+    if len(members) == len(documents):  # every role is known, so what the framework says of them is worth hearing
+        found = framework.check(counts)
+        for fault in found:
             faults.add(fault.where or "members", fault.message, fault.hint)
+        if not found:
+            _commands(framework, members, faults)
     return tuple(members)
+
+
+def _commands(framework: Framework, members: Sequence[Member], faults: _Faults) -> None:
+    """Every process needs something to run; the framework says which members have one, and may bring its own command."""
+    placed = [
+        PlacedMember(member.role, 0, "127.0.0.1", (1,) * role.ports, member.argv, member.env, member.request.cpu)
+        for member in members
+        if (role := framework.role(member.role)) is not None
+    ]
+    for number, plan in enumerate(framework.plan("", placed)):
+        if not plan.passive and not plan.argv:
+            faults.add(f"members[{number}].command", NOTHING_TO_RUN, COMMAND_HINT)
 
 
 def _refuse_workflow(document: WorkflowJob, faults: _Faults) -> None:
@@ -185,13 +233,13 @@ def _refuse_workflow(document: WorkflowJob, faults: _Faults) -> None:
         faults.add("extensionTemplate", "an Argo Workflow cannot run on a cluster of type Local", hint)
 
 
-def _member(
-    role: str, replicas: int, spec: JobSpec, where: str, world: World, faults: _Faults, command_optional: bool = False
-) -> Member:
+def _member(role: str, replicas: int, spec: JobSpec, where: str, world: World, faults: _Faults) -> Member:
     request = _flavour(spec.flavour, f"{where}flavour", world, faults) or DEFAULT_FLAVOUR
-    argv = command_line(spec.command, spec.args)
-    if not argv and not command_optional and spec.extension_template is None:
-        faults.add(f"{where}command", "is empty: there is nothing to run", 'for example "command": "python train.py"')
+    try:
+        argv = command_line(spec.command, spec.args)
+    except ValueError as error:
+        faults.add(f"{where}args", f"cannot be read as shell words: {error}", "write it as a list")
+        argv = ("false",)
     return Member(
         role=role,
         replicas=replicas,
@@ -219,10 +267,14 @@ def _flavour(choice: FlavourChoice, where: str, world: World, faults: _Faults) -
     if choice.name and choice.name != "customFlavour":
         found = world.flavour(choice.name)
         if found is None:
-            hint = nearest(choice.name, world.known_flavours())
-            faults.add(where, f"flavour[{choice.name}] does not exist", hint, "FlavourNotFound", NotFound)
+            hint = nearest(choice.name[:80], world.known_flavours())
+            faults.add(where, f"flavour[{choice.name[:80]}] does not exist", hint, "FlavourNotFound", NotFound)
         return found
     memory = choice.mem or choice.memory
+    if choice.memory and choice.memory != memory:
+        faults.add(
+            f"{where}.memory", f"mem {memory[:40]} and memory {choice.memory[:40]} name the same thing but differ"
+        )
     if not (choice.cpu or memory or choice.scalar_resources):
         return None
     amounts = {"cpu": 0, "mem": 0}
@@ -237,7 +289,7 @@ def _flavour(choice: FlavourChoice, where: str, world: World, faults: _Faults) -
     scalars = {}
     for name, text in choice.scalar_resources.items():
         try:
-            scalars[name] = parse_milli(text)
+            scalars[name] = parse_milli(text or "0")
         except ValueError as error:
             faults.add(f"{where}.scalarResources.{name}", str(error))
     return Resources.of(amounts["cpu"], amounts["mem"], scalars)
@@ -245,17 +297,19 @@ def _flavour(choice: FlavourChoice, where: str, world: World, faults: _Faults) -
 
 def _limit(spec: JobSpec, request: Resources, where: str, world: World, faults: _Faults) -> Resources | None:
     """Limits are the requests, unless another flavour or NONE is named."""
-    named = spec.env.get("PF_JOB_LIMIT_FLAVOUR", "") or spec.limit_flavour.name
+    named, place = spec.env.get(LIMIT_VARIABLE, ""), f"{where}env.{LIMIT_VARIABLE}"
+    if not named:
+        named, place = spec.limit_flavour.name, f"{where}limitFlavour"
     if named.upper() == "NONE":
         return None
     choice = FlavourChoice(name=named) if named and named != "customFlavour" else spec.limit_flavour
-    limit = _flavour(choice, f"{where}limitFlavour", world, faults)
+    limit = _flavour(choice, place, world, faults)
     if limit is None:
         return request
     over = request.beyond(limit)
     if over:
         text = ", ".join(f"{d} {request.text(d)} over {limit.text(d)}" for d in over)
-        faults.add(f"{where}limitFlavour", f"the request is larger than the limit: {text}")
+        faults.add(place, f"the request is larger than the limit: {text}")
     return limit
 
 
@@ -263,19 +317,26 @@ def _storages(spec: JobSpec, where: str, world: World, faults: _Faults) -> tuple
     found: list[MountedStorage] = []
     mounts = ([("fs", spec.fs)] if spec.fs else []) + [(f"extraFS[{n}]", m) for n, m in enumerate(spec.extra_fs)]
     for field_name, mount in mounts:
-        facts = world.storage(mount.name)
-        if facts is None:
-            hint = nearest(mount.name, world.known_storages())
-            faults.add(f"{where}{field_name}.name", f"fs[{mount.name}] does not exist for user[{world.user}]", hint)
+        try:
+            facts = world.storage(mount.name)
+        except Invalid as error:  # several owners granted one of this name
+            faults.add(f"{where}{field_name}.name", error.message, error.hint)
             continue
-        path = (mount.mount_path or f"{MOUNT_ROOT}/{facts.id}").rstrip("/")
+        if facts is None:
+            hint = nearest(mount.name[:80], world.known_storages())
+            message = f"fs[{mount.name[:80]}] does not exist for user[{world.user}]"
+            faults.add(f"{where}{field_name}.name", message, hint)
+            continue
+        path = "/" + normpath(mount.mount_path or f"{MOUNT_ROOT}/{facts.id}").lstrip("/")
         if any(path == other.mount_path for other in found):
             faults.add(f"{where}{field_name}.mountPath", f"mountPath[{path}] is used twice")
         found.append(MountedStorage(facts.id, facts.name, facts.source, path, mount.sub_path, mount.read_only))
     return tuple(found)
 
 
-def _sizes(members: Sequence[Member], request: Resources, queue: QueueFacts, world: World, faults: _Faults) -> None:
+def _sizes(
+    members: Sequence[Member], request: Resources, queue: QueueFacts, world: World, faults: _Faults, gang: bool
+) -> None:
     """Refuse at once what could never start."""
     if queue.most is not None and not world.skip_queue_maximum:
         over = request.beyond(queue.most)
@@ -285,20 +346,29 @@ def _sizes(members: Sequence[Member], request: Resources, queue: QueueFacts, wor
             hint = f"queue {queue.name} never has that much; ask for less or use another queue"
             faults.add("flavour", message, hint, "JobInvalidField", OverQuota)
             return
-    for member in members:
+    for number, member in enumerate(members):
         why = world.why_no_node(member.request)
         if why:
-            faults.add("flavour", f"no node can ever hold {member.role}: {why}", "ask for less", kind=OverQuota)
+            where = f"members[{number}].flavour" if gang else "flavour"
+            faults.add(where, f"no node can ever hold {member.role}: {why}", "ask for less", kind=OverQuota)
+
+
+def time_to_live(annotations: Mapping[str, str]) -> float | None:
+    """Seconds that a job is kept after its end, if its annotations say so; ValueError with a sentence for a bad one."""
+    text = annotations.get(TTL_ANNOTATION, "")
+    if not text:
+        return None
+    if not text.isascii() or not text.isdecimal() or len(text) > 9:
+        raise ValueError(f"must be a number of seconds of at most 9 digits, found {text[:40]!r}")
+    return float(text)
 
 
 def _ttl(document: Named, faults: _Faults) -> float | None:
-    text = document.annotations.get(TTL_ANNOTATION, "")
-    if not text:
+    try:
+        return time_to_live(document.annotations)
+    except ValueError as error:
+        faults.add(f"annotations.{TTL_ANNOTATION}", str(error))
         return None
-    if not text.isdecimal():
-        faults.add(f"annotations.{TTL_ANNOTATION}", f"must be a number of seconds, found {text[:40]!r}")
-        return None
-    return float(text)
 
 
 #: field of a document → its name on the wire; what is empty is left out
