@@ -207,9 +207,10 @@ def test_each_setting_has_a_sentence() -> None:
     )
 
 
-def test_the_page_of_settings_is_up_to_date() -> None:
-    done = subprocess.run([sys.executable, ROOT / "scripts" / "lib" / "reference.py", "--check"], check=False)
-    assert done.returncode == 0, "docs/reference/settings.md is not what settings.py says; run scripts/check --fix"
+@pytest.mark.parametrize("writer", ["scripts/lib/reference.py", "docs/generate.py"])
+def test_generated_pages_are_up_to_date(writer: str) -> None:
+    done = subprocess.run([sys.executable, ROOT / writer, "--check"], check=False)
+    assert done.returncode == 0, f"a page of docs/reference is not what {writer} would write; run scripts/check --fix"
 
 
 # ---- the SQL -------------------------------------------------------------------------------------------------------

@@ -92,7 +92,9 @@ class ServerProcess:
             self.process.send_signal(signal.SIGTERM)
         return self.process.wait(PATIENCE)
 
-    def cli(self, *words: str, check: bool = True, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    def cli(
+        self, *words: str, check: bool = True, stdin: str = "", patience: float = 60
+    ) -> subprocess.CompletedProcess[str]:
         """A command as a person types it; the context that the server left makes it work."""
         done = subprocess.run(
             [PADDLEFLOW, *words],
@@ -100,7 +102,7 @@ class ServerProcess:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=patience,
             check=False,
         )
         if check and done.returncode:

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,10 @@ from tests.runtime_scene import DEADLINE, Scene, eventually, is_free, lives, ope
 
 from paddleflow.base.clock import SystemClock
 from paddleflow.base.ids import AttemptId
+from paddleflow.base.quantity import Resources
 from paddleflow.runtimes.local.link import KEEPER_COMMAND
 from paddleflow.runtimes.local.local_runtime import LocalRuntime
-from paddleflow.runtimes.runtime import Ended, Launch, Observation, Ready, Runtime, Started
+from paddleflow.runtimes.runtime import Ended, Launch, Mount, Observation, Ready, Runtime, Started
 from paddleflow.settings import LocalSettings
 
 
@@ -65,6 +67,10 @@ async def runs_until_no_death(folder: Path, number: int, moment: str) -> bool:
     command = (sys.executable, "-S", dying_keeper.__file__, str(folder))
     async with opened(lambda data: open_local(data, command), folder) as scene:
         quick = [counted(scene, f"quick{i}", f"exit {i}") for i in range(2)]
+        target = folder / "made" / "target"
+        quick[1] = replace(
+            quick[1], limit=Resources(500, 1 << 30), mounts=(Mount(str(folder / "work"), str(target)),), cwd=str(target)
+        )
         missing = scene.launch("missing", "no-such-command")
         long = counted(scene, "long", "trap '' TERM; sleep 1000 & wait; wait")
         await scene.runtime.start([*quick, missing, long])
@@ -81,6 +87,7 @@ async def runs_until_no_death(folder: Path, number: int, moment: str) -> bool:
         assert times_run(scene, "long") == 1
         [end] = scene.told(Ended, missing.attempt)
         assert end.exit_code is None
+        assert not target.parent.exists()
         await scene.runtime.forget([launch.attempt for launch in (*quick, missing, long)])
         assert list(await scene.runtime.adopt()) == []
     return len((folder / "operations").read_text().split()) >= number

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -116,22 +117,30 @@ async def test_what_goes_wrong_is_said(scene: Scene) -> None:
 
 @needs_namespaces
 @pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
-async def test_without_root_a_user_namespace_does_it_and_the_user_stays_the_user(scene: Scene) -> None:
-    source, target = scene.folder / "source", scene.folder / "target"
-    source.mkdir()
-    target.mkdir()
-    made = plan([mounts.Mount(str(source), str(target), True)], "user", ["sh", "-c", "id -u; echo > new"], {}, "/")
+async def test_without_root_a_user_namespace_does_it_and_the_user_stays_the_user() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        await _as_another_user(Path(name))
+
+
+async def _as_another_user(folder: Path) -> None:
+    source, target = folder / "source", folder / "target"
+    for each in (source, target):
+        each.mkdir()
+    for each in (folder, source, target):
+        each.chmod(0o777)
+    (source / "there").touch()
+    made = plan(
+        [mounts.Mount(str(source), str(target), True)], "user", ["sh", "-c", "id -u; ls; echo > new"], {}, str(target)
+    )
     argv = [word.replace(f"={os.getuid()}", "=65534") if word.startswith("--map-") else word for word in made.argv]
-    for folder in (scene.folder, *scene.folder.parents[:-1]):
-        if not folder.stat().st_mode & 0o005:
-            pytest.skip("another user cannot reach the temporary folder")
     process = await asyncio.create_subprocess_exec(
         "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *argv,
         env={"PATH": PATH, **made.env}, cwd="/", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     async with asyncio.timeout(DEADLINE):
         out, err = await process.communicate()
-    assert out.strip() == b"65534", err
+    assert out.split() == [b"65534", b"there"], err
+    assert b"Read-only" in err
 
 
 def test_without_namespaces_cwd_and_variables_point_to_the_source() -> None:
@@ -179,6 +188,19 @@ def test_what_holds_files_is_not_removed(tmp_path: Path) -> None:
     (target / "file").touch()
     points.release("one", [str(target)])
     assert (target / "file").exists()
+
+
+def test_only_targets_that_may_be_made_are_mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def access(path: str, mode: int) -> bool:
+        asked.append((path, mode))
+        return False
+
+    monkeypatch.setattr(os, "access", access)
+    assert mounts.makeable([str(tmp_path)])
+    assert not mounts.makeable([str(tmp_path / "a" / "b")])
+    assert asked == [(str(tmp_path), os.W_OK)]
 
 
 def test_a_target_that_cannot_be_made_is_named(tmp_path: Path) -> None:

@@ -81,9 +81,11 @@ def test_no_answer_breaks_the_reading_of_refusals(status: int, content: bytes) -
 
 
 def test_a_missing_token_tells_how_to_log_in() -> None:
-    error = refusal(401, "", b'{"code": "AuthWithoutToken", "message": "no token"}', "s")
+    error = refusal(401, "", b'{"code": "AuthWithoutToken", "message": "no token", "hint": "send a header"}', "s")
     assert isinstance(error, Unauthenticated)
-    assert "paddleflow login" in error.hint
+    assert error.hint == "log in with: paddleflow login"
+    wrong = refusal(401, "", b'{"code": "AuthFailed", "message": "wrong", "hint": "3 tries left"}', "s")
+    assert wrong.hint == "3 tries left"
 
 
 def test_something_else_than_json_is_said(stub: Stub, transport: Transport) -> None:

@@ -15,7 +15,7 @@ from paddleflow.jobs.changes import delete_job, modify_job, stop_job
 from paddleflow.jobs.folders import remove_folder
 from paddleflow.jobs.listing import JobFilter, find_jobs, get_job, get_tasks
 from paddleflow.jobs.model import JobStatus
-from paddleflow.jobs.submission import Submitter, submit
+from paddleflow.jobs.submission import AnyJob, Submitter, submit
 from paddleflow.jobs.views import job_view
 from paddleflow.spec import wire_jobs as wire
 from paddleflow.spec.job import DistributedJob, JobBatch, JobChange, SingleJob, WorkflowJob
@@ -32,9 +32,7 @@ def owned_job(tx: Tx, caller: Caller, job: str) -> Row:
     return row
 
 
-async def _submit(
-    platform: Platform, caller: Caller, documents: Sequence[SingleJob | DistributedJob | WorkflowJob]
-) -> list[str]:
+async def _submit(platform: Platform, caller: Caller, documents: Sequence[AnyJob], *, batch: bool = False) -> list[str]:
     submitter = Submitter(
         user=caller.name,
         root=caller.root,
@@ -42,7 +40,7 @@ async def _submit(
         skip_queue_maximum=platform.settings.jobs.skip_resource_validate,
         queues=platform.jobs_run_here.queues,
     )
-    ids = await platform.database.write(submit, documents, submitter, platform.clock.now())
+    ids = await platform.database.write(submit, documents, submitter, platform.clock.now(), batch=batch)
     platform.bus.wake(JOBS)
     return ids
 
@@ -60,7 +58,7 @@ async def create_workflow(platform: Platform, call: Call[WorkflowJob, NoQuery]) 
 
 
 async def create_batch(platform: Platform, call: Call[JobBatch, NoQuery]) -> wire.JobIds:
-    return {"ids": await _submit(platform, call.caller, call.body.jobs)}
+    return {"ids": await _submit(platform, call.caller, call.body.jobs, batch=True)}
 
 
 async def list_jobs(platform: Platform, call: Call[NoBody, JobListQuery]) -> bytes:

@@ -21,6 +21,7 @@ from paddleflow.jobs.listing import get_tasks
 from paddleflow.jobs.log_pages import limited
 from paddleflow.jobs.model import JobStatus
 from paddleflow.jobs.rows import SQL
+from paddleflow.runtimes.runtime import LogChunk, Runtime
 from paddleflow.spec import wire_jobs as wire
 from paddleflow.spec.job_query import MOST_LOG_BYTES, JobLogQuery, TaskLogQuery
 from paddleflow.store import events
@@ -44,8 +45,8 @@ async def job_log(platform: Platform, call: Call[NoBody, JobLogQuery]) -> wire.J
     parts: list[wire.TaskLog] = []
     for task in tasks:
         path = log_file(platform.jobs_run_here.data, row["id"], task["role"], task["idx"])
-        chunk = await platform.jobs_run_here.runtime.log(str(path), 0, MOST_LOG_BYTES)
-        page = limited(chunk.data, query.line_limit, size, query.read_from_tail)
+        data = await _whole(platform.jobs_run_here.runtime, str(path))
+        page = limited(data, query.line_limit, size, query.read_from_tail)
         info: wire.LogInfo = {
             "logContent": page.content,
             "hasNextPage": page.has_next_page,
@@ -53,6 +54,24 @@ async def job_log(platform: Platform, call: Call[NoBody, JobLogQuery]) -> wire.J
         }
         parts.append({"taskID": task_id(row["id"], task["role"], task["idx"]), "logInfo": info})
     return {"jobID": row["id"], "name": row["name"], "type": row["kind"], "taskList": parts, "eventList": history}
+
+
+async def _whole(runtime: Runtime, path: str) -> bytes:
+    """All that is kept of a log; the runtime's limit bounds it."""
+    parts = []
+    chunk = await _part(runtime, path, 0, MOST_LOG_BYTES)
+    while chunk.data:
+        parts.append(chunk.data)
+        chunk = await _part(runtime, path, chunk.next_offset, MOST_LOG_BYTES)
+    return b"".join(parts)
+
+
+async def _part(runtime: Runtime, path: str, offset: int, limit: int) -> LogChunk:
+    """Part of a log; one that was never written, as that of a member without a process, is empty."""
+    try:
+        return await runtime.log(path, offset, limit)
+    except NotFound:
+        return LogChunk(b"", 0, 0, 0)
 
 
 def _job_with_history(tx: Tx, caller: Caller, job: str) -> tuple[Row, list[Row], list[str]]:
@@ -94,7 +113,7 @@ class _Follower:
         """Where the one log that is asked for begins; a negative offset counts from its end."""
         role, _, index = self._task.rpartition("-")
         path = log_file(self._platform.jobs_run_here.data, self._job, role, int(index) if index.isdecimal() else 0)
-        chunk = await self._platform.jobs_run_here.runtime.log(str(path), offset, 0)
+        chunk = await _part(self._platform.jobs_run_here.runtime, str(path), offset, 0)
         self._offsets[self._task] = chunk.offset
         return chunk.offset
 
@@ -119,7 +138,7 @@ class _Follower:
             path = log_file(self._platform.jobs_run_here.data, self._job, task["role"], task["idx"])
             while True:
                 offset = self._offsets.get(name, 0)
-                chunk = await self._platform.jobs_run_here.runtime.log(str(path), offset, CHUNK)
+                chunk = await _part(self._platform.jobs_run_here.runtime, str(path), offset, CHUNK)
                 if chunk.next_offset == offset:
                     break
                 self._offsets[name] = chunk.next_offset

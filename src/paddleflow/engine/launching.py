@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from paddleflow.base.ids import AttemptId, attempt_id, task_id
+from paddleflow.base.quantity import total
 from paddleflow.frameworks.catalogue import find
 from paddleflow.frameworks.framework import Member as PlacedMember
 from paddleflow.frameworks.framework import Plan
@@ -65,10 +66,30 @@ def prepare(
     roles = {member.role: member for member in job.members}
     placed = [_placed(roles[place.role], place, folder, addresses) for place in job.places]
     plans = find(job.framework).plan(job.id, placed)
-    return {
+    prepared = {
         place.key: _prepared(job, roles[place.role], place, plan, folder, base_env)
         for place, plan in zip(job.places, plans, strict=True)
     }
+    passive = [place for place in job.places if prepared[place.key].passive]
+    return _with_slots(prepared, job.places, passive) if passive else prepared
+
+
+def _with_slots(
+    prepared: dict[Key, Prepared], places: Sequence[Place], passive: Sequence[Place]
+) -> dict[Key, Prepared]:
+    """Members without a process hold resources for the one that runs in their place: it gets their limits and devices."""
+    key = next(place.key for place in places if not prepared[place.key].passive)
+    runner = prepared[key].launch
+    slots = [prepared[place.key].launch for place in passive]
+    limits = [launch.limit for launch in (runner, *slots)]
+    limit = None if None in limits else total(amount for amount in limits if amount is not None)
+    devices: dict[str, tuple[int, ...]] = {}
+    for place in (place for place in places if place.key == key or place in passive):
+        for name, numbers in place.devices:
+            devices[name] = tuple(sorted({*devices.get(name, ()), *numbers}))
+    env = {**runner.env, **_devices(tuple(devices.items()))}
+    launch = replace(runner, request=total(part.request for part in (runner, *slots)), limit=limit, env=env)
+    return {**prepared, key: replace(prepared[key], launch=launch)}
 
 
 def _placed(member: Member, place: Place, folder: str, addresses: Mapping[str, str]) -> PlacedMember:
@@ -94,7 +115,7 @@ def _prepared(
         for s in member.storages
     )
     work = f"{folder}/work"
-    env = {**base_env, **_identity(job, place), **_devices(place), **plan.env, "PF_WORK_DIR": work}
+    env = {**base_env, **_identity(job, place), **_devices(place.devices), **plan.env, "PF_WORK_DIR": work}
     return Prepared(
         launch=Launch(
             attempt=attempt_id(task, job.attempt),
@@ -126,10 +147,10 @@ def _identity(job: PlacedJob, place: Place) -> dict[str, str]:
     }
 
 
-def _devices(place: Place) -> dict[str, str]:
+def _devices(devices: tuple[tuple[str, tuple[int, ...]], ...]) -> dict[str, str]:
     """Device numbers: the usual variable for GPUs, and one variable per resource."""
     env = {}
-    for name, numbers in place.devices:
+    for name, numbers in devices:
         listed = ",".join(map(str, numbers))
         env[f"PF_DEVICES_{re.sub('[^A-Z0-9]', '_', name.upper())}"] = listed
         if name == GPU:

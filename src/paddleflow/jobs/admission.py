@@ -6,25 +6,24 @@ The world (queues, flavours, storages, nodes) is looked up by `submission` in th
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from posixpath import normpath
 from typing import Any
 
 from paddleflow.base.ids import new_job_id
 from paddleflow.base.names import nearest
-from paddleflow.base.quantity import Resources, parse_milli, parse_quantity, total
-from paddleflow.errors import Fault, Forbidden, Invalid, NotFound, OverQuota
+from paddleflow.base.quantity import Resources, total
+from paddleflow.errors import Forbidden, OverQuota
 from paddleflow.frameworks.catalogue import FRAMEWORKS, find
 from paddleflow.frameworks.framework import Framework
 from paddleflow.frameworks.framework import Member as PlacedMember
-from paddleflow.jobs.model import Member, MountedStorage, NewJob
+from paddleflow.jobs.model import Member, NewJob
+from paddleflow.jobs.resolving import flavour_of, limit_of, storages_of
 from paddleflow.jobs.templates import members_of_template, spec_of_pod
+from paddleflow.jobs.world import Faults, QueueFacts, World
 from paddleflow.spec.job import (
     PRIORITIES,
     DistributedJob,
-    FlavourChoice,
     JobSpec,
     MemberDocument,
     Named,
@@ -36,68 +35,13 @@ DEFAULT_QUEUE = "default-queue"
 DEFAULT_FLAVOUR = Resources.of(1000, 2**30)
 LOCAL = "Local"  #: the type of cluster that this server runs jobs on
 TTL_ANNOTATION = "paddleflow/job-ttl-seconds"
-LIMIT_VARIABLE = "PF_JOB_LIMIT_FLAVOUR"
-MOUNT_ROOT = "/home/paddleflow/storage/mnt"
 NOTHING_TO_RUN = "is empty: there is nothing to run"
 COMMAND_HINT = 'for example "command": "python train.py"'
 
 
-@dataclass(frozen=True, slots=True)
-class QueueFacts:
-    """What admission must know of a queue."""
-
-    name: str
-    open: bool
-    usable: bool  #: by the one who submits
-    most: Resources | None
-    cluster_type: str = "Local"
-
-
-@dataclass(frozen=True, slots=True)
-class StorageFacts:
-    id: str
-    name: str
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """What is known at this moment. Look-ups answer None for what is not there."""
-
-    user: str
-    queue: Callable[[str], QueueFacts | None]
-    flavour: Callable[[str], Resources | None]
-    storage: Callable[[str], StorageFacts | None]
-    why_no_node: Callable[[Resources], str]  #: empty when some node could hold that much, else why none can
-    known_queues: Callable[[], Sequence[str]] = tuple
-    known_flavours: Callable[[], Sequence[str]] = tuple
-    known_storages: Callable[[], Sequence[str]] = tuple
-    skip_queue_maximum: bool = False
-
-
-@dataclass(slots=True)
-class _Faults:
-    """Collects faults; the code of the first one becomes the answer's."""
-
-    found: list[Fault] = field(default_factory=list)
-    code: str = ""
-    kind: type[Invalid | NotFound | Forbidden | OverQuota] = Invalid
-
-    def add(self, where: str, message: str, hint: str = "", code: str = "JobInvalidField", kind: Any = Invalid) -> None:
-        if not self.found:
-            self.code, self.kind = code, kind
-        self.found.append(Fault(where, message, hint))
-
-    def check(self) -> None:
-        if self.found:
-            text = "; ".join(str(fault) for fault in self.found)
-            hint = next((fault.hint for fault in self.found if fault.hint), "")
-            raise self.kind(text, code=self.code, hint=hint, details=self.found)
-
-
 def admit(document: SingleJob | DistributedJob | WorkflowJob, world: World) -> NewJob:
     """The job that this document asks for; `Invalid` and its kin list everything that is wrong with it."""
-    faults = _Faults()
+    faults = Faults()
     queue = _queue(document, world, faults)
     match document:
         case SingleJob():
@@ -138,7 +82,7 @@ def _priority(document: Named) -> str:
     return document.scheduling_policy.priority or max(named, key=PRIORITIES.__getitem__, default="NORMAL")
 
 
-def _queue(document: Named, world: World, faults: _Faults) -> QueueFacts | None:
+def _queue(document: Named, world: World, faults: Faults) -> QueueFacts | None:
     names = {document.scheduling_policy.queue} if document.scheduling_policy.queue else set()
     if isinstance(document, DistributedJob):
         names |= {m.scheduling_policy.queue for m in document.members if m.scheduling_policy.queue}
@@ -154,18 +98,15 @@ def _queue(document: Named, world: World, faults: _Faults) -> QueueFacts | None:
     elif not queue.usable:
         hint = f"ask root for it: paddleflow queue grant {world.user} {name}"
         faults.add(where, f"user[{world.user}] may not use queue[{name}]", hint, "AccessDenied", Forbidden)
-    elif queue.cluster_type != "Local":
+    elif queue.cluster_type != LOCAL:
         message = f"queue[{name}] belongs to a cluster of type {queue.cluster_type}, where this server runs nothing yet"
         faults.add(where, message, "use a queue of default-cluster")
     elif not queue.open:
         faults.add(where, f"queue[{name}] is not open", "it takes no new jobs", "InvalidState")
-    elif queue.cluster_type != LOCAL:
-        message = f"queue[{name}] is on a cluster of type {queue.cluster_type}, which this server cannot run jobs on"
-        faults.add(where, message, "use a queue of a cluster of type Local", "InvalidState")
     return queue
 
 
-def _single(document: SingleJob, world: World, faults: _Faults) -> tuple[Member, ...]:
+def _single(document: SingleJob, world: World, faults: Faults) -> tuple[Member, ...]:
     spec: JobSpec = document
     if document.extension_template is not None:
         spec = spec_of_pod(document, document.extension_template, faults.add)
@@ -175,7 +116,7 @@ def _single(document: SingleJob, world: World, faults: _Faults) -> tuple[Member,
     return (member,)
 
 
-def _distributed(document: DistributedJob, world: World, faults: _Faults) -> tuple[Member, ...]:
+def _distributed(document: DistributedJob, world: World, faults: Faults) -> tuple[Member, ...]:
     name = document.framework.lower()
     if name not in FRAMEWORKS:
         faults.add("framework", f"framework[{document.framework[:40]}] is not supported", nearest(name, FRAMEWORKS))
@@ -213,7 +154,7 @@ def _distributed(document: DistributedJob, world: World, faults: _Faults) -> tup
     return tuple(members)
 
 
-def _commands(framework: Framework, members: Sequence[Member], faults: _Faults) -> None:
+def _commands(framework: Framework, members: Sequence[Member], faults: Faults) -> None:
     """Every process needs something to run; the framework says which members have one, and may bring its own command."""
     placed = [
         PlacedMember(member.role, 0, "127.0.0.1", (1,) * role.ports, member.argv, member.env, member.request.cpu)
@@ -225,7 +166,7 @@ def _commands(framework: Framework, members: Sequence[Member], faults: _Faults) 
             faults.add(f"members[{number}].command", NOTHING_TO_RUN, COMMAND_HINT)
 
 
-def _refuse_workflow(document: WorkflowJob, faults: _Faults) -> None:
+def _refuse_workflow(document: WorkflowJob, faults: Faults) -> None:
     if not document.extension_template:
         faults.add("extensionTemplate", "ExtensionTemplate for workflow job is needed, and now is empty")
     else:
@@ -233,8 +174,8 @@ def _refuse_workflow(document: WorkflowJob, faults: _Faults) -> None:
         faults.add("extensionTemplate", "an Argo Workflow cannot run on a cluster of type Local", hint)
 
 
-def _member(role: str, replicas: int, spec: JobSpec, where: str, world: World, faults: _Faults) -> Member:
-    request = _flavour(spec.flavour, f"{where}flavour", world, faults) or DEFAULT_FLAVOUR
+def _member(role: str, replicas: int, spec: JobSpec, where: str, world: World, faults: Faults) -> Member:
+    request = flavour_of(spec.flavour, f"{where}flavour", world, faults) or DEFAULT_FLAVOUR
     try:
         argv = command_line(spec.command, spec.args)
     except ValueError as error:
@@ -246,8 +187,8 @@ def _member(role: str, replicas: int, spec: JobSpec, where: str, world: World, f
         argv=argv,
         env=spec.env,
         request=request,
-        limit=_limit(spec, request, where, world, faults),
-        storages=_storages(spec, where, world, faults),
+        limit=limit_of(spec, request, where, world, faults),
+        storages=storages_of(spec, where, world, faults),
         document=_kept(spec, role, replicas, request),
     )
 
@@ -262,80 +203,8 @@ def command_line(command: str | list[str], args: str | list[str]) -> tuple[str, 
     return (*command, *words)
 
 
-def _flavour(choice: FlavourChoice, where: str, world: World, faults: _Faults) -> Resources | None:
-    """The resources behind a choice; None when nothing was chosen."""
-    if choice.name and choice.name != "customFlavour":
-        found = world.flavour(choice.name)
-        if found is None:
-            hint = nearest(choice.name[:80], world.known_flavours())
-            faults.add(where, f"flavour[{choice.name[:80]}] does not exist", hint, "FlavourNotFound", NotFound)
-        return found
-    memory = choice.mem or choice.memory
-    if choice.memory and choice.memory != memory:
-        faults.add(
-            f"{where}.memory", f"mem {memory[:40]} and memory {choice.memory[:40]} name the same thing but differ"
-        )
-    if not (choice.cpu or memory or choice.scalar_resources):
-        return None
-    amounts = {"cpu": 0, "mem": 0}
-    for key, text, parse in (("cpu", choice.cpu, parse_milli), ("mem", memory, parse_quantity)):
-        try:
-            amounts[key] = parse(text) if text else 0
-        except ValueError as error:
-            faults.add(f"{where}.{key}", str(error))
-            continue
-        if amounts[key] <= 0:
-            faults.add(f"{where}.{key}", f"{key} must be more than 0, found {text or 'nothing'}")
-    scalars = {}
-    for name, text in choice.scalar_resources.items():
-        try:
-            scalars[name] = parse_milli(text or "0")
-        except ValueError as error:
-            faults.add(f"{where}.scalarResources.{name}", str(error))
-    return Resources.of(amounts["cpu"], amounts["mem"], scalars)
-
-
-def _limit(spec: JobSpec, request: Resources, where: str, world: World, faults: _Faults) -> Resources | None:
-    """Limits are the requests, unless another flavour or NONE is named."""
-    named, place = spec.env.get(LIMIT_VARIABLE, ""), f"{where}env.{LIMIT_VARIABLE}"
-    if not named:
-        named, place = spec.limit_flavour.name, f"{where}limitFlavour"
-    if named.upper() == "NONE":
-        return None
-    choice = FlavourChoice(name=named) if named and named != "customFlavour" else spec.limit_flavour
-    limit = _flavour(choice, place, world, faults)
-    if limit is None:
-        return request
-    over = request.beyond(limit)
-    if over:
-        text = ", ".join(f"{d} {request.text(d)} over {limit.text(d)}" for d in over)
-        faults.add(place, f"the request is larger than the limit: {text}")
-    return limit
-
-
-def _storages(spec: JobSpec, where: str, world: World, faults: _Faults) -> tuple[MountedStorage, ...]:
-    found: list[MountedStorage] = []
-    mounts = ([("fs", spec.fs)] if spec.fs else []) + [(f"extraFS[{n}]", m) for n, m in enumerate(spec.extra_fs)]
-    for field_name, mount in mounts:
-        try:
-            facts = world.storage(mount.name)
-        except Invalid as error:  # several owners granted one of this name
-            faults.add(f"{where}{field_name}.name", error.message, error.hint)
-            continue
-        if facts is None:
-            hint = nearest(mount.name[:80], world.known_storages())
-            message = f"fs[{mount.name[:80]}] does not exist for user[{world.user}]"
-            faults.add(f"{where}{field_name}.name", message, hint)
-            continue
-        path = "/" + normpath(mount.mount_path or f"{MOUNT_ROOT}/{facts.id}").lstrip("/")
-        if any(path == other.mount_path for other in found):
-            faults.add(f"{where}{field_name}.mountPath", f"mountPath[{path}] is used twice")
-        found.append(MountedStorage(facts.id, facts.name, facts.source, path, mount.sub_path, mount.read_only))
-    return tuple(found)
-
-
 def _sizes(
-    members: Sequence[Member], request: Resources, queue: QueueFacts, world: World, faults: _Faults, gang: bool
+    members: Sequence[Member], request: Resources, queue: QueueFacts, world: World, faults: Faults, gang: bool
 ) -> None:
     """Refuse at once what could never start."""
     if queue.most is not None and not world.skip_queue_maximum:
@@ -363,7 +232,7 @@ def time_to_live(annotations: Mapping[str, str]) -> float | None:
     return float(text)
 
 
-def _ttl(document: Named, faults: _Faults) -> float | None:
+def _ttl(document: Named, faults: Faults) -> float | None:
     try:
         return time_to_live(document.annotations)
     except ValueError as error:

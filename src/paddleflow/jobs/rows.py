@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -131,18 +131,17 @@ def held_of(row: Row, tasks: Iterable[Row]) -> Held:
     return Held(request_of(row), assignments, row["started_at"] or row["updated_at"])
 
 
-def shape_of(framework: str, members: Iterable[Member], restart_limit: int) -> Shape:
+def shape_of(framework: str, members: Sequence[Member], restart_limit: int) -> Shape:
     """What the framework and the members' restart policy say."""
     again = {RestartPolicy.ALWAYS, RestartPolicy.ON_FAILURE}
     restarts = any(member.env.get("PF_JOB_RESTART_POLICY") in again for member in members)
-    return _shape(framework, restart_limit if restarts else 0)
+    return _shape(framework, tuple(member.role for member in members), restart_limit if restarts else 0)
 
 
 @lru_cache(maxsize=256)
-def _shape(framework: str, restarts: int) -> Shape:
+def _shape(framework: str, roles: tuple[str, ...], restarts: int) -> Shape:
     table = find(framework)
-    completing = frozenset(role.name for role in table.roles if role.completes)
-    return Shape(table.stages, completing, table.completion, restarts)
+    return Shape(table.stages, table.completing(roles), table.completion, restarts)
 
 
 def state_of(row: Row, tasks: Iterable[Row], shape: Shape) -> JobState:

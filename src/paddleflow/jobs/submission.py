@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from paddleflow.base.quantity import Resources
-from paddleflow.errors import Conflict
-from paddleflow.jobs.admission import QueueFacts, StorageFacts, World, admit
+from paddleflow.errors import Conflict, Fault, Forbidden, Invalid, NotFound, OverQuota, PaddleFlowError
+from paddleflow.jobs.admission import admit
 from paddleflow.jobs.model import JobStatus, NewJob
 from paddleflow.jobs.rows import SQL, job_row
+from paddleflow.jobs.world import QueueFacts, StorageFacts, World
 from paddleflow.queues.flavours import find_flavour, flavour_names
 from paddleflow.queues.model import COUNTER
 from paddleflow.queues.queues import may_use_queue, queue_of, usable_queues
@@ -30,17 +32,56 @@ class Submitter:
     queues: QueueCache = field(default_factory=lambda: QueueCache())
 
 
-def submit(
-    tx: Tx, documents: Sequence[SingleJob | DistributedJob | WorkflowJob], submitter: Submitter, now: float
-) -> list[str]:
-    """The ids of the jobs, in order. One that is refused refuses all."""
+AnyJob: TypeAlias = SingleJob | DistributedJob | WorkflowJob
+MOST_REFUSED = 100  #: refused jobs of one batch that are told
+
+
+def submit(tx: Tx, documents: Sequence[AnyJob], submitter: Submitter, now: float, *, batch: bool = False) -> list[str]:
+    """The ids of the jobs, in order. One that is refused refuses all; the faults of a batch say which (``jobs[17].id``)."""
     world = look_up(tx, submitter)
-    jobs = [admit(document, world) for document in documents]
-    for job, document in zip(jobs, documents, strict=True):
-        if document.id and tx.value(SQL["job_exists"], id=job.id) is not None:
-            raise Conflict(f"job[{job.id}] exists already", code="DuplicatedName", hint="leave id out to get a new one")
+    jobs = _admit_all(documents, world) if batch else [admit(document, world) for document in documents]
+    _refuse_taken_ids(tx, documents, batch)
     _insert(tx, jobs, now)
     return [job.id for job in jobs]
+
+
+def _admit_all(documents: Sequence[AnyJob], world: World) -> list[NewJob]:
+    """As `admit` for each, with the faults of all; the first refusal decides the answer's code."""
+    jobs: list[NewJob] = []
+    refused: list[PaddleFlowError] = []
+    faults: list[Fault] = []
+    for number, document in enumerate(documents):
+        try:
+            jobs.append(admit(document, world))
+        except (Invalid, NotFound, Forbidden, OverQuota) as error:
+            refused.append(error)
+            faults += [Fault(f"jobs[{number}].{fault.where}", fault.message, fault.hint) for fault in error.details]
+            if len(refused) == MOST_REFUSED:
+                break
+    if refused:
+        first = refused[0]
+        text = "; ".join(map(str, faults)) + ("; and perhaps more" if len(refused) == MOST_REFUSED else "")
+        raise type(first)(text, code=first.code, hint=first.hint, details=faults)
+    return jobs
+
+
+def _refuse_taken_ids(tx: Tx, documents: Sequence[AnyJob], batch: bool) -> None:
+    hint = "leave id out to get a new one"
+    faults: list[Fault] = []
+    given: set[str] = set()
+    for number, document in enumerate(documents):
+        if not document.id:
+            continue
+        where = f"jobs[{number}].id" if batch else "id"
+        if document.id in given:
+            faults.append(Fault(where, f"job[{document.id}] is there twice", hint))
+        elif tx.value(SQL["job_exists"], id=document.id) is not None:
+            faults.append(Fault(where, f"job[{document.id}] exists already", hint))
+        given.add(document.id)
+        if len(faults) == MOST_REFUSED:
+            break
+    if faults:
+        raise Conflict("; ".join(map(str, faults)), code="DuplicatedName", hint=hint, details=faults)
 
 
 def _insert(tx: Tx, jobs: Sequence[NewJob], now: float) -> None:
@@ -128,6 +169,8 @@ class _Lookup:
         nodes = self._submitter.nodes
         if any(amount.fits(capacity) for _, capacity in nodes):
             return ""
+        if not nodes:
+            return "there is none"
         name, capacity = max(nodes, key=lambda node: (node[1].cpu, node[1].memory))
         return f"it asks for {amount}, the largest node {name} has {capacity}"
 

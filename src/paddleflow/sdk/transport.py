@@ -1,7 +1,7 @@
 """HTTP to one server: connections kept open, retries where they are safe, refusals raised as the house's errors.
 
 Built on ``http.client`` because of start-up: the command line is to answer within 150 ms, and importing a full HTTP
-library alone takes more than that beside click (figures in docs/guides/cli.md). There is no second way beside it.
+library beside click takes all of that (docs/decisions/0007-standard-library-http.md). There is no second way beside it.
 
 Guarantees
 - A request is sent again only if that cannot do harm: nothing had been sent (connection refused), or the request is
@@ -200,9 +200,12 @@ class Transport:
         """A token in place of one that ended: from a login, or saved meanwhile by another login or the server's start."""
         if self.credentials:
             self.login(*self.credentials)
-        elif self._saved is not None:
-            self.token = self._saved()
-        return bool(self.token) and self.token != ended
+            return True
+        saved = self._saved() if self._saved is not None else ""
+        if not saved or saved == ended:
+            return False
+        self.token = saved
+        return True
 
     def _request(
         self, method: str, path: str, query: Query | None, body: object, token: str, fresh: bool
@@ -300,15 +303,18 @@ def refusal(status: int, reason: str, content: bytes, server: str) -> PaddleFlow
     error = kind(
         str(data["message"]) or f"{server} answered {status} {reason}",
         code=str(data.get("code") or ""),
-        hint=str(data.get("hint") or "") or _usual_hint(kind),
+        hint=_hint(kind, str(data.get("code") or ""), str(data.get("hint") or "")),
         details=[_fault(item) for item in details if isinstance(item, dict)] if isinstance(details, list) else (),
     )
     error.request_id = str(data.get("requestID") or "")
     return error
 
 
-def _usual_hint(kind: type[PaddleFlowError]) -> str:
-    return {Unauthenticated: LOGIN_HINT, TooMany: "wait a while before you try again"}.get(kind, "")
+def _hint(kind: type[PaddleFlowError], code: str, given: str) -> str:
+    """The server's hint, but how to log in in words of this side: the server speaks of headers."""
+    if kind is Unauthenticated and (not given or code in {"AuthWithoutToken", "AuthInvalidToken"}):
+        return LOGIN_HINT
+    return given or ("wait a while before you try again" if kind is TooMany else "")
 
 
 def _fault(item: Mapping[str, object]) -> Fault:

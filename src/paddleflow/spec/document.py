@@ -125,9 +125,11 @@ def _faults(error: ValidationError) -> list[Fault]:
         for part in item["loc"]:
             where += f"[{part}]" if isinstance(part, int) else f"{'.' if where else ''}{part}"
         message = item["msg"].removeprefix("Value error, ")
-        if item["type"] not in {"missing", "value_error"}:
-            message = f"{message}, found {_shape(item.get('input'))}"
-        faults.append(Fault(where, message[:1].lower() + message[1:]))
+        if item["type"] != "value_error":  # those are sentences of ours
+            message = message[:1].lower() + message[1:]
+            if item["type"] != "missing":
+                message = f"{message}, found {_shape(item.get('input'))}"
+        faults.append(Fault(where, message))
     return faults
 
 

@@ -7,7 +7,7 @@ Measured on one machine: 0.4 ms a launch for both controllers, most of it mkdir 
 """
 
 # The keeper starts without pathlib, so:
-# ruff: noqa: PTH103, PTH106, PTH110, PTH120
+# ruff: noqa: PTH102, PTH103, PTH106, PTH110, PTH119, PTH120
 
 from __future__ import annotations
 
@@ -86,25 +86,31 @@ def locate(name: str) -> tuple[dict[str, Place], str]:
 
 def _prepared(controller: str, member: Member, name: str) -> Place:
     if member.version == 1:
-        base = f"{member.folder}/{name}"
-        os.makedirs(base, exist_ok=True)
-        return Place(1, member.folder, base)
+        place = Place(1, member.folder, f"{member.folder}/{name}")
+        _open_base(controller, place)
+        return place
     # Version 2 hands a controller only to groups whose parent holds no process: our own group is seldom such a parent,
     # but the one above is when the server was started in a subgroup of a delegated one.
     failure: OSError | None = None
     for parent in (member.folder, os.path.dirname(member.folder)):
-        base = f"{parent}/{name}"
+        place = Place(2, member.folder, f"{parent}/{name}")
         try:
-            _enable(parent, controller)
-            os.makedirs(base, exist_ok=True)
-            _enable(base, controller)
+            _open_base(controller, place)
         except OSError as error:
             failure = failure or error
         else:
-            return Place(2, member.folder, base)
+            return place
     assert failure is not None
     failure.strerror = f"{failure.strerror} ({DELEGATE_HINT})"
     raise failure
+
+
+def _open_base(controller: str, place: Place) -> None:
+    if place.version == 2:
+        _enable(os.path.dirname(place.base), controller)
+    os.makedirs(place.base, exist_ok=True)
+    if place.version == 2:
+        _enable(place.base, controller)
 
 
 def _enable(folder: str, controller: str) -> None:
@@ -142,7 +148,13 @@ class Cgroups:
 
     def make(self, folders: Iterable[str]) -> None:
         for folder in folders:
-            os.makedirs(folder, exist_ok=True)
+            try:
+                os.mkdir(folder)
+            except FileNotFoundError:  # another keeper found our base empty and cleared it away
+                for controller, place in self._places.items():
+                    if folder.startswith(place.base + "/"):
+                        _open_base(controller, place)
+                os.mkdir(folder)
 
     def enter(self, folders: Iterable[str]) -> None:
         """Step in; what is spawned now is born there."""
@@ -220,10 +232,30 @@ def remove(folders: Iterable[str]) -> bool:
 
 def left_over(places: dict[str, Place]) -> list[str]:
     """Groups that a crashed keeper of the same data folder left."""
-    found = []
-    for base in {place.base for place in places.values()}:
-        try:
-            found += [entry.path for entry in os.scandir(base) if entry.is_dir()]
-        except OSError:
-            continue
-    return found
+    return [path for base in {place.base for place in places.values()} for path in _folders(base)]
+
+
+def clear_empty(places: dict[str, Place]) -> None:
+    """Remove what crashed keepers of other data folders left, if no process is in it.
+
+    Groups bear the pid of their keeper; those of one that lives stay. Its empty base may go: it makes it again.
+    """
+    for place in places.values():
+        above, name = os.path.split(place.base)
+        prefix = name.partition("-")[0] + "-"
+        for base in _folders(above):
+            if base != place.base and os.path.basename(base).startswith(prefix):
+                groups = _folders(base)
+                remove(path for path in groups if not _is_keeper(os.path.basename(path).partition("-")[0]))
+                remove([base])
+
+
+def _is_keeper(pid: str) -> bool:
+    return procfs.read(f"/proc/{pid}/comm") == b"pf-keeper\n"
+
+
+def _folders(path: str) -> list[str]:
+    try:
+        return [entry.path for entry in os.scandir(path) if entry.is_dir()]
+    except OSError:
+        return []

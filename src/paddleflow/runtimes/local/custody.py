@@ -50,6 +50,7 @@ class Custody:
         self.begun: list[Callable[[Attempt], None]] = []  #: called with each attempt that runs
         self.left: list[Callable[[Attempt], None]] = []  #: called with each attempt whose end is told
         self._sweep = False
+        self._removing = 0  #: sets of cgroup folders that are not empty yet
         self._groups: tuple[float, set[int]] = (0.0, set())  #: when they were looked at
 
     # ------------------------------------------------------------------ what a server asks
@@ -89,7 +90,7 @@ class Custody:
 
     @property
     def busy(self) -> bool:
-        return bool(self.waiting or self.running or self.draining)
+        return bool(self.waiting or self.running or self.draining or self._removing)
 
     # ------------------------------------------------------------------ beginning
 
@@ -264,12 +265,16 @@ class Custody:
     def clear(self, attempt: Attempt) -> None:
         """Remove what was made for it outside its folder."""
         self.launcher.clear(attempt)
-        self._remove_groups(attempt.plan.get("groups", []), 100)
+        if folders := attempt.plan.get("groups"):
+            self._removing += 1
+            self._remove_groups(folders, 100)
 
     def _remove_groups(self, folders: list[str], tries: int) -> None:
-        if folders and not cgroups.remove(folders) and tries:
-            cgroups.kill(folders)
-            self.timers.after(0.05, partial(self._remove_groups, folders, tries - 1))
+        if cgroups.remove(folders) or tries == 0:
+            self._removing -= 1
+            return
+        cgroups.kill(folders)
+        self.timers.after(0.05, partial(self._remove_groups, folders, tries - 1))
 
     def _sweep_strays(self) -> None:
         """Kill descendants that left their group and whose attempt has ended: they became our children then."""

@@ -204,6 +204,7 @@ class Keeper:
         unused = [folder for folder in cgroups.left_over(self._places) if folder not in used]
         cgroups.kill(unused)
         cgroups.remove(unused)
+        cgroups.clear_empty(self._places)
 
     def _send(self) -> None:
         """Write down, then tell."""

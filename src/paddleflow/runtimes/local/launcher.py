@@ -68,10 +68,12 @@ class Launcher:
         self, wanted: list[mounts.Mount], argv: list[str], env: dict[str, str], cwd: str, plan: dict[str, Any]
     ) -> mounts.Planned:
         self._namespaces = self._namespaces or mounts.probe()
-        if self._namespaces != "none":
-            plan["mounts"] = [mount.target for mount in wanted]
-            plan["made"] = self.points.needed(env[procfs.ATTEMPT], plan["mounts"])
-        return mounts.plan(wanted, self._namespaces, argv, env, cwd)
+        targets = [mount.target for mount in wanted]
+        kind = self._namespaces if mounts.makeable(targets) else "none"
+        if kind != "none":
+            plan["mounts"] = targets
+            plan["made"] = self.points.needed(env[procfs.ATTEMPT], targets)
+        return mounts.plan(wanted, kind, argv, env, cwd)
 
     def spawn(self, prepared: Prepared) -> int:
         """The pid; Refused or OSError when it cannot run."""

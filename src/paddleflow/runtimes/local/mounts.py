@@ -95,6 +95,18 @@ def check(mounts: Iterable[Mount]) -> None:
             raise Refused(f"mount source not found: {mount.source}")
 
 
+def makeable(targets: Iterable[str]) -> bool:
+    """Whether those that are missing may be made."""
+    for target in targets:
+        path = os.path.normpath(target)
+        missing = not os.path.lexists(path)
+        while not os.path.lexists(path):
+            path = os.path.dirname(path)
+        if missing and not os.access(path, os.W_OK):
+            return False
+    return True
+
+
 def plan(mounts: Sequence[Mount], kind: str, argv: Sequence[str], env: Mapping[str, str], cwd: str) -> Planned:
     """The command line that makes the mounts and then becomes `argv`."""
     if kind == "none":
