@@ -12,9 +12,9 @@ __version__ = "2.0.0.dev0"
 
 if TYPE_CHECKING:
     from paddleflow.sdk.client import PaddleFlow, connect
-    from paddleflow.sdk.legacy import Client
+    from paddleflow.sdk.legacy import Client, PaddleFlowSDKException
 
-__all__ = ["Client", "PaddleFlow", "__version__", "connect"]
+__all__ = ["Client", "PaddleFlow", "PaddleFlowSDKException", "__version__", "connect"]
 
 
 def __getattr__(name: str) -> object:
@@ -22,8 +22,8 @@ def __getattr__(name: str) -> object:
         from paddleflow.sdk import client
 
         return getattr(client, name)
-    if name == "Client":
-        from paddleflow.sdk.legacy import Client
+    if name in {"Client", "PaddleFlowSDKException"}:
+        from paddleflow.sdk import legacy
 
-        return Client
+        return getattr(legacy, name)
     raise AttributeError(f"module 'paddleflow' has no attribute {name!r}")

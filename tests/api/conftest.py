@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from starlette.types import ASGIApp
-from tests.api.client import Api
 
 import paddleflow.api
 from paddleflow.access import tokens, users
@@ -22,6 +21,7 @@ from paddleflow.settings import AccessSettings, ServerSettings, Settings
 from paddleflow.store.bus import LocalBus
 from paddleflow.store.database import Database
 from paddleflow.store.opening import open_database
+from tests.api.client import Api
 
 #: argon2 of "paddleflow1", with parameters so low that tests do not pay for hashes they are not about
 CHEAP_HASH = "$argon2id$v=19$m=8,t=1,p=1$GICVVBfLNkWauDKCc2+UGA$80sc2fcEHitW0a4Gk5CzxRCMPPw7WqElHCTnPUFONd0"

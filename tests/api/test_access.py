@@ -8,7 +8,6 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import pytest
 from starlette.types import ASGIApp
-from tests.api.client import Api
 
 from paddleflow.access import grants, sessions
 from paddleflow.api import grants as grant_routes
@@ -22,6 +21,7 @@ from paddleflow.settings import Settings
 from paddleflow.store.bus import LocalBus
 from paddleflow.store.database import Database, Row, Tx, Value
 from paddleflow.store.statements import compose
+from tests.api.client import Api
 
 PASSWORD = "paddleflow1"
 P = ParamSpec("P")

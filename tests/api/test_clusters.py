@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from tests.api.client import Api
 
 from paddleflow.api.cluster_view import NodeUse, PodUse
 from paddleflow.api.platform import Platform
@@ -22,6 +21,7 @@ from paddleflow.spec.document import parse
 from paddleflow.store import counters
 from paddleflow.store.bus import LocalBus
 from paddleflow.store.database import Database, Tx
+from tests.api.client import Api
 
 KUBECONFIG = base64.b64encode(b"clusters: []\ncontexts: []\nusers:\n- token: hush\n").decode()
 GI = 2**30

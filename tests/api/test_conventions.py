@@ -10,7 +10,6 @@ import pytest
 from pydantic import Field
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message
-from tests.api.client import Api
 
 from paddleflow.api import health, users
 from paddleflow.api.application import build
@@ -25,6 +24,7 @@ from paddleflow.spec import wire
 from paddleflow.spec.document import Document
 from paddleflow.store.bus import LocalBus
 from paddleflow.store.database import Database
+from tests.api.client import Api
 
 
 @pytest.fixture

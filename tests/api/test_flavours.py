@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.api.client import Api
 
 from paddleflow.base.clock import ManualClock
 from paddleflow.base.quantity import Resources
@@ -12,6 +11,7 @@ from paddleflow.queues.flavours import create_flavour
 from paddleflow.spec.document import parse
 from paddleflow.spec.flavour import NewFlavour
 from paddleflow.store.database import Database, Tx
+from tests.api.client import Api
 
 
 @pytest.fixture(autouse=True)

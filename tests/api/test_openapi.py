@@ -19,7 +19,6 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 from starlette.types import ASGIApp
-from tests.api.client import Api
 
 from paddleflow.access import tokens, users
 from paddleflow.api import health, metrics
@@ -36,6 +35,7 @@ from paddleflow.settings import ServerSettings, Settings
 from paddleflow.store.bus import LocalBus
 from paddleflow.store.database import Database
 from paddleflow.store.opening import open_database
+from tests.api.client import Api
 
 EXAMPLES = 4  #: per operation and mode; the whole stays well under a minute
 CAPACITY = Resources.of(16_000, 64 * 2**30, {"nvidia.com/gpu": 4000})

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.api.client import Api
 
 from paddleflow.base.clock import ManualClock
 from paddleflow.base.quantity import Resources
@@ -14,6 +13,7 @@ from paddleflow.queues.pools import create_pool
 from paddleflow.spec.document import parse
 from paddleflow.spec.pool import NewPool
 from paddleflow.store.database import Database, Tx
+from tests.api.client import Api
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.api.client import Api
-from tests.api.job_rows import add_job, end_jobs
 
 from paddleflow.access import grants
 from paddleflow.api.platform import Platform
@@ -18,6 +16,8 @@ from paddleflow.spec.document import parse
 from paddleflow.spec.queue import NewQueue
 from paddleflow.store import counters
 from paddleflow.store.database import Database, Tx
+from tests.api.client import Api
+from tests.api.job_rows import add_job, end_jobs
 
 CAPACITY = Resources.of(16_000, 64 * 2**30, {"nvidia.com/gpu": 4000})
 

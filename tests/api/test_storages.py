@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.api.client import Api
-from tests.api.job_rows import add_job, end_jobs
 
 from paddleflow.access import grants
 from paddleflow.api.platform import Platform
@@ -16,6 +14,8 @@ from paddleflow.spec.storage import NewStorage
 from paddleflow.storage.model import Place
 from paddleflow.storage.storages import create_storage, storage_names, usable_storage
 from paddleflow.store.database import Database, Tx
+from tests.api.client import Api
+from tests.api.job_rows import add_job, end_jobs
 
 
 @pytest.fixture

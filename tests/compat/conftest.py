@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.client_stub import Stub, running_stub
 
 import paddleflow
 from paddleflow.sdk.legacy import Client
+from tests.client_stub import Stub, running_stub
 
 
 @pytest.fixture

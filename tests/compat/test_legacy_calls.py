@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.client_stub import Stub
 
 from paddleflow.sdk.legacy import Client
+from tests.client_stub import Stub
 
 Call = Callable[[Client], Any]
 Line = tuple[str, str, dict[str, str], Any]

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.client_stub import Answer, Stub, closed_port
 
 from paddleflow.sdk.legacy import Client, PaddleFlowSDKException
+from tests.client_stub import Answer, Stub, closed_port
 
 Call = Callable[[Client], Any]
 

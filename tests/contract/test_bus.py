@@ -7,11 +7,11 @@ import logging
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.postgres_server import PostgresServer, UrlFactory
 
 from paddleflow.store.bus import Bus
 from paddleflow.store.opening import open_bus
 from paddleflow.store.postgres_bus import PostgresBus
+from tests.postgres_server import PostgresServer, UrlFactory
 
 LONG = 30.0
 

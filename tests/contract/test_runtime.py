@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.runtime_scene import DEADLINE, Opener, Scene, eventually, lives, opened
 
 from paddleflow.base.clock import SystemClock
 from paddleflow.base.ids import AttemptId
@@ -22,6 +21,7 @@ from paddleflow.errors import NotFound
 from paddleflow.runtimes.local.local_runtime import LocalRuntime
 from paddleflow.runtimes.runtime import Ended, Observation, Ready, Runtime, Started
 from paddleflow.settings import LocalSettings
+from tests.runtime_scene import DEADLINE, Opener, Scene, eventually, lives, opened
 
 
 async def open_local(data: Path) -> Runtime:

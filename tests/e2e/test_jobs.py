@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.e2e.conftest import ServerProcess, eventually
 
 from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, PaddleFlowError
+from tests.e2e.conftest import ServerProcess, eventually
 
 TINY = {"cpu": "100m", "mem": "64Mi"}
 

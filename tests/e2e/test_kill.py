@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.e2e.conftest import ServerProcess, eventually
 
 from paddleflow.errors import PaddleFlowError
+from tests.e2e.conftest import ServerProcess, eventually
 
 TINY = {"cpu": "10m", "mem": "16Mi"}
 

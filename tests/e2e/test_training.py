@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from tests.e2e.conftest import ServerProcess
 
 ROOT = Path(__file__).parents[2]

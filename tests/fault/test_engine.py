@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.fault.faulty import FaultyDatabase, InjectedFault, run_until_no_fault
 
 from paddleflow.base.clock import SystemClock
 from paddleflow.base.quantity import Resources
@@ -32,6 +31,7 @@ from paddleflow.settings import JobSettings, Settings
 from paddleflow.spec.job import DistributedJob, FlavourChoice, MemberDocument, SingleJob
 from paddleflow.store.bus import LocalBus
 from paddleflow.store.database import Database
+from tests.fault.faulty import FaultyDatabase, InjectedFault, run_until_no_fault
 
 CAPACITY = Resources.of(2000, 2 * 2**30)
 SMALL = FlavourChoice(cpu="1", mem="1Mi")

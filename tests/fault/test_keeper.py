@@ -16,8 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.fault import doomed_server, dying_keeper
-from tests.runtime_scene import DEADLINE, Scene, eventually, is_free, lives, opened
 
 from paddleflow.base.clock import SystemClock
 from paddleflow.base.ids import AttemptId
@@ -26,6 +24,8 @@ from paddleflow.runtimes.local.link import KEEPER_COMMAND
 from paddleflow.runtimes.local.local_runtime import LocalRuntime
 from paddleflow.runtimes.runtime import Ended, Launch, Mount, Observation, Ready, Runtime, Started
 from paddleflow.settings import LocalSettings
+from tests.fault import doomed_server, dying_keeper
+from tests.runtime_scene import DEADLINE, Scene, eventually, is_free, lives, opened
 
 
 async def open_local(data: Path, keeper: Sequence[str] = KEEPER_COMMAND) -> Runtime:

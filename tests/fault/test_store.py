@@ -16,15 +16,15 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from tests.fault.cutting_proxy import cutting_proxy
-from tests.fault.faulty import FaultyDatabase, InjectedFault, run_until_no_fault
-from tests.postgres_server import PostgresServer
 
 from paddleflow.errors import Conflict, Unavailable
 from paddleflow.store import events, leases
 from paddleflow.store.database import Database, Tx
 from paddleflow.store.opening import FILE, open_database
 from paddleflow.store.statements import compose, parse
+from tests.fault.cutting_proxy import cutting_proxy
+from tests.fault.faulty import FaultyDatabase, InjectedFault, run_until_no_fault
+from tests.postgres_server import PostgresServer
 
 SQL = parse(
     "test_store.py",

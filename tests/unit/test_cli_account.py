@@ -9,13 +9,13 @@ from types import ModuleType
 import pytest
 from click.testing import CliRunner
 from inline_snapshot import snapshot
-from tests.client_stub import Shell, Stub, closed_port
 
 from paddleflow.cli.main import report, root
 from paddleflow.errors import Fault, Internal, Invalid, NotFound, PaddleFlowError
 from paddleflow.sdk import contexts
 from paddleflow.sdk.contexts import Context
 from paddleflow.settings import Settings
+from tests.client_stub import Shell, Stub, closed_port
 
 
 def call(*words: str, code: int = 0, input: str | None = None) -> tuple[str, str]:

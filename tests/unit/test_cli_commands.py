@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
-from tests.client_stub import Shell, Stub
 
 import paddleflow
+from tests.client_stub import Shell, Stub
 
 Line = tuple[str, str, dict[str, str], Any]
 

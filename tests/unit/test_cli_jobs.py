@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.client_stub import Answer, Shell, Stub
 
 from paddleflow.cli import progress
 from paddleflow.cli.run import exit_code
 from paddleflow.sdk.jobs import JobRecord, Task
+from tests.client_stub import Answer, Shell, Stub
 
 
 def frame(seq: int, status: str, message: str = "", **more: object) -> bytes:

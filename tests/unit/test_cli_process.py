@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
+
 from tests.client_stub import Answer, Stub
 
 ENTRY = [sys.executable, "-c", "from paddleflow.cli.main import main; main()"]

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.runtime_scene import Scene, eventually, opened
 
 from paddleflow.base.clock import SystemClock
 from paddleflow.base.quantity import Resources
@@ -20,6 +19,7 @@ from paddleflow.runtimes.local.keeper import keeper_id
 from paddleflow.runtimes.local.local_runtime import LocalRuntime
 from paddleflow.runtimes.runtime import Launch, Runtime
 from paddleflow.settings import LocalSettings
+from tests.runtime_scene import Scene, eventually, opened
 
 NAME = f"paddleflow-test-{os.getpid()}"
 

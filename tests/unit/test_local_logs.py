@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.runtime_scene import DEADLINE, Scene, opened
 
 from paddleflow.base.clock import SystemClock
 from paddleflow.runtimes.local import log_gap, logs
@@ -21,6 +20,7 @@ from paddleflow.runtimes.local.log_gap import BLOCK, Gap
 from paddleflow.runtimes.local.watching import SOONEST, next_look
 from paddleflow.runtimes.runtime import Runtime
 from paddleflow.settings import LocalSettings
+from tests.runtime_scene import DEADLINE, Scene, opened
 
 LIMIT = 1 << 20
 

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.runtime_scene import DEADLINE, PATH, Scene, eventually, opened
 
 from paddleflow.base.clock import SystemClock
 from paddleflow.runtimes.local import mounts
@@ -19,6 +18,7 @@ from paddleflow.runtimes.local.mounts import MountPoints, plan, probe, variable
 from paddleflow.runtimes.local.spawning import Refused
 from paddleflow.runtimes.runtime import Launch, Mount, Runtime, Started
 from paddleflow.settings import LocalSettings
+from tests.runtime_scene import DEADLINE, PATH, Scene, eventually, opened
 
 needs_namespaces = pytest.mark.skipif(probe() == "none", reason="this machine allows no mount namespaces")
 

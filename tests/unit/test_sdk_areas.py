@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.client_stub import Answer, Stub
 
 import paddleflow
 from paddleflow.errors import Invalid, Unauthenticated
@@ -16,6 +15,7 @@ from paddleflow.sdk import contexts
 from paddleflow.sdk.client import _AREAS, PaddleFlow
 from paddleflow.sdk.contexts import Context
 from paddleflow.sdk.queues import Queue
+from tests.client_stub import Answer, Stub
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.client_stub import Answer, Stub
 
 from paddleflow.errors import Internal, NotFound, Unavailable
 from paddleflow.sdk import follow
@@ -17,6 +16,7 @@ from paddleflow.sdk.client import PaddleFlow
 from paddleflow.sdk.follow import Event, parse_events
 from paddleflow.sdk.jobs import Job
 from paddleflow.sdk.transport import Transport
+from tests.client_stub import Answer, Stub
 
 EVENTS, LOG = "GET /job/job-1/events", "GET /job/job-1/log"
 

@@ -11,12 +11,12 @@ from urllib.parse import unquote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.client_stub import Answer, Stub, closed_port
 
 from paddleflow import errors
 from paddleflow.errors import Conflict, Fault, Invalid, NotFound, PaddleFlowError, Unauthenticated, Unavailable
 from paddleflow.sdk.address import Address, parse
 from paddleflow.sdk.transport import Transport, refusal, segment
+from tests.client_stub import Answer, Stub, closed_port
 
 
 @pytest.fixture

@@ -15,14 +15,27 @@ from pathlib import Path
 
 import uvicorn
 
-from paddleflow.api import clusters, events, flavours, grants, jobs, logs, pools, queues, statistics, storages, users
+from paddleflow.api import (
+    cluster_nodes,
+    clusters,
+    events,
+    flavours,
+    grants,
+    jobs,
+    logs,
+    pools,
+    queues,
+    statistics,
+    storages,
+    users,
+)
 from paddleflow.api.application import build
 from paddleflow.api.platform import Platform
 from paddleflow.errors import Conflict, Unavailable
 from paddleflow.settings import Settings
 
 ROUTE_GROUPS = (
-    users.ROUTES, grants.ROUTES, clusters.ROUTES, queues.ROUTES, flavours.ROUTES, pools.ROUTES, storages.ROUTES,
+    users.ROUTES, grants.ROUTES, clusters.ROUTES, cluster_nodes.ROUTES, queues.ROUTES, flavours.ROUTES, pools.ROUTES, storages.ROUTES,
     jobs.ROUTES, logs.ROUTES, events.ROUTES, statistics.ROUTES,
 )  # fmt: skip
 

@@ -14,6 +14,7 @@ from paddleflow.base.log import Log
 from paddleflow.errors import PaddleFlowError
 from paddleflow.sdk import contexts
 from paddleflow.server.secrets import write_secret
+from paddleflow.store.database import Tx
 
 log = Log("server")
 
@@ -26,15 +27,22 @@ async def welcome(platform: Platform, data: Path, address: str) -> None:
     made = await ensure_root(database, clock, password, fixed=bool(fixed))
     if made and not fixed:
         write_secret(data / "root-password", f"{password}\n")
-    token_file = data / "client-token"
-    if token_file.exists():
-        await database.write(tokens.end, tokens.digest(token_file.read_text("utf-8").strip()))
-    hours = platform.settings.access.token_hours
-    token = await database.write(tokens.issue, ROOT, clock.now(), hours)
-    write_secret(token_file, token)
+    token = await database.write(client_token, data / "client-token", clock.now(), platform.settings.access.token_hours)
     try:
         contexts.save_local(address, ROOT, token)
     except (OSError, PaddleFlowError) as error:
         log.warning("no client context was written", reason=str(error))
     write_secret(data / "server.json", json.dumps({"url": address, "pid": os.getpid(), "user": ROOT}))
     log.info("serving", address=address, user=ROOT, data=str(data))
+
+
+def client_token(tx: Tx, file: Path, now: float, hours: float) -> str:
+    """The token of the local context: the one that is there while more than half of its time is left, else a new one."""
+    if file.exists():
+        token = file.read_text("utf-8").strip()
+        row = tokens.find(tx, tokens.digest(token))
+        if row is not None and row["expires_at"] - now > hours * 1800:
+            return token
+    token = tokens.issue(tx, ROOT, now, hours)
+    write_secret(file, token)
+    return token

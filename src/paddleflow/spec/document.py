@@ -23,7 +23,10 @@ D = TypeVar("D", bound="Document")
 class Document(BaseModel):
     """A JSON object that a person or client sends. Fields are snake_case here and camelCase on the wire."""
 
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+    #: Built at first use, not at import: a server has over fifty documents and must be up at once.
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True, defer_build=True
+    )
 
     #: The REST code of a refused document of this kind.
     code: ClassVar[str] = "InvalidArguments"

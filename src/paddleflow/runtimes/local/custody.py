@@ -202,7 +202,8 @@ class Custody:
         self, attempt: Attempt, status: int | None, cpu: float | None = None, peak: int | None = None
     ) -> None:
         """The main process is gone, with this status if anybody knows it: its group follows, then the end is told."""
-        self.running.pop(attempt.pid, None)
+        if self.running.get(attempt.pid) is attempt:  # the number of one that is not our child may be another's by now
+            del self.running[attempt.pid]
         if status is None:
             self._conclude(attempt, None, UNWATCHED)
         else:
