@@ -36,10 +36,16 @@ select seq from jobs where id = :id
 select * from tasks where job_id = :job_id order by role, idx
 
 -- name: unseen_jobs
--- Jobs that the engine has not looked at since somebody else changed them.
+-- Jobs that the engine has not looked at since somebody else changed them; first those that are gone altogether.
+select 0 as seq, job_id as id, '' as queue, '' as user_name, '' as framework, '' as priority, '' as needs,
+       cast(0 as double precision) as accepted_at, 0 as attempt, cast(null as double precision) as not_before,
+       0 as touched, 'deleted' as status, 0 as placed, '' as message
+from deleted_jobs
+union all
 select seq, id, queue, user_name, framework, priority, needs, accepted_at, attempt, not_before, touched, status, placed,
        message
-from jobs where touched > seen order by seq limit :limit
+from jobs where touched > seen
+order by seq limit :limit
 
 -- name: held_jobs
 -- Jobs that hold resources or are being ended: what the engine takes up again after a restart.
@@ -69,6 +75,10 @@ where id = :id and touched = :touched and status in ('init', 'pending') and plac
 -- The engine has dealt with the row as it was.
 update jobs set seen = :touched where id = :id and seen < :touched
 
+-- name: forget_deleted
+-- The engine has forgotten a job that was deleted.
+delete from deleted_jobs where job_id = :id
+
 -- name: place_job
 -- Every member has its place: the durable intent before anything is started.
 update jobs set status = 'pending', message = '', placed = 1, attempt = :attempt, not_before = null, updated_at = :at,
@@ -85,10 +95,13 @@ on conflict (job_id, role, idx) do update set
     cpu_seconds = null, peak_memory = null
 
 -- name: update_job
--- The state that the machine gave; a stop that was asked for meanwhile stays visible.
+-- The state that the machine gave; a stop that was asked for meanwhile stays visible, with the words of who asked. A
+-- time to live that was changed meanwhile counts.
 update jobs set status = case when status = 'terminating' and :status in ('pending', 'running') then status else :status end,
-                message = :message, outcome = :outcome, placed = :placed, not_before = :not_before,
-                started_at = :started_at, finished_at = :finished_at, updated_at = :at, delete_at = :delete_at
+                message = case when status = 'terminating' and :status in ('pending', 'running') then message else :message end,
+                outcome = :outcome, placed = :placed, not_before = :not_before,
+                started_at = coalesce(:started_at, started_at), finished_at = :finished_at, updated_at = :at,
+                delete_at = case when ttl is null then :delete_at else :finished_at + ttl end
 where id = :id
 
 -- name: update_task
@@ -116,6 +129,14 @@ where id = :id and status in ('init', 'pending') and placed = 0
 -- name: change_notes
 -- New labels and annotations, whole.
 update jobs set labels = :labels, annotations = :annotations, updated_at = :at where id = :id
+
+-- name: change_ttl
+-- Another time to live; a job that has ended already is deleted accordingly.
+update jobs set ttl = :ttl, delete_at = case when finished_at is null then null else :delete_at end where id = :id
+
+-- name: note_deleted
+-- Tells the engine that a job is gone which it may still have in mind.
+insert into deleted_jobs (job_id) values (:id) on conflict do nothing
 
 -- name: delete_job
 -- A job that has ended, for good.

@@ -108,6 +108,11 @@ class StorageMount(Document):
         return value
 
 
+#: Shared by all who name none: documents are frozen, and a default that pydantic has to copy costs every submission.
+_NO_POLICY = SchedulingPolicy()
+_NO_FLAVOUR = FlavourChoice()
+
+
 class Named(Document):
     """What jobs and members share."""
 
@@ -115,9 +120,9 @@ class Named(Document):
 
     id: str = ""
     name: str = ""
-    labels: dict[str, LooseText] = {}
-    annotations: dict[str, LooseText] = {}
-    scheduling_policy: SchedulingPolicy = SchedulingPolicy()
+    labels: dict[str, LooseText] = Field(default_factory=dict)
+    annotations: dict[str, LooseText] = Field(default_factory=dict)
+    scheduling_policy: SchedulingPolicy = Field(default_factory=lambda: _NO_POLICY)
 
     @field_validator("name")
     @classmethod
@@ -154,14 +159,14 @@ class Named(Document):
 class JobSpec(Named):
     """What to run."""
 
-    flavour: FlavourChoice = FlavourChoice()
-    limit_flavour: FlavourChoice = FlavourChoice()
+    flavour: FlavourChoice = Field(default_factory=lambda: _NO_FLAVOUR)
+    limit_flavour: FlavourChoice = Field(default_factory=lambda: _NO_FLAVOUR)
     fs: StorageMount | None = None
-    extra_fs: list[StorageMount] = Field(default=[], alias="extraFS")
+    extra_fs: list[StorageMount] = Field(default_factory=list, alias="extraFS")
     image: str = ""
-    env: dict[str, LooseText] = {}
+    env: dict[str, LooseText] = Field(default_factory=dict)
     command: Words = ""
-    args: Words = []
+    args: Words = Field(default_factory=list)
     port: int = 0
     extension_template: Template | None = None
 
@@ -212,7 +217,7 @@ class DistributedJob(Named):
     """POST /job/distributed"""
 
     framework: str = Field(min_length=1)
-    members: list[MemberDocument] = []
+    members: list[MemberDocument] = Field(default_factory=list)
     extension_template: Template | None = None
 
 
@@ -236,8 +241,8 @@ class JobChange(Document):
     code: ClassVar[str] = "JobInvalidField"
 
     priority: Priority = ""
-    labels: dict[str, LooseText] = {}
-    annotations: dict[str, LooseText] = {}
+    labels: dict[str, LooseText] = Field(default_factory=dict)
+    annotations: dict[str, LooseText] = Field(default_factory=dict)
 
     @field_validator("priority")
     @classmethod

@@ -108,10 +108,9 @@ class LocalRuntime:
     def _lost(self) -> None:
         self._link = None
         if self._open:
-            log.log(
-                logging.ERROR if self._failures > 2 else logging.WARNING,
-                "the keeper is gone; starting another one (its own words are in %s)", self._data / "keeper.log",
-            )  # fmt: skip
+            if self._failures < len(RETRY) or self._failures % 60 == 0:
+                words = self._data / "keeper.log"
+                log.warning("the keeper is gone; starting another one (its own words are in %s)", words)
             self._connect_later()
 
     def _connect_later(self) -> None:

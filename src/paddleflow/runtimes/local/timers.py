@@ -17,8 +17,12 @@ class Timers:
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._count = itertools.count()
 
-    def after(self, seconds: float, call: Callable[[], None]) -> None:
-        heapq.heappush(self._heap, (self._clock.monotonic() + seconds, next(self._count), call))
+    def after(self, seconds: float, call: Callable[[], None], grid: float = 0.0) -> None:
+        """With a `grid` the moment is put off to its next multiple, so that many such calls share one waking."""
+        moment = self._clock.monotonic() + seconds
+        if grid:
+            moment += grid - moment % grid
+        heapq.heappush(self._heap, (moment, next(self._count), call))
 
     def delay(self) -> float | None:
         """Seconds until the next call is due; None when there is none."""

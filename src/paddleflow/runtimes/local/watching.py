@@ -11,7 +11,6 @@ attempt waits to be ready.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from functools import partial
 
 from paddleflow.runtimes.local import log_gap, procfs
@@ -20,6 +19,7 @@ from paddleflow.runtimes.local.custody import Custody
 
 SOONEST = 0.02
 LATEST = 1.0
+TOGETHER = 0.25  #: logs that are looked at seldom are looked at together
 A_WHILE = 5.0  #: seconds that ports are looked at often
 
 
@@ -44,7 +44,7 @@ class Watch:
 
     def _begun(self, attempt: Attempt) -> None:
         attempt.interval = SOONEST * 2
-        self._later(attempt.interval, self._look_at_log, attempt)
+        self._look_later(attempt)
         if attempt.ready_at is None:
             self._unready[attempt.name] = attempt
             if len(self._unready) == 1:
@@ -55,8 +55,9 @@ class Watch:
         if attempt.pid:
             self._bound(attempt)
 
-    def _later(self, seconds: float, call: Callable[[Attempt], None], attempt: Attempt) -> None:
-        self._custody.timers.after(seconds, partial(call, attempt))
+    def _look_later(self, attempt: Attempt) -> None:
+        grid = TOGETHER if attempt.interval >= 2 * TOGETHER else 0.0
+        self._custody.timers.after(attempt.interval, partial(self._look_at_log, attempt), grid)
 
     def _look_at_log(self, attempt: Attempt) -> None:
         if attempt.finished:
@@ -65,7 +66,7 @@ class Watch:
         grown = attempt.log_size - before
         room = max(self.log_limit - kept, self.log_limit // 4)
         attempt.interval = next_look(attempt.interval, grown, room, len(self._custody.running))
-        self._later(attempt.interval, self._look_at_log, attempt)
+        self._look_later(attempt)
 
     def _bound(self, attempt: Attempt) -> int:
         """Cut the middle out of a log that is too long; how many bytes of it are kept."""
