@@ -19,8 +19,9 @@ from paddleflow.base.clock import ManualClock
 from paddleflow.errors import Unauthenticated
 from paddleflow.settings import Settings
 from paddleflow.store.bus import LocalBus
-from paddleflow.store.database import Database, Row, Tx, Value
+from paddleflow.store.database import Database, Row, Tx
 from paddleflow.store.statements import compose
+from tests.api.access_rows import add_queue, insert
 from tests.api.client import Api
 
 PASSWORD = "paddleflow1"
@@ -34,30 +35,8 @@ def routes() -> list[Route]:
     return [*user_routes.ROUTES, *grant_routes.ROUTES]
 
 
-def insert(tx: Tx, table: str, values: dict[str, Value]) -> None:
-    columns = ", ".join(values)
-    marks = ", ".join(f":{name}" for name in values)
-    tx.run(compose(f"insert into {table} ({columns}) values ({marks})"), **values)
-
-
 def rows(tx: Tx, sql: str) -> list[Row]:
     return tx.all(compose(sql))
-
-
-async def add_queue(database: Database, name: str) -> None:
-    texts = dict.fromkeys(("namespace", "cluster", "quota_type", "location", "policies", "status"), "x")
-    amounts = dict.fromkeys(("max_cpu", "max_memory", "min_cpu", "min_memory", "created_at", "updated_at"), 1)
-    scalars = {"max_scalars": "{}", "min_scalars": "{}"}
-    await database.write(insert, "queues", {"id": f"queue-{name}", "name": name, **texts, **amounts, **scalars})
-
-
-async def add_storage(database: Database, user: str, name: str) -> str:
-    texts = {"fs_type": "local", "server_address": "", "sub_path": "/tmp", "properties": "{}"}
-    numbers = dict.fromkeys(("independent", "confined", "created_at", "updated_at"), 0)
-    identity = f"fs-{user}-{name}"
-    values: dict[str, Value] = {"id": identity, "name": name, "user_name": user, **texts, **numbers}
-    await database.write(insert, "filesystems", values)
-    return identity
 
 
 async def add_job(database: Database, user: str, status: str) -> None:
@@ -337,75 +316,6 @@ async def test_a_user_made_again_inherits_nothing(root: Api, alice: Api, databas
     (await root.post("/user", {"username": "alice", "password": "secret1"})).ok()
     (await alice.get("/whoami")).refused(401, "AuthInvalidToken")
     assert not await database.read(grants.may_use, "alice", "queue", "gpu")
-
-
-# ---- grants -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("alice", "bob")
-async def test_grants_are_given_listed_used_and_taken(root: Api, database: Database) -> None:
-    await add_queue(database, "gpu")
-    storage = await add_storage(database, "bobby", "data")
-    given = [("queue", "gpu"), ("fs", storage), ("user", "bobby")]
-    ids = []
-    for kind, name in given:
-        assert not await database.read(grants.may_use, "alice", kind, name)
-        document = {"username": "alice", "resourceType": kind, "resourceid": name}
-        ids.append((await root.post("/grant", document)).ok()["grantID"])
-        assert await database.read(grants.may_use, "alice", kind, name)
-        assert not await database.read(grants.may_use, "bobby", kind, name)
-        assert await database.read(grants.may_use, "ROOT", kind, name)
-    listed = (await root.get("/grant", username="alice")).ok()["grantList"]
-    assert [(row["resourceType"], row["resourceID"]) for row in listed] == given
-    assert listed[0] == {
-        "grantID": ids[0],
-        "userName": "alice",
-        "resourceType": "queue",
-        "resourceID": "gpu",
-        "createTime": "2023-11-14T22:13:20.000Z",
-        "updateTime": "2023-11-14T22:13:20.000Z",
-    }
-    assert (await root.get("/grant", username="bobby")).ok()["grantList"] == []
-    assert await database.read(grants.granted, "alice", "queue") == ["gpu"]
-    assert (await root.delete("/grant", username="alice", resourceType="queue", resourceID="gpu")).ok() is None
-    assert not await database.read(grants.may_use, "alice", "queue", "gpu")
-    missing = await root.delete("/grant", username="alice", resourceType="queue", resourceID="gpu")
-    missing.refused(404, "GrantNotFound")
-    await database.write(grants.forget_resource, "fs", storage)
-    assert [row["resourceType"] for row in (await root.get("/grant")).ok()["grantList"]] == ["user"]
-
-
-@pytest.mark.usefixtures("alice")
-async def test_grants_that_are_refused(root: Api, database: Database) -> None:
-    await add_queue(database, "gpu")
-    good = {"userName": "alice", "resourceType": "queue", "resourceID": "gpu"}
-    (await root.post("/grant", good)).ok()
-    for change, status, code in (
-        ({}, 409, "GrantAlreadyExist"),
-        ({"userName": "nobody"}, 404, "UserNotExist"),
-        ({"userName": "root"}, 400, "GrantRootActionNotSupport"),
-        ({"userName": "Root"}, 400, "GrantRootActionNotSupport"),
-        ({"resourceType": "cluster"}, 400, "GrantResourceTypeNotFound"),
-        ({"resourceID": "cpu"}, 404, "QueueNameNotFound"),
-        ({"resourceType": "fs"}, 404, "FileSystemNotExist"),
-        ({"resourceType": "user"}, 404, "UserNotExist"),
-    ):
-        (await root.post("/grant", good | change)).refused(status, code)
-    assert len((await root.get("/grant")).ok()["grantList"]) == 1
-
-
-async def test_grants_are_for_root(alice: Api) -> None:
-    document = {"userName": "alice", "resourceType": "queue", "resourceID": "gpu"}
-    (await alice.post("/grant", document)).refused(403, "OnlyRootAllowed")
-    (await alice.get("/grant")).refused(403, "OnlyRootAllowed")
-    (await alice.delete("/grant", username="alice", resourceType="queue", resourceID="x")).refused(
-        403, "OnlyRootAllowed"
-    )
-
-
-async def test_the_grant_to_take_back_is_named_in_full(root: Api) -> None:
-    answer = (await root.delete("/grant", username="alice")).refused(400, "InvalidURI")
-    assert {fault["where"] for fault in answer["details"]} == {"resourceType", "resourceID"}
 
 
 # ---- root and version ---------------------------------------------------------------------------------------------

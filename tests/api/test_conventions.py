@@ -11,14 +11,14 @@ from pydantic import Field
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message
 
-from paddleflow.api import health, users
+from paddleflow.api import users
 from paddleflow.api.application import build
 from paddleflow.api.paging import PageQuery, Query, page, page_fields
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, Caller, NoBody, NoQuery, Route, Socket
 from paddleflow.base.clock import ManualClock
 from paddleflow.base.ids import encode_marker
-from paddleflow.errors import Conflict, Unavailable
+from paddleflow.errors import Conflict
 from paddleflow.settings import ServerSettings, Settings
 from paddleflow.spec import wire
 from paddleflow.spec.document import Document
@@ -305,36 +305,7 @@ async def test_only_root_names_another_user(root: Api, alice: Api) -> None:
     (await root.get("/thing", username="bobby")).ok()
 
 
-# ---- health and metrics -------------------------------------------------------------------------------------------
-
-
-async def test_health(nobody: Api, platform: Platform) -> None:
-    assert (await nobody.call("GET", "/healthz", absolute=True)).ok() == {"status": "ok"}
-    assert (await nobody.call("GET", "/readyz", absolute=True)).ok() == {"status": "ok"}
-    platform.closing.set()
-    answer = (await nobody.call("GET", "/readyz", absolute=True)).refused(503, "InternalError")
-    assert answer["details"] == [{"where": "server", "message": "is stopping"}]
-    (await nobody.call("GET", "/healthz", absolute=True)).ok()
-
-
-async def test_readiness_asks_every_check(settings: Settings, database: Database, clock: ManualClock) -> None:
-    async def good() -> str:
-        return ""
-
-    async def bad() -> str:
-        return "has no lease"
-
-    async def failing() -> str:
-        raise Unavailable("the disk is full")
-
-    checks = {"good": good, "engine": bad, "disk": failing}
-    platform = Platform(settings=settings, database=database, clock=clock, bus=LocalBus(), checks=checks)
-    client = Api(build(platform, []), health.ROUTES)
-    answer = (await client.call("GET", "/readyz", absolute=True)).refused(503, "InternalError")
-    assert [fault["where"] for fault in answer["details"]] == ["engine", "disk"]
-    await database.close()
-    client_faults = (await client.call("GET", "/readyz", absolute=True)).refused(503, "InternalError")["details"]
-    assert [fault["where"] for fault in client_faults] == ["database", "engine", "disk"]
+# ---- metrics ---------------------------------------------------------------------------------------------------------
 
 
 async def test_metrics_count_requests_by_route_and_status(alice: Api, nobody: Api) -> None:

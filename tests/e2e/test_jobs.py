@@ -107,8 +107,8 @@ def test_a_gang_starts_together_or_not_at_all(server: ServerProcess) -> None:
     eventually(lambda: full.refresh().status == "running", "the first takes everything")
     member = {"role": "worker", "replicas": 2, "command": "echo rank $PADDLE_TRAINER_ID", "flavour": TINY}
     gang = client.jobs.submit({"framework": "paddle", "members": [member]})
-    message = eventually(lambda: gang.refresh().status == "pending" and gang.record.message, "the gang waits")
-    assert full.id in message
+    eventually(lambda: gang.refresh().status == "pending" and gang.record.message, "the gang waits")
+    assert full.id in gang.record.message
     full.stop()
     gang.wait(30)
     assert gang.status == "succeeded", gang.record.message

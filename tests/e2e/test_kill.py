@@ -83,3 +83,16 @@ def test_many_kills_lose_nothing_and_double_nothing(
     runs = Counter({file.name: len(file.read_text().splitlines()) for file in marks.iterdir()})
     assert {name: n for name, n in runs.items() if n != 1} == {}
     assert set(acknowledged) <= set(runs)
+
+
+def test_a_job_started_after_a_restart_leaves_those_from_before_alone(server: ServerProcess) -> None:
+    """Each attempt has limits of its own, also when one keeper serves several servers."""
+    old = [server.connect().jobs.submit(command="sleep 60", flavour=TINY) for _ in range(3)]
+    for job in old:
+        eventually(lambda job=job: job.refresh().status == "running", "they run")  # type: ignore[misc]
+    server.kill()
+    server.start()
+    client = server.connect()
+    for _ in range(4):
+        assert client.jobs.submit(command="true", flavour=TINY).wait(20).status == "succeeded"
+    assert [client.jobs.get(job.id).status for job in old] == ["running"] * 3

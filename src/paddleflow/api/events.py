@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator
 
 from pydantic import Field
@@ -15,10 +16,12 @@ from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, Route, Socket
 from paddleflow.api.sse import EventsQuery, EventStream, ServerEvent, resume_after
 from paddleflow.base.clock import rfc3339
+from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs.listing import JobFilter, find_jobs
 from paddleflow.jobs.model import FINAL
 from paddleflow.jobs.rows import SQL
 from paddleflow.jobs.views import job_view
+from paddleflow.spec.wire_jobs import Job
 from paddleflow.store import events
 from paddleflow.store.database import Tx
 from paddleflow.store.events import Event
@@ -99,23 +102,43 @@ async def push_jobs(platform: Platform, caller: Caller, websocket: WebSocket) ->
             await websocket.send_text(await websocket.receive_text())
 
     async def push() -> None:
-        since = platform.clock.now()
+        after = await platform.database.read(events.last_seq)
         while not platform.closing.is_set():
-            await asyncio.sleep(PUSH_EVERY)
-            until = platform.clock.now()
-            wanted = JobFilter(user=None if caller.root else caller.name, updated_since=since)
-            rows, members = await platform.database.read(find_jobs, wanted, 0, 1000)
-            for row in reversed(rows):
-                await websocket.send_text(to_json(job_view(row, members[row["id"]])).decode())
-            since = until
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(PUSH_EVERY):
+                    await platform.closing.wait()
+            more = True
+            while more:
+                jobs, after, more = await platform.database.read(_changed, caller, after)
+                for job in jobs:
+                    await websocket.send_text(to_json(job).decode())
         await websocket.close(1001)
+        echoing.cancel()
 
     try:
         async with asyncio.TaskGroup() as group:
-            group.create_task(echo())
+            echoing = group.create_task(echo())
             group.create_task(push())
     except* (WebSocketDisconnect, RuntimeError):
         pass  # the client has gone
+    except* PaddleFlowError as failed:
+        with contextlib.suppress(RuntimeError):
+            await websocket.close(1011, str(failed.exceptions[0])[:100])
+
+
+def _changed(tx: Tx, caller: Caller, after: int) -> tuple[list[Job], int, bool]:
+    """(the caller's jobs that something happened to behind a position, the new position, whether there is more).
+
+    Positions of events are seen in order, so nothing is missed; moments of rows would not do, as a row is written later
+    than the moment that it carries.
+    """
+    found = events.after(tx, "job", None, after, AT_ONCE)
+    ids = list(dict.fromkeys(event.subject for event in found))
+    if not ids:
+        return [], after, False
+    wanted = JobFilter(user=None if caller.root else caller.name, ids=ids)
+    rows, members = find_jobs(tx, wanted, 0, len(ids))
+    return [job_view(row, members[row["id"]]) for row in reversed(rows)], found[-1].seq, len(found) == AT_ONCE
 
 
 ROUTES = (

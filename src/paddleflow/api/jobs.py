@@ -105,7 +105,7 @@ async def change_job(platform: Platform, call: Call[JobChange | None, JobActionQ
         if call.query.action == "stop":
             stop_job(tx, job, f"stopped by {call.caller.name}", now, platform.settings.jobs)
         else:
-            modify_job(tx, job, call.body or JobChange(), now)
+            modify_job(tx, job, call.body or JobChange(), now, platform.settings.jobs)
 
     await platform.database.write(change)
     platform.bus.wake(JOBS)

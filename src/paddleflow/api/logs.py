@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping
 
 from starlette.responses import StreamingResponse
 
@@ -18,12 +18,13 @@ from paddleflow.base.quantity import parse_quantity
 from paddleflow.errors import Invalid, NotFound
 from paddleflow.jobs.folders import log_file
 from paddleflow.jobs.listing import get_tasks
-from paddleflow.jobs.log_pages import limited
+from paddleflow.jobs.log_pages import LogPage, Window
+from paddleflow.jobs.machine import Key
 from paddleflow.jobs.model import JobStatus
-from paddleflow.jobs.rows import SQL
-from paddleflow.runtimes.runtime import LogChunk, Runtime
+from paddleflow.jobs.rows import SQL, needs_of
+from paddleflow.runtimes.runtime import LogChunk
 from paddleflow.spec import wire_jobs as wire
-from paddleflow.spec.job_query import MOST_LOG_BYTES, JobLogQuery, TaskLogQuery
+from paddleflow.spec.job_query import JobLogQuery, TaskLogQuery
 from paddleflow.store import events
 from paddleflow.store.database import Row, Tx
 
@@ -41,12 +42,9 @@ async def job_log(platform: Platform, call: Call[NoBody, JobLogQuery]) -> wire.J
             hint="name the job: paddleflow log job -j JOB_ID -f FRAMEWORK",
         )
     row, tasks, history = await platform.database.read(_job_with_history, call.caller, query.job_id)
-    size = parse_quantity(query.size_limit)
     parts: list[wire.TaskLog] = []
     for task in tasks:
-        path = log_file(platform.jobs_run_here.data, row["id"], task["role"], task["idx"])
-        data = await _whole(platform.jobs_run_here.runtime, str(path))
-        page = limited(data, query.line_limit, size, query.read_from_tail)
+        page = await _page(platform, row["id"], (task["role"], task["idx"]), query)
         info: wire.LogInfo = {
             "logContent": page.content,
             "hasNextPage": page.has_next_page,
@@ -56,20 +54,24 @@ async def job_log(platform: Platform, call: Call[NoBody, JobLogQuery]) -> wire.J
     return {"jobID": row["id"], "name": row["name"], "type": row["kind"], "taskList": parts, "eventList": history}
 
 
-async def _whole(runtime: Runtime, path: str) -> bytes:
-    """All that is kept of a log; the runtime's limit bounds it."""
-    parts = []
-    chunk = await _part(runtime, path, 0, MOST_LOG_BYTES)
+async def _page(platform: Platform, job: str, key: Key, query: JobLogQuery) -> LogPage:
+    """The log is read piece by piece up to the end that it has now, and never held as a whole."""
+    window = Window(query.line_limit, parse_quantity(query.size_limit), query.read_from_tail)
+    chunk = await _part(platform, job, key, 0, CHUNK)
+    end = chunk.size
     while chunk.data:
-        parts.append(chunk.data)
-        chunk = await _part(runtime, path, chunk.next_offset, MOST_LOG_BYTES)
-    return b"".join(parts)
+        await asyncio.to_thread(window.feed, chunk.data)
+        if chunk.next_offset >= end:
+            break
+        chunk = await _part(platform, job, key, chunk.next_offset, CHUNK)
+    return window.page()
 
 
-async def _part(runtime: Runtime, path: str, offset: int, limit: int) -> LogChunk:
+async def _part(platform: Platform, job: str, key: Key, offset: int, limit: int) -> LogChunk:
     """Part of a log; one that was never written, as that of a member without a process, is empty."""
+    place = platform.jobs_run_here
     try:
-        return await runtime.log(path, offset, limit)
+        return await place.runtime.log(str(log_file(place.data, job, *key)), offset, limit)
     except NotFound:
         return LogChunk(b"", 0, 0, 0)
 
@@ -86,65 +88,53 @@ def _job_with_history(tx: Tx, caller: Caller, job: str) -> tuple[Row, list[Row],
 
 async def stream_log(platform: Platform, call: Call[NoBody, TaskLogQuery]) -> StreamingResponse:
     query, job = call.query, call.path["id"]
-    row, tasks, _ = await platform.database.read(_job_with_history, call.caller, job)
-    names = [f"{task['role']}-{task['idx']}" for task in tasks]
-    if query.task and (tasks or JobStatus(row["status"]).final) and query.task not in names:
-        raise NotFound(
-            f"job[{job}] has no task[{query.task[:80]}]", code="JobNotFound", hint=nearest(query.task, names)
-        )
-    follower = _Follower(platform, job, query)
-    start = await follower.start(query.offset) if query.task else 0
+    row = await platform.database.read(owned_job, call.caller, job)
+    keys = {f"{need.role}-{n}": (need.role, n) for need in needs_of(row["needs"]) for n in range(need.count)}
+    task = query.task or (next(iter(keys)) if len(keys) == 1 else "")
+    if task and task not in keys:
+        raise NotFound(f"job[{job}] has no task[{task[:80]}]", code="JobNotFound", hint=nearest(task[:80], keys))
+    if not task and query.offset:
+        raise Invalid("an offset counts in one log: say in which", code="InvalidURI", hint=f"task={next(iter(keys))}")
+    start = (await _part(platform, job, keys[task], query.offset, 0)).offset if task else 0
+    follower = _Follower(platform, job, {task: keys[task]} if task else keys, query.follow, start)
     headers = {"x-pf-log-offset": str(start), "cache-control": "no-store"}
     return StreamingResponse(follower.lines(), media_type="text/plain; charset=utf-8", headers=headers)
 
 
 class _Follower:
-    """Reads the logs of a job's members, to their present end or until they have ended."""
+    """Reads the logs of a job's members, to their present end or until the job has ended."""
 
-    def __init__(self, platform: Platform, job: str, query: TaskLogQuery) -> None:
+    def __init__(self, platform: Platform, job: str, keys: Mapping[str, Key], follow: bool, start: int) -> None:
         self._platform = platform
         self._job = job
-        self._task = query.task
-        self._follow = query.follow
-        self._offsets: dict[str, int] = {}
+        self._keys = keys  #: by task
+        self._follow = follow
+        self._offsets = dict.fromkeys(keys, start)
         self._partial: dict[str, bytes] = {}
-
-    async def start(self, offset: int) -> int:
-        """Where the one log that is asked for begins; a negative offset counts from its end."""
-        role, _, index = self._task.rpartition("-")
-        path = log_file(self._platform.jobs_run_here.data, self._job, role, int(index) if index.isdecimal() else 0)
-        chunk = await _part(self._platform.jobs_run_here.runtime, str(path), offset, 0)
-        self._offsets[self._task] = chunk.offset
-        return chunk.offset
 
     async def lines(self) -> AsyncIterator[bytes]:
         while True:
-            tasks, ended = await self._platform.database.read(_tasks_and_end, self._job)
-            if self._task:
-                tasks = [task for task in tasks if _name(task) == self._task]
-            prefixed = not self._task and len(tasks) > 1
-            async for part in self._new(tasks, prefixed):
-                yield part
+            begun, ended = await self._platform.database.read(_begun_and_ended, self._job)
+            for name in self._keys if begun else ():
+                async for part in self._new(name):
+                    yield part
             if ended or not self._follow or self._platform.closing.is_set():
                 for part in self._rest():
                     yield part
                 return
             await asyncio.sleep(LOOK_AGAIN)
 
-    async def _new(self, tasks: Sequence[Row], prefixed: bool) -> AsyncIterator[bytes]:
+    async def _new(self, name: str) -> AsyncIterator[bytes]:
         """What has been written since the last look."""
-        for task in tasks:
-            name = _name(task)
-            path = log_file(self._platform.jobs_run_here.data, self._job, task["role"], task["idx"])
-            while True:
-                offset = self._offsets.get(name, 0)
-                chunk = await _part(self._platform.jobs_run_here.runtime, str(path), offset, CHUNK)
-                if chunk.next_offset == offset:
-                    break
-                self._offsets[name] = chunk.next_offset
-                part = self._prefixed(name, chunk.data) if prefixed else chunk.data
-                if part:
-                    yield part
+        while True:
+            offset = self._offsets[name]
+            chunk = await _part(self._platform, self._job, self._keys[name], offset, CHUNK)
+            if chunk.next_offset <= offset:
+                return
+            self._offsets[name] = chunk.next_offset
+            part = self._prefixed(name, chunk.data) if len(self._keys) > 1 else chunk.data
+            if part:
+                yield part
 
     def _prefixed(self, name: str, data: bytes) -> bytes:
         """Whole lines, each with its task; the last one waits until it is whole."""
@@ -158,13 +148,10 @@ class _Follower:
         return [b"[%s] %s\n" % (name.encode(), line) for name, line in self._partial.items()]
 
 
-def _name(task: Row) -> str:
-    return f"{task['role']}-{task['idx']}"
-
-
-def _tasks_and_end(tx: Tx, job: str) -> tuple[list[Row], bool]:
-    row = tx.one(SQL["job_by_id"], id=job)
-    return get_tasks(tx, job), row is None or JobStatus(row["status"]).final
+def _begun_and_ended(tx: Tx, job: str) -> tuple[bool, bool]:
+    """(whether a member may have a log, whether none will write any more)."""
+    row = tx.one(SQL["job_progress"], id=job)
+    return row is not None and row["attempt"] > 0, row is None or JobStatus(row["status"]).final
 
 
 ROUTES = (

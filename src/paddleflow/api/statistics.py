@@ -74,21 +74,22 @@ async def job_statistics_detail(platform: Platform, call: Call[NoBody, Statistic
 
 
 async def card_time(platform: Platform, call: Call[CardTimeDocument, NoQuery]) -> wire.CardTime:
-    since, until = _period(call.body.start_time, call.body.end_time)
+    since, until = _period(platform, call.body)
     names = list(dict.fromkeys(call.body.queue_names))
     return {"data": await platform.database.read(_card_times, call.caller, names, since, until)}
 
 
 async def queue_card_time(platform: Platform, call: Call[NoBody, PeriodQuery]) -> wire.CardQueue:
-    since, until = _period(call.query.start_time, call.query.end_time)
+    since, until = _period(platform, call.query)
     return (await platform.database.read(_card_times, call.caller, [call.path["queue"]], since, until))[0]
 
 
-def _period(start: str, end: str) -> tuple[float, float]:
-    since, until = parse_time("startTime", start), parse_time("endTime", end)
+def _period(platform: Platform, given: CardTimeDocument | PeriodQuery) -> tuple[float, float]:
+    """Both ends of the period, which is over at this moment at the latest: what has not happened yet does not count."""
+    since, until = parse_time("startTime", given.start_time), parse_time("endTime", given.end_time)
     if until < since:
-        raise Invalid(f"endTime[{end}] is before startTime[{start}]")
-    return since, until
+        raise Invalid(f"endTime[{given.end_time}] is before startTime[{given.start_time}]", code=given.code)
+    return since, min(until, platform.clock.now())
 
 
 def _card_times(tx: Tx, caller: Caller, queues: Sequence[str], since: float, until: float) -> list[wire.CardQueue]:

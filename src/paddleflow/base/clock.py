@@ -51,7 +51,7 @@ class ManualClock:
 
 def local_text(at: float | None) -> str:
     """``YYYY-MM-DD HH:MM:SS`` in the server's time zone, the reference's format; empty for None."""
-    return "" if at is None else datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return "" if at is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
 def rfc3339(at: float | None) -> str:

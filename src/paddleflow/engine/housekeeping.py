@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from paddleflow.base.ids import AttemptId
@@ -11,8 +12,8 @@ from paddleflow.base.log import Log
 from paddleflow.engine.launching import parse_attempt
 from paddleflow.engine.mover import EVENTS, Parts
 from paddleflow.errors import PaddleFlowError
-from paddleflow.jobs.changes import delete_job, due_for_deletion
-from paddleflow.jobs.folders import remove_folder, stats_file
+from paddleflow.jobs.changes import any_due, delete_due
+from paddleflow.jobs.folders import empty_bin, remove_folder, stats_file
 from paddleflow.runtimes.local import statistics
 from paddleflow.runtimes.runtime import Sample
 
@@ -36,19 +37,32 @@ async def sample_for_ever(parts: Parts) -> None:
 def _keep(data: Path, samples: Mapping[AttemptId, Sample]) -> None:
     for attempt, sample in samples.items():
         job, (role, index), _ = parse_attempt(attempt)
-        statistics.append(str(stats_file(data, job, role, index)), sample)
+        with suppress(FileNotFoundError):  # it ended and was deleted just now
+            statistics.append(str(stats_file(data, job, role, index)), sample)
 
 
 async def delete_for_ever(parts: Parts) -> None:
     """Delete jobs whose time to live is over, with their folders."""
+    await asyncio.to_thread(empty_bin, parts.data)
     while True:
         await asyncio.sleep(DELETE_EVERY)
         try:
-            due = await parts.database.read(due_for_deletion, parts.clock.now(), DELETIONS_AT_ONCE)
-            for job in due:
-                await parts.database.write(delete_job, job)
-                await asyncio.to_thread(remove_folder, parts.data, job)
-            if due:
-                parts.bus.wake(EVENTS)
+            while await delete_some(parts) == DELETIONS_AT_ONCE:
+                pass
         except (PaddleFlowError, OSError) as error:
             log.warning("could not delete ended jobs", reason=str(error))
+
+
+async def delete_some(parts: Parts) -> int:
+    """Delete up to `DELETIONS_AT_ONCE` jobs whose time has come; how many there were."""
+    if not await parts.database.read(any_due, parts.clock.now()):
+        return 0
+    gone = await parts.database.write(delete_due, parts.clock.now(), DELETIONS_AT_ONCE)
+    parts.bus.wake(EVENTS)
+    await asyncio.to_thread(_remove_folders, parts.data, gone)
+    return len(gone)
+
+
+def _remove_folders(data: Path, jobs: Sequence[str]) -> None:
+    for job in jobs:
+        remove_folder(data, job)

@@ -18,6 +18,7 @@ from paddleflow.jobs.model import Member
 from paddleflow.runtimes.runtime import Launch, Mount
 
 GPU = "nvidia.com/gpu"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,9 @@ def _prepared(
         for s in member.storages
     )
     work = f"{folder}/work"
-    env = {**base_env, **_identity(job, place), **_devices(place.devices), **plan.env, "PF_WORK_DIR": work}
+    # Who it is and which devices it has is not the user's to say: the next member may have been given the others.
+    given = {key: base_env[key] for key in (VISIBLE,) if key in base_env} | _devices(place.devices)
+    env = {**base_env, **plan.env, **_identity(job, place), **given, "PF_WORK_DIR": work}
     return Prepared(
         launch=Launch(
             attempt=attempt_id(task, job.attempt),
@@ -154,7 +157,7 @@ def _devices(devices: tuple[tuple[str, tuple[int, ...]], ...]) -> dict[str, str]
         listed = ",".join(map(str, numbers))
         env[f"PF_DEVICES_{re.sub('[^A-Z0-9]', '_', name.upper())}"] = listed
         if name == GPU:
-            env["CUDA_VISIBLE_DEVICES"] = listed
+            env[VISIBLE] = listed
     return env
 
 

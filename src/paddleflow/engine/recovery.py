@@ -27,7 +27,7 @@ from paddleflow.engine.turn import Draft, Surroundings, activate, places_of, ste
 from paddleflow.jobs.machine import MemberEnded, StopAsked
 from paddleflow.jobs.model import JobStatus, TaskStatus
 from paddleflow.jobs.rows import SQL, held_of
-from paddleflow.runtimes.runtime import Observation
+from paddleflow.runtimes.runtime import Observation, Ready, Started
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import Node, Queue, Snapshot
 from paddleflow.store.database import Row, Tx
@@ -87,8 +87,9 @@ def _compare_job(board: Board, active: Active, told: set[AttemptId], draft: Draf
         if prepared.passive:
             if ending:
                 step(board, active, MemberEnded(now, task.key, 0), draft, now)
-            elif task.status is TaskStatus.PENDING:
+            elif not task.ready:
                 draft.launches.append(prepared)
+                draft.synthetic += [Started(attempt, now, 0), Ready(attempt, now)]
         elif attempt in told:
             if ending:
                 draft.halts.append(attempt)

@@ -49,6 +49,7 @@ from paddleflow.store.database import Row
 
 STARTS_A_TURN = 256  #: bounds a turn, so that a flood of starts does not delay stops
 STOPPED_BY_USER = "stopped by its user"
+DELETED = "deleted"  #: what `unseen_jobs` says of a job whose row is gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,12 @@ def look(board: Board, rows: Iterable[Row], draft: Draft, now: float) -> None:
     for row in rows:
         job = row["id"]
         active = board.active.get(job)
+        if row["status"] == DELETED:
+            waiting = board.waiting.get(job)
+            if waiting is not None and waiting.request.order == row["seq"]:  # not a later job of the same id
+                board.forget_waiting(job)
+            draft.writes.deleted.append(row["seq"])
+            continue
         if active is not None:
             if row["status"] == JobStatus.TERMINATING:
                 step(board, active, StopAsked(now, row["message"] or STOPPED_BY_USER), draft, now)
@@ -128,9 +135,18 @@ def look(board: Board, rows: Iterable[Row], draft: Draft, now: float) -> None:
             board.enqueue(waiting_of(row), row["not_before"], now)
         else:
             board.forget_waiting(job)
-            if row["status"] == JobStatus.TERMINATING:  # it was stopped while an attempt that failed went back to wait
-                draft.writes.changes.append(_ended_unplaced(row, now))
+            if row["status"] == JobStatus.TERMINATING:
+                _stop_unplaced(board, row, draft, now)
         draft.writes.seen.append((job, row["touched"]))
+
+
+def _stop_unplaced(board: Board, row: Row, draft: Draft, now: float) -> None:
+    """A job was stopped while it ended, or while an attempt that failed went back to wait."""
+    moved = draft.moved.get(row["id"])
+    if moved is None:
+        draft.writes.changes.append(_ended_unplaced(row, now))
+    else:  # that happened in this very turn, and is not written yet: its machine knows whether anything is left to stop
+        step(board, moved.active, StopAsked(now, row["message"] or STOPPED_BY_USER), draft, now)
 
 
 def _ended_unplaced(row: Row, now: float) -> Change:

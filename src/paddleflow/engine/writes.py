@@ -49,9 +49,10 @@ class Turn:
     placements: list[Placement] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     seen: list[tuple[str, int]] = field(default_factory=list)  #: job, touched
+    deleted: list[int] = field(default_factory=list)  #: positions of rows that are gone, forgotten now
 
     def __bool__(self) -> bool:
-        return bool(self.waits or self.placements or self.changes or self.seen)
+        return bool(self.waits or self.placements or self.changes or self.seen or self.deleted)
 
 
 def write_turn(tx: Tx, turn: Turn, lease: tuple[str, int], rules: JobSettings, now: float) -> dict[str, Row]:
@@ -65,6 +66,8 @@ def write_turn(tx: Tx, turn: Turn, lease: tuple[str, int], rules: JobSettings, n
         if tx.run(SQL["mark_waiting"], id=job, touched=touched, message=reason, at=now):
             told.append(NewEvent("job", job, now, "status", {"status": JobStatus.PENDING, "message": reason}))
     tx.many(SQL["mark_seen"], [{"id": job, "touched": touched} for job, touched in turn.seen])
+    if turn.deleted:
+        tx.many(SQL["forget_deleted"], [{"seq": seq} for seq in turn.deleted])
     events.append_many(tx, told)
     return placed
 

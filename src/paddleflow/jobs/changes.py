@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from paddleflow.errors import Conflict
+from paddleflow.errors import Conflict, Fault, Invalid
+from paddleflow.jobs.admission import TTL_ANNOTATION, time_to_live
 from paddleflow.jobs.listing import get_job
 from paddleflow.jobs.model import JobStatus
 from paddleflow.jobs.rows import SQL, delete_at
@@ -31,9 +32,12 @@ def stop_job(tx: Tx, job: str, message: str, now: float, rules: JobSettings) -> 
         events.append(tx, "job", job, "status", now, {"status": JobStatus.TERMINATING, "message": message})
 
 
-def modify_job(tx: Tx, job: str, change: JobChange, now: float) -> None:
+def modify_job(tx: Tx, job: str, change: JobChange, now: float, rules: JobSettings) -> None:
     """Priority while it waits; labels and annotations in any status. All of a change is made, or none."""
     row = get_job(tx, job)
+    given = change.model_dump(by_alias=True, exclude_defaults=True)
+    if not given:
+        return
     if change.priority and not tx.run(SQL["change_priority"], id=job, priority=change.priority, at=now):
         raise Conflict(
             f"the priority of job[{job}] cannot change, it is {row['status']}",
@@ -45,8 +49,18 @@ def modify_job(tx: Tx, job: str, change: JobChange, now: float) -> None:
         annotations = json.loads(row["annotations"]) | change.annotations
         tx.run(SQL["change_notes"], id=job, labels=_text(labels), annotations=_text(annotations), at=now)
         tx.many(SQL["insert_label"], [{"job_id": job, "key": k, "value": v} for k, v in change.labels.items()])
-    given = change.model_dump(by_alias=True, exclude_defaults=True)
+    if TTL_ANNOTATION in change.annotations:
+        _change_ttl(tx, row, change, rules)
     events.append(tx, "job", job, "modified", now, given)
+
+
+def _change_ttl(tx: Tx, row: Row, change: JobChange, rules: JobSettings) -> None:
+    try:
+        ttl = time_to_live(change.annotations)
+    except ValueError as error:
+        raise Invalid.of([Fault(f"annotations.{TTL_ANNOTATION}", str(error))], code=change.code) from error
+    gone_at = delete_at(JobStatus(row["status"]), row["finished_at"], ttl, rules)
+    tx.run(SQL["change_ttl"], id=row["id"], ttl=ttl, delete_at=gone_at)
 
 
 def _text(notes: dict[str, str]) -> str:
@@ -62,12 +76,26 @@ def delete_job(tx: Tx, job: str) -> Row:
             code="ActionNotAllowed",
             hint=f"stop it first: paddleflow job stop {job}",
         )
-    for statement in ("delete_tasks", "delete_labels", "delete_storages", "delete_job"):
-        tx.run(SQL[statement], id=job)
-    events.delete_for(tx, "job", job)
+    _delete(tx, row)
     return row
 
 
-def due_for_deletion(tx: Tx, now: float, limit: int) -> list[str]:
-    """Jobs whose time to live is over."""
-    return [row["id"] for row in tx.all(SQL["jobs_to_delete"], now=now, limit=limit)]
+def _delete(tx: Tx, row: Row) -> None:
+    if row["touched"] > row["seen"]:
+        tx.run(SQL["note_deleted"], seq=row["seq"], id=row["id"])
+    for statement in ("delete_tasks", "delete_labels", "delete_storages", "delete_job"):
+        tx.run(SQL[statement], id=row["id"])
+    events.delete_for(tx, "job", row["id"])
+
+
+def any_due(tx: Tx, now: float) -> bool:
+    """Whether there is a job whose time to live is over."""
+    return tx.one(SQL["jobs_to_delete"], now=now, limit=1) is not None
+
+
+def delete_due(tx: Tx, now: float, limit: int) -> list[str]:
+    """Delete jobs whose time to live is over, at most so many; their ids."""
+    rows = tx.all(SQL["jobs_to_delete"], now=now, limit=limit)
+    for row in rows:
+        _delete(tx, row)
+    return [row["id"] for row in rows]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 import shutil
 from pathlib import Path
 
@@ -28,5 +29,23 @@ def stats_file(data: Path, job: str, role: str, index: int) -> Path:
 
 
 def remove_folder(data: Path, job: str) -> None:
-    """A deleted job's files; they may be gone already."""
-    shutil.rmtree(job_folder(data, job), ignore_errors=True)
+    """A deleted job's files; they may be gone already. The folder is moved away first: its id may be used again at once."""
+    folder = job_folder(data, job)
+    away = _bin(data) / f"{job}-{secrets.token_hex(4)}"
+    try:
+        away.parent.mkdir(exist_ok=True)
+        folder.rename(away)
+    except OSError:
+        return  # there is none, or the disk does not let us; what cannot be moved could not be deleted either
+    shutil.rmtree(away, ignore_errors=True)
+
+
+def empty_bin(data: Path) -> None:
+    """Finish what a server that died had begun to remove."""
+    if _bin(data).is_dir():
+        for left in _bin(data).iterdir():
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _bin(data: Path) -> Path:
+    return data / "jobs" / "deleted"

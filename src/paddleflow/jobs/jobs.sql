@@ -23,21 +23,21 @@ from queues q join clusters c on c.name = q.cluster where q.name = :queue
 -- One job, whoever owns it.
 select * from jobs where id = :id
 
+-- name: job_progress
+-- How far a job is.
+select status, attempt from jobs where id = :id
+
 -- name: job_exists
 -- Whether a job id is taken.
 select 1 from jobs where id = :id
-
--- name: job_order
--- Where a job stands in the order of submission.
-select seq from jobs where id = :id
 
 -- name: tasks_of_job
 -- The members of one job, in order.
 select * from tasks where job_id = :job_id order by role, idx
 
 -- name: unseen_jobs
--- Jobs that the engine has not looked at since somebody else changed them; first those that are gone altogether.
-select 0 as seq, job_id as id, '' as queue, '' as user_name, '' as framework, '' as priority, '' as needs,
+-- Jobs that the engine has not looked at since somebody else changed them, with those that are gone altogether.
+select seq, job_id as id, '' as queue, '' as user_name, '' as framework, '' as priority, '' as needs,
        cast(0 as double precision) as accepted_at, 0 as attempt, cast(null as double precision) as not_before,
        0 as touched, 'deleted' as status, 0 as placed, '' as message
 from deleted_jobs
@@ -77,7 +77,7 @@ update jobs set seen = :touched where id = :id and seen < :touched
 
 -- name: forget_deleted
 -- The engine has forgotten a job that was deleted.
-delete from deleted_jobs where job_id = :id
+delete from deleted_jobs where seq = :seq
 
 -- name: place_job
 -- Every member has its place: the durable intent before anything is started.
@@ -132,11 +132,13 @@ update jobs set labels = :labels, annotations = :annotations, updated_at = :at w
 
 -- name: change_ttl
 -- Another time to live; a job that has ended already is deleted accordingly.
-update jobs set ttl = :ttl, delete_at = case when finished_at is null then null else :delete_at end where id = :id
+update jobs set ttl = :ttl,
+                delete_at = case when finished_at is null then null else cast(:delete_at as double precision) end
+where id = :id
 
 -- name: note_deleted
 -- Tells the engine that a job is gone which it may still have in mind.
-insert into deleted_jobs (job_id) values (:id) on conflict do nothing
+insert into deleted_jobs (seq, job_id) values (:seq, :id)
 
 -- name: delete_job
 -- A job that has ended, for good.
@@ -156,22 +158,13 @@ delete from job_storages where job_id = :id
 
 -- name: jobs_to_delete
 -- Jobs whose time has come.
-select id from jobs where delete_at is not null and delete_at <= :now order by delete_at limit :limit
-
--- name: count_active
--- How many jobs of a queue have not ended.
-select count(*) from jobs
-where queue = :queue and status in ('init', 'pending', 'running', 'terminating', 'preempting')
+select seq, id, touched, seen from jobs where delete_at is not null and delete_at <= :now
+order by delete_at limit :limit
 
 -- name: count_by_status
 -- How many jobs are in each active status, for the metrics.
 select status, queue, count(*) as jobs from jobs
 where status in ('init', 'pending', 'running', 'terminating', 'preempting') group by status, queue
-
--- name: active_of_user
--- How many jobs of a user have not ended.
-select count(*) from jobs
-where user_name = :user_name and status in ('init', 'pending', 'running', 'terminating', 'preempting')
 
 -- name: tasks_on_nodes
 -- What every member that holds resources takes, and where.

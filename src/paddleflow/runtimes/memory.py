@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from paddleflow.base.clock import Clock
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
+from paddleflow.errors import NotFound
 from paddleflow.runtimes.runtime import Ended, Launch, LogChunk, NodeInfo, Observation, Ready, Sample, Started
 
 EXIT = "PF_MEMORY_EXIT"
@@ -25,6 +26,7 @@ class World:
 
     launched: list[Launch] = field(default_factory=list)  #: every start that was not a repetition
     known: dict[AttemptId, list[Observation]] = field(default_factory=dict)
+    logs: dict[str, bytearray] = field(default_factory=dict)  #: by `Launch.log`
 
 
 class MemoryRuntime:
@@ -53,6 +55,7 @@ class MemoryRuntime:
             now = self._clock.now()
             self.world.launched.append(launch)
             self.world.known[launch.attempt] = []
+            self.world.logs.setdefault(launch.log, bytearray())
             self._tell(Started(launch.attempt, now, 1), Ready(launch.attempt, now))
             if EXIT in launch.env:
                 self.finish(launch.attempt, int(launch.env[EXIT]))
@@ -66,6 +69,11 @@ class MemoryRuntime:
         """End an attempt; one that has ended stays as it is."""
         if not any(isinstance(seen, Ended) for seen in self.world.known[attempt]):
             self._tell(Ended(attempt, self._clock.now(), exit_code, message))
+
+    def say(self, attempt: AttemptId, text: bytes) -> None:
+        """What an attempt writes to its log."""
+        log = next(launch.log for launch in self.world.launched if launch.attempt == attempt)
+        self.world.logs[log] += text
 
     def _tell(self, *seen: Observation) -> None:
         for item in seen:
@@ -89,7 +97,12 @@ class MemoryRuntime:
             self.world.known.pop(attempt, None)
 
     async def log(self, path: str, offset: int, limit: int) -> LogChunk:
-        return LogChunk(b"", 0, 0, 0)
+        if path not in self.world.logs:
+            raise NotFound(f"log {path} is not there", hint="it was never written, or has been deleted")
+        text = bytes(self.world.logs[path])
+        start = max(len(text) + offset, 0) if offset < 0 else min(offset, len(text))
+        data = text[start : start + max(limit, 0)]
+        return LogChunk(data, start, start + len(data), len(text))
 
     async def sample(self) -> Mapping[AttemptId, Sample]:
         return {}

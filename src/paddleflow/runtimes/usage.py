@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
@@ -51,9 +52,10 @@ def series(samples: Sequence[Sample], each: Resources) -> dict[str, list[tuple[f
 def stepped(points: Sequence[tuple[float, float]], start: float, end: float, step: float) -> list[list[float]]:
     """One value per step: the mean of the points within it; steps without a point are left out."""
     sums: dict[int, tuple[float, int]] = {}
+    last = max(math.ceil((end - start) / step) - 1, 0)
     for at, value in points:
         if start <= at <= end:
-            slot = int((at - start) // step)
+            slot = min(int((at - start) // step), last)  # a point at the very end belongs to the last step
             total, count = sums.get(slot, (0.0, 0))
             sums[slot] = total + value, count + 1
     return [[round(start + slot * step, 3), round(total / count, 4)] for slot, (total, count) in sorted(sums.items())]

@@ -83,7 +83,7 @@ class TaskLogQuery(Query):
     offset: int = Field(
         default=0, ge=-(2**62), le=2**62, description="first byte; negative: from the end. Only with one task"
     )
-    follow: bool = Field(default=False, description="go on until the task has ended")
+    follow: bool = Field(default=False, description="go on until the job has ended")
 
 
 class JobLogQuery(Query):

@@ -115,7 +115,7 @@ def replay(lines: Iterable[list[Any]]) -> dict[str, Attempt]:
 def _take(attempt: Attempt, word: str, rest: list[Any]) -> None:
     if word == "run":
         attempt.run(*rest[1:4])
-    elif word == "ready":
+    elif word == "ready" and "port" in attempt.plan:
         attempt.ready_at = rest[1]
     elif word == "stop":
         attempt.kill_at, attempt.why = rest[1:3]

@@ -137,13 +137,11 @@ class Cgroups:
 
     def __init__(self, places: dict[str, Place]) -> None:
         self._places = places
-        self._named = 0
 
     def names(self, *, cpu: int, memory: int) -> list[str]:
         """Folders for a new attempt with these limits (thousandths of a core, bytes; 0: none); not yet made."""
-        self._named += 1
         wanted = {"cpu": cpu, "memory": memory}
-        name = f"{os.getpid()}-{self._named}"
+        name = os.urandom(8).hex()  # never a second time: a group is killed and removed with its attempt
         return sorted({f"{place.base}/{name}" for key, place in self._places.items() if wanted[key]})
 
     def make(self, folders: Iterable[str]) -> None:

@@ -7,6 +7,7 @@ create table users (
     updated_at     double precision not null   -- last change of the password
 );
 
+-- Who is logged in: one row a token. Only hashes are kept.
 create table tokens (
     hash           text primary key,           -- SHA-256 of the token in hex; the token itself is kept nowhere
     user_name      text not null,              -- users.name
@@ -16,6 +17,7 @@ create table tokens (
 create index tokens_by_user on tokens (user_name);
 create index tokens_by_expiry on tokens (expires_at);
 
+-- Failed logins of the last while, to slow down guessing; shared by all servers.
 create table login_failures (
     user_name      text not null,              -- the name that was tried, whether or not such a user exists
     failed_at      double precision not null   -- when; rows older than the setting access.login_window may be removed
@@ -23,6 +25,7 @@ create table login_failures (
 create index login_failures_by_user on login_failures (user_name, failed_at);
 create index login_failures_by_time on login_failures (failed_at);
 
+-- What users may use beyond their own things.
 create table grants (
     seq            $SEQUENCE,                  -- position in lists; grows with creation
     id             text not null unique,       -- grant-<8 hex>

@@ -18,6 +18,7 @@ create table clusters (
     updated_at   double precision not null       -- last change
 );
 
+-- Queues: where jobs wait, and how much they may take together.
 create table queues (
     seq          $SEQUENCE,                      -- position in lists; grows with creation
     id           text not null unique,           -- queue-<8 hex>
@@ -40,6 +41,7 @@ create table queues (
 );
 create index queues_by_cluster on queues (cluster);
 
+-- Named sizes of one member of a job.
 create table flavours (
     seq          $SEQUENCE,                      -- position in lists; grows with creation
     id           text not null unique,           -- flavour-<8 hex>
@@ -52,6 +54,7 @@ create table flavours (
     updated_at   double precision not null       -- last change
 );
 
+-- Records of who may count on which part of a cluster.
 create table resource_pools (
     seq          $SEQUENCE,                      -- position in lists; grows with creation
     id           text not null unique,           -- pool-<8 hex>

@@ -39,6 +39,7 @@ create index jobs_by_queue on jobs (queue, seq);
 create index jobs_by_update on jobs (updated_at);
 create index jobs_to_delete on jobs (delete_at) where delete_at is not null;
 
+-- The members of jobs, each with its place and how it ended.
 create table tasks (
     job_id       text not null,                  -- jobs.id
     role         text not null,                  -- worker, pserver, …
@@ -58,6 +59,7 @@ create table tasks (
     primary key (job_id, role, idx)
 );
 
+-- Labels of jobs, for searching.
 create table job_labels (
     job_id       text not null,                  -- jobs.id
     key          text not null,                  -- label key
@@ -66,6 +68,7 @@ create table job_labels (
 );
 create index job_labels_by_value on job_labels (key, value);
 
+-- Which jobs use which storages.
 create table job_storages (
     job_id       text not null,                  -- jobs.id
     fs_id        text not null,                  -- filesystems.id that it mounts

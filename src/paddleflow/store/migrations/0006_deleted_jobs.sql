@@ -1,4 +1,5 @@
 -- Jobs that were deleted before the engine had seen that they ended: it still has them in its memory and must be told.
 create table deleted_jobs (
-    job_id       text primary key                -- jobs.id of a row that is gone; the engine takes the note away
+    seq          bigint primary key,             -- jobs.seq of a row that is gone; the engine takes the note away
+    job_id       text not null                   -- jobs.id of that row; a later job may have the same
 );
