@@ -98,6 +98,7 @@ class OverQuota(PaddleFlowError):
 class TooMany(PaddleFlowError):
     status = 429
     default_code = "AuthFailed"
+    retry_after: int = 1  #: seconds after which trying again makes sense
 
 
 class Unavailable(PaddleFlowError):

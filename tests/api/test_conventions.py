@@ -121,8 +121,18 @@ async def test_unknown_paths_and_methods(nobody: Api) -> None:
     (await nobody.get("/thing/a/b")).refused(404, "PathNotFound")
     answer = await nobody.call("PATCH", "/thing")
     answer.refused(405, "MethodNotAllowed")
-    assert answer.headers["allow"] == "GET, POST, PUT"
-    assert (await nobody.call("POST", "/thing/fixed")).headers["allow"] == "DELETE, GET"
+    assert answer.headers["allow"] == "GET, HEAD, POST, PUT"
+    assert (await nobody.call("POST", "/thing/fixed")).headers["allow"] == "DELETE, GET, HEAD"
+
+
+async def test_head_is_get_without_the_body(alice: Api, nobody: Api) -> None:
+    for path in ("/thing/fixed", "/raw", "/thing/nothing/here"):
+        got, head = await alice.get(path), await alice.call("HEAD", path)
+        assert (head.status, head.body) == (got.status, b"")
+        assert head.headers["content-length"] == got.headers["content-length"]
+        assert head.headers["content-type"] == got.headers["content-type"]
+    assert (await nobody.call("HEAD", "/thing/fixed")).status == 401
+    assert (await nobody.call("HEAD", "/metrics", absolute=True)).headers["content-type"].startswith("text/plain")
 
 
 async def test_segments_of_the_path(alice: Api) -> None:

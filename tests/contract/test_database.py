@@ -366,3 +366,17 @@ async def test_close_finishes_what_is_queued_and_refuses_more(db: Database, data
     assert await count(again) == 50
     await again.close()
     await db.close()  # twice is fine
+
+
+async def test_a_peek_sees_what_was_acknowledged_and_changes_nothing(db: Database) -> None:
+    await db.write(lambda tx: tx.run(SQL["add_id"], id="a"))
+    assert await db.peek(lambda tx: tx.value(SQL["number"], id="a")) == 0
+    with pytest.raises(PaddleFlowError):
+        await db.peek(lambda tx: tx.run(SQL["add_id"], id="b"))
+    with pytest.raises(ZeroDivisionError):
+        await db.peek(lambda tx: 1 // 0)
+    await db.write(lambda tx: tx.run(SQL["put"], id="a", number=7))
+    assert await db.peek(lambda tx: tx.value(SQL["number"], id="a")) == 7
+    await db.close()
+    with pytest.raises(Unavailable):
+        await db.peek(lambda tx: None)

@@ -73,6 +73,9 @@ class FaultyDatabase:
     async def read(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._database.read(lambda tx: fn(_FaultyTx(self, tx), *args, **kwargs))
 
+    async def peek(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._database.peek(lambda tx: fn(_FaultyTx(self, tx), *args, **kwargs))
+
     async def close(self) -> None:
         await self._database.close()
 

@@ -196,3 +196,11 @@ def test_version_2_on_folders_that_stand_for_it(tmp_path: Path) -> None:
 def test_version_2_without_delegation_says_what_would_help(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="Delegate=yes"):
         cgroups._prepared("memory", Member(2, str(tmp_path / "own")), "pf")
+
+
+def test_no_two_attempts_share_a_group() -> None:
+    """Also not when the next server configures the same keeper."""
+    place = Place(1, "/own", "/own/pf")
+    names = [Cgroups({"memory": place}).names(cpu=0, memory=1)[0] for _ in range(50)]
+    assert len(set(names)) == 50
+    assert all(name.startswith(f"/own/pf/{os.getpid()}-") for name in names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddleflow.base.ids import AttemptId
@@ -39,6 +39,7 @@ def test_members_are_those_of_the_session_and_all_their_descendants() -> None:
     assert {name: sorted(p.pid for p in group) for name, group in groups.items()} == {A: [10, 11, 12, 13, 14], B: [20]}
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.integers(1, 30), st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=30))
 def test_any_table_of_processes_is_sorted_out(table: dict[int, tuple[int, int]]) -> None:
     """Also one with a circle of parents, as a table read while processes come and go may have."""
@@ -64,8 +65,8 @@ def test_counters_never_fall() -> None:
 
 
 def test_capacity_from_the_settings() -> None:
-    settings = LocalSettings(cpus="7500m", memory="20Gi", scalars="nvidia.com/gpu=4, example.com/nic = 2")
-    node = this_machine(settings)
+    local = LocalSettings(cpus="7500m", memory="20Gi", scalars="nvidia.com/gpu=4, example.com/nic = 2")
+    node = this_machine(local)
     assert (node.capacity.cpu, node.capacity.memory) == (7500, 20 << 30)
     assert dict(node.capacity.scalars) == {"nvidia.com/gpu": 4000, "example.com/nic": 2000}
     assert node.address == "127.0.0.1"

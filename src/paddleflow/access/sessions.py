@@ -102,9 +102,11 @@ def _attempt(tx: Tx, user: str, now: float, settings: AccessSettings) -> str:
     if row is not None and row["failures"] >= settings.login_attempts:
         first_at = row["first_at"] if row["first_at"] is not None else now
         seconds = max(1, math.ceil(first_at + settings.login_window - now))
-        raise TooMany(
+        refusal = TooMany(
             f"too many failed logins of user[{user[:80]}]", code="AuthFailed", hint=f"try again in {seconds} seconds"
         )
+        refusal.retry_after = seconds
+        raise refusal
     found = users.by_name(tx, user)
     return found["password_hash"] if found else ""
 

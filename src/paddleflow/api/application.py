@@ -24,7 +24,7 @@ from paddleflow.api import answers, codes, health, metrics, openapi, requests
 from paddleflow.api.dispatch import Table
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, Route, Socket
-from paddleflow.errors import Internal, NotFound, PaddleFlowError, Unavailable
+from paddleflow.errors import Internal, NotFound, PaddleFlowError, TooMany, Unavailable
 from paddleflow.spec.document import Document
 
 _log = logging.getLogger("paddleflow.api")
@@ -107,22 +107,26 @@ class Application:
         if isinstance(result, Response):
             status = result.status_code
             result.headers["x-pf-request-id"] = request_id
-            await result(scope, receive, send)
+            if scope["method"] == "HEAD":
+                await send({"type": "http.response.start", "status": status, "headers": result.raw_headers})
+                await send({"type": "http.response.body", "body": b""})
+            else:
+                await result(scope, receive, send)
         else:
             start = {"type": "http.response.start", "status": status}
             start["headers"] = (
                 [*answers.headers(body, request_id), *extra] if extra else answers.headers(body, request_id)
             )
             await send(start)
-            await send({"type": "http.response.body", "body": body})
+            await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
         self._note(scope, entry, status, (perf_counter() - began) * 1000)
 
     def _find(self, scope: Scope) -> tuple[_Entry, Mapping[str, str]]:
         method, path, raw_path = scope["method"], scope["path"], scope.get("raw_path") or scope["path"].encode()
-        found = self._table.find(method, path, raw_path)
+        found = self._table.find("GET" if method == "HEAD" else method, path, raw_path)
         if found is not None:
             return found
-        allowed = self._table.allowed(path, raw_path)
+        allowed = self._allowed(scope)
         if not allowed:
             raise NotFound(f"there is no path {path[:200]!r}", code="PathNotFound", hint="see /openapi.json")
         raise _MethodNotAllowed(f"{path[:200]!r} does not take {method[:20]!r}", hint=f"it takes {', '.join(allowed)}")
@@ -168,9 +172,15 @@ class Application:
         if error.status == 401:
             return [(b"www-authenticate", b'Bearer realm="paddleflow"')]
         if error.status == 405:
-            raw_path = scope.get("raw_path") or scope["path"].encode()
-            return [(b"allow", ", ".join(self._table.allowed(scope["path"], raw_path)).encode())]
+            return [(b"allow", ", ".join(self._allowed(scope)).encode())]
+        if isinstance(error, TooMany):
+            return [(b"retry-after", b"%d" % error.retry_after)]
         return []
+
+    def _allowed(self, scope: Scope) -> list[str]:
+        """The methods of a path. HEAD is GET without the body."""
+        methods = self._table.allowed(scope["path"], scope.get("raw_path") or scope["path"].encode())
+        return sorted([*methods, "HEAD"]) if "GET" in methods else methods
 
     def _note(self, scope: Scope, entry: _Entry | None, status: int, milliseconds: float) -> None:
         series = entry.series.get(status) if entry is not None else None

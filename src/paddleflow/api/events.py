@@ -48,7 +48,7 @@ async def _history(platform: Platform, job: str, after: int, follow: bool) -> As
     """Every event of the job; ends behind the one that made it final."""
     with platform.bus.subscribe(EVENTS) as subscription:
         while True:
-            found, last = await platform.database.read(_events_after, job, after)
+            found, last = await platform.database.peek(_events_after, job, after)
             for event in found:
                 after = event.seq
                 yield event.seq, event.type, _data(event)

@@ -79,7 +79,7 @@ async def list_jobs(platform: Platform, call: Call[NoBody, JobListQuery]) -> byt
 
 
 async def show_job(platform: Platform, call: Call[NoBody, NoQuery]) -> bytes:
-    row, tasks = await platform.database.read(_job_with_tasks, call.caller, call.path["id"])
+    row, tasks = await platform.database.peek(_job_with_tasks, call.caller, call.path["id"])
     return to_json(_view(platform, row, tasks))
 
 

@@ -57,6 +57,8 @@ class RequestTimes(Collector):
 
 
 async def metrics(platform: Platform, call: Call[NoBody, NoQuery]) -> Response:
+    for refresh in platform.refresh:
+        await refresh()
     return Response(generate_latest(platform.registry), headers={"content-type": CONTENT_TYPE_LATEST})
 
 

@@ -21,6 +21,8 @@ from paddleflow.store.database import Database
 
 #: Empty when all is well, otherwise what is wrong, for a person.
 Check = Callable[[], Awaitable[str]]
+#: Looks again at what the registry shows.
+Refresh = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class Platform:
     clusters: ClusterView = field(default_factory=NoNodes)  #: who knows the nodes
     sessions: Sessions = field(init=False)  #: who calls
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)  #: what /metrics shows
+    refresh: list[Refresh] = field(default_factory=list)  #: what /metrics awaits before it shows the registry
     closing: asyncio.Event = field(default_factory=asyncio.Event)  #: set when the server begins to stop: streams end
     checks: Mapping[str, Check] = field(default_factory=dict)  #: what /readyz asks besides the database
 

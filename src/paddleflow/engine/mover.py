@@ -186,7 +186,7 @@ class Mover:
         while more:
             now = parts.clock.now()
             observed, self._observed = self._observed, []
-            rows, version = await parts.database.read(_read_changes)
+            rows, version = await parts.database.peek(_read_changes)
             draft = Draft()
             hear(board, observed, draft, now)
             if version != board.queue_version:

@@ -166,6 +166,19 @@ order by delete_at limit :limit
 select status, queue, count(*) as jobs from jobs
 where status in ('init', 'pending', 'running', 'terminating', 'preempting') group by status, queue
 
+-- name: used_by_queue
+-- What the jobs of every queue hold now, summed per set of scalars, for the metrics.
+select queue, scalars, count(*) as jobs, cast(sum(cpu) as bigint) as cpu, cast(sum(memory) as bigint) as memory
+from jobs
+where placed = 1 and status in ('init', 'pending', 'running', 'terminating', 'preempting')
+group by queue, scalars
+
+-- name: ended_behind
+-- Jobs that reached a final status by an event behind a position, for the metrics.
+select queue, status, accepted_at, started_at, finished_at from jobs
+where finished_at is not null
+  and id in (select subject from events where seq > :after and kind = 'job' and type = 'status')
+
 -- name: tasks_on_nodes
 -- What every member that holds resources takes, and where.
 select t.node, t.job_id, t.role, t.idx, t.status, j.needs, j.labels

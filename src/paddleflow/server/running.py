@@ -11,6 +11,7 @@ from pathlib import Path
 import uvloop
 
 from paddleflow import settings as settings_module
+from paddleflow.api.job_metrics import JobMetrics
 from paddleflow.api.local_nodes import LocalNodes
 from paddleflow.api.platform import Platform, Workplace
 from paddleflow.base.clock import SystemClock
@@ -104,6 +105,7 @@ async def assembled(settings: Settings, data: Path) -> AsyncIterator[tuple[Parts
             workplace=Workplace(data, runtime, lambda: nodes, mover.why),
             clusters=LocalNodes(database, lambda: nodes),
         )
+        platform.refresh.append((await JobMetrics.watching(database, platform.registry)).refresh)
         yield parts, platform, mover
 
 

@@ -58,6 +58,11 @@ class Database(Protocol):
 
     async def read(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T: ...
 
+    async def peek(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """As `read`, for a handful of rows that an index finds. It may run at once on the caller's thread, where the hop
+        to another would cost more than the look; so never for a list or a scan."""
+        ...
+
     async def close(self) -> None:
         """Finish what is queued, then let go."""
         ...

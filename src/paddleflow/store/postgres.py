@@ -108,6 +108,9 @@ class PostgresDatabase:
     async def read(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._readers.ask(fn, *args, **kwargs)
 
+    async def peek(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._readers.ask(fn, *args, **kwargs)
+
     async def close(self) -> None:
         await self._writer.close()
         await self._readers.close()

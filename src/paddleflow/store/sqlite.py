@@ -69,7 +69,7 @@ def open_sqlite(path: Path, *, durable: bool, readers: int) -> SqliteDatabase:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         writer = _connect(path, "rw", (*_WRITER_PRAGMAS, f"synchronous = {'full' if durable else 'normal'}"))
         connections.append(writer)
-        connections.extend(_connect(path, "ro", ()) for _ in range(readers))
+        connections.extend(_connect(path, "ro", ()) for _ in range(readers + 1))
     except (OSError, sqlite3.Error) as error:
         for connection in connections:
             connection.close()
@@ -85,10 +85,13 @@ class SqliteDatabase:
     dialect = "sqlite"
 
     def __init__(self, file: str, writer: sqlite3.Connection, readers: list[sqlite3.Connection]) -> None:
+        self._closed = False
         self._connections = [*readers, writer]  # the writer last: only it may fold the WAL back into the file
         session = _Session(file, writer)
         self._writer = Lane("database-writer", [lambda calls: commit_together(session, calls)], at_once=_AT_ONCE)
-        self._readers = Lane("database-reader", [_reader(file, connection) for connection in readers], at_once=1)
+        peeker, *others = readers
+        self._peek = _reader(file, peeker)
+        self._readers = Lane("database-reader", [_reader(file, connection) for connection in others], at_once=1)
 
     async def write(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._writer.ask(fn, *args, **kwargs)
@@ -96,7 +99,18 @@ class SqliteDatabase:
     async def read(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._readers.ask(fn, *args, **kwargs)
 
+    async def peek(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        if self._closed:
+            raise Unavailable("database: it is closed")
+        call = Call(fn, args, kwargs)
+        self._peek([call])
+        if call.error is not None:
+            raise call.error
+        value: T = call.value
+        return value
+
     async def close(self) -> None:
+        self._closed = True
         await self._writer.close()
         await self._readers.close()
         for connection in self._connections:

@@ -141,7 +141,8 @@ class Cgroups:
     def names(self, *, cpu: int, memory: int) -> list[str]:
         """Folders for a new attempt with these limits (thousandths of a core, bytes; 0: none); not yet made."""
         wanted = {"cpu": cpu, "memory": memory}
-        name = os.urandom(8).hex()  # never a second time: a group is killed and removed with its attempt
+        # Never the same name twice: a group is killed and removed with its attempt. The pid is for `clear_empty`.
+        name = f"{os.getpid()}-{os.urandom(6).hex()}"
         return sorted({f"{place.base}/{name}" for key, place in self._places.items() if wanted[key]})
 
     def make(self, folders: Iterable[str]) -> None:

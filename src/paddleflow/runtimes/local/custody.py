@@ -210,8 +210,9 @@ class Custody:
             self._conclude(attempt, exit_code(status), _words(attempt, status), cpu, peak)
         if attempt.kill_at is None or self.clock.now() >= attempt.kill_at:
             attempt.kill_at = self.clock.now()
-            self.finish(attempt)
-            return
+            if not kill(attempt):
+                self.finish(attempt)
+                return
         self.draining[attempt.name] = attempt
         self._drain(attempt)
 

@@ -1,0 +1,140 @@
+"""Metrics of queues and jobs: gauges as the database has them when ``/metrics`` is asked, and how long jobs took.
+
+`JobMetrics.refresh` looks once per scrape; jobs that ended are found by the events since the look before, so each is
+counted once and the cost is that of what happened, not of what is stored. With several servers on one database each one
+counts every job: do not add their figures up.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from paddleflow.api.amounts import left_of
+from paddleflow.base.log import Log
+from paddleflow.base.quantity import Resources
+from paddleflow.errors import PaddleFlowError
+from paddleflow.jobs.rows import SQL
+from paddleflow.queues.model import Queue
+from paddleflow.queues.queues import list_queues, queue_of
+from paddleflow.store import events
+from paddleflow.store.database import Database, Row, Tx
+
+#: upper bounds in seconds
+BOUNDS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0, 1800.0, 3600.0, 21600.0, 86400.0)
+MOST_QUEUES = 1000  #: shown; more would be too many series
+
+log = Log("api")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the database says at one moment."""
+
+    position: int  #: of the newest event
+    queues: Sequence[Queue] = ()
+    used: dict[str, Resources] = field(default_factory=dict)
+    active: Sequence[Row] = ()  #: queue, status, jobs
+    ended: Sequence[Row] = ()  #: since the look before
+
+
+def look(tx: Tx, after: int) -> Look:
+    """Everything that the metrics show, and the jobs that ended behind a position of the event log."""
+    used: dict[str, Resources] = {}
+    for row in tx.all(SQL["used_by_queue"]):
+        scalars = {name: amount * row["jobs"] for name, amount in json.loads(row["scalars"]).items()}
+        used[row["queue"]] = used.get(row["queue"], Resources()) + Resources.of(row["cpu"], row["memory"], scalars)
+    return Look(
+        position=events.last_seq(tx),
+        queues=[queue_of(row) for row in list_queues(tx, 0, MOST_QUEUES, user="", root=True)],
+        used=used,
+        active=tx.all(SQL["count_by_status"]),
+        ended=tx.all(SQL["ended_behind"], after=after),
+    )
+
+
+class JobMetrics(Collector):
+    """``pf_metric_queue_info``, ``pf_metric_jobs``, ``pf_metric_jobs_ended`` and ``pf_metric_job_time``."""
+
+    def __init__(self, database: Database, registry: CollectorRegistry, position: int) -> None:
+        self._database = database
+        self._look = Look(position)
+        self._ended: dict[tuple[str, str], int] = {}
+        self._times: dict[tuple[str, str], list[float]] = {}  #: by queue and stage: counts per bucket, then the sum
+        registry.register(self)
+
+    @staticmethod
+    async def watching(database: Database, registry: CollectorRegistry) -> JobMetrics:
+        """Counts jobs that end from now on."""
+        return JobMetrics(database, registry, await database.read(events.last_seq))
+
+    async def refresh(self) -> None:
+        """Look again. A database that does not answer leaves the gauges out, and the counts as they are."""
+        try:
+            self._look = await self._database.read(look, self._look.position)
+        except PaddleFlowError as error:
+            log.warning("metrics without queues and jobs", reason=error.message)
+            self._look = Look(self._look.position)
+        for row in self._look.ended:
+            self._count(row)
+
+    def _count(self, row: Row) -> None:
+        queue, accepted, started, finished = row["queue"], row["accepted_at"], row["started_at"], row["finished_at"]
+        key = queue, row["status"]
+        self._ended[key] = self._ended.get(key, 0) + 1
+        self._observe(queue, "waiting", (finished if started is None else started) - accepted)
+        if started is not None:
+            self._observe(queue, "running", finished - started)
+
+    def _observe(self, queue: str, stage: str, seconds: float) -> None:
+        series = self._times.setdefault((queue, stage), [0.0] * (len(BOUNDS) + 2))
+        series[bisect_left(BOUNDS, seconds)] += 1
+        series[-1] += max(seconds, 0.0)
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._queue_info()
+        jobs = GaugeMetricFamily("pf_metric_jobs", "Jobs that have not ended.", labels=["queue", "status"])
+        for row in self._look.active:
+            jobs.add_metric([row["queue"], row["status"]], row["jobs"])
+        yield jobs
+        ended = CounterMetricFamily(
+            "pf_metric_jobs_ended", "Jobs that ended since this server started.", labels=["queue", "status"]
+        )
+        for key, count in self._ended.items():
+            ended.add_metric(list(key), count)
+        yield ended
+        times = HistogramMetricFamily(
+            "pf_metric_job_time", "Seconds that ended jobs waited and ran.", labels=["queue", "stage"]
+        )
+        for key, series in self._times.items():
+            total = 0.0
+            buckets: list[tuple[str, float]] = []
+            for bound, counted in zip((*map(str, BOUNDS), "+Inf"), series, strict=False):
+                total += counted
+                buckets.append((bound, total))
+            times.add_metric(list(key), buckets=buckets, sum_value=series[-1])
+        yield times
+
+    def _queue_info(self) -> GaugeMetricFamily:
+        info = GaugeMetricFamily(
+            "pf_metric_queue_info",
+            "Resources of queues: cores, bytes, and pieces of the others.",
+            labels=["queue", "resource", "type"],
+        )
+        for queue in self._look.queues:
+            used = self._look.used.get(queue.name, Resources())
+            amounts = {"min": queue.least, "used": used}
+            if queue.ceiling is not None:
+                amounts |= {"max": queue.ceiling, "idle": left_of(queue.ceiling, used)}
+            names = {name for amount in amounts.values() for name, _ in amount.scalars}
+            for kind, amount in amounts.items():
+                for resource in ("cpu", "memory", *sorted(names)):
+                    value = amount.amount(resource)
+                    info.add_metric([queue.name, resource, kind], value if resource == "memory" else value / 1000)
+        return info
