@@ -4,6 +4,7 @@ route declares, so that the description at ``/openapi.json`` is checked by every
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -80,16 +81,23 @@ class Api:
         headers: Mapping[str, str] | None = None,
         absolute: bool = False,
         chunks: AsyncIterator[bytes] | None = None,
+        sent: list[Message] | None = None,
     ) -> Answer:
-        """One request. A `body` that is bytes goes as it is, None sends none; `chunks` sends it in pieces."""
+        """One request. A `body` that is bytes goes as it is, None sends none; `chunks` sends it in pieces.
+
+        What comes back is added to `sent` as it comes, for streams. The client stays until the answer is whole.
+        """
         scope, raw = self._scope(method, path if absolute else PREFIX + path, body, query, headers)
-        sent: list[Message] = []
+        sent = [] if sent is None else sent
+        whole: list[bytes] = [raw]
 
         async def receive() -> Message:
-            if chunks is None:
-                return {"type": "http.request", "body": raw, "more_body": False}
-            chunk = await anext(chunks, None)
-            return {"type": "http.request", "body": chunk or b"", "more_body": chunk is not None}
+            if chunks is not None:
+                chunk = await anext(chunks, None)
+                return {"type": "http.request", "body": chunk or b"", "more_body": chunk is not None}
+            if not whole:
+                await asyncio.Event().wait()
+            return {"type": "http.request", "body": whole.pop(), "more_body": False}
 
         async def send(message: Message) -> None:
             sent.append(message)

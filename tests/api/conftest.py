@@ -12,16 +12,18 @@ from starlette.types import ASGIApp
 
 import paddleflow.api
 from paddleflow.access import tokens, users
-from paddleflow.api import health, metrics
+from paddleflow.api import events, health, metrics
 from paddleflow.api.application import build
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Route
 from paddleflow.base.clock import ManualClock
+from paddleflow.queues.defaults import ensure_defaults
 from paddleflow.settings import AccessSettings, ServerSettings, Settings
 from paddleflow.store.bus import LocalBus
 from paddleflow.store.database import Database
 from paddleflow.store.opening import open_database
 from tests.api.client import Api
+from tests.api.workshop import CAPACITY, Workshop
 
 #: argon2 of "paddleflow1", with parameters so low that tests do not pay for hashes they are not about
 CHEAP_HASH = "$argon2id$v=19$m=8,t=1,p=1$GICVVBfLNkWauDKCc2+UGA$80sc2fcEHitW0a4Gk5CzxRCMPPw7WqElHCTnPUFONd0"
@@ -58,8 +60,20 @@ def settings(tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def platform(settings: Settings, database: Database, clock: ManualClock) -> Platform:
-    return Platform(settings=settings, database=database, clock=clock, bus=LocalBus())
+async def workshop(clock: ManualClock, settings: Settings) -> Workshop:
+    """Where jobs run, when a test opens it."""
+    return Workshop(clock, settings)
+
+
+@pytest.fixture
+async def platform(settings: Settings, database: Database, clock: ManualClock, workshop: Workshop) -> Platform:
+    return Platform(settings=settings, database=database, clock=clock, bus=LocalBus(), workplace=workshop.place)
+
+
+@pytest.fixture
+async def ready(database: Database, clock: ManualClock) -> None:
+    """The default cluster, queue and flavours are there, as on a server that has started."""
+    await database.write(ensure_defaults, clock.now(), CAPACITY)
 
 
 @pytest.fixture(scope="session")
@@ -75,7 +89,7 @@ def routes() -> list[Route]:
 
 @pytest.fixture
 def app(platform: Platform, routes: list[Route]) -> ASGIApp:
-    return build(platform, [routes])
+    return build(platform, [routes], events.SOCKETS)
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from paddleflow.spec.job_query import JobActionQuery, JobListQuery, label_filter
 from paddleflow.store.database import Row, Tx
 
 JOBS = "jobs"  #: wakes the engine
+NOT_WAITING = {"unknown_job", "running"}  #: what the scheduler says of a job that does not wait for it
 
 
 def owned_job(tx: Tx, caller: Caller, job: str) -> Row:
@@ -92,7 +93,7 @@ def _view(platform: Platform, row: Row, tasks: Sequence[Row]) -> wire.Job:
     """A waiting job's message is the reason of this moment, not the one when it was first looked at."""
     if row["status"] == JobStatus.PENDING and not row["placed"] and row["not_before"] is None:
         reason = platform.jobs_run_here.why(row["id"])
-        if reason is not None:
+        if reason is not None and reason.code not in NOT_WAITING:
             row["message"] = reason.text
     return job_view(row, tasks)
 
@@ -125,7 +126,7 @@ async def remove_job(platform: Platform, call: Call[NoBody, NoQuery]) -> None:
 
 
 _REFUSED = (
-    "JobInvalidField", "QueueNameNotFound", "404 FlavourNotFound", "403 AccessDenied", "InvalidState", "409 DuplicatedName",
+    "JobInvalidField", "400 QueueNameNotFound", "404 FlavourNotFound", "403 AccessDenied", "InvalidState", "409 DuplicatedName",
 )  # fmt: skip
 
 ROUTES = (

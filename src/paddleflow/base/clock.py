@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Protocol
 
 
@@ -51,7 +52,12 @@ class ManualClock:
 
 def local_text(at: float | None) -> str:
     """``YYYY-MM-DD HH:MM:SS`` in the server's time zone, the reference's format; empty for None."""
-    return "" if at is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+    return "" if at is None else _local_second(int(at))
+
+
+@lru_cache(maxsize=4096)
+def _local_second(second: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(second))
 
 
 def rfc3339(at: float | None) -> str:

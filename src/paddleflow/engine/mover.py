@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -169,7 +170,7 @@ class Mover:
         queues = await parts.database.read(scheduled_queues, self._cluster)
         records = await parts.database.read(read_records)
         nodes = [Node(n.name, n.capacity, n.labels, n.schedulable) for n in self.nodes]
-        ports = Ports(parse_range(parts.settings.local.ports))
+        ports = Ports(parse_range(parts.settings.local.ports), begin=secrets.randbelow(65536))
         board = rebuild(records, nodes, queues, ports, self._around, now)
         draft = Draft()
         compare(board, known, draft, now)

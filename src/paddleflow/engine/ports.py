@@ -31,12 +31,16 @@ def is_free(port: int) -> bool:
 
 
 class Ports:
-    """Who has which port. Goes round the range, so that a port just released is used again as late as possible."""
+    """Who has which port. Goes round the range, so that a port just released is used again as late as possible.
 
-    def __init__(self, ports: range, free: Callable[[int], bool] = is_free) -> None:
+    It begins anywhere (`begin`): a port is free until its owner has opened it, so two servers on one machine that began
+    at the same end would hand out the same ones.
+    """
+
+    def __init__(self, ports: range, free: Callable[[int], bool] = is_free, begin: int = 0) -> None:
         self._ports = ports
         self._free = free
-        self._next = 0
+        self._next = begin % len(ports)
         self._taken: set[int] = set()
 
     def take(self, count: int) -> tuple[int, ...]:

@@ -1,0 +1,84 @@
+"""A server's engine for API tests: the real mover on a runtime without processes, and patience for what it does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import pytest
+
+from paddleflow.api.platform import Platform, Workplace
+from paddleflow.base.clock import Clock
+from paddleflow.base.ids import AttemptId
+from paddleflow.base.quantity import Resources
+from paddleflow.engine.mover import Mover, Parts
+from paddleflow.runtimes.memory import MemoryRuntime
+from paddleflow.runtimes.runtime import NodeInfo
+from paddleflow.scheduling.model import Reason
+from paddleflow.settings import Settings
+from tests.api.client import Api
+
+T = TypeVar("T")
+CAPACITY = Resources.of(8000, 16 * 2**30, {"nvidia.com/gpu": 4000})
+TINY = {"cpu": "100m", "mem": "1Mi"}
+PATIENCE = 20.0
+
+
+async def eventually(look: Callable[[], T], what: str = "it happens") -> T:
+    """What `look` returns once it is true."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while not (found := look()):
+        if asyncio.get_running_loop().time() > deadline:
+            pytest.fail(f"not within {PATIENCE:g} s: {what}")
+        await asyncio.sleep(0.002)  # a look at a condition with a deadline, not a wait for time to pass
+    return found
+
+
+class Workshop:
+    """Where the jobs of a test run."""
+
+    def __init__(self, clock: Clock, settings: Settings) -> None:
+        self.runtime = MemoryRuntime(clock, CAPACITY)
+        self.mover: Mover | None = None
+        node = NodeInfo("memory", "127.0.0.1", CAPACITY)
+        self.place = Workplace(settings.data_folder, self.runtime, lambda: [node], self._why)
+
+    def _why(self, job: str) -> Reason | None:
+        return self.mover.why(job) if self.mover else None
+
+    @asynccontextmanager
+    async def open(self, platform: Platform) -> AsyncIterator[Mover]:
+        """The engine works while this is entered."""
+        data = self.place.data
+        parts = Parts(
+            platform.database, self.runtime, platform.clock, platform.bus, platform.settings, data, {}, "test"
+        )
+        self.mover = Mover(parts)
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(self.mover.run())
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    await self.mover.first_turn.wait()
+                yield self.mover
+            finally:
+                task.cancel()
+
+    def finish(self, attempt: str, code: int = 0) -> None:
+        self.runtime.finish(AttemptId(attempt), code)
+
+    def say(self, attempt: str, text: bytes) -> None:
+        self.runtime.say(AttemptId(attempt), text)
+
+
+async def until(client: Api, job: str, *statuses: str) -> dict[str, Any]:
+    """The job once it is in one of these statuses."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while True:
+        shown: dict[str, Any] = (await client.get(f"/job/{job}")).ok()
+        if shown["status"] in statuses:
+            return shown
+        if asyncio.get_running_loop().time() > deadline:
+            pytest.fail(f"{job} is {shown['status']}, not {statuses}: {shown['message']}")
+        await asyncio.sleep(0.002)

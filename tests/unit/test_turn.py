@@ -1,0 +1,248 @@
+"""One turn of the engine without its I/O: rows that others changed, and what recovery makes of rows and runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paddleflow.base.ids import AttemptId
+from paddleflow.base.quantity import Resources
+from paddleflow.engine.board import Board
+from paddleflow.engine.ports import Ports
+from paddleflow.engine.recovery import LOST, Records, compare, rebuild
+from paddleflow.engine.turn import Draft, Surroundings, decide, hear, look, settle
+from paddleflow.jobs.model import JobStatus, Member, NewJob
+from paddleflow.runtimes.runtime import Ended, Observation, Ready, Started
+from paddleflow.scheduling.model import Node, Queue
+from tests.job_tables import JOB, WORKER, row_of, task_row
+
+NODE = Node("n1", Resources.of(4000, 8 * 2**30, {"nvidia.com/gpu": 4000}))
+QUEUE = Queue("q", None)
+AROUND = Surroundings(Path("/data"), {}, {"n1": "127.0.0.1"}, restart_limit=3)
+A1, A2 = AttemptId("job-1.worker-0.1"), AttemptId("job-1.worker-0.2")
+AGAIN = replace(JOB, members=(replace(WORKER, env={"PF_JOB_RESTART_POLICY": "OnFailure"}),))
+MPI = replace(
+    JOB,
+    kind="distributed",
+    framework="mpi",
+    members=(
+        Member("master", 1, ("mpirun", "x"), {}, Resources.of(100, 2**20), None),
+        Member("worker", 1, (), {}, Resources.of(100, 2**20), None),
+    ),
+)
+
+
+def board_of(*rows: dict[str, Any], tasks: Iterable[dict[str, Any]] = ()) -> Board:
+    held = [row for row in rows if row["placed"]]
+    waiting = [row for row in rows if not row["placed"]]
+    ports = Ports(range(2000, 2010), lambda port: True)
+    return rebuild(Records(held, list(tasks), waiting), [NODE], [QUEUE], ports, AROUND, 20.0)
+
+
+def running(job: NewJob = JOB, **columns: Any) -> tuple[Board, dict[str, Any]]:
+    row = row_of(job, status="running", placed=1, attempt=1, started_at=11.0, **columns)
+    return board_of(row, tasks=[task_row(message="")]), row
+
+
+def turn(board: Board, seen: Iterable[Observation] = (), rows: Iterable[dict[str, Any]] = ()) -> Draft:
+    draft = Draft()
+    hear(board, seen, draft, 30.0)
+    look(board, rows, draft, 30.0)
+    draft.close()
+    return draft
+
+
+def written(draft: Draft) -> list[tuple[JobStatus, str, list[str]]]:
+    return [(c.after.status, c.after.message, [status for _, status, _ in c.history]) for c in draft.writes.changes]
+
+
+# ---- stops that meet ends ------------------------------------------------------------------------------------------
+
+
+def test_a_stop_of_a_running_job_halts_it() -> None:
+    board, row = running()
+    draft = turn(board, rows=[{**row, "status": "terminating", "message": "stopped by ann", "touched": 2}])
+    assert written(draft) == [(JobStatus.TERMINATING, "stopped by ann", ["terminating"])]
+    assert draft.halts == [A1]
+    assert draft.writes.seen == [("job-1", 2)]
+
+
+def test_a_stop_that_comes_in_the_turn_of_the_end_changes_nothing() -> None:
+    board, row = running()
+    stop = {**row, "status": "terminating", "message": "stopped by ann", "touched": 2}
+    draft = turn(board, [Ended(A1, 29.0, 0)], [stop])
+    assert written(draft) == [(JobStatus.SUCCEEDED, "", ["succeeded"])]
+    assert draft.writes.seen == [("job-1", 2)]
+    assert not board.active
+    assert not board.waiting
+
+
+def test_a_stop_that_comes_in_the_turn_of_a_restart_ends_the_job_once() -> None:
+    board, row = running(AGAIN)
+    stop = {**row, "status": "terminating", "message": "stopped by ann", "touched": 2}
+    draft = turn(board, [Ended(A1, 29.0, 1)], [stop])
+    ((status, message, history),) = written(draft)
+    assert (status, message, history) == (JobStatus.TERMINATED, "stopped by ann", ["pending", "terminated"])
+    assert not board.active
+    assert not board.waiting
+    assert board.core.pending_count == 0
+    decide(board, draft, 60.0)
+    assert draft.writes.placements == []
+
+
+def test_a_stop_that_is_seen_one_turn_after_a_restart_ends_the_job() -> None:
+    board, row = running(AGAIN)
+    turn(board, [Ended(A1, 29.0, 1)])
+    assert set(board.waiting) == {"job-1"}
+    draft = turn(board, rows=[{**row, "status": "terminating", "placed": 0, "message": "enough", "touched": 2}])
+    assert written(draft) == [(JobStatus.TERMINATED, "enough", ["terminated"])]
+    assert not board.waiting
+
+
+def test_a_stopped_job_that_waited_is_forgotten() -> None:
+    board = board_of(row_of(JOB))
+    assert board.core.pending_count == 1
+    draft = turn(board, rows=[row_of(JOB, status="terminated", touched=2)])
+    assert (written(draft), draft.writes.seen) == ([], [("job-1", 2)])
+    assert not board.waiting
+    assert board.core.pending_count == 0
+
+
+# ---- deletions -----------------------------------------------------------------------------------------------------
+
+
+def test_a_job_that_is_gone_is_forgotten() -> None:
+    board = board_of(row_of(JOB))
+    draft = turn(board, rows=[row_of(JOB, status="deleted", touched=0)])
+    assert not board.waiting
+    assert (draft.writes.deleted, draft.writes.seen) == ([7], [])
+
+
+@pytest.mark.parametrize("placed", [0, 1])
+def test_a_later_job_of_the_same_id_stays(placed: int) -> None:
+    later = row_of(JOB, seq=9, placed=placed, attempt=placed, status="pending")
+    board = board_of(later, tasks=[task_row()])
+    draft = turn(board, rows=[row_of(JOB, status="deleted", touched=0)])
+    assert draft.writes.deleted == [7]
+    assert set(board.waiting) | set(board.active) == {"job-1"}
+
+
+def test_a_new_job_takes_the_place_of_the_one_that_is_gone() -> None:
+    board = board_of(row_of(JOB))
+    turn(board, rows=[row_of(JOB, status="deleted", touched=0), row_of(JOB, seq=9)])
+    assert board.waiting["job-1"].request.order == 9
+
+
+# ---- placements ----------------------------------------------------------------------------------------------------
+
+
+def test_a_placement_that_somebody_forestalled_gives_everything_back() -> None:
+    board = board_of(row_of(replace(MPI, framework="paddle", members=(replace(WORKER, replicas=2),))))
+    draft = Draft()
+    decide(board, draft, 20.0)
+    (placement,) = draft.writes.placements
+    assert [len(place.ports) for place in placement.places] == [2, 2]
+    settle(board, draft, {}, AROUND, 20.0)
+    assert not board.waiting
+    assert not board.active
+    assert not board.core.held
+    assert board.ports.take(10), "all ports are free again"
+    turn(board, rows=[row_of(JOB, touched=2)])
+    assert set(board.waiting) == {"job-1"}, "the row is still unseen, so the job comes back"
+
+
+def test_a_job_waits_for_ports_and_then_gets_them() -> None:
+    gang = replace(JOB, framework="paddle", kind="distributed", members=(replace(WORKER, replicas=2),))
+    board = board_of(row_of(gang))
+    board.ports.hold(range(2000, 2010))
+    draft = Draft()
+    decide(board, draft, 20.0)
+    ((_, _, reason),) = draft.writes.waits
+    assert "ports are free" in reason
+    assert board.next_due() == 21.0
+    board.ports.release(range(2000, 2010))
+    again = Draft()
+    decide(board, again, 21.0)
+    assert len(again.writes.placements) == 1
+
+
+def test_observations_of_unknown_attempts_are_forgotten() -> None:
+    board, _ = running()
+    draft = turn(board, [Started(A2, 1.0, 5), Ended(A2, 2.0, 0), Ended(AttemptId("other.worker-0.1"), 2.0, 0)])
+    assert draft.ended == [A2, "other.worker-0.1"]
+    assert draft.writes.changes == []
+    assert set(board.active) == {"job-1"}
+
+
+# ---- recovery ------------------------------------------------------------------------------------------------------
+
+
+def recovered(board: Board, known: Iterable[Observation] = ()) -> Draft:
+    known, draft = list(known), Draft()
+    compare(board, known, draft, 30.0)
+    hear(board, known, draft, 30.0)
+    draft.close()
+    return draft
+
+
+def test_an_intent_without_a_start_is_launched() -> None:
+    row = row_of(JOB, status="pending", placed=1, attempt=1)
+    draft = recovered(board_of(row, tasks=[task_row(status="pending", ready=0, started_at=None)]))
+    assert [item.launch.attempt for item in draft.launches] == [A1]
+    assert draft.writes.changes == []
+
+
+def test_what_runs_is_taken_up() -> None:
+    row = row_of(JOB, status="pending", placed=1, attempt=1)
+    board = board_of(row, tasks=[task_row(status="pending", ready=0, started_at=None)])
+    draft = recovered(board, [Started(A1, 25.0, 5), Ready(A1, 25.0)])
+    assert draft.launches == []
+    assert written(draft) == [(JobStatus.RUNNING, "", ["running"])]
+
+
+def test_an_end_that_nobody_saw_is_recorded() -> None:
+    board, _ = running()
+    draft = recovered(board, [Ended(A1, 25.0, 3)])
+    assert written(draft) == [(JobStatus.FAILED, "the process exited with code 3", ["failed"])]
+    assert draft.ended == [A1]
+
+
+def test_a_process_that_is_gone_has_failed() -> None:
+    board, _ = running()
+    assert written(recovered(board)) == [(JobStatus.FAILED, LOST, ["failed"])]
+
+
+def test_a_stop_before_the_crash_is_carried_out() -> None:
+    row = row_of(JOB, status="terminating", message="stopped by ann", placed=1, attempt=1)
+    draft = recovered(board_of(row, tasks=[task_row()]), [Started(A1, 25.0, 5)])
+    assert set(draft.halts) == {A1}
+    gone = recovered(board_of(row, tasks=[task_row()]))
+    assert written(gone) == [(JobStatus.TERMINATED, "stopped by ann", ["terminated"])]
+
+
+@pytest.mark.parametrize("status", ["pending", "running"])
+def test_slots_are_ready_again_so_that_those_behind_them_start(status: str) -> None:
+    """A slot has no process that could tell; killed before its readiness was written, the master waits for it."""
+    row = row_of(MPI, status="pending", placed=1, attempt=1)
+    tasks = [
+        task_row("master", status="waiting", ready=0, started_at=None, devices="[]"),
+        task_row("worker", status=status, ready=0, started_at=None, devices="[]"),
+    ]
+    board = board_of(row, tasks=tasks)
+    draft = recovered(board)
+    later = turn(board, draft.synthetic)
+    assert [item.launch.attempt for item in later.launches] == ["job-1.master-0.1"]
+
+
+def test_a_restart_waits_its_time_also_after_a_crash() -> None:
+    board = board_of(row_of(AGAIN, status="pending", attempt=1, not_before=25.0, message="attempt 1 failed"))
+    draft = Draft()
+    decide(board, draft, 20.0)
+    assert draft.writes.placements == []
+    assert board.next_due() == 25.0
+    decide(board, draft, 25.0)
+    assert [item.attempt for item in draft.writes.placements] == [2]
