@@ -160,6 +160,7 @@ def _member(item: Mapping[str, Any], index: int, ports: int, programs: Path, fol
 
 
 @pytest.mark.frameworks
+@pytest.mark.xdist_group("training")
 @pytest.mark.xdist_group("frameworks")
 def test_paddle_collective(run: Run, environment_of: Callable[[str], Path]) -> None:
     gang = run("paddle-collective", environment_of("paddle"))
@@ -168,6 +169,7 @@ def test_paddle_collective(run: Run, environment_of: Callable[[str], Path]) -> N
 
 
 @pytest.mark.frameworks
+@pytest.mark.xdist_group("training")
 @pytest.mark.xdist_group("frameworks")
 def test_paddle_collective_through_its_launcher(run: Run, environment_of: Callable[[str], Path]) -> None:
     gang = run("paddle-collective", environment_of("paddle"), "python -m paddle.distributed.launch train.py")
@@ -177,6 +179,7 @@ def test_paddle_collective_through_its_launcher(run: Run, environment_of: Callab
 
 
 @pytest.mark.frameworks
+@pytest.mark.xdist_group("training")
 @pytest.mark.xdist_group("frameworks")
 def test_paddle_parameter_server(run: Run, environment_of: Callable[[str], Path]) -> None:
     gang = run("paddle-ps", environment_of("paddle-ps"))
@@ -188,6 +191,7 @@ def test_paddle_parameter_server(run: Run, environment_of: Callable[[str], Path]
 
 
 @pytest.mark.frameworks
+@pytest.mark.xdist_group("training")
 @pytest.mark.xdist_group("frameworks")
 @pytest.mark.parametrize(("command", "ranks"), [("", 2), ("mpirun -np 3 python pi.py", 3)])
 def test_mpi(run: Run, environment_of: Callable[[str], Path], command: str, ranks: int) -> None:
@@ -197,6 +201,7 @@ def test_mpi(run: Run, environment_of: Callable[[str], Path], command: str, rank
 
 
 @pytest.mark.frameworks
+@pytest.mark.xdist_group("training")
 @pytest.mark.xdist_group("frameworks")
 def test_mpi_of_the_system(run: Run, environment_of: Callable[[str], Path]) -> None:
     """Open MPI 4, as Debian has it, reads other variables than 5."""

@@ -23,6 +23,7 @@ def interpreter_folder(name: str) -> Path:
 
 
 @pytest.mark.frameworks
+@pytest.mark.xdist_group("training")  # each of them wants the whole machine
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("example", "framework", "words"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -209,3 +210,29 @@ def test_a_target_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     target = str(tmp_path / "file" / "below")
     with pytest.raises(Refused, match="mount target"):
         points.make(points.needed("one", [target]))
+
+
+def test_a_folder_that_another_server_mounted_on_is_left_alone(tmp_path: Path) -> None:
+    """Removing it would take the mount away from a job of that server."""
+    if mounts.probe() != "root":
+        pytest.skip("private mounts need root here")
+    target, source = tmp_path / "target", tmp_path / "source"
+    source.mkdir()
+    points = mounts.MountPoints()
+    made = points.needed("mine", [str(target)])
+    points.make(made)
+    script = f"mount --bind {source} {target} && echo mounted && exec sleep 60"
+    other = subprocess.Popen(
+        ["unshare", "--mount", "--propagation", "private", "sh", "-c", script], stdout=subprocess.PIPE
+    )
+    try:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"mounted\n"
+        points.release("mine", made)
+        assert target.is_dir()
+    finally:
+        other.kill()
+        other.communicate()
+    points.hold("mine", made)
+    points.release("mine", made)
+    assert not target.exists()

@@ -66,7 +66,7 @@ def written(draft: Draft) -> list[tuple[JobStatus, str, list[str]]]:
 def test_a_stop_of_a_running_job_halts_it() -> None:
     board, row = running()
     draft = turn(board, rows=[{**row, "status": "terminating", "message": "stopped by ann", "touched": 2}])
-    assert written(draft) == [(JobStatus.TERMINATING, "stopped by ann", ["terminating"])]
+    assert written(draft) == [(JobStatus.TERMINATING, "stopped by ann", [])]
     assert draft.halts == [A1]
     assert draft.writes.seen == [("job-1", 2)]
 

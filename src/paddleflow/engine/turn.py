@@ -252,7 +252,7 @@ def step(board: Board, active: Active, fact: Fact, draft: Draft, now: float) -> 
     active.state, commands = advance(before, fact)
     if active.state is not before:
         moved = draft.moved.setdefault(before.id, Moved(active, before.tasks))
-        if active.state.status is not before.status:
+        if active.state.status not in {before.status, JobStatus.TERMINATING}:  # who asked for a stop has told so
             moved.history.append((fact.at, active.state.status, active.state.message))
     _do(board, active, commands, draft, now)
 

@@ -5,11 +5,12 @@ then become the command, so pid and exit code are the command's own. Where neith
 the launch runs without: a working directory below a target becomes the same folder below its source, and variables say
 where each mount is. Those variables are set in both cases, so a program that uses them runs everywhere.
 
-`MountPoints` makes target folders that are missing and removes them when the last attempt that used them has ended.
+`MountPoints` makes target folders that are missing and removes them when the last attempt that used them has ended,
+unless somebody else has mounted something there meanwhile.
 """
 
 # The keeper starts without pathlib, so:
-# ruff: noqa: PTH102, PTH106, PTH112, PTH120
+# ruff: noqa: PTH102, PTH106, PTH112, PTH115, PTH120, PTH208
 
 from __future__ import annotations
 
@@ -176,7 +177,30 @@ class MountPoints:
             users.discard(attempt)
             if not users:
                 del self._users[folder]
+                if _mounted_by_others(folder):
+                    continue
                 try:
                     os.rmdir(folder)
                 except OSError:
                     continue
+
+
+def _mounted_by_others(folder: str) -> bool:
+    """Whether something is mounted there in another namespace: removing the folder would take that mount away.
+
+    Attempts of another server on this machine may use the same path.
+    """
+    wanted = f" {folder} ".encode("utf-8", "surrogateescape")
+    seen = {os.readlink("/proc/self/ns/mnt")}
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            namespace = os.readlink(f"/proc/{pid}/ns/mnt")
+            if namespace in seen:
+                continue
+            seen.add(namespace)
+            with open(f"/proc/{pid}/mountinfo", "rb") as file:
+                if wanted in file.read():
+                    return True
+        except OSError:
+            continue
+    return False
