@@ -11,6 +11,7 @@ from paddleflow.access.callers import Caller, require_owner
 from paddleflow.api.paging import listed, page, page_fields
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, NoQuery, Route
+from paddleflow.base.log import Log
 from paddleflow.jobs.changes import delete_job, modify_job, stop_job
 from paddleflow.jobs.folders import remove_folder
 from paddleflow.jobs.listing import JobFilter, find_jobs, get_job, get_tasks
@@ -23,6 +24,8 @@ from paddleflow.spec.job_query import JobActionQuery, JobListQuery, label_filter
 from paddleflow.store.database import Row, Tx
 
 JOBS = "jobs"  #: wakes the engine
+
+log = Log("api")
 NOT_WAITING = {"unknown_job", "running"}  #: what the scheduler says of a job that does not wait for it
 
 
@@ -43,6 +46,7 @@ async def _submit(platform: Platform, caller: Caller, documents: Sequence[AnyJob
     )
     ids = await platform.database.write(submit, documents, submitter, platform.clock.now(), batch=batch)
     platform.bus.wake(JOBS)
+    log.debug("jobs accepted", jobs=ids, user=caller.name)
     return ids
 
 

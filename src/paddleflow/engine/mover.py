@@ -205,6 +205,7 @@ class Mover:
             placed = await parts.database.write(write_turn, draft.writes, lease, parts.settings.jobs, now)
             settle(board, draft, placed, self._around, now)
             parts.bus.wake(EVENTS)
+            _tell(draft)
         if draft.launches:
             await asyncio.to_thread(_make_folders, draft.launches)
             await parts.runtime.start([item.launch for item in draft.launches if not item.passive])
@@ -213,6 +214,15 @@ class Mover:
         if draft.ended:
             await parts.runtime.forget(draft.ended)
         self._observed.extend(draft.synthetic)
+
+
+def _tell(draft: Draft) -> None:
+    """The engine's part of the log: which jobs were placed, and how jobs ended."""
+    for placement in draft.writes.placements:
+        log.debug("job placed", job=placement.job, attempt=placement.attempt)
+    for change in draft.writes.changes:
+        if change.after.status.final:
+            log.info("job ended", job=change.after.id, status=str(change.after.status), reason=change.after.message)
 
 
 def _make_folders(launches: Sequence[Prepared]) -> None:
