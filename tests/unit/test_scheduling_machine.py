@@ -371,23 +371,25 @@ class Model:
         return sorted(mine, key=lambda r: (self.user_rank(queue, r.user), heads[r.user], r.user, key(r)))
 
     def whose(self, level: list[Request]) -> str:
-        """Down the tree: the child with the least rank, then the oldest head."""
+        """Down the tree: the child with the least rank, then with the oldest of what it would start."""
         heads: dict[str, tuple[object, ...]] = {}
         for queue in {r.queue for r in level}:
             heads[queue] = self.head(self.queues[queue], [r for r in level if r.queue == queue])
-        at, above = "", list[str]()
-        while True:
-            children: dict[str, tuple[object, ...]] = {}
-            for queue, head in heads.items():
-                path = self.path(queue)[::-1]
-                if path[: len(above)] == above and len(path) > len(above):
-                    child = path[len(above)]
-                    children[child] = min(children.get(child, head), head)
-            first = min(children, key=lambda c: (self.rank(c), children[c], c), default=None)
-            if at and at in heads and (first is None or heads[at] < children[first]):
-                return at
-            assert first is not None
-            at, above = first, [*above, first]
+        paths = [self.path(queue)[::-1] for queue in heads]
+
+        def best(above: list[str]) -> tuple[tuple[object, ...], str] | None:
+            """Of all below `above`: the head of the child whose turn it is, and the queue that this leads to."""
+            children = []
+            for child in {path[len(above)] for path in paths if path[: len(above)] == above and len(path) > len(above)}:
+                options = [option for option in [best([*above, child])] if option]
+                options += [(heads[child], child)] if child in heads else []
+                head, queue = min(options)
+                children.append((self.rank(child), head, child, queue))
+            return (min(children)[1], min(children)[3]) if children else None
+
+        found = best([])
+        assert found is not None
+        return found[1]
 
     def head(self, queue: Queue, mine: list[Request]) -> tuple[object, ...]:
         """The age of what the queue would try next; of all users, the least."""
@@ -579,7 +581,9 @@ class World:
             if request.job in self.pending:
                 reason = self.core.why(request.job)
                 assert reason.text
-                assert reason.code != "next" or len({need.each for need in request.needs}) > 1
+                several = len({need.each for need in request.needs}) > 1
+                opened = {kept.job for kept in snapshot.reservations} - self.core.reservations.keys()
+                assert reason.code != "next" or several or opened, "a start that is possible is not left out"
         assert self.core.decide(self.now, 0) == []
 
     def check(self) -> None:

@@ -37,9 +37,17 @@ class Cycle:
         return self._limit is not None and len(self.decisions) >= self._limit
 
     def run(self) -> None:
+        """Fill `decisions`. The past of users is counted up to now, and goes on from here with what they then hold."""
+        self._table.rooms.wake()
+        self._walk()
+        for account in self._table.accounts.values():
+            if account.policy == "fair":
+                capacity = self._table.cluster.capacity
+                rates = {user: dominant(used, capacity) for user, used in account.users.items()}
+                account.history.settle(rates, self._table.now)
+
+    def _walk(self) -> None:
         table = self._table
-        table.rooms.wake()
-        self._settle()
         levels: dict[int, list[Account]] = {}
         for account in table.accounts.values():
             account.claim = None
@@ -53,14 +61,6 @@ class Cycle:
             turns = Turns(levels[priority], priority, table.cluster.capacity, table.now)
             while not self.full() and (mine := turns.first()) is not None:
                 turns.after(mine, self._turn(mine, turns, priority))
-
-    def _settle(self) -> None:
-        """Count the past of users where the order depends on it."""
-        table = self._table
-        for account in table.accounts.values():
-            if account.policy == "fair":
-                rates = {user: dominant(used, table.cluster.capacity) for user, used in account.users.items()}
-                account.history.settle(rates, table.now)
 
     # --- step 3 -------------------------------------------------------------------------------------------------
 
