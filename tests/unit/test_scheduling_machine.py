@@ -175,9 +175,15 @@ class Model:
 
     def path(self, name: str) -> list[str]:
         names = [name]
-        while names[-1] != "root" and (parent := self.queues[names[-1]].parent) in self.queues and parent not in names:
+        while (parent := self.queues[names[-1]].parent) in self.queues and not self.circular(names[-1]):
             names.append(parent)
         return names
+
+    def circular(self, name: str) -> bool:
+        at = self.queues[name].parent
+        for _ in self.queues:
+            at = self.queues[at].parent if at in self.queues and at != name else at
+        return at == name
 
     def used(self, name: str, user: str | None = None) -> Resources:
         own = [r for r, _ in self.running if user is None or (r.queue == name and r.user == user)]

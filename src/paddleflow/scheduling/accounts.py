@@ -2,14 +2,14 @@
 
 An `Account` exists for every queue that is known, used or asked for; `queue` is None while nobody has described it.
 `used` counts the running jobs of the queue and of all queues below it. `path` leads from the queue to the top: what a
-job takes must be within the ceiling of each account on it. A parent that is unknown or goes round in a circle is left
-out, so a bad tree limits less, and never fails.
+job takes must be within the ceiling of each account on it. A queue whose parent is unknown, or that is its own ancestor,
+stands at the top, so a bad tree limits less, and never fails.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling import policy
@@ -202,18 +202,29 @@ def guaranteed_part(used: Resources, least: Resources) -> float:
 _NOTHING = Resources()
 
 
-def link(accounts: Iterable[Account]) -> None:
+def link(accounts: Collection[Account]) -> None:
     """Set the path of each account from the parents that its queue and those above it name."""
-    known = {account.name: account for account in accounts}
-    for account in known.values():
-        path, seen = [account], {account.name}
-        while (queue := path[-1].queue) is not None and queue.name != "root":
-            above = known.get(queue.parent)
-            if above is None or above.queue is None or above.name in seen:
-                break
-            seen.add(above.name)
-            path.append(above)
+    known = {account.name: account for account in accounts if account.queue is not None}
+    above = {name: known[parent] for name, account in known.items() if (parent := _parent(account)) in known}
+    for name in [name for name in above if _circular(name, above)]:
+        del above[name]
+    for account in accounts:
+        path = [account]
+        while path[-1].name in above:
+            path.append(above[path[-1].name])
         account.path = tuple(path)
+
+
+def _parent(account: Account) -> str | None:
+    return account.queue.parent if account.queue is not None and account.name != "root" else None
+
+
+def _circular(name: str, above: Mapping[str, Account]) -> bool:
+    """Whether the way up from a queue leads back to it."""
+    at, steps = above[name].name, 0
+    while at != name and at in above and steps <= len(above):
+        at, steps = above[at].name, steps + 1
+    return at == name
 
 
 def recount(accounts: Iterable[Account]) -> None:

@@ -31,14 +31,15 @@ def decide(snapshot: Snapshot) -> list[Decision]:
 class Core(Table):
     """The state of a cluster and its queues. Feed it what happens; ask it what to do."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, preemption: bool = False) -> None:
         super().__init__()
+        self._preemption = preemption  # whether whoever calls can end jobs that make way
         self._all: Cluster | None = None  # the nodes without jobs, and those that take no jobs at the moment too
         self._quiet_until = float("-inf")  # until then nothing ages that could matter
 
     @staticmethod
-    def of(snapshot: Snapshot) -> Core:
-        core = Core()
+    def of(snapshot: Snapshot, *, preemption: bool = False) -> Core:
+        core = Core(preemption=preemption)
         core.set_nodes(snapshot.nodes)
         core.set_queues(snapshot.queues)
         for past in snapshot.past:
@@ -48,6 +49,7 @@ class Core(Table):
         core.submit_many(snapshot.pending)
         for reservation in snapshot.reservations:
             core.restore(reservation)
+        core.evictions = {eviction.job: eviction for eviction in snapshot.evictions}
         return core
 
     def snapshot(self, now: float) -> Snapshot:
@@ -57,7 +59,8 @@ class Core(Table):
         pending = tuple(line.jobs[job] for job, line in self.pending.items())
         past = tuple(row for account in self.accounts.values() for row in account.history.rows(account.name))
         kept = tuple(self.reservations.values())
-        return Snapshot(now, nodes, queues, pending, tuple(self.held.values()), kept, past)
+        evictions = tuple(self.evictions.values())
+        return Snapshot(now, nodes, queues, pending, tuple(self.held.values()), kept, past, evictions)
 
     # --- events -------------------------------------------------------------------------------------------------
 
@@ -165,10 +168,10 @@ class Core(Table):
             account.queue = queue
             if (old.node_labels if old else ()) != (queue.node_labels if queue else ()):
                 for line in account.lines.values():
-                    labels = self._labels(account, line.sample)
-                    self.families.reshape(line, labels, self.cluster.pool(labels))
                     for job in self.reservations.keys() & line.jobs.keys():
                         self.unreserve(job)
+                    labels = self._labels(account, line.sample)
+                    self.families.reshape(line, labels, self.cluster.pool(labels))
         link(self.accounts.values())
         recount(self.accounts.values())
         self._forgive()
@@ -222,12 +225,12 @@ class Core(Table):
 
     def decide(self, now: float, limit: int | None = None) -> list[Decision]:
         """What starts now (at most `limit` jobs), already counted here, and why the new ones among the rest wait."""
-        quiet = not self.dirty and self.now <= now < self._quiet_until
+        quiet = not self.dirty and not self._preemption and self.now <= now < self._quiet_until
         self.now = now
         if quiet or limit == 0:
             return []
         self.dirty = False
-        cycle = Cycle(self, limit)
+        cycle = Cycle(self, limit, self._preemption)
         cycle.run()
         if cycle.full() or cycle.decisions:
             self.dirty = True

@@ -103,6 +103,15 @@ class Past:
 
 
 @dataclass(frozen=True, slots=True)
+class Eviction:
+    """A job was told to make way."""
+
+    job: str
+    by: str  #: the job that needs its place
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything a decision may depend on."""
 
@@ -113,6 +122,7 @@ class Snapshot:
     held: tuple[Held, ...]
     reservations: tuple[Reservation, ...] = ()
     past: tuple[Past, ...] = ()
+    evictions: tuple[Eviction, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,4 +149,13 @@ class Wait:
     reason: Reason
 
 
-Decision = Start | Wait
+@dataclass(frozen=True, slots=True)
+class Preempt:
+    """End this job, so that `by` can start; it holds its resources until it is released."""
+
+    job: str
+    by: str
+    reason: Reason
+
+
+Decision = Start | Wait | Preempt

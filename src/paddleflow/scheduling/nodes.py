@@ -276,17 +276,17 @@ class Cluster:
         """From now on this much is for nobody but the job it is kept for; its scalars are closed to all others."""
         self._keep(state, amount, 1)
 
-    def open(self, state: State) -> None:
+    def open(self, state: State, amount: Resources) -> None:
         """The reverse of `keep`."""
-        if state.kept is not None:
-            self._keep(state, state.kept, -1)
+        self._keep(state, amount, -1)
 
     def _keep(self, state: State, amount: Resources, sign: int) -> None:
         for pool in state.pools:
             pool.remove(state)
         state.cpu -= sign * amount.cpu
         state.memory -= sign * amount.memory
-        state.kept = amount if sign > 0 else None
+        left = (state.kept or Resources()) + amount * sign
+        state.kept = None if left == Resources() else left
         state.regroup()
         for pool in state.pools:
             pool.add(state)

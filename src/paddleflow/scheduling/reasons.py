@@ -180,7 +180,7 @@ class Sight:
         if key not in self._opened:
             version = cluster.version
             for reservation in others:
-                lift(cluster, reservation)
+                lift(cluster, reservation, table.pending[reservation.job].shape.parts)
             self._opened[key] = self._placeable(line, pool)
             for reservation in others:
                 keep(cluster, reservation, table.pending[reservation.job].shape.parts)

@@ -57,18 +57,18 @@ def amounts(reservation: Reservation, parts: list[Part]) -> dict[str, Resources]
 def keep(cluster: Cluster, reservation: Reservation, parts: list[Part]) -> None:
     for name, amount in amounts(reservation, parts).items():
         state = cluster.states.get(name)
-        if state is not None and state.kept is None:
+        if state is not None:
             cluster.keep(state, amount)
 
 
-def lift(cluster: Cluster, reservation: Reservation) -> Before:
+def lift(cluster: Cluster, reservation: Reservation, parts: list[Part]) -> Before:
     """What was kept is open to all; the nodes as they were before, for `opened`."""
     before: Before = {}
-    for name, _, _ in reservation.rows:
+    for name, amount in amounts(reservation, parts).items():
         state = cluster.states.get(name)
-        if state is not None and state.kept is not None:
+        if state is not None:
             before[name] = (state.cpu, state.memory, state.group)
-            cluster.open(state)
+            cluster.open(state, amount)
     return before
 
 

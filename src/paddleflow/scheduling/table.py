@@ -7,9 +7,10 @@ that used, free, pending and held always agree.
 from __future__ import annotations
 
 from paddleflow.base.quantity import Resources
+from paddleflow.scheduling import policy
 from paddleflow.scheduling.accounts import Account
 from paddleflow.scheduling.classes import Families, Line, total_of
-from paddleflow.scheduling.model import Assignment, Held, Reservation, Start
+from paddleflow.scheduling.model import Assignment, Eviction, Held, Reservation, Start
 from paddleflow.scheduling.nodes import Cluster, Given
 from paddleflow.scheduling.placement import Short, place, undo
 from paddleflow.scheduling.reservations import keep, lift, opened, place_kept
@@ -28,6 +29,7 @@ class Table:
         self.pending: dict[str, Line] = {}
         self.fresh: dict[str, None] = {}  #: submitted, and nobody has been told yet why they wait
         self.rooms = Rooms(self.cluster, self.families)
+        self.evictions: dict[str, Eviction] = {}  #: the last of each job, as long as it counts
         self.now = float("-inf")
         self.dirty = True  #: something happened since a cycle found nothing to start
         self._empty: Cluster | None = None  # the same nodes without jobs
@@ -68,8 +70,22 @@ class Table:
         """What was kept for a job is open to all; nothing happens when nothing was."""
         reservation = self.reservations.pop(job, None)
         if reservation is not None:
-            opened(self.cluster, lift(self.cluster, reservation))
+            parts = self.pending[job].shape.parts
+            opened(self.cluster, lift(self.cluster, reservation, parts))
             self.dirty = True
+
+    # --- leaving ------------------------------------------------------------------------------------------------
+
+    def leaving(self, job: str) -> bool:
+        """Whether a running job was told to make way and has not gone yet."""
+        held, eviction = self.held.get(job), self.evictions.get(job)
+        return held is not None and eviction is not None and eviction.at >= held.since
+
+    def may_leave(self, held: Held) -> bool:
+        """Whether a job has run long enough and was not evicted lately."""
+        eviction = self.evictions.get(held.request.job)
+        lately = eviction is not None and self.now < eviction.at + policy.WINDOW
+        return self.now >= held.since + policy.LEAST_RUN and not lately and not self.leaving(held.request.job)
 
     # --- starting -----------------------------------------------------------------------------------------------
 
@@ -89,7 +105,7 @@ class Table:
 
     def _start_kept(self, line: Line, reservation: Reservation) -> Start | None:
         shape, version = line.shape, self.cluster.version
-        before = lift(self.cluster, reservation)
+        before = lift(self.cluster, reservation, shape.parts)
         placed = place_kept(self.cluster, self.cluster.pool(shape.labels), reservation, shape.parts)
         if isinstance(placed, Short):
             keep(self.cluster, reservation, shape.parts)
