@@ -77,17 +77,41 @@ def test_a_small_job_goes_past_a_large_one_that_waits() -> None:
 
 
 def test_nothing_goes_past_a_job_that_has_waited_longer_than_the_patience() -> None:
-    core = core_of(node(cpu=4), queues=(QUEUE, Queue("other", None)))
-    put(core, request("first", 3), request("large", 4))
-    assert starts(core) == ["first"]
+    core = core_of(node("n1", cpu=4), node("n2", cpu=2), queues=(QUEUE, Queue("other", None)))
+    put(core, request("first", 3), request("second", 2), request("large", 4))
+    assert starts(core) == ["first", "second"]
     put(core, request("small", 1, at=299.0), request("elsewhere", 1, at=299.0, queue="other"))
-    assert starts(core, 300.0) == ["elsewhere"], "the other queue is not held up"
-    assert core.why("small") == Reason("order", "large has waited 300 s and goes first in queue default-queue")
+    core.release("second")
+    assert starts(core, 300.0) == ["elsewhere", "small"], "n2 is of no use to the aged job"
+    assert {core.held[job].assignments[0].node for job in ("elsewhere", "small")} == {"n2"}
+    put(core, request("next", 1, at=300.0), request("more", 1, at=300.0, queue="other"))
+    assert starts(core, 301.0) == [], "n1 is kept for it, whatever the queue"
+    assert core.why("next") == Reason("order", "nodes are kept for large, which has waited longer than 300 s")
     core.release("first")
-    core.release("elsewhere")
-    assert starts(core, 301.0) == ["large"]
+    assert starts(core, 302.0) == ["large"]
     core.release("large")
-    assert starts(core, 302.0) == ["small"]
+    assert set(starts(core, 303.0)) == {"next", "more"}
+
+
+def test_an_aged_job_that_waits_for_devices_leaves_the_cpu_to_others() -> None:
+    core = core_of(node("n1", cpu=8, gpu=2))
+    put(core, request("first", 1, gpu=1), request("pair", 2, gpu=2))
+    assert starts(core) == ["first"]
+    put(core, *[request(f"cpu{i}", 1, at=300.0) for i in range(9)], request("gpu", 1, gpu=1, at=300.0))
+    assert starts(core, 300.0) == [f"cpu{i}" for i in range(5)], "two of the seven are kept"
+    core.release("first")
+    assert starts(core, 301.0)[0] == "pair"
+
+
+def test_an_aged_job_over_quota_leaves_to_others_what_it_does_not_need() -> None:
+    core = core_of(node("n1", cpu=64, gpu=8), queues=(Queue("default-queue", resources(8, 64, 2)),))
+    put(core, request("first", 1, gpu=1), request("pair", 2, gpu=2))
+    assert starts(core) == ["first"]
+    put(core, *[request(f"cpu{i}", 1, at=300.0) for i in range(9)], request("gpu", 1, gpu=1, at=300.0))
+    assert starts(core, 300.0) == [f"cpu{i}" for i in range(5)]
+    assert core.why("gpu") == Reason("order", "pair has waited 300 s and goes first in queue default-queue")
+    core.release("first")
+    assert starts(core, 301.0)[0] == "pair"
 
 
 def test_a_stream_of_small_jobs_does_not_starve_a_large_gang() -> None:
@@ -114,7 +138,11 @@ def test_a_clock_that_jumps_back_stops_nothing() -> None:
     put(core, request("first", 3, at=1000.0), request("large", 4, at=1000.0), request("small", 1, at=1000.0))
     assert starts(core, 1400.0, limit=1) == ["first"]
     assert starts(core, 1400.0) == []
-    assert starts(core, 900.0) == ["small"], "at that time nobody has waited long"
+    assert starts(core, 900.0) == [], "what is kept stays kept"
+    core.release("first")
+    assert starts(core, 901.0) == ["large"]
+    core.release("large")
+    assert starts(core, 800.0) == ["small"]
 
 
 # --- quota, gangs, places ---------------------------------------------------------------------------------------------

@@ -1,155 +1,238 @@
-"""What each queue's jobs use, and the lines that their queue holds back.
+"""The queues as the scheduler keeps them: a tree with what each part of it uses, and the lines of each in order.
 
 An `Account` exists for every queue that is known, used or asked for; `queue` is None while nobody has described it.
-Its lines stand in exactly one of: free to be tried, `shut` (queue closed or unknown), `full` (over the queue's maximum,
-by the dimension that is short, so that a release wakes only those it may help) or `behind` (an older job has waited
-longer than the patience and goes first).
+`used` counts the running jobs of the queue and of all queues below it. `path` leads from the queue to the top: what a
+job takes must be within the ceiling of each account on it. A queue whose parent is unknown, or that is its own ancestor,
+stands at the top, so a bad tree limits less, and never fails.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
-from collections.abc import Callable, Iterable
-from heapq import heappop, heappush, heapreplace
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from paddleflow.base.quantity import Resources
-from paddleflow.scheduling.classes import LAST, Key, Line
-from paddleflow.scheduling.model import Queue
+from paddleflow.scheduling import policy
+from paddleflow.scheduling.classes import Key, Line
+from paddleflow.scheduling.model import Queue, Request
+from paddleflow.scheduling.shares import History, dominant
 
-_STALE = 64
+SortKey = tuple[float, Key]
+Row = tuple[SortKey, int, Line]
+
+
+class Level:
+    """The lines of one queue that have one priority: by age, and by user in the order of the queue's policy."""
+
+    __slots__ = ("ages", "lanes")
+
+    def __init__(self) -> None:
+        self.ages: list[tuple[Key, int, Line]] = []
+        self.lanes: dict[str, list[Row]] = {}
+
+
+class Claim:
+    """An aged job that waits: what it takes stays free of each ceiling above it."""
+
+    __slots__ = ("job", "priority", "since", "total")
+
+    def __init__(self, line: Line) -> None:
+        self.priority, self.since, self.job = -line.key[0], line.key[1], line.key[3]
+        self.total = line.total
 
 
 class Account:
     """One queue's side of the scheduler."""
 
-    __slots__ = ("_order", "_priorities", "behind", "full", "held", "lines", "name", "never", "queue", "shut", "used")
+    __slots__ = ("claim", "held", "history", "levels", "lines", "name", "path", "queue", "used", "users")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.queue: Queue | None = None
+        self.path: tuple[Account, ...] = (self,)
         self.used = Resources()
-        self.held: dict[str, Resources] = {}  #: what each running job takes
+        self.held: dict[str, tuple[str, Resources]] = {}  #: user and amount of each running job of the queue itself
+        self.users: dict[str, Resources] = {}  #: what each user holds, where the policy asks
+        self.history = History()
         self.lines: dict[int, Line] = {}
-        self.shut: list[Line] = []
-        self.full: dict[str, list[tuple[int, int, Line]]] = {}
-        self.behind: list[tuple[Key, int, Line]] = []
-        self.never: list[Line] = []  #: could not start if everything were empty: these hold nobody back
-        self._order: dict[int, list[tuple[Key, int, Line]]] = {}  # heaps by priority
-        self._priorities: list[int] = []  # highest first
+        self.levels: dict[int, Level] = {}  #: by priority
+        self.claim: Claim | None = None  #: of the cycle that is going on, or was the last
 
-    def charge(self, job: str, total: Resources) -> None:
-        self.held[job] = total
-        self.used = self.used + total
+    # --- what is used -------------------------------------------------------------------------------------------
+
+    def charge(self, job: str, user: str, total: Resources) -> None:
+        self.held[job] = (user, total)
+        for account in self.path:
+            account.used = account.used + total
+        if self.by_user:
+            self.users[user] = self.users.get(user, Resources()) + total
 
     def refund(self, job: str) -> None:
-        total = self.held.pop(job, None)
-        if total is not None:
-            self.used = self.used - total
+        user, total = self.held.pop(job, ("", Resources()))
+        for account in self.path:
+            account.used = account.used - total
+        if self.by_user:
+            self.users[user] = self.users.get(user, Resources()) - total
 
-    def over(self, total: Resources) -> str:
-        """The first dimension in which the maximum does not allow this much more; empty when it does."""
-        queue = self.queue
-        if queue is None or queue.most is None:
-            return ""
-        used, most = self.used, queue.most
-        if total.cpu and used.cpu + total.cpu > most.cpu:
-            return "cpu"
-        if total.memory and used.memory + total.memory > most.memory:
-            return "memory"
-        for name, amount in total.scalars:
-            if used.scalar(name) + amount > most.scalar(name):
-                return name
-        return ""
+    @property
+    def policy(self) -> str:
+        return self.queue.policy if self.queue else "fifo"
 
-    def enlist(self, line: Line) -> None:
-        """The line has a new first job: it stands at that job's place in the queue's order."""
-        priority = -line.key[0]
-        heap = self._order.get(priority)
-        if heap is None:
-            heap = self._order[priority] = []
-            insort(self._priorities, priority, key=int.__neg__)
-        heappush(heap, (line.key, line.serial, line))
+    @property
+    def by_user(self) -> bool:
+        return self.policy in policy.BY_USER
 
-    def holder(self, before: float, possible: Callable[[Line], bool]) -> Line | None:
-        """The first line in order whose first job is as old as `before` and can be served: all behind it wait."""
-        for priority in self._priorities:
-            heap = self._order[priority]
-            while heap:
-                key, _, line = heap[0]
-                if line.key != key:
-                    if key < line.key < LAST:
-                        heapreplace(heap, (line.key, line.serial, line))
-                    else:
-                        heappop(heap)
-                elif key[1] > before:
-                    break
-                elif not possible(line):
-                    heappop(heap)
-                    self.never.append(line)
-                else:
-                    return line
+    @property
+    def open(self) -> bool:
+        """Whether the queue is there, and neither it nor one above it is closed."""
+        return self.queue is not None and all(account.queue is None or account.queue.open for account in self.path)
+
+    def over(self, total: Resources) -> tuple[Account, str] | None:
+        """The first account above and dimension in which the ceiling does not allow this much more."""
+        for account in self.path:
+            most = account.queue.most if account.queue else None
+            if most is not None and (dimension := beyond(total, account.used, most)):
+                return account, dimension
         return None
 
-    def forgive(self) -> None:
-        """Nodes or quota changed: what could never start may be able to now."""
-        never, self.never = self.never, []
-        for line in self.lines.values():
-            line.possible = None
-        for line in never:
-            if line.jobs:
-                self.enlist(line)
-        for priority in [p for p, heap in self._order.items() if not heap]:
-            del self._order[priority]
-            self._priorities.remove(priority)
+    def claimed(self, total: Resources, priority: int, job: str) -> Claim | None:
+        """The aged job for which too little would be left, if any; higher priorities need not care."""
+        for account in self.path:
+            claim = account.claim
+            if claim is not None and claim.priority >= priority and claim.job != job:
+                most = account.queue.most if account.queue else None
+                if most is not None and beyond(total, account.used + claim.total, most, claim.total):
+                    return claim
+        return None
 
-    def drop(self, line: Line) -> None:
-        """An empty line is gone. What is left of it in the heaps is swept when there is much of it."""
+    # --- order --------------------------------------------------------------------------------------------------
+
+    def enlist(self, line: Line) -> None:
+        """The line stands where its first job belongs."""
+        level = self.levels.get(-line.key[0])
+        if level is None:
+            level = self.levels[-line.key[0]] = Level()
+        insort(level.ages, (line.key, line.serial, line))
+        if self.policy != "fifo":
+            lane = level.lanes.setdefault(line.sample.user if self.by_user else "", [])
+            insort(lane, (self._sort_key(line), line.serial, line))
+
+    def delist(self, line: Line) -> None:
+        """The reverse, before the line's first job changes."""
+        level = self.levels[-line.key[0]]
+        ages = level.ages
+        del ages[bisect_left(ages, (line.key, line.serial))]
+        if self.policy != "fifo":
+            lane = level.lanes[line.sample.user if self.by_user else ""]
+            del lane[bisect_left(lane, (self._sort_key(line), line.serial))]
+
+    def forget(self, line: Line, priority: int) -> None:
+        """A line without jobs is gone. (Only then: a cycle that is under way knows the lists of the others.)"""
         del self.lines[line.serial]
-        most = _STALE + 4 * len(self.lines)
-        if len(self.behind) + len(self.shut) + sum([len(rows) for rows in self.full.values()]) > most:
-            self.shut = [other for other in self.shut if other.jobs]
-            self.behind = sorted(row for row in self.behind if row[2].jobs)
-            self.full = {name: [row for row in rows if row[2].jobs] for name, rows in self.full.items()}
-        if sum([len(heap) for heap in self._order.values()]) + len(self.never) > most:
-            self._order.clear()
-            self._priorities.clear()
-            self.never = []
-            for other in self.lines.values():
-                self.enlist(other)
+        level = self.levels[priority]
+        for user in [user for user, lane in level.lanes.items() if not lane]:
+            del level.lanes[user]
+        if not level.ages:
+            del self.levels[priority]
 
-    def park_full(self, line: Line, dimension: str) -> None:
-        insort(self.full.setdefault(dimension, []), (line.total.amount(dimension), line.serial, line))
+    def _sort_key(self, line: Line) -> SortKey:
+        expected = line.sample.expected
+        if self.policy != "shortest" or expected is None:
+            return (0.0 if self.policy != "shortest" else float("inf"), line.key)
+        return (expected, line.key)
 
-    def take_full(self) -> list[Line]:
-        """Lines that wait for quota and have room for their first job now, each taken by itself."""
-        most = self.queue.most if self.queue else None
-        found: list[Line] = []
-        for dimension, rows in list(self.full.items()):
-            end = len(rows)
-            if most is not None:
-                end = bisect_right(rows, most.amount(dimension) - self.used.amount(dimension), key=_amount)
-            self.full[dimension] = rows[end:]
-            found.extend([row[2] for row in rows[:end] if row[2].jobs])
-        ready = []
-        for line in found:
-            dimension = self.over(line.total)
-            if dimension:
-                self.park_full(line, dimension)
-            else:
-                ready.append(line)
-        return ready
+    def elders(self, priority: int, before: float) -> Iterator[Line]:
+        """Lines of this priority whose first job is as old as `before`, the oldest first."""
+        level = self.levels.get(priority)
+        for key, _, line in level.ages if level else ():
+            if key[1] > before:
+                return
+            yield line
 
-    def take_behind(self, limit: Key) -> Iterable[Line]:
-        """Lines that no older job holds back any more: those before `limit` in order."""
-        while self.behind and self.behind[0][0] <= limit:
-            yield heappop(self.behind)[2]
+    def rank(self, capacity: Resources) -> tuple[int, float]:
+        """Lower goes first among siblings: part of the guarantee that is used, then share of the cluster by weight."""
+        queue = self.queue
+        if queue is None:
+            return (1, dominant(self.used, capacity))
+        part = guaranteed_part(self.used, queue.least)
+        return (0, part) if part < 1.0 else (1, dominant(self.used, capacity) / max(1, queue.weight))
 
-    def take_parked(self) -> Iterable[Line]:
-        """Every line that stands aside, for a fresh look."""
-        parked = self.shut + [row[2] for rows in self.full.values() for row in rows] + [row[2] for row in self.behind]
-        self.shut, self.full, self.behind = [], {}, []
-        return parked
+    def user_rank(self, user: str, capacity: Resources, now: float) -> float:
+        """Lower goes first among users: share of the cluster now, and with `fair` that of the past."""
+        share = dominant(self.users.get(user, Resources()), capacity)
+        return share + self.history.share(user, now) if self.policy == "fair" else share
+
+    def identity(self, request: Request) -> tuple[object, ...]:
+        """What sets the lines of this queue apart besides what all queues look at."""
+        if self.by_user:
+            return (request.user,)
+        return (request.expected,) if self.policy == "shortest" else ()
 
 
-def _amount(row: tuple[int, int, Line]) -> int:
-    return row[0]
+def beyond(total: Resources, used: Resources, most: Resources, also: Resources | None = None) -> str:
+    """The first dimension of `total` (and of `also`, if given) in which it and `used` are more than `most`."""
+    if total.cpu and used.cpu + total.cpu > most.cpu and (also is None or also.cpu):
+        return "cpu"
+    if total.memory and used.memory + total.memory > most.memory and (also is None or also.memory):
+        return "memory"
+    for name, amount in total.scalars:
+        if used.scalar(name) + amount > most.scalar(name) and (also is None or also.scalar(name)):
+            return name
+    return ""
+
+
+def guaranteed_part(used: Resources, least: Resources) -> float:
+    """How much of a guarantee is used, in the dimension that is used most; 1 and more: beyond it, or there is none.
+
+    A scalar that is used and not guaranteed is beyond at once; cpu and memory only count where they are guaranteed.
+    """
+    if least == _NOTHING:
+        return float("inf")
+    part = 0.0
+    if least.cpu:
+        part = used.cpu / least.cpu
+    if least.memory:
+        part = max(part, used.memory / least.memory)
+    for name, amount in used.scalars:
+        guaranteed = least.scalar(name)
+        part = max(part, amount / guaranteed if guaranteed else float("inf"))
+    return part
+
+
+_NOTHING = Resources()
+
+
+def link(accounts: Collection[Account]) -> None:
+    """Set the path of each account from the parents that its queue and those above it name."""
+    known = {account.name: account for account in accounts if account.queue is not None}
+    above = {name: known[parent] for name, account in known.items() if (parent := _parent(account)) in known}
+    for name in [name for name in above if _circular(name, above)]:
+        del above[name]
+    for account in accounts:
+        path = [account]
+        while path[-1].name in above:
+            path.append(above[path[-1].name])
+        account.path = tuple(path)
+
+
+def _parent(account: Account) -> str | None:
+    return account.queue.parent if account.queue is not None and account.name != "root" else None
+
+
+def _circular(name: str, above: Mapping[str, Account]) -> bool:
+    """Whether the way up from a queue leads back to it."""
+    at, steps = above[name].name, 0
+    while at != name and at in above and steps <= len(above):
+        at, steps = above[at].name, steps + 1
+    return at == name
+
+
+def recount(accounts: Iterable[Account]) -> None:
+    """Count again what is used, after the tree or a policy changed."""
+    listed = list(accounts)
+    for account in listed:
+        account.used, account.users = Resources(), {}
+    for account in listed:
+        held, account.held = account.held, {}
+        for job, (user, total) in held.items():
+            account.charge(job, user, total)

@@ -11,7 +11,7 @@ All equality and all order of the pending side is in this module; `core` moves t
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heapify, heappop, heappush
 
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling.model import Request
@@ -23,18 +23,24 @@ _STALE = 64  # heaps drop what is out of date at their top; beyond this many ext
 LAST: Key = (1 << 200, float("inf"), 0, "")
 
 
+def age_of(request: Request) -> tuple[float, int, str]:
+    """Older is less; a moment that is no number counts as the beginning of time."""
+    at = request.submitted_at
+    return (at if at == at else float("-inf"), request.order, request.job)
+
+
 def key_of(request: Request) -> Key:
-    return (-request.priority, request.submitted_at, request.order, request.job)
+    return (-request.priority, *age_of(request))
 
 
-def line_key(request: Request) -> tuple[object, ...]:
+def line_key(request: Request, more: tuple[object, ...] = ()) -> tuple[object, ...]:
     """Equal for requests that stand or fall together; flat, because hashing nested dataclasses is slow."""
     needs = request.needs
     if len(needs) == 1:
         need = needs[0]
         each = need.each
-        return (request.queue, request.priority, request.node_labels, need.role, need.count, each.cpu, each.memory, each.scalars)  # fmt: skip
-    return (request.queue, request.priority, request.node_labels, *[(n.role, n.count, n.each) for n in needs])
+        return (request.queue, request.priority, request.node_labels, need.role, need.count, each.cpu, each.memory, each.scalars, *more)  # fmt: skip
+    return (request.queue, request.priority, request.node_labels, *[(n.role, n.count, n.each) for n in needs], *more)
 
 
 def fault_of(request: Request) -> str:
@@ -62,7 +68,7 @@ class Flavour:
 
 @dataclass(slots=True, eq=False)
 class Shape:
-    """The members of a job and the labels they ask for. In `lines` those that quota does not hold back, by order."""
+    """The members of a job and the labels they ask for."""
 
     serial: int
     identity: tuple[object, ...]
@@ -70,24 +76,8 @@ class Shape:
     parts: list[Part]
     flavours: list[Flavour]
     users: int = 0  #: lines that have this shape
-    lines: list[tuple[Key, int, Line]] = field(default_factory=list)
-    queued_key: Key | None = None  #: its place among the shapes to look at; None: nothing to look at
-    waits: bool = False  #: for room on nodes
+    waits: bool = False  #: for room on nodes: not worth trying until `rooms` says so
     possible: bool | None = None  #: on the nodes as they are, empty; None: not asked yet
-
-    def first(self) -> Line | None:
-        """The first line in order that may be tried."""
-        lines = self.lines
-        while lines:
-            key, _, line = lines[0]
-            if line.shape is not self or line.parked or line.key != key:
-                if line.shape is self and not line.parked and key < line.key < LAST:
-                    heapreplace(lines, (line.key, line.serial, line))
-                else:
-                    heappop(lines)
-                continue
-            return line
-        return None
 
     def lacks(self, at: int) -> bool:
         """Whether fewer of this part's members fit than it has, whatever else is placed."""
@@ -112,36 +102,34 @@ class Line:
     jobs: dict[str, Request] = field(default_factory=dict)
     key: Key = LAST  #: that of its first job
     possible: bool | None = None  #: could start if nothing else were there; None: not asked since that may have changed
-    parked: bool = False  #: held back by its queue: not in its shape's heap
     _ages: list[tuple[float, int, str]] = field(default_factory=list)
 
-    def add(self, request: Request) -> bool:
-        """Whether the new job is now the first."""
-        job = request.job
-        self.jobs[job] = request
-        heappush(self._ages, (request.submitted_at, request.order, job))
-        if len(self.jobs) > 1 and self._ages[0][2] != job:
-            return False
-        self.key = key_of(request)
-        return True
+    def leads(self, request: Request) -> bool:
+        """Whether this job would be the first of the line."""
+        return not self.jobs or key_of(request) < self.key
 
-    def remove(self, job: str) -> bool:
-        """Whether the first job is another one now."""
+    def add(self, request: Request) -> None:
+        leads = self.leads(request)
+        self.jobs[request.job] = request
+        heappush(self._ages, age_of(request))
+        if leads:
+            self.key = key_of(request)
+
+    def remove(self, job: str) -> None:
         del self.jobs[job]
-        if job != self.key[3]:
-            if len(self._ages) > _STALE + 4 * len(self.jobs):
-                self._ages = [age for age in self._ages if self._is(age)]
-                heapify(self._ages)
-            return False
         ages = self._ages
+        if job != self.key[3]:
+            if len(ages) > _STALE + 4 * len(self.jobs):
+                self._ages = [age for age in ages if self._is(age)]
+                heapify(self._ages)
+            return
         while ages and not self._is(ages[0]):
             heappop(ages)
         self.key = (self.key[0], *ages[0]) if ages else LAST
-        return True
 
     def _is(self, age: tuple[float, int, str]) -> bool:
         request = self.jobs.get(age[2])
-        return request is not None and request.submitted_at == age[0] and request.order == age[1]
+        return request is not None and age_of(request) == age
 
 
 def total_of(request: Request) -> Resources:
@@ -202,11 +190,7 @@ class Families:
     def forget(self, line: Line) -> None:
         """An empty line goes, and with it the shape and flavours that only it used."""
         del self.lines[line.identity]
-        shape = line.shape
-        self._leave(shape)
-        if len(shape.lines) > _STALE + 4 * shape.users:
-            shape.lines = [row for row in shape.lines if row[2].shape is shape and row[2].jobs]
-            heapify(shape.lines)
+        self._leave(line.shape)
 
     def _leave(self, shape: Shape) -> None:
         shape.users -= 1

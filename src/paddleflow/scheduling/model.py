@@ -33,6 +33,7 @@ class Request:
     priority: int = 0  #: higher first
     user: str = ""
     node_labels: tuple[tuple[str, str], ...] = ()  #: only nodes that carry all of these
+    expected: float | None = None  #: seconds it will probably run; for queues of policy `shortest`
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +68,47 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue: `most` is the ceiling (None: no ceiling in any dimension), `least` the guarantee."""
+    """A queue in the tree under `root`: `most` is the ceiling (None: no ceiling in any dimension), `least` the guarantee.
+
+    Ceilings and guarantees of a parent hold for all queues below it together.
+    """
 
     name: str
     most: Resources | None
     least: Resources = field(default_factory=Resources)
     open: bool = True
     node_labels: tuple[tuple[str, str], ...] = ()  #: the queue's location
+    parent: str = "root"
+    weight: int = 1  #: its part of what is left when its siblings have their guarantees
+    policy: str = "fifo"  #: who goes first inside, among equal priorities: a word of `policy.POLICIES`
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Nodes kept for a job that has waited long: room for so many of its members on each is for nobody else."""
+
+    job: str
+    rows: tuple[tuple[str, int, int], ...]  #: node, which of the job's sizes (the largest is 0), how many members
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What a user of a queue has had, as a share of the cluster times seconds, old use counting less."""
+
+    queue: str
+    user: str
+    value: float
+    at: float  #: when `value` was true
+    rate: float  #: the share it held from then on
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A job was told to make way."""
+
+    job: str
+    by: str  #: the job that needs its place
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +120,9 @@ class Snapshot:
     queues: tuple[Queue, ...]
     pending: tuple[Request, ...]
     held: tuple[Held, ...]
+    reservations: tuple[Reservation, ...] = ()
+    past: tuple[Past, ...] = ()
+    evictions: tuple[Eviction, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,4 +149,13 @@ class Wait:
     reason: Reason
 
 
-Decision = Start | Wait
+@dataclass(frozen=True, slots=True)
+class Preempt:
+    """End this job, so that `by` can start; it holds its resources until it is released."""
+
+    job: str
+    by: str
+    reason: Reason
+
+
+Decision = Start | Wait | Preempt

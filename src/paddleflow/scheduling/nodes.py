@@ -31,7 +31,7 @@ def selector(*labels: Labels) -> Labels:
 class State:
     """One node as it stands: what is free, and where the indexes have it."""
 
-    __slots__ = ("cpu", "devices", "group", "memory", "name", "node", "pools", "weight")
+    __slots__ = ("cpu", "devices", "group", "kept", "memory", "name", "node", "pools", "weight")
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -40,10 +40,14 @@ class State:
         self.memory = node.capacity.memory - node.reserved.memory
         self.devices = {name: Devices(milli, node.reserved.scalar(name)) for name, milli in node.capacity.scalars}
         self.pools: list[Pool] = []
+        self.kept: Resources | None = None  #: for a job that has waited long; cpu and memory are less by as much
         self.regroup()
 
     def regroup(self) -> None:
         self.group: Group = tuple([(name, *devices.room()) for name, devices in self.devices.items()])
+        if self.kept is not None and self.kept.scalars:
+            closed = dict(self.kept.scalars)
+            self.group = tuple([(row[0], 0, 0) if row[0] in closed else row for row in self.group])
         self.weight = sum([whole + part for _, whole, part in self.group])
 
     def shares(self, each: Resources) -> int:
@@ -52,7 +56,8 @@ class State:
         most = times_fitting(whole, self.cpu, self.memory, self.group, 1 << 40)
         for name, amount in each.scalars:
             if amount % WHOLE:
-                most = min(most, self.devices[name].shares(amount) if name in self.devices else 0)
+                closed = name not in self.devices or (self.kept is not None and self.kept.scalar(name))
+                most = min(most, 0 if closed else self.devices[name].shares(amount))
         return most
 
     def carries(self, labels: Labels) -> bool:
@@ -177,6 +182,7 @@ class Cluster:
         self.states: dict[str, State] = {}
         self.pools: dict[Labels, Pool] = {}
         self.version = 0
+        self.capacity = Resources()  #: of all nodes together
         self.improved: dict[str, tuple[int, int, Group]] = {}  #: nodes freed since last asked, as they were before
         self._labelled: dict[tuple[str, str], dict[str, State]] = {}
         for node in nodes:
@@ -186,6 +192,7 @@ class Cluster:
         """Add or replace a node, empty: the caller tells again what its jobs hold."""
         self.drop_node(node.name)
         state = self.states[node.name] = State(node)
+        self.capacity = self.capacity + node.capacity
         for pair in node.labels.items():
             self._labelled.setdefault(pair, {})[node.name] = state
         if node.schedulable:
@@ -199,6 +206,7 @@ class Cluster:
         state = self.states.pop(name, None)
         if state is None:
             return
+        self.capacity = self.capacity - state.node.capacity
         for pool in state.pools:
             pool.remove(state)
             del pool.members[name]
@@ -262,6 +270,26 @@ class Cluster:
         """What a job had here is free again."""
         self.improved.setdefault(state.name, (state.cpu, state.memory, state.group))
         self._move(state, members, -1)
+        self.version += 1
+
+    def keep(self, state: State, amount: Resources) -> None:
+        """From now on this much is for nobody but the job it is kept for; its scalars are closed to all others."""
+        self._keep(state, amount, 1)
+
+    def open(self, state: State, amount: Resources) -> None:
+        """The reverse of `keep`."""
+        self._keep(state, amount, -1)
+
+    def _keep(self, state: State, amount: Resources, sign: int) -> None:
+        for pool in state.pools:
+            pool.remove(state)
+        state.cpu -= sign * amount.cpu
+        state.memory -= sign * amount.memory
+        left = (state.kept or Resources()) + amount * sign
+        state.kept = None if left == Resources() else left
+        state.regroup()
+        for pool in state.pools:
+            pool.add(state)
         self.version += 1
 
     @staticmethod

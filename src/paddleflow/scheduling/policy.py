@@ -2,5 +2,15 @@
 
 from __future__ import annotations
 
-PATIENCE = 300.0  #: seconds after which a waiting job lets nothing behind it in its queue go first
-NAMED_HOLDERS = 3  #: so many of those who hold what a job waits for are named in its reason
+from typing import Final
+
+PATIENCE: Final = 300.0  #: seconds after which a waiting job goes before the rest of its priority, and is kept room for
+MOST_RESERVATIONS: Final = 4  #: so many jobs at a time have nodes kept for them
+HALF_LIFE: Final = 86_400.0  #: seconds after which past use counts half, in queues of policy `fair`
+LEAST_RUN: Final = 60.0  #: seconds that a job runs before it may be evicted
+WINDOW: Final = 1800.0  #: seconds after an eviction during which the same job is not evicted again
+MOST_VICTIMS: Final = 64  #: a job that needs more than this many others to end waits instead
+NAMED_HOLDERS: Final = 3  #: so many of those who hold what a job waits for are named in its reason
+
+POLICIES: Final = ("fifo", "shortest", "fair", "drf")  #: how a queue orders jobs of one priority
+BY_USER: Final = ("fair", "drf")  #: those among them that look at who asks

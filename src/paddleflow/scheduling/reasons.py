@@ -7,7 +7,7 @@ many jobs together cost little more than those of one; it is made for one moment
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from heapq import nlargest
 
@@ -18,6 +18,8 @@ from paddleflow.scheduling.classes import Line, fault_of, total_of
 from paddleflow.scheduling.model import Held, Node, Queue, Reason, Request
 from paddleflow.scheduling.nodes import Cluster, Labels, Pool, fractional, group_fits, selector, times_fitting
 from paddleflow.scheduling.placement import Part, Short, parts_of, place, undo
+from paddleflow.scheduling.reservations import keep, lift
+from paddleflow.scheduling.table import Table
 
 
 def amount_text(dimension: str, amount: int) -> str:
@@ -34,20 +36,20 @@ def impossible(request: Request, nodes: Iterable[Node], queue: Queue | None) -> 
     Nodes that take no jobs at the moment count, for they may again. Without any node nothing is known: None.
     """
     cluster = Cluster(replace(node, schedulable=True) for node in nodes)
-    return impossible_on(cluster, request, queue)
+    return impossible_on(cluster, request, [queue] if queue else [])
 
 
-def impossible_on(empty: Cluster, request: Request, queue: Queue | None) -> Reason | None:
-    """The same over a cluster without jobs that the caller keeps."""
+def impossible_on(empty: Cluster, request: Request, path: Sequence[Queue]) -> Reason | None:
+    """The same over a cluster without jobs that the caller keeps, in a queue with all those above it."""
     fault = fault_of(request)
     if fault:
         return Reason("invalid", fault)
     total = total_of(request)
-    if queue is not None and queue.most is not None:
-        over = total.beyond(queue.most)
-        if over:
+    for queue in path:
+        over = total.beyond(queue.most) if queue.most is not None else []
+        if over and queue.most is not None:
             return _over_maximum(queue.name, queue.most, total, over[0])
-    labels = selector(request.node_labels, queue.node_labels if queue else ())
+    labels = selector(request.node_labels, path[0].node_labels if path else ())
     if not empty.states:
         return None
     pool, parts = empty.pool(labels), parts_of(request.needs)
@@ -88,61 +90,51 @@ def _too_large(pool: Pool, parts: list[Part], short: Short) -> Reason:
 class Sight:
     """Looks at one moment of a core."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        accounts: Mapping[str, Account],
-        held: Mapping[str, Held],
-        possible: Callable[[Line], bool],
-        empty: Callable[[], Cluster],
-        now: float,
-    ) -> None:
-        self._cluster = cluster
-        self._accounts = accounts
-        self._held = held
-        self._possible = possible
-        self._now = now
-        self._empty = empty
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._cluster = table.cluster
         self._free: dict[Labels, Resources] = {}
         self._fits: dict[tuple[Labels, Resources], int] = {}
         self._rooms: dict[tuple[Labels, Resources], tuple[str, Resources]] = {}
         self._holders: dict[tuple[str, Labels | None, str], str] = {}
+        self._opened: dict[tuple[Labels, int], bool] = {}
 
     def reason(self, line: Line) -> Reason:
         """Why the first job of a line waits, and with it all others of the line."""
-        account = self._accounts[line.queue]
-        queue = account.queue
+        account = self._table.accounts[line.queue]
         if line.fault:
             return Reason("invalid", line.fault)
-        if queue is None:
+        if account.queue is None:
             return Reason("unknown_queue", f"there is no queue {line.queue}")
-        if not queue.open:
-            return Reason("closed", f"queue {line.queue} is closed")
-        if not self._possible(line):
-            return self._never(line, queue)
-        dimension = account.over(line.total)
-        if dimension:
-            return self._quota(account, queue, line, dimension)
-        holder = account.holder(self._now - policy.PATIENCE, self._possible)
-        if holder is not None and holder.key < line.key:
-            waited = int(self._now - holder.key[1])
-            return Reason("order", f"{holder.key[3]} has waited {waited} s and goes first in queue {line.queue}")
+        shut = next((above for above in account.path if above.queue and not above.queue.open), None)
+        if shut is not None:
+            return Reason("closed", f"queue {shut.name} is closed")
+        if not self._table.possible(line):
+            return self._never(line, account)
+        over = account.over(line.total)
+        if over is not None:
+            return self._quota(over[0], line, over[1])
+        claim = account.claimed(line.total, -line.key[0], line.key[3])
+        if claim is not None and claim.job in self._table.pending:
+            waited = int(self._table.now - claim.since)
+            return Reason("order", f"{claim.job} has waited {waited} s and goes first in queue {line.queue}")
         return self._nodes(line)
 
-    def _never(self, line: Line, queue: Queue) -> Reason:
+    def _never(self, line: Line, account: Account) -> Reason:
         if not self._cluster.states:
             return Reason("capacity", "there is no node")
-        found = impossible_on(self._empty(), line.sample, queue)
+        path = [above.queue for above in account.path if above.queue]
+        found = impossible_on(self._table.empty_cluster(), line.sample, path)
         return found or Reason("capacity", "no node takes jobs now")
 
-    def _quota(self, account: Account, queue: Queue, line: Line, dimension: str) -> Reason:
-        most = queue.most or Resources()
+    def _quota(self, account: Account, line: Line, dimension: str) -> Reason:
+        most = (account.queue.most if account.queue else None) or Resources()
         free = max(0, most.amount(dimension) - account.used.amount(dimension))
         text = (
-            f"queue {queue.name} has {dimension} {amount_text(dimension, free)} of {most.text(dimension)} free, "
+            f"queue {account.name} has {dimension} {amount_text(dimension, free)} of {most.text(dimension)} free, "
             f"the job needs {line.total.text(dimension)}"
         )
-        return Reason("quota", text + self._named(queue.name, None, dimension))
+        return Reason("quota", text + self._named(account.name, None, dimension))
 
     def _nodes(self, line: Line) -> Reason:
         """The queue would let it start, the nodes do not."""
@@ -157,6 +149,9 @@ class Sight:
             if self._placeable(line, pool):
                 return Reason("next", "nothing is in its way: it starts with the next decisions")
             short = parts[0]
+        kept = self._kept(line, pool)
+        if kept:
+            return Reason("order", f"nodes are kept for {kept}, which has waited longer than {policy.PATIENCE:.0f} s")
         fits, each = min(self._fitting(pool, short.each), len(short.members)), short.each
         lacking = line.total.beyond(free)
         if lacking:
@@ -174,6 +169,23 @@ class Sight:
             f"enough is free in sum ({free}) but in pieces: {fits} of {len(short.members)} members that need {each} "
             f"fit now, {name} has {room} free",
         )
+
+    def _kept(self, line: Line, pool: Pool) -> str:
+        """The jobs for which nodes are kept on which this one could start otherwise."""
+        table, cluster, mine = self._table, self._cluster, line.key[3]
+        others = [kept for job, kept in table.reservations.items() if job != mine]
+        if not others:
+            return ""
+        key = (pool.labels, line.shape.serial)
+        if key not in self._opened:
+            version = cluster.version
+            for reservation in others:
+                lift(cluster, reservation, table.pending[reservation.job].shape.parts)
+            self._opened[key] = self._placeable(line, pool)
+            for reservation in others:
+                keep(cluster, reservation, table.pending[reservation.job].shape.parts)
+            cluster.version = version
+        return ", ".join(sorted(kept.job for kept in others)) if self._opened[key] else ""
 
     def _roomiest(self, pool: Pool, each: Resources) -> tuple[str, Resources]:
         """The node that comes nearest to taking one such member."""
@@ -212,9 +224,14 @@ class Sight:
         known = self._holders.get((queue, labels, dimension))
         if known is None:
             if labels is None:
-                amounts = [(t.amount(dimension), job) for job, t in self._accounts[queue].held.items()]
+                amounts = [
+                    (amount.amount(dimension), job)
+                    for account in self._table.accounts.values()
+                    if any(above.name == queue for above in account.path)
+                    for job, (_, amount) in account.held.items()
+                ]
             else:
-                amounts = [(self._on(labels, held, dimension), job) for job, held in self._held.items()]
+                amounts = [(self._on(labels, held, dimension), job) for job, held in self._table.held.items()]
             top = nlargest(policy.NAMED_HOLDERS, [row for row in amounts if row[0] > 0])
             parts = [f"{job} holds {amount_text(dimension, amount)}" for amount, job in top]
             known = self._holders[queue, labels, dimension] = "; " + ", ".join(parts) if parts else ""

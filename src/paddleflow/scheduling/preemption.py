@@ -1,0 +1,164 @@
+"""Who makes way for whom. The contract, in full:
+
+- A job may evict jobs of its own queue that have a lower priority.
+- A job whose queue (or a queue above it) stays within its guarantee with it may evict jobs of other queues, whatever their
+  priority, as long as those queues and all above them, up to the first that both have in common, are beyond theirs.
+- Nobody is evicted who has run for less than `policy.LEAST_RUN`, or was evicted within `policy.WINDOW`.
+- Lower priorities go first, then those who lose the least work: time since the start times share of the cluster.
+- Nobody is evicted unless the claimant then fits, in quota and on nodes, and each of the victims is needed for that.
+
+Why this cannot go round in circles: by priority only the strictly lower is evicted. By guarantee the claimant's queue ends
+within its guarantee, where nobody may reclaim from it, and the victim's was beyond its own, so what is used within
+guarantees grows with every reclaim. The room is kept for the claimant until it starts, so nobody else moves in, and a
+claimant does not ask again while its victims are on their way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from paddleflow.base.quantity import Resources
+from paddleflow.scheduling import policy
+from paddleflow.scheduling.accounts import Account, beyond, guaranteed_part
+from paddleflow.scheduling.classes import Line, total_of
+from paddleflow.scheduling.model import Assignment, Held, Preempt, Reason, Reservation
+from paddleflow.scheduling.placement import Short, place, undo
+from paddleflow.scheduling.reservations import keep, lift
+from paddleflow.scheduling.shares import dominant
+from paddleflow.scheduling.table import Table, by_node
+
+
+def evictions_for(table: Table, line: Line) -> list[Preempt]:
+    """Whom to evict so that the line's first job can start; nobody when that does not help or is not allowed.
+
+    The room is kept for the job from now on, and the victims are written down.
+    """
+    job = line.key[3]
+    if any(eviction.by == job and table.leaving(victim) for victim, eviction in table.evictions.items()):
+        return []
+    found = victims_of(table, line)
+    if found is None:
+        return []
+    victims, assignments = found
+    table.unreserve(job)
+    table.reserve(_rows(job, line, assignments), line)
+    return [Preempt(victim.request.job, job, _reason(table, line, victim)) for victim in victims]
+
+
+def victims_of(table: Table, line: Line) -> tuple[list[Held], list[Assignment]] | None:
+    """The cheapest jobs without which the line's first job would start, and where; None when there are none."""
+    candidates = _candidates(table, line)
+    if not candidates or _fits(table, line, candidates) is None:
+        return None
+    low, high = 1, len(candidates)
+    while low < high:
+        middle = (low + high) // 2
+        if _fits(table, line, candidates[:middle]) is None:
+            low = middle + 1
+        else:
+            high = middle
+    chosen = candidates[:low]
+    for victim in reversed(chosen[:-1]):  # the last is needed, or the search would have ended before it
+        fewer = [other for other in chosen if other is not victim]
+        if _fits(table, line, fewer) is not None:
+            chosen = fewer
+    placed = _fits(table, line, chosen)
+    return (chosen, placed) if placed is not None and len(chosen) <= policy.MOST_VICTIMS else None
+
+
+def _candidates(table: Table, line: Line) -> list[Held]:
+    """Everybody who may be evicted for this job, in the order in which they go."""
+    mine, priority = table.accounts[line.queue], -line.key[0]
+    found = [table.held[job] for job in mine.held if table.held[job].request.priority < priority]
+    entitled = [above for above in mine.path if guaranteed_part(above.used + line.total, _least(above)) <= 1.0]
+    if entitled:
+        others = [account for account in table.accounts.values() if account.held and account is not mine]
+        found += [table.held[job] for other in others if _split(mine, other, entitled) for job in other.held]
+    capacity = table.cluster.capacity
+    ranked = sorted(
+        (held.request.priority, (table.now - held.since) * dominant(total_of(held.request), capacity), held.request.job)
+        for held in found
+        if table.may_leave(held)
+    )
+    taken: dict[str, Resources] = {}
+    chosen = []
+    for _, _, job in ranked:
+        held = table.held[job]
+        account = table.accounts[held.request.queue]
+        below = () if account is mine else _split(mine, account, entitled)
+        if all(
+            guaranteed_part(above.used - taken.get(above.name, Resources()), _least(above)) > 1.0 for above in below
+        ):
+            chosen.append(held)
+            for above in below:
+                taken[above.name] = taken.get(above.name, Resources()) + total_of(held.request)
+    return chosen
+
+
+def _least(account: Account) -> Resources:
+    return account.queue.least if account.queue else Resources()
+
+
+def _split(mine: Account, other: Account, entitled: list[Account]) -> tuple[Account, ...]:
+    """The queues from `other` up to where the two paths meet; none when what is guaranteed to `mine` does not count there."""
+    ours, theirs = mine.path[::-1], other.path[::-1]
+    same = 0
+    while same < min(len(ours), len(theirs)) and ours[same] is theirs[same]:
+        same += 1
+    if same == len(ours) or same == len(theirs) or ours[same] not in entitled:
+        return ()
+    return theirs[same:]
+
+
+def _fits(table: Table, line: Line, victims: list[Held]) -> list[Assignment] | None:
+    """Where the job would go without these; the table is as before."""
+    account, total = table.accounts[line.queue], line.total
+    for above in account.path:
+        most = above.queue.most if above.queue else None
+        if most is not None:
+            gone = [total_of(v.request) for v in victims if above in table.accounts[v.request.queue].path]
+            used = above.used
+            for amount in gone:
+                used = used - amount
+            if beyond(total, used, most):
+                return None
+    cluster, shape = table.cluster, line.shape
+    version, reservation = cluster.version, table.reservations.get(line.key[3])
+    if reservation is not None:
+        lift(cluster, reservation, shape.parts)
+    _move(table, victims, away=True)
+    placed = place(cluster, cluster.pool(shape.labels), shape.parts)
+    if not isinstance(placed, Short):
+        undo(cluster, placed, line.sample.needs)
+    _move(table, victims, away=False)
+    if reservation is not None:
+        keep(cluster, reservation, shape.parts)
+    cluster.version = version
+    return None if isinstance(placed, Short) else placed
+
+
+def _move(table: Table, victims: Iterable[Held], *, away: bool) -> None:
+    for victim in victims:
+        for name, members in by_node(victim).items():
+            state = table.cluster.states.get(name)
+            if state is not None:
+                (table.cluster.put if away else table.cluster.hold)(state, members)
+
+
+def _rows(job: str, line: Line, assignments: list[Assignment]) -> Reservation:
+    """The places found, as something that can be kept."""
+    size = {member: at for at, part in enumerate(line.shape.parts) for member in part.members}
+    rows: dict[tuple[str, int], int] = {}
+    for assignment in assignments:
+        key = (assignment.node, size[assignment.role, assignment.index])
+        rows[key] = rows.get(key, 0) + 1
+    return Reservation(job, tuple((node, at, count) for (node, at), count in rows.items()))
+
+
+def _reason(table: Table, line: Line, victim: Held) -> Reason:
+    job, request = line.key[3], victim.request
+    if request.queue == line.queue:
+        return Reason("priority", f"{job} of the same queue has priority {-line.key[0]}, this job {request.priority}")
+    return Reason(
+        "reclaim", f"{job} needs what is guaranteed to queue {line.queue}, and {request.queue} had borrowed it"
+    )
