@@ -74,6 +74,12 @@ class Account:
         if self.by_user:
             self.users[user] = self.users.get(user, Resources()) - total
 
+    def recharge(self, job: str, total: Resources) -> None:
+        """A running job takes another amount now."""
+        user, _ = self.held[job]
+        self.refund(job)
+        self.charge(job, user, total)
+
     @property
     def policy(self) -> str:
         return self.queue.policy if self.queue else "fifo"

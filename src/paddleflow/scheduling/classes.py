@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
 from paddleflow.base.quantity import Resources
-from paddleflow.scheduling.model import Request
+from paddleflow.scheduling.model import Held, Request
 from paddleflow.scheduling.nodes import Labels, Pool
 from paddleflow.scheduling.placement import Part, parts_of
 
@@ -39,8 +39,8 @@ def line_key(request: Request, more: tuple[object, ...] = ()) -> tuple[object, .
     if len(needs) == 1:
         need = needs[0]
         each = need.each
-        return (request.queue, request.priority, request.node_labels, need.role, need.count, each.cpu, each.memory, each.scalars, *more)  # fmt: skip
-    return (request.queue, request.priority, request.node_labels, *[(n.role, n.count, n.each) for n in needs], *more)
+        return (request.queue, request.priority, request.node_labels, need.role, need.count, need.least, each.cpu, each.memory, each.scalars, *more)  # fmt: skip
+    return (request.queue, request.priority, request.node_labels, *needs, *more)
 
 
 def fault_of(request: Request) -> str:
@@ -49,7 +49,9 @@ def fault_of(request: Request) -> str:
     if len(set(roles)) < len(roles):
         return f"role {next(role for role in roles if roles.count(role) > 1)} is named twice"
     for need in request.needs:
-        amounts = [need.count, need.each.cpu, need.each.memory, *[amount for _, amount in need.each.scalars]]
+        if need.minimum > need.count:
+            return f"role {need.role} has at least {need.minimum} members and at most {need.count}"
+        amounts = [need.minimum, need.each.cpu, need.each.memory, *[amount for _, amount in need.each.scalars]]
         if min(amounts) < 0:
             return f"role {need.role} asks for less than nothing ({need.count} of {need.each})"
     return ""
@@ -133,13 +135,22 @@ class Line:
 
 
 def total_of(request: Request) -> Resources:
-    """What all members take together."""
+    """What the members that it starts with take together."""
     needs = request.needs
     if len(needs) == 1:
-        return needs[0].each * needs[0].count
+        return needs[0].each * needs[0].minimum
     result = Resources()
     for need in needs:
-        result = result + need.each * need.count
+        result = result + need.each * need.minimum
+    return result
+
+
+def held_total(held: Held) -> Resources:
+    """What a running job takes: of roles that may grow, what they have now."""
+    result = Resources()
+    for need in held.request.needs:
+        now = need.count if need.least is None else sum([a.role == need.role for a in held.assignments])
+        result = result + need.each * now
     return result
 
 
@@ -158,7 +169,7 @@ class Families:
 
     def shape(self, request: Request, labels: Labels, pool: Pool) -> Shape:
         """The shape of this request on nodes with `labels`, whose pool is `pool`."""
-        identity = (labels, *[(need.role, need.count, need.each) for need in request.needs])
+        identity = (labels, *[(need.role, need.minimum, need.each) for need in request.needs])
         shape = self.shapes.get(identity)
         if shape is None:
             parts = [] if fault_of(request) else parts_of(request.needs)

@@ -17,7 +17,18 @@ from paddleflow.scheduling import policy
 from paddleflow.scheduling.accounts import Account, link, recount
 from paddleflow.scheduling.classes import LAST, line_key
 from paddleflow.scheduling.cycle import Cycle
-from paddleflow.scheduling.model import Decision, Held, Node, Queue, Reason, Request, Reservation, Snapshot, Wait
+from paddleflow.scheduling.model import (
+    Assignment,
+    Decision,
+    Held,
+    Node,
+    Queue,
+    Reason,
+    Request,
+    Reservation,
+    Snapshot,
+    Wait,
+)
 from paddleflow.scheduling.nodes import Cluster, Labels, selector
 from paddleflow.scheduling.reasons import Sight, impossible_on
 from paddleflow.scheduling.table import Table, by_node
@@ -31,15 +42,16 @@ def decide(snapshot: Snapshot) -> list[Decision]:
 class Core(Table):
     """The state of a cluster and its queues. Feed it what happens; ask it what to do."""
 
-    def __init__(self, *, preemption: bool = False) -> None:
+    def __init__(self, *, preemption: bool = False, elastic: bool = False) -> None:
         super().__init__()
         self._preemption = preemption  # whether whoever calls can end jobs that make way
+        self._elastic = elastic  # whether it can add and end single members
         self._all: Cluster | None = None  # the nodes without jobs, and those that take no jobs at the moment too
         self._quiet_until = float("-inf")  # until then nothing ages that could matter
 
     @staticmethod
-    def of(snapshot: Snapshot, *, preemption: bool = False) -> Core:
-        core = Core(preemption=preemption)
+    def of(snapshot: Snapshot, *, preemption: bool = False, elastic: bool = False) -> Core:
+        core = Core(preemption=preemption, elastic=elastic)
         core.set_nodes(snapshot.nodes)
         core.set_queues(snapshot.queues)
         for past in snapshot.past:
@@ -50,6 +62,7 @@ class Core(Table):
         for reservation in snapshot.reservations:
             core.restore(reservation)
         core.evictions = {eviction.job: eviction for eviction in snapshot.evictions}
+        core.shrinks = {shrink.job: shrink for shrink in snapshot.shrinks if shrink.job in core.held}
         return core
 
     def snapshot(self, now: float) -> Snapshot:
@@ -59,8 +72,8 @@ class Core(Table):
         pending = tuple(line.jobs[job] for job, line in self.pending.items())
         past = tuple(row for account in self.accounts.values() for row in account.history.rows(account.name))
         kept = tuple(self.reservations.values())
-        evictions = tuple(self.evictions.values())
-        return Snapshot(now, nodes, queues, pending, tuple(self.held.values()), kept, past, evictions)
+        going = tuple(self.evictions.values()), tuple(self.shrinks.values())
+        return Snapshot(now, nodes, queues, pending, tuple(self.held.values()), kept, past, *going)
 
     # --- events -------------------------------------------------------------------------------------------------
 
@@ -132,8 +145,24 @@ class Core(Table):
         if held is None:
             return False
         self.account(held.request.queue).refund(job)
+        self.shrinks.pop(job, None)
         self.dirty = True
         for name, members in by_node(held).items():
+            state = self.cluster.states.get(name)
+            if state is not None:
+                self.cluster.give(state, members)
+        return True
+
+    def resized(self, job: str, assignments: Iterable[Assignment]) -> bool:
+        """A running job has only these of its members left; False when it does not run."""
+        held, left = self.held.get(job), set(assignments)
+        if held is None:
+            return False
+        gone = tuple(a for a in held.assignments if a not in left)
+        self.change(job, tuple(a for a in held.assignments if a in left))
+        self.shrinks.pop(job, None)
+        self.dirty = True
+        for name, members in by_node(replace(held, assignments=gone)).items():
             state = self.cluster.states.get(name)
             if state is not None:
                 self.cluster.give(state, members)
@@ -225,12 +254,13 @@ class Core(Table):
 
     def decide(self, now: float, limit: int | None = None) -> list[Decision]:
         """What starts now (at most `limit` jobs), already counted here, and why the new ones among the rest wait."""
-        quiet = not self.dirty and not self._preemption and self.now <= now < self._quiet_until
+        timed = self._preemption or self._elastic  # then time alone may change what is allowed
+        quiet = not self.dirty and not timed and self.now <= now < self._quiet_until
         self.now = now
         if quiet or limit == 0:
             return []
         self.dirty = False
-        cycle = Cycle(self, limit, self._preemption)
+        cycle = Cycle(self, limit, preemption=self._preemption, elastic=self._elastic)
         cycle.run()
         if cycle.full() or cycle.decisions:
             self.dirty = True

@@ -5,7 +5,8 @@
   3. the elders: the oldest job of each queue that has waited longer than the patience, the oldest of all first. One that
      cannot start claims what it takes of each ceiling above it, and nodes are kept for it;
   4. the turns: the queue with the least share goes, again and again; on its turn it starts its first job that can start;
-  5. where it is asked for, the evictions: the first job of each queue that still waits may claim its place from others.
+  5. where it is asked for: the first job of each queue that still waits may claim its place from others;
+  6. what is idle goes to the jobs that may have more members: to those just started, and if asked for to all.
 
 Within a cycle what is used only grows and what is free only shrinks, so whoever failed need not be asked again; only the
 end of a reservation opens something.
@@ -18,8 +19,9 @@ from heapq import heapify, heappop, heappush
 from paddleflow.scheduling import policy
 from paddleflow.scheduling.accounts import Account, Claim
 from paddleflow.scheduling.classes import Line
-from paddleflow.scheduling.model import Decision, Eviction
-from paddleflow.scheduling.preemption import evictions_for
+from paddleflow.scheduling.elastic import balance, grow, room
+from paddleflow.scheduling.model import Decision, Eviction, Resize, Start
+from paddleflow.scheduling.preemption import make_way
 from paddleflow.scheduling.reservations import choose
 from paddleflow.scheduling.shares import dominant
 from paddleflow.scheduling.table import Table
@@ -29,10 +31,11 @@ from paddleflow.scheduling.turns import Turns
 class Cycle:
     """Lives for one `decide`."""
 
-    def __init__(self, table: Table, limit: int | None, preemption: bool) -> None:
+    def __init__(self, table: Table, limit: int | None, *, preemption: bool, elastic: bool) -> None:
         self._table = table
         self._limit = limit
         self._preemption = preemption
+        self._elastic = elastic
         self.decisions: list[Decision] = []
 
     def full(self) -> bool:
@@ -43,8 +46,9 @@ class Cycle:
         """Fill `decisions`. The past of users is counted up to now, and goes on from here with what they then hold."""
         self._table.rooms.wake()
         self._walk()
-        if self._preemption and not self.full():
-            self._evict()
+        if not self.full():
+            waiting = self._make_way() if self._preemption or self._elastic else False
+            self._grow(waiting)
         for account in self._table.accounts.values():
             if account.policy == "fair":
                 capacity = self._table.cluster.capacity
@@ -100,7 +104,8 @@ class Cycle:
     def _claimants(self, priority: int) -> list[Line]:
         """Jobs for which others make way or have made way: first in their line, so that nobody takes the place."""
         table = self._table
-        jobs = {e.by for e in table.evictions.values()} & table.reservations.keys() if table.evictions else set()
+        gone = [*table.evictions.values(), *table.shrinks.values()]
+        jobs = {eviction.by for eviction in gone} & table.reservations.keys()
         lines = [table.pending[job] for job in jobs if table.pending[job].key[3] == job]
         return [line for line in lines if -line.key[0] == priority and table.accounts[line.queue].open]
 
@@ -115,7 +120,7 @@ class Cycle:
         """Keep nodes for an elder; those that come later in order make way if there are too many."""
         table, kept = self._table, self._table.reservations
         pool = table.cluster.pool(line.shape.labels)
-        claimants = {eviction.by for eviction in table.evictions.values()}
+        claimants = {eviction.by for eviction in [*table.evictions.values(), *table.shrinks.values()]}
         later = sorted(
             (other.key, job) for job in kept.keys() - claimants if (other := table.pending[job]).key > line.key
         )
@@ -147,10 +152,10 @@ class Cycle:
                 return True
         return False
 
-    # --- step 5 -------------------------------------------------------------------------------------------------
+    # --- steps 5 and 6 ------------------------------------------------------------------------------------------
 
-    def _evict(self) -> None:
-        """Evictions in the order of the claimants, one claimant a queue."""
+    def _make_way(self) -> bool:
+        """Whether somebody who could start waits for room; others make way, in the order of the claimants."""
         table = self._table
         old = [
             job for job, e in table.evictions.items() if not table.leaving(job) and table.now >= e.at + policy.WINDOW
@@ -164,7 +169,28 @@ class Cycle:
                 line = next((row[2] for row in ages if table.possible(row[2])), None)
                 if line is not None and account.claimed(line.total, -line.key[0], line.key[3]) is None:
                     claimants.append(line)
-        for line in sorted(claimants, key=lambda line: line.key):
-            for preempt in evictions_for(table, line):
-                table.evictions[preempt.job] = Eviction(preempt.job, preempt.by, table.now)
-                self.decisions.append(preempt)
+        claimants.sort(key=lambda line: line.key)
+        waiting = any(table.accounts[line.queue].over(line.total) is None for line in claimants)
+        for line in claimants:
+            self.decisions.extend(make_way(table, line, shrink=self._elastic, evict=self._preemption))
+        return waiting
+
+    def _grow(self, waiting: bool) -> None:
+        """More members for those just started, and for all who may change unless somebody waits for room."""
+        table, decisions = self._table, self.decisions
+        fresh = {d.job: at for at, d in enumerate(decisions) if isinstance(d, Start) and room(table.held[d.job])}
+        if waiting or not (fresh or self._elastic):
+            return
+        jobs = set(fresh)
+        if self._elastic:
+            jobs |= {job for job, held in table.held.items() if room(held) and table.may_change(held)}
+        for job, added in grow(table, sorted(jobs)).items():
+            if job in fresh:
+                decisions[fresh[job]] = Start(job, table.held[job].assignments)
+            else:
+                decisions.append(Resize(job, added, ()))
+        if self._elastic:
+            for resize in balance(table):
+                members = tuple((a.role, a.index) for a in resize.removed)
+                table.shrinks[resize.job] = Eviction(resize.job, resize.by, table.now, members)
+                decisions.append(resize)

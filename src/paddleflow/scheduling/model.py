@@ -17,8 +17,13 @@ class Need:
     """Equal members of one role: how many, and what each one takes."""
 
     role: str
-    count: int
+    count: int  #: so many members at the most
     each: Resources
+    least: int | None = None  #: the job starts with so many, and more may come and go; None: all or none
+
+    @property
+    def minimum(self) -> int:
+        return self.count if self.least is None else self.least
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,7 @@ class Held:
     request: Request
     assignments: tuple[Assignment, ...]
     since: float
+    changed_at: float | None = None  #: when members came or went last
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +115,7 @@ class Eviction:
     job: str
     by: str  #: the job that needs its place
     at: float
+    members: tuple[tuple[str, int], ...] = ()  #: role and index of those that go; empty: the whole job
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +129,8 @@ class Snapshot:
     held: tuple[Held, ...]
     reservations: tuple[Reservation, ...] = ()
     past: tuple[Past, ...] = ()
-    evictions: tuple[Eviction, ...] = ()
+    evictions: tuple[Eviction, ...] = ()  #: of whole jobs, as long as they count
+    shrinks: tuple[Eviction, ...] = ()  #: of members, until they have gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,4 +166,14 @@ class Preempt:
     reason: Reason
 
 
-Decision = Start | Wait | Preempt
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """Add these members to a running job (they are counted from now on), or end those (until `Core.resized` says so)."""
+
+    job: str
+    added: tuple[Assignment, ...]
+    removed: tuple[Assignment, ...]
+    by: str = ""  #: the job that needs the place of those removed
+
+
+Decision = Start | Wait | Preempt | Resize

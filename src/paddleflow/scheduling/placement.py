@@ -24,11 +24,11 @@ class Part:
 
 
 def parts_of(needs: tuple[Need, ...]) -> list[Part]:
-    """The needs of a job by size, the largest first; equal sizes of different roles are one part."""
+    """What a job starts with, by size, the largest first; equal sizes of different roles are one part."""
     found: dict[Resources, Part] = {}
     for need in needs:
         part = found.setdefault(need.each, Part(need.each, []))
-        part.members.extend((need.role, index) for index in range(need.count))
+        part.members.extend((need.role, index) for index in range(need.minimum))
     parts = [part for part in found.values() if part.members]
     parts.sort(key=lambda part: (sum(a for _, a in part.each.scalars), part.each.cpu, part.each.memory), reverse=True)
     return parts

@@ -10,6 +10,8 @@ HALF_LIFE: Final = 86_400.0  #: seconds after which past use counts half, in que
 LEAST_RUN: Final = 60.0  #: seconds that a job runs before it may be evicted
 WINDOW: Final = 1800.0  #: seconds after an eviction during which the same job is not evicted again
 MOST_VICTIMS: Final = 64  #: a job that needs more than this many others to end waits instead
+RESIZE_PAUSE: Final = 30.0  #: seconds between two changes of the number of members of one job
+UNEVEN: Final = 0.2  #: members move between elastic jobs when their parts differ by more than this
 NAMED_HOLDERS: Final = 3  #: so many of those who hold what a job waits for are named in its reason
 
 POLICIES: Final = ("fifo", "shortest", "fair", "drf")  #: how a queue orders jobs of one priority

@@ -4,6 +4,7 @@
 - A job whose queue (or a queue above it) stays within its guarantee with it may evict jobs of other queues, whatever their
   priority, as long as those queues and all above them, up to the first that both have in common, are beyond theirs.
 - Nobody is evicted who has run for less than `policy.LEAST_RUN`, or was evicted within `policy.WINDOW`.
+- Members beyond the least of a job of the same or a lower priority go before any whole job (see `elastic`).
 - Lower priorities go first, then those who lose the least work: time since the start times share of the cluster.
 - Nobody is evicted unless the claimant then fits, in quota and on nodes, and each of the victims is needed for that.
 
@@ -16,38 +17,67 @@ claimant does not ask again while its victims are on their way out.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
-from paddleflow.base.quantity import Resources
+from paddleflow.base.quantity import Resources, total
 from paddleflow.scheduling import policy
 from paddleflow.scheduling.accounts import Account, beyond, guaranteed_part
-from paddleflow.scheduling.classes import Line, total_of
-from paddleflow.scheduling.model import Assignment, Held, Preempt, Reason, Reservation
+from paddleflow.scheduling.classes import Line, held_total
+from paddleflow.scheduling.elastic import spare_members
+from paddleflow.scheduling.model import Assignment, Eviction, Held, Preempt, Reason, Reservation, Resize
 from paddleflow.scheduling.placement import Short, place, undo
 from paddleflow.scheduling.reservations import keep, lift
 from paddleflow.scheduling.shares import dominant
 from paddleflow.scheduling.table import Table, by_node
 
 
-def evictions_for(table: Table, line: Line) -> list[Preempt]:
-    """Whom to evict so that the line's first job can start; nobody when that does not help or is not allowed.
+def make_way(table: Table, line: Line, *, shrink: bool, evict: bool) -> list[Preempt | Resize]:
+    """Who makes way so that the line's first job can start: spare members first, then whole jobs.
 
-    The room is kept for the job from now on, and the victims are written down.
+    Nobody when that does not help or is not allowed. The room is kept for the job from now on, and those who go are
+    written down.
     """
     job = line.key[3]
-    if any(eviction.by == job and table.leaving(victim) for victim, eviction in table.evictions.items()):
+    going = [*table.shrinks.values(), *[e for victim, e in table.evictions.items() if table.leaving(victim)]]
+    if any(eviction.by == job for eviction in going):
         return []
-    found = victims_of(table, line)
+    spare = spare_members(table, -line.key[0]) if shrink else []
+    found = _cheapest(table, line, spare) if spare else None
+    if found is None and evict:
+        found = victims_of(table, line, spare)
     if found is None:
         return []
-    victims, assignments = found
+    chosen, assignments = found
     table.unreserve(job)
     table.reserve(_rows(job, line, assignments), line)
-    return [Preempt(victim.request.job, job, _reason(table, line, victim)) for victim in victims]
+    whole = [held for held in chosen if not any(held is one for one in spare)]
+    ended = {held.request.job for held in whole}
+    decisions: list[Preempt | Resize] = []
+    members: dict[str, tuple[Assignment, ...]] = {}
+    for held in chosen:
+        if held.request.job not in ended:
+            members[held.request.job] = members.get(held.request.job, ()) + held.assignments
+    for name, removed in members.items():
+        table.shrinks[name] = Eviction(name, job, table.now, tuple((a.role, a.index) for a in removed))
+        decisions.append(Resize(name, (), removed, job))
+    for held in whole:
+        table.evictions[held.request.job] = Eviction(held.request.job, job, table.now)
+        decisions.append(Preempt(held.request.job, job, _reason(line, held)))
+    return decisions
 
 
-def victims_of(table: Table, line: Line) -> tuple[list[Held], list[Assignment]] | None:
-    """The cheapest jobs without which the line's first job would start, and where; None when there are none."""
-    candidates = _candidates(table, line)
+def victims_of(table: Table, line: Line, spare: list[Held]) -> tuple[list[Held], list[Assignment]] | None:
+    """The cheapest jobs without which, and without spare members, the line's first job would start, and where."""
+    going = {(held.request.job, held.assignments[0]) for held in spare}
+    rest = []
+    for victim in _candidates(table, line):
+        left = tuple(a for a in victim.assignments if (victim.request.job, a) not in going)
+        rest.append(victim if len(left) == len(victim.assignments) else replace(victim, assignments=left))
+    return _cheapest(table, line, spare + rest) if rest else None
+
+
+def _cheapest(table: Table, line: Line, candidates: list[Held]) -> tuple[list[Held], list[Assignment]] | None:
+    """The shortest beginning of the candidates with which it works, less those in it that are not needed."""
     if not candidates or _fits(table, line, candidates) is None:
         return None
     low, high = 1, len(candidates)
@@ -76,7 +106,7 @@ def _candidates(table: Table, line: Line) -> list[Held]:
         found += [table.held[job] for other in others if _split(mine, other, entitled) for job in other.held]
     capacity = table.cluster.capacity
     ranked = sorted(
-        (held.request.priority, (table.now - held.since) * dominant(total_of(held.request), capacity), held.request.job)
+        (held.request.priority, (table.now - held.since) * dominant(held_total(held), capacity), held.request.job)
         for held in found
         if table.may_leave(held)
     )
@@ -91,7 +121,7 @@ def _candidates(table: Table, line: Line) -> list[Held]:
         ):
             chosen.append(held)
             for above in below:
-                taken[above.name] = taken.get(above.name, Resources()) + total_of(held.request)
+                taken[above.name] = taken.get(above.name, Resources()) + held_total(held)
     return chosen
 
 
@@ -112,15 +142,15 @@ def _split(mine: Account, other: Account, entitled: list[Account]) -> tuple[Acco
 
 def _fits(table: Table, line: Line, victims: list[Held]) -> list[Assignment] | None:
     """Where the job would go without these; the table is as before."""
-    account, total = table.accounts[line.queue], line.total
+    account, wanted = table.accounts[line.queue], line.total
     for above in account.path:
         most = above.queue.most if above.queue else None
         if most is not None:
-            gone = [total_of(v.request) for v in victims if above in table.accounts[v.request.queue].path]
+            gone = [_amount(v) for v in victims if above in table.accounts[v.request.queue].path]
             used = above.used
             for amount in gone:
                 used = used - amount
-            if beyond(total, used, most):
+            if beyond(wanted, used, most):
                 return None
     cluster, shape = table.cluster, line.shape
     version, reservation = cluster.version, table.reservations.get(line.key[3])
@@ -145,6 +175,11 @@ def _move(table: Table, victims: Iterable[Held], *, away: bool) -> None:
                 (table.cluster.put if away else table.cluster.hold)(state, members)
 
 
+def _amount(held: Held) -> Resources:
+    """What these members take: all of a job, or some."""
+    return total(size for sizes in by_node(held).values() for size, _ in sizes) if held.assignments else Resources()
+
+
 def _rows(job: str, line: Line, assignments: list[Assignment]) -> Reservation:
     """The places found, as something that can be kept."""
     size = {member: at for at, part in enumerate(line.shape.parts) for member in part.members}
@@ -155,7 +190,7 @@ def _rows(job: str, line: Line, assignments: list[Assignment]) -> Reservation:
     return Reservation(job, tuple((node, at, count) for (node, at), count in rows.items()))
 
 
-def _reason(table: Table, line: Line, victim: Held) -> Reason:
+def _reason(line: Line, victim: Held) -> Reason:
     job, request = line.key[3], victim.request
     if request.queue == line.queue:
         return Reason("priority", f"{job} of the same queue has priority {-line.key[0]}, this job {request.priority}")

@@ -6,10 +6,12 @@ that used, free, pending and held always agree.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling import policy
 from paddleflow.scheduling.accounts import Account
-from paddleflow.scheduling.classes import Families, Line, total_of
+from paddleflow.scheduling.classes import Families, Line, held_total
 from paddleflow.scheduling.model import Assignment, Eviction, Held, Reservation, Start
 from paddleflow.scheduling.nodes import Cluster, Given
 from paddleflow.scheduling.placement import Short, place, undo
@@ -30,6 +32,7 @@ class Table:
         self.fresh: dict[str, None] = {}  #: submitted, and nobody has been told yet why they wait
         self.rooms = Rooms(self.cluster, self.families)
         self.evictions: dict[str, Eviction] = {}  #: the last of each job, as long as it counts
+        self.shrinks: dict[str, Eviction] = {}  #: members that were told to go and are still there, by job
         self.now = float("-inf")
         self.dirty = True  #: something happened since a cycle found nothing to start
         self._empty: Cluster | None = None  # the same nodes without jobs
@@ -45,7 +48,7 @@ class Table:
     def keep(self, held: Held) -> None:
         request = held.request
         self.held[request.job] = held
-        self.account(request.queue).charge(request.job, request.user, total_of(request))
+        self.account(request.queue).charge(request.job, request.user, held_total(held))
 
     def leave(self, line: Line, job: str) -> None:
         """A job is no longer in its line."""
@@ -74,6 +77,11 @@ class Table:
             opened(self.cluster, lift(self.cluster, reservation, parts))
             self.dirty = True
 
+    def change(self, job: str, assignments: tuple[Assignment, ...]) -> None:
+        """A running job has these members now; what they take on nodes was counted by the caller."""
+        held = self.held[job] = replace(self.held[job], assignments=assignments, changed_at=self.now)
+        self.accounts[held.request.queue].recharge(job, held_total(held))
+
     # --- leaving ------------------------------------------------------------------------------------------------
 
     def leaving(self, job: str) -> bool:
@@ -86,6 +94,11 @@ class Table:
         eviction = self.evictions.get(held.request.job)
         lately = eviction is not None and self.now < eviction.at + policy.WINDOW
         return self.now >= held.since + policy.LEAST_RUN and not lately and not self.leaving(held.request.job)
+
+    def may_change(self, held: Held) -> bool:
+        """Whether members of a job may come or go now."""
+        job, last = held.request.job, held.since if held.changed_at is None else held.changed_at
+        return self.now >= last + policy.RESIZE_PAUSE and job not in self.shrinks and not self.leaving(job)
 
     # --- starting -----------------------------------------------------------------------------------------------
 
