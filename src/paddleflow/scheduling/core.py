@@ -91,7 +91,7 @@ class Core(Table):
             account.lines[line.serial] = line
         self.pending[job] = line
         self.fresh[job] = None
-        self.dirty = True
+        self.dirty = self.touched = True
         if line.leads(request):
             if line.key != LAST:
                 account.delist(line)
@@ -112,7 +112,7 @@ class Core(Table):
             return False
         self.unreserve(job)
         self.leave(line, job)
-        self.dirty = True
+        self.dirty = self.touched = True
         return True
 
     def reprioritise(self, job: str, priority: int) -> bool:
@@ -132,7 +132,7 @@ class Core(Table):
             return False
         self.withdraw(job)
         self.keep(held)
-        self.dirty = True
+        self.dirty = self.touched = True
         for name, members in by_node(held).items():
             state = self.cluster.states.get(name)
             if state is not None:
@@ -146,7 +146,7 @@ class Core(Table):
             return False
         self.account(held.request.queue).refund(job)
         self.shrinks.pop(job, None)
-        self.dirty = True
+        self.dirty = self.touched = True
         for name, members in by_node(held).items():
             state = self.cluster.states.get(name)
             if state is not None:
@@ -161,7 +161,7 @@ class Core(Table):
         gone = tuple(a for a in held.assignments if a not in left)
         self.change(job, tuple(a for a in held.assignments if a in left))
         self.shrinks.pop(job, None)
-        self.dirty = True
+        self.dirty = self.touched = True
         for name, members in by_node(replace(held, assignments=gone)).items():
             state = self.cluster.states.get(name)
             if state is not None:
@@ -230,7 +230,7 @@ class Core(Table):
 
     def _forgive(self) -> None:
         """Nodes or quota changed: what could never start may be able to now."""
-        self.dirty = True
+        self.dirty = self.touched = True
         for account in self.accounts.values():
             for line in account.lines.values():
                 line.possible = None
@@ -266,6 +266,7 @@ class Core(Table):
             self.dirty = True
         if cycle.full():
             return cycle.decisions
+        self.touched = False
         self._quiet_until = self._next_aging()
         fresh, self.fresh = self.fresh, {}
         return cycle.decisions + [Wait(job, reason) for job, reason in self.reasons(fresh).items()]
@@ -298,6 +299,11 @@ class Core(Table):
             text = f"{job} holds its resources" if job in self.held else f"{job} is not known here"
             return Reason("running" if job in self.held else "unknown_job", text)
         return Sight(self).reason(line)
+
+    def explain(self, job: str) -> Reason:
+        """The same as a tree: below the reason everything that is in the way, each with its own numbers."""
+        line = self.pending.get(job)
+        return self.why(job) if line is None else Sight(self).tree(line)
 
     def reasons(self, jobs: Iterable[str] | None = None) -> dict[str, Reason]:
         """Why these pending jobs wait, all of them if none are named; equal jobs share one reason."""

@@ -139,6 +139,7 @@ class Reason:
 
     code: str  #: a word of `reasons`, listed in docs/internals/scheduling.md
     text: str
+    causes: tuple[Reason, ...] = ()  #: everything that is in the way, where it was asked for
 
 
 @dataclass(frozen=True, slots=True)

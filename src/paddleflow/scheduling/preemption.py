@@ -42,14 +42,14 @@ def make_way(table: Table, line: Line, *, shrink: bool, evict: bool) -> list[Pre
     if any(eviction.by == job for eviction in going):
         return []
     spare = spare_members(table, -line.key[0]) if shrink else []
-    found = _cheapest(table, line, spare) if spare else None
+    found = cheapest(table, line, spare) if spare else None
     if found is None and evict:
         found = victims_of(table, line, spare)
     if found is None:
         return []
     chosen, assignments = found
     table.unreserve(job)
-    table.reserve(_rows(job, line, assignments), line)
+    table.reserve(rows_of(job, line, assignments), line)
     whole = [held for held in chosen if not any(held is one for one in spare)]
     ended = {held.request.job for held in whole}
     decisions: list[Preempt | Resize] = []
@@ -73,10 +73,10 @@ def victims_of(table: Table, line: Line, spare: list[Held]) -> tuple[list[Held],
     for victim in _candidates(table, line):
         left = tuple(a for a in victim.assignments if (victim.request.job, a) not in going)
         rest.append(victim if len(left) == len(victim.assignments) else replace(victim, assignments=left))
-    return _cheapest(table, line, spare + rest) if rest else None
+    return cheapest(table, line, spare + rest) if rest else None
 
 
-def _cheapest(table: Table, line: Line, candidates: list[Held]) -> tuple[list[Held], list[Assignment]] | None:
+def cheapest(table: Table, line: Line, candidates: list[Held]) -> tuple[list[Held], list[Assignment]] | None:
     """The shortest beginning of the candidates with which it works, less those in it that are not needed."""
     if not candidates or _fits(table, line, candidates) is None:
         return None
@@ -180,7 +180,7 @@ def _amount(held: Held) -> Resources:
     return total(size for sizes in by_node(held).values() for size, _ in sizes) if held.assignments else Resources()
 
 
-def _rows(job: str, line: Line, assignments: list[Assignment]) -> Reservation:
+def rows_of(job: str, line: Line, assignments: list[Assignment]) -> Reservation:
     """The places found, as something that can be kept."""
     size = {member: at for at, part in enumerate(line.shape.parts) for member in part.members}
     rows: dict[tuple[str, int], int] = {}

@@ -13,7 +13,7 @@ from heapq import nlargest
 
 from paddleflow.base.quantity import Resources, format_bytes, format_milli
 from paddleflow.scheduling import policy
-from paddleflow.scheduling.accounts import Account
+from paddleflow.scheduling.accounts import Account, Claim
 from paddleflow.scheduling.classes import Line, fault_of, total_of
 from paddleflow.scheduling.model import Held, Node, Queue, Reason, Request
 from paddleflow.scheduling.nodes import Cluster, Labels, Pool, fractional, group_fits, selector, times_fitting
@@ -116,9 +116,33 @@ class Sight:
             return self._quota(over[0], line, over[1])
         claim = account.claimed(line.total, -line.key[0], line.key[3])
         if claim is not None and claim.job in self._table.pending:
-            waited = int(self._table.now - claim.since)
-            return Reason("order", f"{claim.job} has waited {waited} s and goes first in queue {line.queue}")
+            return self._behind(claim, line)
         return self._nodes(line)
+
+    def tree(self, line: Line) -> Reason:
+        """The reason, and below it all that would still be in the way if it were gone."""
+        first, account = self.reason(line), self._table.accounts[line.queue]
+        if first.code in ("invalid", "unknown_queue", "closed", "capacity", "node_labels") or not self._table.possible(
+            line
+        ):
+            return replace(first, causes=(first,))
+        causes = []
+        for above in account.path:
+            most = above.queue.most if above.queue else None
+            if most is not None:
+                causes += [self._quota(above, line, name) for name in (line.total + above.used).beyond(most)
+                           if line.total.amount(name)]  # fmt: skip
+        claim = account.claimed(line.total, -line.key[0], line.key[3])
+        if claim is not None and claim.job in self._table.pending:
+            causes.append(self._behind(claim, line))
+        nodes = self._nodes(line)
+        if nodes.code != "next" or not causes:
+            causes.append(nodes)
+        return replace(first, causes=tuple(causes))
+
+    def _behind(self, claim: Claim, line: Line) -> Reason:
+        waited = int(self._table.now - claim.since)
+        return Reason("order", f"{claim.job} has waited {waited} s and goes first in queue {line.queue}")
 
     def _never(self, line: Line, account: Account) -> Reason:
         if not self._cluster.states:

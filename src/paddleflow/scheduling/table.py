@@ -35,6 +35,7 @@ class Table:
         self.shrinks: dict[str, Eviction] = {}  #: members that were told to go and are still there, by job
         self.now = float("-inf")
         self.dirty = True  #: something happened since a cycle found nothing to start
+        self.touched = True  #: something happened since the last cycle that came to its end
         self._empty: Cluster | None = None  # the same nodes without jobs
 
     # --- moves --------------------------------------------------------------------------------------------------
