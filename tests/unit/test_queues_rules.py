@@ -14,7 +14,7 @@ from paddleflow.base.quantity import Resources
 from paddleflow.errors import Invalid
 from paddleflow.queues import credentials, rules
 from paddleflow.queues.model import QUOTA_PARENT_KEY, QUOTA_TYPE_KEY, Cluster, Queue, QueueStatus
-from paddleflow.queues.queues import as_scheduled
+from paddleflow.queues.tree import as_scheduled
 from paddleflow.spec.cluster import ClusterChange, NewCluster
 from paddleflow.spec.document import parse
 from paddleflow.spec.flavour import FlavourChange, NewFlavour

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from paddleflow.api.amounts import amounts, left_of
 from paddleflow.api.paging import listed, page, page_fields
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.base.clock import local_text
-from paddleflow.base.quantity import Resources
-from paddleflow.queues import queues
-from paddleflow.queues.model import COUNTER, Queue
+from paddleflow.base.quantity import Resources, total
+from paddleflow.queues import queues, tree
+from paddleflow.queues.model import COUNTER, DEFAULT_CLUSTER, Queue
 from paddleflow.spec import wire_queues as wire
 from paddleflow.spec.queue import NewQueue, QueueChange, QueueQuery
-from paddleflow.spec.wire import Name
 from paddleflow.store.database import Tx
 
 
-async def create_queue(platform: Platform, call: Call[NewQueue, NoQuery]) -> Name:
+async def create_queue(platform: Platform, call: Call[NewQueue, NoQuery]) -> wire.QueueMade:
     queue = await platform.database.write(queues.create_queue, call.body, platform.clock.now())
     platform.bus.wake(COUNTER)
-    return {"name": queue.name}
+    answer: wire.QueueMade = {"name": queue.name}
+    if warnings := await _warnings(platform, queue):
+        answer["warnings"] = warnings
+    return answer
+
+
+async def _warnings(platform: Platform, queue: Queue) -> list[str]:
+    """Guarantees that this machine cannot keep. Accepted all the same, for a machine may grow."""
+    nodes = platform.workplace.nodes() if platform.workplace else ()
+    if not nodes or queue.cluster != DEFAULT_CLUSTER:
+        return []
+    beside = await platform.database.read(queues.cluster_queues, queue.cluster)
+    return tree.beyond_machine(beside, total(node.capacity for node in nodes))
 
 
 async def list_queues(platform: Platform, call: Call[NoBody, QueueQuery]) -> wire.QueueList:
@@ -28,28 +42,53 @@ async def list_queues(platform: Platform, call: Call[NoBody, QueueQuery]) -> wir
         queues.list_queues, query.after, query.limit, user=caller.name, root=caller.root, names=listed(query.name)
     )
     rows, truncated, marker = page(found, query)
-    shown = [queue_answer(queues.queue_of(row)) for row in rows]
+    shown: list[wire.Queue | wire.QueueUse]
+    if query.usage:
+        use = await platform.database.read(_use)
+        shown = [use.answer(queues.queue_of(row)) for row in rows]
+    else:
+        shown = [queue_answer(queues.queue_of(row)) for row in rows]
     return {**page_fields(query, truncated, marker), "queueList": shown}
 
 
 async def show_queue(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.QueueUse:
-    queue, used = await platform.database.read(_show, call.path["name"], call.caller.name, call.caller.root)
-    return {
-        **queue_answer(queue),
-        "usedResources": amounts(used),
-        "idleResources": amounts(left_of(queue.most, used)),
-    }
+    queue, use = await platform.database.read(_show, call.path["name"], call.caller.name, call.caller.root)
+    return use.answer(queue)
 
 
-def _show(tx: Tx, name: str, user: str, root: bool) -> tuple[Queue, Resources]:
-    queue = queues.get_queue(tx, name, user=user, root=root)
-    return queue, queues.used(tx, queue.name)
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """What is held at one moment, by a queue's own jobs and by all below it."""
+
+    own: Mapping[str, Resources]
+    together: Mapping[str, Resources]
+
+    def answer(self, queue: Queue) -> wire.QueueUse:
+        together = self.together.get(queue.name, Resources())
+        return {
+            **queue_answer(queue),
+            "usedResources": amounts(self.own.get(queue.name, Resources())),
+            "usedTogether": amounts(together),
+            "idleResources": amounts(left_of(queue.most, together)),
+        }
+
+
+def _use(tx: Tx) -> _Use:
+    own = queues.uses(tx)
+    return _Use(own, tree.together(queues.all_queues(tx), own))
+
+
+def _show(tx: Tx, name: str, user: str, root: bool) -> tuple[Queue, _Use]:
+    return queues.get_queue(tx, name, user=user, root=root), _use(tx)
 
 
 async def change_queue(platform: Platform, call: Call[QueueChange, NoQuery]) -> wire.Queue:
     queue = await platform.database.write(queues.change_queue, call.path["name"], call.body, platform.clock.now())
     platform.bus.wake(COUNTER)
-    return queue_answer(queue)
+    answer = queue_answer(queue)
+    if warnings := await _warnings(platform, queue):
+        answer["warnings"] = warnings
+    return answer
 
 
 async def delete_queue(platform: Platform, call: Call[NoBody, NoQuery]) -> None:
@@ -72,6 +111,9 @@ def queue_answer(queue: Queue) -> wire.Queue:
         "maxResources": amounts(queue.most),
         "location": dict(queue.location),
         "schedulingPolicy": list(queue.policies),
+        "parent": queue.parent,
+        "weight": queue.weight,
+        "order": queue.policy,
         "status": queue.status.value,
         "createTime": local_text(queue.created_at),
         "updateTime": local_text(queue.updated_at),
@@ -85,7 +127,7 @@ ROUTES: tuple[Route, ...] = (
         create_queue,
         "Make a queue",
         body=NewQueue,
-        answer=Name,
+        answer=wire.QueueMade,
         root=True,
         errors=(
             "QueueInvalidField",
@@ -115,7 +157,7 @@ ROUTES: tuple[Route, ...] = (
         "PUT",
         "/queue/{name}",
         change_queue,
-        "Change a queue's resources, location or policy, or open or close it (field status: open or closed)",
+        "Change a queue's resources, place in the tree, order, location or policy, or open or close it (field status: open or closed)",
         body=QueueChange,
         answer=wire.Queue,
         root=True,
@@ -125,7 +167,7 @@ ROUTES: tuple[Route, ...] = (
         "DELETE",
         "/queue/{name}",
         delete_queue,
-        "Delete a queue that has no active jobs, with its grants",
+        "Delete a queue that has no active jobs and no queues below it, with its grants",
         root=True,
         errors=("QueueNameNotFound", "QueueIsInUse", "ActionNotAllowed"),
     ),

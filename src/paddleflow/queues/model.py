@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from paddleflow.base.quantity import Resources
+from paddleflow.scheduling.quota import ROOT
 from paddleflow.store.database import Row
 
 DEFAULT_CLUSTER = "default-cluster"
@@ -77,6 +78,9 @@ class Queue:
     follows: bool
     created_at: float
     updated_at: float
+    parent: str = ROOT  #: the queue of the same cluster that it stands under
+    weight: int = 1
+    policy: str = "fifo"  #: who goes first inside, among equal priorities
 
     @property
     def open(self) -> bool:

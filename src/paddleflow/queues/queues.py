@@ -12,17 +12,18 @@ from collections.abc import Sequence
 from paddleflow.base.names import nearest
 from paddleflow.base.quantity import Resources
 from paddleflow.errors import Conflict, Forbidden, NotFound
-from paddleflow.queues import rules
+from paddleflow.queues import rules, tree
 from paddleflow.queues.clusters import among, cluster_names, find_cluster
 from paddleflow.queues.model import COUNTER, DEFAULT_QUEUE, Queue, QueueStatus, amounts, columns
 from paddleflow.scheduling import model as scheduling
+from paddleflow.scheduling.quota import ROOT
 from paddleflow.spec.queue import NewQueue, QueueChange
 from paddleflow.store.counters import bump
 from paddleflow.store.database import Row, Tx, Value
 from paddleflow.store.statements import load
 
 SQL = load("paddleflow.queues", "queues.sql")
-RESERVED = "default"
+RESERVED = ("default", ROOT)
 _MANY = 1_000_000  #: more names than anybody has; for lists that are not paged
 
 
@@ -69,9 +70,11 @@ def list_queues(tx: Tx, after: int, limit: int, *, user: str, root: bool, names:
 
 
 def create_queue(tx: Tx, document: NewQueue, now: float) -> Queue:
-    queue = rules.new_queue(document, find_cluster(tx, document.cluster_name), cluster_names(tx), now)
-    if queue.name == RESERVED:
-        raise Conflict(f"queue name[{RESERVED}] is reserved", code="QueueNameDuplicated", hint="choose another name")
+    cluster = find_cluster(tx, document.cluster_name)
+    beside = cluster_queues(tx, cluster.name) if cluster else []
+    queue = rules.new_queue(document, cluster, cluster_names(tx), now, beside)
+    if queue.name in RESERVED:
+        raise Conflict(f"queue name[{queue.name}] is reserved", code="QueueNameDuplicated", hint="choose another name")
     insert_queue(tx, queue)
     return queue
 
@@ -94,7 +97,8 @@ def insert_queue(tx: Tx, queue: Queue) -> None:
 
 
 def change_queue(tx: Tx, name: str, document: QueueChange, now: float) -> Queue:
-    changed = rules.changed_queue(get_queue(tx, name), document, now)
+    queue = get_queue(tx, name)
+    changed = rules.changed_queue(queue, document, now, cluster_queues(tx, queue.cluster))
     write_queue(tx, changed)
     return changed
 
@@ -105,7 +109,10 @@ def write_queue(tx: Tx, queue: Queue) -> None:
 
 
 def delete_queue(tx: Tx, name: str, active_jobs: int) -> None:
-    """Take the queue and its grants away. `active_jobs` is how many of its jobs have not ended."""
+    """Take the queue and its grants away. `active_jobs` is how many of its jobs have not ended.
+
+    Only a queue without queues below it goes, so the tree that is left can hold what it held before.
+    """
     get_queue(tx, name)
     if name == DEFAULT_QUEUE:
         raise Conflict(f"queue[{name}] cannot be deleted", hint='close it instead: {"status": "closed"}')
@@ -114,6 +121,13 @@ def delete_queue(tx: Tx, name: str, active_jobs: int) -> None:
             f"queue[{name}] is in use by {active_jobs} jobs that have not ended",
             code="QueueIsInUse",
             hint=f"stop them first; paddleflow job list -q {name}",
+        )
+    below = [row["name"] for row in tx.all(SQL["queues_below"], name=name)]
+    if below:
+        raise Conflict(
+            f"queue[{name}] has queues below it: {', '.join(below[:10])}{', …' if below[10:] else ''}",
+            code="QueueIsInUse",
+            hint=f"delete them first, or move them: paddleflow queue update {below[0]} --parent {ROOT}",
         )
     tx.run(SQL["delete_queue"], name=name)
     tx.run(SQL["delete_queue_grants"], name=name)
@@ -134,22 +148,31 @@ def used(tx: Tx, queue: str) -> Resources:
     return total
 
 
+def uses(tx: Tx) -> dict[str, Resources]:
+    """What the jobs of each queue hold at this moment; queues whose jobs hold nothing are left out."""
+    found: dict[str, Resources] = {}
+    for row in tx.all(SQL["used_by_queue"]):
+        scalars = {name: amount * row["jobs"] for name, amount in json.loads(row["scalars"]).items()}
+        amount = Resources.of(row["cpu"], row["memory"], scalars)
+        found[row["queue"]] = found.get(row["queue"], Resources()) + amount
+    return found
+
+
+def all_queues(tx: Tx) -> list[Queue]:
+    """The queues of all clusters; names are unique over them."""
+    return [queue_of(row) for row in list_queues(tx, 0, _MANY, user="", root=True)]
+
+
+def cluster_queues(tx: Tx, cluster: str) -> list[Queue]:
+    """All queues of a cluster, oldest first."""
+    return [queue_of(row) for row in tx.all(SQL["queues_of_cluster"], cluster=cluster)]
+
+
 def scheduled_queues(tx: Tx, cluster: str) -> tuple[scheduling.Queue, ...]:
     """All queues of a cluster as the scheduler sees them. In a cluster that is not online none is open."""
     found = find_cluster(tx, cluster)
     online = found is not None and found.online
-    rows = tx.all(SQL["queues_of_cluster"], cluster=cluster)
-    return tuple(as_scheduled(queue_of(row), online) for row in rows)
-
-
-def as_scheduled(queue: Queue, online: bool) -> scheduling.Queue:
-    return scheduling.Queue(
-        name=queue.name,
-        most=queue.ceiling,
-        least=queue.least,
-        open=queue.open and online,
-        node_labels=queue.node_labels,
-    )
+    return tuple(tree.as_scheduled(queue, online) for queue in cluster_queues(tx, cluster))
 
 
 def queue_of(row: Row) -> Queue:
@@ -167,6 +190,9 @@ def queue_of(row: Row) -> Queue:
         follows=bool(row["follows"]),
         created_at=row["created_at"],
         updated_at=row["updated_at"],
+        parent=row["parent"],
+        weight=row["weight"],
+        policy=row["policy"],
     )
 
 
@@ -178,6 +204,9 @@ def _columns(queue: Queue) -> dict[str, Value]:
         **columns("min_", queue.least),
         "location": json.dumps(queue.location),
         "policies": json.dumps(queue.policies),
+        "parent": queue.parent,
+        "weight": queue.weight,
+        "policy": queue.policy,
         "status": queue.status.value,
         "follows": int(queue.follows),
         "updated_at": queue.updated_at,

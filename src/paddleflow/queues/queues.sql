@@ -24,9 +24,9 @@ select 1 from grants where user_name = :user_name and resource_type = 'queue' an
 -- name: insert_queue
 -- Adds a queue; touches nothing when the name is taken.
 insert into queues (id, name, namespace, cluster, quota_type, max_cpu, max_memory, max_scalars, min_cpu, min_memory,
-                    min_scalars, location, policies, status, follows, created_at, updated_at)
+                    min_scalars, location, policies, parent, weight, policy, status, follows, created_at, updated_at)
 values (:id, :name, :namespace, :cluster, :quota_type, :max_cpu, :max_memory, :max_scalars, :min_cpu, :min_memory,
-        :min_scalars, :location, :policies, :status, :follows, :created_at, :updated_at)
+        :min_scalars, :location, :policies, :parent, :weight, :policy, :status, :follows, :created_at, :updated_at)
 on conflict (name) do nothing
 
 -- name: update_queue
@@ -34,6 +34,7 @@ on conflict (name) do nothing
 update queues
 set max_cpu = :max_cpu, max_memory = :max_memory, max_scalars = :max_scalars, min_cpu = :min_cpu,
     min_memory = :min_memory, min_scalars = :min_scalars, location = :location, policies = :policies,
+    parent = :parent, weight = :weight, policy = :policy,
     status = :status, follows = :follows, updated_at = :updated_at
 where name = :name
 
@@ -49,6 +50,18 @@ delete from grants where resource_type = 'queue' and resource_id = :name
 -- How many jobs of a queue have not ended.
 select count(*) from jobs
 where queue = :queue and status in ('init', 'pending', 'running', 'terminating', 'preempting')
+
+-- name: queues_below
+-- The queues that stand directly under one.
+select name from queues where parent = :name order by seq
+
+-- name: used_by_queue
+-- What the jobs of every queue hold now, summed per queue and set of scalars, as used_by_jobs.
+select queue, scalars, count(*) as jobs, cast(sum(cpu) as bigint) as cpu, cast(sum(memory) as bigint) as memory
+from jobs
+where status in ('init', 'pending', 'running', 'terminating', 'preempting')
+  and (status in ('running', 'terminating', 'preempting') or (status = 'pending' and placed = 1))
+group by queue, scalars
 
 -- name: used_by_jobs
 -- What the jobs of a queue hold now, summed per set of scalars. The list of states is spelled as in the index jobs_active.

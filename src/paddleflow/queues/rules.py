@@ -12,9 +12,10 @@ from dataclasses import replace
 from paddleflow.base.ids import new_short_id
 from paddleflow.base.names import nearest
 from paddleflow.base.quantity import Resources
-from paddleflow.queues import credentials
+from paddleflow.queues import credentials, tree
 from paddleflow.queues.model import (
     DEFAULT_CLUSTER,
+    DEFAULT_QUEUE,
     LOCAL,
     QUOTA_KINDS,
     QUOTA_TYPE_KEY,
@@ -24,6 +25,7 @@ from paddleflow.queues.model import (
     Queue,
     QueueStatus,
 )
+from paddleflow.scheduling.quota import ROOT
 from paddleflow.spec.cluster import ClusterChange, NewCluster
 from paddleflow.spec.faults import Faults
 from paddleflow.spec.fields import Amounts
@@ -83,8 +85,13 @@ def changed_cluster(cluster: Cluster, document: ClusterChange, now: float, *, qu
     return changed
 
 
-def new_queue(document: NewQueue, cluster: Cluster | None, known: Sequence[str], now: float) -> Queue:
-    """`cluster` is the one that the document names, None when there is none; `known` are the names there are."""
+def new_queue(
+    document: NewQueue, cluster: Cluster | None, known: Sequence[str], now: float, queues: Sequence[Queue] = ()
+) -> Queue:
+    """`cluster` is the one that the document names, None when there is none; `known` are the names there are.
+
+    `queues` are those of that cluster.
+    """
     faults = Faults(NewQueue.code)
     _check_cluster(faults, document.cluster_name, cluster, known)
     if cluster and cluster.namespaces and document.namespace not in cluster.namespaces:
@@ -99,8 +106,7 @@ def new_queue(document: NewQueue, cluster: Cluster | None, known: Sequence[str],
     least = _amounts(faults, "minResources", document.min_resources, Resources())
     if not document.max_resources.missing():
         _check_order(faults, "minResources", least, "maxResources", most)
-    faults.check()
-    return Queue(
+    queue = Queue(
         id=new_short_id("queue"),
         name=document.name,
         namespace=document.namespace,
@@ -114,11 +120,17 @@ def new_queue(document: NewQueue, cluster: Cluster | None, known: Sequence[str],
         follows=False,
         created_at=now,
         updated_at=now,
+        parent=document.parent,
+        weight=document.weight,
+        policy=document.order,
     )
+    tree.check(faults, queue, queues)
+    faults.check()
+    return queue
 
 
-def changed_queue(queue: Queue, document: QueueChange, now: float) -> Queue:
-    """A ceiling that followed the machine stays what an administrator made of it."""
+def changed_queue(queue: Queue, document: QueueChange, now: float, queues: Sequence[Queue] = ()) -> Queue:
+    """A ceiling that followed the machine stays what an administrator made of it. `queues` are those of its cluster."""
     faults = Faults(QueueChange.code)
     kind = document.location.get(QUOTA_TYPE_KEY)
     if kind is not None and kind != queue.location.get(QUOTA_TYPE_KEY):
@@ -126,8 +138,10 @@ def changed_queue(queue: Queue, document: QueueChange, now: float) -> Queue:
     most = _amounts(faults, "maxResources", document.max_resources, queue.most)
     least = _amounts(faults, "minResources", document.min_resources, queue.least)
     _check_order(faults, "minResources", least, "maxResources", most)
-    faults.check()
-    return replace(
+    parent = queue.parent if document.parent is None else document.parent
+    if queue.name == DEFAULT_QUEUE and parent != ROOT:
+        faults.add("parent", f"queue[{queue.name}] stays under {ROOT}", "it is there for everybody")
+    changed = replace(
         queue,
         most=most,
         least=least,
@@ -136,7 +150,13 @@ def changed_queue(queue: Queue, document: QueueChange, now: float) -> Queue:
         status=QueueStatus(document.status) if document.status else queue.status,
         follows=queue.follows and not document.max_resources.model_fields_set,
         updated_at=now,
+        parent=parent,
+        weight=queue.weight if document.weight is None else document.weight,
+        policy=queue.policy if document.order is None else document.order,
     )
+    tree.check(faults, changed, queues)
+    faults.check()
+    return changed
 
 
 def new_flavour(document: NewFlavour, cluster: Cluster | None, known: Sequence[str], now: float) -> Flavour:

@@ -14,6 +14,14 @@ from paddleflow.spec.query import PageQuery
 QUOTA_TYPES = ("elasticQuota", "volcanoCapabilityQuota")
 #: Names that schedulingPolicy may hold, each with its meaning.
 POLICIES = {"priority": "higher priority first, then the older job"}
+#: In which order jobs of one priority go, each with its meaning: the words of scheduling/policy.py, which are above this room.
+ORDERS = {
+    "fifo": "the older job first",
+    "shortest": "the job first that is expected to run for the shortest time",
+    "fair": "the user first who has had least lately",
+    "drf": "the user first whose largest share of any resource is smallest now",
+}
+MOST_WEIGHT = 1_000_000
 
 
 def _policies(values: list[str]) -> list[str]:
@@ -29,6 +37,9 @@ def _policies(values: list[str]) -> list[str]:
 
 
 Policies = Annotated[list[str], Field(max_length=MOST_ENTRIES), AfterValidator(_policies)]
+Parent = Annotated[str, named(names.QUEUE), Field(description="the queue that it stands under; root: none")]
+Weight = Annotated[int, Field(ge=1, le=MOST_WEIGHT, description="its part of what its siblings leave over")]
+Order = Annotated[str, one_of("order", tuple(ORDERS)), Field(description=f"inside one priority: {', '.join(ORDERS)}")]
 QuotaType = Annotated[str, one_of("quotaType", QUOTA_TYPES), Field(description=" or ".join(QUOTA_TYPES))]
 
 
@@ -45,6 +56,9 @@ class NewQueue(Document):
     min_resources: Amounts = Field(default=Amounts(), description="what the queue is guaranteed")
     location: Labels = Field(default={}, description="labels that a node must carry to take jobs of this queue")
     scheduling_policy: Policies = Field(default=[], description=f"of: {', '.join(POLICIES)}")
+    parent: Parent = "root"
+    weight: Weight = 1
+    order: Order = "fifo"
 
 
 class QueueChange(Document):
@@ -56,6 +70,9 @@ class QueueChange(Document):
     min_resources: Amounts = Amounts()
     location: Labels = Field(default={}, description="merged; a key with an empty value is taken away")
     scheduling_policy: Policies = Field(default=[], description="added; a name that ends in - is taken away")
+    parent: Parent | None = None
+    weight: Weight | None = None
+    order: Order | None = None
     status: Annotated[str, one_of("status", ("open", "closed"))] | None = Field(
         default=None, description="closed: takes no new jobs and starts none that wait; what runs goes on"
     )
@@ -65,3 +82,4 @@ class QueueQuery(PageQuery):
     """GET /queue"""
 
     name: str = Field(default="", description="only these queues, separated by commas")
+    usage: bool = Field(default=False, description="with what the jobs of each queue hold now")

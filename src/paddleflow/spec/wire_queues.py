@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, NotRequired, TypedDict
 
-from paddleflow.spec.wire import Page
+from paddleflow.spec.wire import Name, Page
 
 
 class Resources(TypedDict):
@@ -104,20 +104,29 @@ class Queue(TypedDict):
     maxResources: Resources
     location: dict[str, str]
     schedulingPolicy: list[str]
+    parent: Annotated[str, "the queue that it stands under; root: none"]
+    weight: Annotated[int, "its part of what its siblings leave over"]
+    order: Annotated[str, "who goes first among jobs of one priority: fifo, shortest, fair or drf"]
     status: str
     createTime: str
     updateTime: str
+    warnings: NotRequired[Annotated[list[str], "after a change: what was accepted and cannot be kept as things are"]]
 
 
 class QueueUse(Queue):
     """A queue with what its jobs hold at this moment."""
 
-    usedResources: Resources
-    idleResources: Annotated[Resources, "maxResources less usedResources, never below 0"]
+    usedResources: Annotated[Resources, "by its own jobs"]
+    usedTogether: Annotated[Resources, "by its jobs and those of all queues below it"]
+    idleResources: Annotated[Resources, "maxResources less usedTogether, never below 0"]
+
+
+class QueueMade(Name):
+    warnings: NotRequired[Annotated[list[str], "what was accepted and cannot be kept as things are"]]
 
 
 class QueueList(Page):
-    queueList: list[Queue]
+    queueList: Annotated[list[Queue | QueueUse], "with usage=true each as GET /queue/{name} shows it"]
 
 
 class Flavour(TypedDict):

@@ -34,6 +34,9 @@ create table queues (
     min_scalars  text not null,                  -- guarantee
     location     text not null,                  -- JSON {label: value} that its nodes carry, and the two quota keys of queues/model.py
     policies     text not null,                  -- JSON list of names of spec/queue.py: POLICIES, in the order given
+    parent       text not null default 'root',   -- queues.name of the same cluster that it stands under, or root: at the top
+    weight       integer not null default 1,     -- its part, beside its siblings, of what is left over the guarantees; at least 1
+    policy       text not null default 'fifo',   -- who goes first inside, among equal priorities: a word of scheduling/policy.py: POLICIES
     status       text not null,                  -- see queues/model.py: QueueStatus; only open ones take and start jobs
     follows      integer not null default 0,     -- 1: the ceiling is the machine's capacity and is set anew at each start; 0 once somebody set it
     created_at   double precision not null,      -- when it was made
