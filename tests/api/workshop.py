@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ from paddleflow.engine.mover import Mover, Parts
 from paddleflow.runtimes.memory import MemoryRuntime
 from paddleflow.runtimes.runtime import NodeInfo
 from paddleflow.scheduling.model import Reason
+from paddleflow.scheduling.suggestions import Suggestion
 from paddleflow.settings import Settings
 from tests.api.client import Api
 
@@ -43,10 +44,15 @@ class Workshop:
         self.runtime = MemoryRuntime(clock, CAPACITY)
         self.mover: Mover | None = None
         node = NodeInfo("memory", "127.0.0.1", CAPACITY)
-        self.place = Workplace(settings.data_folder, self.runtime, lambda: [node], self._why)
+        self.place = Workplace(settings.data_folder, self.runtime, lambda: [node], self._why, self._explain)
 
     def _why(self, job: str) -> Reason | None:
         return self.mover.why(job) if self.mover else None
+
+    def _explain(
+        self, job: str, queues: Iterable[str], sizes: Iterable[Resources]
+    ) -> tuple[Reason, Sequence[Suggestion]] | None:
+        return self.mover.explain(job, queues, sizes) if self.mover else None
 
     @asynccontextmanager
     async def open(self, platform: Platform) -> AsyncIterator[Mover]:

@@ -51,6 +51,28 @@ MESSAGES: dict[str, tuple[Line, Any, str]] = {
         {"name": "q"},
         "queue[q] update success \n",
     ),
+    "queue update q --parent lab --weight 2 --order drf": (
+        ("PUT", "/queue/q", {}, {"parent": "lab", "weight": 2, "order": "drf"}),
+        {"name": "q"},
+        "queue[q] update success \n",
+    ),
+    "queue create q default 4 8Gi --parent lab --weight 2 --order fair": (
+        (
+            "POST",
+            "/queue",
+            {},
+            {
+                "name": "q",
+                "namespace": "default",
+                "maxResources": {"cpu": "4", "mem": "8Gi"},
+                "parent": "lab",
+                "weight": 2,
+                "order": "fair",
+            },
+        ),
+        {"name": "q"},
+        "queue[q] create success \n",
+    ),
     "queue delete q": (("DELETE", "/queue/q", {}, None), None, "queue[q] delete success \n"),
     "queue grant alice q": (
         ("POST", "/grant", {}, {"userName": "alice", "resourceType": "queue", "resourceID": "q"}),

@@ -75,6 +75,7 @@ Commands:
   submit  Submit the job in a JSON FILE (- for standard input) and print its id.
   update  Change a job's priority, labels or annotations.
   wait    Wait until jobs are over.
+  why     Why a job waits, and what would start it now.
 """)
 
 

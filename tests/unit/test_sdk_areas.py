@@ -79,6 +79,15 @@ CALLS: dict[str, tuple[Call, Line]] = {
         lambda pf: pf.queues.update("team", minimum={"cpu": "1"}),
         ("PUT", "/queue/team", {}, {"minResources": {"cpu": "1"}}),
     ),
+    "queue in the tree": (
+        lambda pf: pf.queues.update("team", parent="lab", weight=2, order="fair"),
+        ("PUT", "/queue/team", {}, {"parent": "lab", "weight": 2, "order": "fair"}),
+    ),
+    "queue usage": (
+        lambda pf: list(pf.queues.list(usage=True)),
+        ("GET", "/queue", {"maxKeys": "500", "usage": "true"}, None),
+    ),
+    "job why": (lambda pf: pf.jobs.handle("j").why(), ("GET", "/job/j/why", {}, None)),
     "queue get": (lambda pf: pf.queues.get("team"), ("GET", "/queue/team", {}, None)),
     "flavour create": (
         lambda pf: pf.flavours.create("f", "1", "1Gi", scalars={"nvidia.com/gpu": "1"}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,9 +12,11 @@ from prometheus_client import CollectorRegistry
 from paddleflow.access.sessions import Sessions
 from paddleflow.api.cluster_view import ClusterView, NoNodes
 from paddleflow.base.clock import Clock
+from paddleflow.base.quantity import Resources
 from paddleflow.jobs.submission import QueueCache
 from paddleflow.runtimes.runtime import NodeInfo, Runtime
 from paddleflow.scheduling.model import Reason
+from paddleflow.scheduling.suggestions import Suggestion
 from paddleflow.settings import Settings
 from paddleflow.store.bus import Bus
 from paddleflow.store.database import Database
@@ -23,6 +25,10 @@ from paddleflow.store.database import Database
 Check = Callable[[], Awaitable[str]]
 #: Looks again at what the registry shows.
 Refresh = Callable[[], Awaitable[None]]
+
+#: What is in a waiting job's way and what would start it (given the queues its owner may use and the sizes there are);
+#: None when that is not known here.
+Explain = Callable[[str, Iterable[str], Iterable[Resources]], tuple[Reason, Sequence[Suggestion]] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,7 @@ class Workplace:
     runtime: Runtime
     nodes: Callable[[], Sequence[NodeInfo]]
     why: Callable[[str], Reason | None]  #: why a job waits; None when that is not known here
+    explain: Explain = lambda job, queues, sizes: None
     queues: QueueCache = field(default_factory=QueueCache)  #: for submissions
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import click
 
 from paddleflow.cli import output
-from paddleflow.cli.lazy import group, listed, marker_options, pairs
+from paddleflow.cli.lazy import Late, group, listed, marker_options, pairs
 from paddleflow.cli.session import Session, pass_session
 
 HEADERS = ["name", "namespace", "status", "cluster name", "create time", "update time"]
 SHOW_HEADERS = ["name", "namespace", "status", "quota type", "cluster name", "create time", "update time"]
 
-queue = group(help="Queues, and who may use them. Making, changing, deleting and granting is for root.")
+ORDERS = ("fifo", "shortest", "fair", "drf")
+
+queue = group(
+    help="Queues, and who may use them. Making, changing, deleting and granting is for root.",
+    late={"tree": Late("tree:tree", "Draw the queues that you may use as a tree, with min, max and what is used.")},
+)
 
 
 def _amounts(cpu: str | None, mem: str | None, scalar: dict[str, str] | None) -> dict[str, object] | None:
@@ -26,6 +31,9 @@ def _shape(function: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option("--location", callback=pairs, help="Where it runs: label1=value1,label2=value2."),
         click.option("--policy", callback=listed, help="In which order jobs go: priority."),
+        click.option("--order", type=click.Choice(ORDERS), help="Who goes first among jobs of one priority."),
+        click.option("--weight", type=int, help="Its part of what its siblings leave over: 1, 2, 3."),
+        click.option("--parent", help="The queue that it stands under; root for none."),
         click.option("--minscalar", callback=pairs, help="Least scalar resources: nvidia.com/gpu=2,rdma/hca=1."),
         click.option("--minmem", help="Least memory that it can have: 10Gi."),
         click.option("--mincpu", help="Least cores that it can have: 10, 500m."),
@@ -33,6 +41,11 @@ def _shape(function: Callable[..., None]) -> Callable[..., None]:
     ):
         function = option(function)
     return function
+
+
+def _warn(texts: Sequence[str]) -> None:
+    for text in texts:
+        click.echo(f"warning: {text}", err=True)
 
 
 @queue.command("list")
@@ -58,6 +71,10 @@ def show(session: Session, queuename: str) -> None:
         "min resources": q.minimum,
         "used resources": q.used,
         "idle resources": q.idle,
+        "used with queues below": q.used_together if q.used_together != q.used else None,
+        "parent": q.parent,
+        "weight": q.weight if q.parent else None,
+        "order": q.order,
         "scheduling policy": q.scheduling_policy,
         "location": q.location,
     }
@@ -85,6 +102,9 @@ def create(
     minscalar: dict[str, str] | None,
     policy: list[str] | None,
     location: dict[str, str] | None,
+    parent: str | None,
+    weight: int | None,
+    order: str | None,
     quota: str | None,
     clustername: str | None,
 ) -> None:
@@ -93,8 +113,9 @@ def create(
     \b
     Example:
       paddleflow queue create team-a default 16 64Gi --maxscalar nvidia.com/gpu=4 --mincpu 4 --minmem 16Gi
+      paddleflow queue create team-a-dev default 8 32Gi --parent team-a --weight 2 --order fair
     """
-    session.client.queues.create(
+    warnings = session.client.queues.create(
         name,
         namespace,
         _amounts(maxcpu, maxmem, maxscalar) or {},
@@ -103,7 +124,11 @@ def create(
         quota_type=quota,
         scheduling_policy=policy,
         location=location,
+        parent=parent,
+        weight=weight,
+        order=order,
     )
+    _warn(warnings)
     output.done(session, f"queue[{name}] create success ", name=name)
 
 
@@ -124,15 +149,22 @@ def update(
     minscalar: dict[str, str] | None,
     policy: list[str] | None,
     location: dict[str, str] | None,
+    parent: str | None,
+    weight: int | None,
+    order: str | None,
 ) -> None:
     """Change a queue. `--location key=` removes that key, `--policy name-` that policy."""
-    session.client.queues.update(
+    changed = session.client.queues.update(
         name,
         maximum=_amounts(maxcpu, maxmem, maxscalar),
         minimum=_amounts(mincpu, minmem, minscalar),
         scheduling_policy=policy,
         location=location,
+        parent=parent,
+        weight=weight,
+        order=order,
     )
+    _warn(changed.warnings)
     output.done(session, f"queue[{name}] update success ", name=name)
 
 
@@ -140,7 +172,7 @@ def update(
 @click.argument("queuename")
 @pass_session
 def delete(session: Session, queuename: str) -> None:
-    """Delete a queue that has no jobs waiting or running."""
+    """Delete a queue that has no jobs waiting or running, and no queues below it."""
     session.client.queues.delete(queuename)
     output.done(session, f"queue[{queuename}] delete success ", name=queuename)
 

@@ -1,4 +1,4 @@
-"""`paddleflow job logs`, `wait` and `events`: what follows a job."""
+"""`paddleflow job logs`, `wait`, `events` and `why`: what follows a job."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from paddleflow.sdk.follow import Event
     from paddleflow.sdk.jobs import Job
 
+WHY_HEADERS = ["job id", "status", "code", "text"]
 EVENT_HEADERS = ["seq", "time", "event", "status", "task", "message"]
 
 
@@ -94,3 +95,33 @@ def events(session: Session, jobid: str, follow: bool, after: int) -> None:
         output.show(session, EVENT_HEADERS, list(found))
         return
     print_log(output.line(session, EVENT_HEADERS, row) + "\n" for row in found)
+
+
+@click.command(cls=Command)
+@click.argument("jobid")
+@pass_session
+def why(session: Session, jobid: str) -> None:
+    """Why a job is where it is. While it waits: all that is in its way, and the smallest changes that start it now.
+
+    \b
+    Example:
+      paddleflow job why job-0123456789abcdef
+    """
+    found = session.client.jobs.handle(jobid).why()
+    if session.output == "json":
+        click.echo(output.as_json(found.raw))
+        return
+    if session.output == "text":
+        click.echo(output.line(session, WHY_HEADERS, [found.id, found.status, found.code, found.text]))
+        return
+    click.echo(f"{found.id} is {found.status} in queue {found.queue}")
+    click.echo(f"  {found.code}: {found.text}")
+    causes = [cause for cause in found.causes if cause.text != found.text]
+    if causes:
+        click.echo("also in its way:")
+    for cause in causes:
+        click.echo(f"  {cause.code}: {cause.text}")
+    if found.suggestions:
+        click.echo("what would start it now:")
+    for suggestion in found.suggestions:
+        click.echo(f"  {suggestion.text}")

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from paddleflow.base.clock import Clock
 from paddleflow.base.log import Log
+from paddleflow.base.quantity import Resources
 from paddleflow.engine.board import Board
 from paddleflow.engine.launching import Prepared
 from paddleflow.engine.ports import Ports, parse_range
@@ -27,6 +28,7 @@ from paddleflow.jobs.rows import SQL
 from paddleflow.queues.queues import scheduled_queues
 from paddleflow.runtimes.runtime import NodeInfo, Observation, Runtime
 from paddleflow.scheduling.model import Node, Reason
+from paddleflow.scheduling.suggestions import Suggestion, suggest
 from paddleflow.settings import Settings
 from paddleflow.store import counters, leases
 from paddleflow.store.bus import Bus
@@ -80,6 +82,15 @@ class Mover:
         if board is None or job not in board.waiting:
             return None
         return board.core.why(job)
+
+    def explain(
+        self, job: str, queues: Iterable[str], sizes: Iterable[Resources]
+    ) -> tuple[Reason, Sequence[Suggestion]] | None:
+        """The same with everything that is in its way, and the smallest changes that would start it now."""
+        board = self._board
+        if board is None or job not in board.waiting:
+            return None
+        return board.core.explain(job), suggest(board.core, job, queues, sizes)
 
     async def run(self) -> None:
         """Take the lease, move jobs, begin anew after errors with growing pauses."""

@@ -104,6 +104,38 @@ class JobRecord(Record):
         )
 
 
+@dataclass(frozen=True)
+class Cause(Record):
+    """One thing that is in a job's way."""
+
+    code: str = wire()
+    text: str = wire()
+
+
+@dataclass(frozen=True)
+class Suggestion(Record):
+    """A change with which the job would start now: fewer members, another queue, a smaller size, or jobs that end."""
+
+    code: str = wire()
+    text: str = wire()
+    queue: str = wire()
+    members: Sequence[Mapping[str, Any]] = wire((), read=lambda value: tuple(items(value)))
+    victims: Sequence[str] = wire(())
+
+
+@dataclass(frozen=True)
+class Why(Record):
+    """Why a job is where it is: a word, a sentence, and for one that waits all causes and what would start it."""
+
+    id: str = wire()
+    status: str = wire()
+    queue: str = wire()
+    code: str = wire()
+    text: str = wire()
+    causes: Sequence[Cause] = wire((), read=many(Cause))
+    suggestions: Sequence[Suggestion] = wire((), read=many(Suggestion))
+
+
 class Job:
     """A job at hand. What it says is as of the last `refresh`; the first question asks the server."""
 
@@ -161,6 +193,10 @@ class Job:
         return following.log_lines(
             self._transport, self.id, task=task, offset=offset, follow=follow, ended=lambda: self._ended(task)
         )
+
+    def why(self) -> Why:
+        """Why it is where it is, as of now; while it waits, what would start it."""
+        return Why.of(self._transport.call("GET", f"/job/{segment(self.id)}/why"))
 
     def stop(self) -> None:
         self._transport.call("PUT", f"/job/{segment(self.id)}", query={"action": "stop"}, settled=Conflict)

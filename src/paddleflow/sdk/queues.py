@@ -8,7 +8,7 @@ from typing import Any
 
 from paddleflow.errors import NotFound
 from paddleflow.sdk.area import PAGE, Area
-from paddleflow.sdk.records import Page, Record, wire
+from paddleflow.sdk.records import Page, Record, items, table, wire
 from paddleflow.sdk.transport import segment
 
 #: Amounts as they are sent: ``{"cpu": "8", "mem": "16Gi", "scalarResources": {"nvidia.com/gpu": "2"}}``.
@@ -17,7 +17,10 @@ Amounts = Mapping[str, object]
 
 @dataclass(frozen=True)
 class Queue(Record):
-    """A queue. `used` and `idle` are known only of a queue that was asked for by name."""
+    """A queue. `used`, `used_together` (with the queues below) and `idle` are known where usage was asked for.
+
+    `warnings` say what a change asked for that cannot be kept as things are.
+    """
 
     id: str = wire()
     name: str = wire()
@@ -30,6 +33,11 @@ class Queue(Record):
     idle: Mapping[str, Any] = wire({}, key="idleResources")
     location: Mapping[str, str] = wire({})
     scheduling_policy: Sequence[str] = wire(())
+    parent: str = wire()
+    weight: int = wire(1)
+    order: str = wire()
+    used_together: Mapping[str, Any] = wire({})
+    warnings: Sequence[str] = wire(())
     status: str = wire()
     create_time: str = wire()
     update_time: str = wire()
@@ -67,7 +75,11 @@ class Queues(Area):
         quota_type: str | None = None,
         scheduling_policy: Sequence[str] | None = None,
         location: Mapping[str, str] | None = None,
-    ) -> None:
+        parent: str | None = None,
+        weight: int | None = None,
+        order: str | None = None,
+    ) -> Sequence[str]:
+        """Makes a queue; answers warnings about what cannot be kept as things are."""
         body = _given(
             name=name,
             namespace=namespace,
@@ -77,8 +89,13 @@ class Queues(Area):
             minResources=minimum,
             schedulingPolicy=scheduling_policy,
             location=location,
+            parent=parent,
+            weight=weight,
+            order=order,
         )
-        self._transport.call("POST", "/queue", body=body)
+        return tuple(
+            str(text) for text in items(table(self._transport.call("POST", "/queue", body=body)).get("warnings"))
+        )
 
     def update(
         self,
@@ -88,9 +105,20 @@ class Queues(Area):
         minimum: Amounts | None = None,
         scheduling_policy: Sequence[str] | None = None,
         location: Mapping[str, str] | None = None,
+        parent: str | None = None,
+        weight: int | None = None,
+        order: str | None = None,
     ) -> Queue:
         """A location key with an empty value is removed, and so is a policy that ends in ``-``."""
-        body = _given(maxResources=maximum, minResources=minimum, schedulingPolicy=scheduling_policy, location=location)
+        body = _given(
+            maxResources=maximum,
+            minResources=minimum,
+            schedulingPolicy=scheduling_policy,
+            location=location,
+            parent=parent,
+            weight=weight,
+            order=order,
+        )
         return Queue.of(self._transport.call("PUT", f"/queue/{segment(name)}", body=body))
 
     def get(self, name: str) -> Queue:
@@ -99,12 +127,15 @@ class Queues(Area):
     def delete(self, name: str) -> None:
         self._transport.call("DELETE", f"/queue/{segment(name)}", settled=NotFound)
 
-    def page(self, *, max_keys: int = PAGE, marker: str | None = None, name: str | None = None) -> Page[Queue]:
-        query = {"name": name, "maxKeys": max_keys, "marker": marker}
+    def page(
+        self, *, max_keys: int = PAGE, marker: str | None = None, name: str | None = None, usage: bool = False
+    ) -> Page[Queue]:
+        """With `usage`, what jobs hold now is filled in."""
+        query = {"name": name, "maxKeys": max_keys, "marker": marker, "usage": "true" if usage else None}
         return self._page("/queue", "queueList", Queue.of, query)
 
-    def list(self, *, name: str | None = None) -> Iterator[Queue]:
-        return self._pages(lambda marker: self.page(marker=marker, name=name))
+    def list(self, *, name: str | None = None, usage: bool = False) -> Iterator[Queue]:
+        return self._pages(lambda marker: self.page(marker=marker, name=name, usage=usage))
 
 
 class Flavours(Area):

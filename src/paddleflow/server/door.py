@@ -28,6 +28,7 @@ from paddleflow.api import (
     statistics,
     storages,
     users,
+    why,
 )
 from paddleflow.api.application import build
 from paddleflow.api.platform import Platform
@@ -36,7 +37,7 @@ from paddleflow.settings import Settings
 
 ROUTE_GROUPS = (
     users.ROUTES, grants.ROUTES, clusters.ROUTES, cluster_nodes.ROUTES, queues.ROUTES, flavours.ROUTES, pools.ROUTES, storages.ROUTES,
-    jobs.ROUTES, logs.ROUTES, events.ROUTES, statistics.ROUTES,
+    jobs.ROUTES, why.ROUTES, logs.ROUTES, events.ROUTES, statistics.ROUTES,
 )  # fmt: skip
 
 

@@ -102,7 +102,7 @@ async def assembled(settings: Settings, data: Path) -> AsyncIterator[tuple[Parts
             database=database,
             clock=clock,
             bus=bus,
-            workplace=Workplace(data, runtime, lambda: nodes, mover.why),
+            workplace=Workplace(data, runtime, lambda: nodes, mover.why, mover.explain),
             clusters=LocalNodes(database, lambda: nodes),
         )
         platform.refresh.append((await JobMetrics.watching(database, platform.registry)).refresh)

@@ -77,6 +77,43 @@ class JobList(Page):
     jobList: list[Job]
 
 
+class Cause(TypedDict):
+    """One thing that is in a job's way."""
+
+    code: str
+    text: Annotated[str, "with numbers and names, for people"]
+
+
+class SuggestedMembers(TypedDict):
+    role: str
+    replicas: int
+    each: Annotated[dict[str, Any], "what one member takes: cpu, memory, scalarResources"]
+
+
+class Suggestion(TypedDict):
+    """A change with which the job would start now."""
+
+    code: Annotated[str, "fewer, queue, smaller or victims"]
+    text: str
+    queue: NotRequired[Annotated[str, "the queue that the job would be in"]]
+    members: NotRequired[Annotated[list[SuggestedMembers], "the job as it would be"]]
+    victims: NotRequired[Annotated[list[str], "the jobs that would have to end"]]
+
+
+class JobWhy(TypedDict):
+    """Why a job is where it is."""
+
+    id: str
+    status: str
+    queue: str
+    code: Annotated[
+        str, "the reason as a word: quota, busy, gang, order, …; running, ended, … for one that does not wait"
+    ]
+    text: Annotated[str, "the reason with numbers and names"]
+    causes: Annotated[list[Cause], "everything that is in its way now; empty for a job that does not wait"]
+    suggestions: Annotated[list[Suggestion], "the smallest changes that would start it now"]
+
+
 class JobEvent(TypedDict):
     """One line of a job's history."""
 

@@ -1,0 +1,86 @@
+"""Why a job is where it is: GET /job/{id}/why. For one that waits, what is in its way and what would start it now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paddleflow.access.callers import ROOT, Caller
+from paddleflow.api.amounts import amounts
+from paddleflow.api.jobs import NOT_WAITING, owned_job
+from paddleflow.api.platform import Platform
+from paddleflow.api.routing import Call, NoBody, NoQuery, Route
+from paddleflow.base.clock import local_text
+from paddleflow.base.quantity import Resources
+from paddleflow.jobs.model import JobStatus
+from paddleflow.queues.flavours import flavour_of, list_flavours
+from paddleflow.queues.queues import usable_queues
+from paddleflow.scheduling.model import Reason
+from paddleflow.scheduling.suggestions import Suggestion
+from paddleflow.spec import wire_jobs as wire
+from paddleflow.store.database import Row, Tx
+
+MOST_SIZES = 1000  #: flavours that are tried as a smaller size
+
+
+def standing(row: Row, now: float) -> Reason | None:
+    """What there is to say of a job that does not wait for the scheduler; None of one that does."""
+    status, message = JobStatus(row["status"]), f": {row['message']}" if row["message"] else ""
+    if status.final:
+        return Reason("ended", f"ended at {local_text(row['finished_at'])}, {status.value}{message}")
+    if status in (JobStatus.TERMINATING, JobStatus.PREEMPTING):
+        return Reason("ending", f"is being ended{message}")
+    if status is JobStatus.RUNNING:
+        return Reason("running", f"runs since {local_text(row['started_at'])}")
+    if row["placed"]:
+        return Reason("starting", "has its place and is being started")
+    if row["not_before"] is not None and row["not_before"] > now:
+        return Reason("back_off", f"is tried again at {local_text(row['not_before'])}{message}")
+    return None
+
+
+async def why(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobWhy:
+    row, queues, sizes = await platform.database.read(_look, call.caller, call.path["id"])
+    known = standing(row, platform.clock.now())
+    suggestions: Sequence[Suggestion] = ()
+    if known is None:
+        told = platform.jobs_run_here.explain(row["id"], queues, sizes)
+        if told is not None and told[0].code not in NOT_WAITING:
+            known, suggestions = told
+    reason = known or Reason("not_seen", row["message"] or "the scheduler has not looked at it yet")
+    return {
+        "id": row["id"],
+        "status": row["status"],
+        "queue": row["queue"],
+        "code": reason.code,
+        "text": reason.text,
+        "causes": [{"code": cause.code, "text": cause.text} for cause in reason.causes],
+        "suggestions": [_suggestion(each) for each in suggestions],
+    }
+
+
+def _look(tx: Tx, caller: Caller, job: str) -> tuple[Row, list[str], list[Resources]]:
+    """The job, the queues that its owner may use, and the sizes that there are."""
+    row = owned_job(tx, caller, job)
+    queues = usable_queues(tx, row["user_name"], row["user_name"] == ROOT)
+    return row, queues, [flavour_of(each).each for each in list_flavours(tx, 0, MOST_SIZES)]
+
+
+def _suggestion(suggestion: Suggestion) -> wire.Suggestion:
+    answer: wire.Suggestion = {"code": suggestion.code, "text": suggestion.text}
+    if suggestion.victims:
+        answer["victims"] = list(suggestion.victims)
+    if suggestion.request is not None:
+        answer["queue"] = suggestion.request.queue
+        answer["members"] = [
+            {"role": need.role, "replicas": need.count, "each": {**amounts(need.each)}}
+            for need in suggestion.request.needs
+        ]
+    return answer
+
+
+ROUTES = (
+    Route(
+        "GET", "/job/{id}/why", why, "Why a job is where it is; while it waits, what would start it now.",
+        answer=wire.JobWhy, errors=("404 JobNotFound", "403 AccessDenied"),
+    ),
+)  # fmt: skip
