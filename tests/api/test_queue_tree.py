@@ -179,6 +179,19 @@ async def test_use_counts_for_the_queues_above(root: Api, alice: Api, database: 
     assert [queue["name"] for queue in seen] == ["default-queue", "dev"]
 
 
+async def test_submission_looks_up_the_tree(root: Api) -> None:
+    await make(root, "lab", maxResources=amount(2))
+    await make(root, "dev", parent="lab")
+    await make(root, "deep", parent="dev")
+    wide = {"command": "x", "flavour": amount(3, "1Gi"), "schedulingPolicy": {"queue": "deep"}}
+    answer = (await root.post("/job/single", wide)).refused(400, "JobInvalidField")
+    assert answer["hint"].startswith("queue lab never has that much")
+    (await root.put("/queue/lab", {"maxResources": {"cpu": 3}})).ok()
+    (await root.post("/job/single", wide)).ok()
+    (await root.put("/queue/lab", {"status": "closed"})).ok()
+    (await root.post("/job/single", wide)).refused(400, "InvalidState")
+
+
 async def test_a_parent_s_ceiling_holds_for_all_below(root: Api, platform: Platform, workshop: Workshop) -> None:
     await make(root, "lab", maxResources={"cpu": "150m", "mem": "4Gi"})
     await make(root, "a", parent="lab")

@@ -207,12 +207,13 @@ def _sizes(
     members: Sequence[Member], request: Resources, queue: QueueFacts, world: World, faults: Faults, gang: bool
 ) -> None:
     """Refuse at once what could never start."""
-    if queue.most is not None and not world.skip_queue_maximum:
-        over = request.beyond(queue.most)
+    own = [] if queue.most is None else [(queue.name, queue.most)]
+    for name, most in [] if world.skip_queue_maximum else [*own, *queue.above]:
+        over = request.beyond(most)
         if over:
-            text = "; ".join(f"{d}: {request.text(d)} wanted, {queue.most.text(d)} at most" for d in over)
-            message = f"the flavour[{request}] is larger than queue's [{queue.most}] ({text})"
-            hint = f"queue {queue.name} never has that much; ask for less or use another queue"
+            text = "; ".join(f"{d}: {request.text(d)} wanted, {most.text(d)} at most" for d in over)
+            message = f"the flavour[{request}] is larger than queue's [{most}] ({text})"
+            hint = f"queue {name} never has that much; ask for less or use another queue"
             faults.add("flavour", message, hint, "JobInvalidField", OverQuota)
             return
     for number, member in enumerate(members):

@@ -14,7 +14,7 @@ from paddleflow.jobs.rows import SQL, job_row
 from paddleflow.jobs.world import QueueFacts, StorageFacts, World
 from paddleflow.queues.flavours import find_flavour, flavour_names
 from paddleflow.queues.model import COUNTER
-from paddleflow.queues.queues import may_use_queue, queue_of, usable_queues
+from paddleflow.queues.queues import may_use_queue, queue_of, queues_above, usable_queues
 from paddleflow.spec.job import DistributedJob, SingleJob, WorkflowJob
 from paddleflow.storage.storages import storage_names, usable_storage
 from paddleflow.store import counters, events
@@ -123,8 +123,11 @@ class QueueCache:
             if row is None:
                 return None
             queue = queue_of(row)
-            is_open = queue.open and row["cluster_status"] == "online"
-            found = self._facts[name] = QueueFacts(name, is_open, True, queue.ceiling, row["cluster_type"])
+            above = queues_above(tx, queue)
+            is_open = row["cluster_status"] == "online" and all(each.open for each in (queue, *above))
+            ceilings = tuple((each.name, each.ceiling) for each in above if each.ceiling is not None)
+            found = QueueFacts(name, is_open, True, queue.ceiling, row["cluster_type"], ceilings)
+            self._facts[name] = found
         return found
 
 

@@ -19,6 +19,7 @@ class QueueFacts:
     usable: bool  #: by the one who submits
     most: Resources | None
     cluster_type: str = "Local"
+    above: tuple[tuple[str, Resources], ...] = ()  #: name and ceiling of each queue above it that has one
 
 
 @dataclass(frozen=True, slots=True)

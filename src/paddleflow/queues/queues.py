@@ -134,6 +134,20 @@ def delete_queue(tx: Tx, name: str, active_jobs: int) -> None:
     bump(tx, COUNTER)
 
 
+def queues_above(tx: Tx, queue: Queue) -> list[Queue]:
+    """The queues that a queue stands under, the nearest first."""
+    found: list[Queue] = []
+    seen = {queue.name}
+    while queue.parent not in seen:  # `ROOT` is no queue, and a circle ends where it began
+        above = find_queue(tx, queue.parent)
+        if above is None:
+            break
+        found.append(above)
+        seen.add(above.name)
+        queue = above
+    return found
+
+
 def active_jobs(tx: Tx, queue: str) -> int:
     """How many jobs of the queue have not ended."""
     return int(tx.value(SQL["count_active_jobs"], queue=queue))
