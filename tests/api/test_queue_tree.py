@@ -29,7 +29,7 @@ async def make(root: Api, name: str, **fields: object) -> dict[str, Any]:
 
 
 async def refused(root: Api, name: str, **fields: object) -> list[dict[str, str]]:
-    """The faults of a queue that is made, or changed when it is there."""
+    """The faults of a queue that is to be made."""
     body = {"name": name, "namespace": "default", "maxResources": amount(8, "16Gi"), **fields}
     found: list[dict[str, str]] = (await root.post("/queue", body)).refused(400, "QueueInvalidField")["details"]
     return found

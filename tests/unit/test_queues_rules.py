@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from paddleflow.base.quantity import Resources
 from paddleflow.errors import Invalid
-from paddleflow.queues import credentials, rules
+from paddleflow.queues import credentials, rules, tree
 from paddleflow.queues.model import QUOTA_PARENT_KEY, QUOTA_TYPE_KEY, Cluster, Queue, QueueStatus
 from paddleflow.queues.tree import as_scheduled
 from paddleflow.spec.cluster import ClusterChange, NewCluster
@@ -241,3 +242,10 @@ def test_anything_else_is_not_and_is_not_repeated(credential: str) -> None:
 def test_no_text_breaks_the_credential_check(text: str) -> None:
     credentials.fault_of(text)
     credentials.fault_of(encoded(text.encode("utf-8", "replace").decode()))
+
+
+def test_use_is_summed_up_the_tree_and_a_circle_ends() -> None:
+    queues = [replace(queue(), name=name, parent=parent) for name, parent in ("ab", "bc", "cb", "dx", "er")]
+    one = Resources.of(1000)
+    sums = tree.together(queues, {"a": one, "c": one, "d": one, "gone": one})
+    assert {name: amount.cpu for name, amount in sums.items()} == {"a": 1000, "b": 2000, "c": 2000, "d": 1000, "e": 0}
