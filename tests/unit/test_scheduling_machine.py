@@ -631,8 +631,10 @@ class World:
         for name, place in places.items():
             state = core.cluster.states[name]
             assert (state.cpu, state.memory, state.group) == (place.cpu(), place.memory(), place.rank()[1])
-        for labels, pool in core.cluster.pools.items():
-            fitting = {n for n, p in self.nodes.items() if p.schedulable and set(labels) <= set(p.labels.items())}
+        for choice, pool in core.cluster.pools.items():
+            fitting = {
+                n for n, p in self.nodes.items() if p.schedulable and set(choice.labels) <= set(p.labels.items())
+            }
             assert pool.members.keys() == fitting
 
 

@@ -119,7 +119,7 @@ class Cycle:
     def _reserve(self, line: Line) -> None:
         """Keep nodes for an elder; those that come later in order make way if there are too many."""
         table, kept = self._table, self._table.reservations
-        pool = table.cluster.pool(line.shape.labels)
+        pool = table.cluster.pool(line.shape.choice)
         claimants = {eviction.by for eviction in [*table.evictions.values(), *table.shrinks.values()]}
         later = sorted(
             (other.key, job) for job in kept.keys() - claimants if (other := table.pending[job]).key > line.key

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from paddleflow.base.quantity import Resources
+from paddleflow.scheduling import policy
 from paddleflow.scheduling.classes import Line, fault_of, held_total, total_of
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import Eviction, Request, Reservation
-from paddleflow.scheduling.nodes import selector
+from paddleflow.scheduling.nodes import choice_of
 from paddleflow.scheduling.placement import Short, parts_of, place, undo
 from paddleflow.scheduling.preemption import cheapest, rows_of
 from paddleflow.scheduling.shares import dominant
@@ -68,9 +69,11 @@ def _starts(core: Core, request: Request) -> bool:
         return False
     if account.claimed(total, request.priority, request.job):
         return False
-    labels = selector(request.node_labels, account.queue.node_labels if account.queue else ())
+    if request.data and core.now < request.submitted_at + policy.DATA_WAIT:
+        return False  # it would rather wait for its data
+    choice = choice_of(request, account.queue)
     cluster, version = core.cluster, core.cluster.version
-    placed = place(cluster, cluster.pool(labels), parts_of(request.needs))
+    placed = place(cluster, cluster.pool(choice), parts_of(request.needs))
     if isinstance(placed, Short):
         return False
     undo(cluster, placed, request.needs)
