@@ -197,6 +197,30 @@ class Pool:
                 low = middle
         return low
 
+    def count(self, each: Resources) -> int:
+        """How many members of this size would fit on all nodes together."""
+        fitting, shared = 0, fractional(each)
+        for group, (levels, rows) in self._by_key.items():
+            if each.scalars and not group_fits(each, 1, group):
+                continue
+            for cpu in levels[bisect_left(levels, each.cpu) :]:
+                row = rows[cpu]
+                for memory, name in row[bisect_left(row, (each.memory, "")) :]:
+                    if shared:
+                        fitting += self.members[name].shares(each)
+                    else:
+                        fitting += times_fitting(each, cpu, memory, group, 1 << 40)
+        return fitting
+
+    def nearest(self, each: Resources) -> State:
+        """The node that comes nearest to taking one such member; the pool must not be empty."""
+        tops = [
+            (group_fits(each, 1, group), min(cpu, each.cpu), min(rows[cpu][-1][0], each.memory), cpu, rows[cpu][-1][1])
+            for group, (levels, rows) in self._by_key.items()
+            for cpu in levels
+        ]
+        return self.members[max(tops)[-1]]
+
     def free(self) -> Resources:
         """What is free on all nodes together; nothing is counted for a node that has less than nothing."""
         scalars: dict[str, int] = {}

@@ -16,7 +16,7 @@ from paddleflow.scheduling import policy
 from paddleflow.scheduling.accounts import Account, Claim
 from paddleflow.scheduling.classes import Line, fault_of, total_of
 from paddleflow.scheduling.model import Held, Node, Queue, Reason, Request
-from paddleflow.scheduling.nodes import Choice, Cluster, Pool, choice_of, fractional, group_fits, times_fitting
+from paddleflow.scheduling.nodes import Choice, Cluster, Pool, choice_of, fractional
 from paddleflow.scheduling.placement import Part, Short, parts_of, place, undo
 from paddleflow.scheduling.reservations import keep, lift
 from paddleflow.scheduling.table import Table
@@ -104,6 +104,7 @@ class Sight:
         self._fits: dict[tuple[Choice, Resources], int] = {}
         self._rooms: dict[tuple[Choice, Resources], tuple[str, Resources]] = {}
         self._holders: dict[tuple[str, Choice | None, str], str] = {}
+        self._families: dict[str, list[Account]] | None = None
         self._opened: dict[tuple[Choice, int], bool] = {}
 
     def reason(self, line: Line) -> Reason:
@@ -225,8 +226,7 @@ class Sight:
         """The node that comes nearest to taking one such member."""
         found = self._rooms.get((pool.choice, each))
         if found is None:
-            states = [s for s in pool.members.values() if group_fits(each, 1, s.group)] or list(pool.members.values())
-            state = max(states, key=lambda s: (min(s.cpu, each.cpu), min(s.memory, each.memory), s.weight, s.cpu))
+            state = pool.nearest(each)
             scalars = {name: max(whole, part) for name, whole, part in state.group}
             found = state.name, Resources.of(max(0, state.cpu), max(0, state.memory), scalars)
             self._rooms[pool.choice, each] = found
@@ -245,12 +245,7 @@ class Sight:
         """How many members of this size would fit now."""
         known = self._fits.get((pool.choice, each))
         if known is None:
-            states = pool.members.values()
-            if fractional(each):
-                known = sum(state.shares(each) for state in states)
-            else:
-                known = sum(times_fitting(each, s.cpu, s.memory, s.group, 1 << 40) for s in states)
-            self._fits[pool.choice, each] = known
+            known = self._fits[pool.choice, each] = pool.count(each)
         return known
 
     def _named(self, queue: str, choice: Choice | None, dimension: str) -> str:
@@ -258,18 +253,28 @@ class Sight:
         known = self._holders.get((queue, choice, dimension))
         if known is None:
             if choice is None:
-                amounts = [
-                    (amount.amount(dimension), job)
-                    for account in self._table.accounts.values()
-                    if any(above.name == queue for above in account.path)
-                    for job, (_, amount) in account.held.items()
-                ]
+                below = self._below(queue)
+                if dimension == "cpu":
+                    amounts = [(total.cpu, job) for account in below for job, (_, total) in account.held.items()]
+                else:
+                    amounts = [
+                        (total.amount(dimension), job) for account in below for job, (_, total) in account.held.items()
+                    ]
             else:
                 amounts = [(self._on(choice, held, dimension), job) for job, held in self._table.held.items()]
             top = nlargest(policy.NAMED_HOLDERS, [row for row in amounts if row[0] > 0])
             parts = [f"{job} holds {amount_text(dimension, amount)}" for amount, job in top]
             known = self._holders[queue, choice, dimension] = "; " + ", ".join(parts) if parts else ""
         return known
+
+    def _below(self, queue: str) -> list[Account]:
+        """The queue and all below it that have running jobs."""
+        if self._families is None:
+            self._families = {}
+            for account in self._table.accounts.values():
+                for above in account.path if account.held else ():
+                    self._families.setdefault(above.name, []).append(account)
+        return self._families.get(queue, [])
 
     def _on(self, choice: Choice, held: Held, dimension: str) -> int:
         members = self._cluster.pool(choice).members
