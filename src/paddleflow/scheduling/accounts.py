@@ -108,6 +108,14 @@ class Account:
                     return account, name
         return None
 
+    def slack(self) -> tuple[int, int]:
+        """No job that takes more cpu or memory than this is within all ceilings: a quick no before `over`."""
+        cpu = memory = 1 << 200
+        for account, most in self.limits:
+            cpu = min(cpu, most.cpu - account.used.cpu)
+            memory = min(memory, most.memory - account.used.memory)
+        return max(0, cpu), max(0, memory)
+
     def claimed(self, total: Resources, priority: int, job: str) -> Claim | None:
         """The aged job for which too little would be left, if any; higher priorities need not care."""
         for account in self.path:
@@ -177,9 +185,10 @@ class Account:
 
     def identity(self, request: Request) -> tuple[object, ...]:
         """What sets the lines of this queue apart besides what all queues look at."""
-        if self.by_user:
-            return (request.user,)
-        return (request.expected,) if self.policy == "shortest" else ()
+        order = self.queue.policy if self.queue else "fifo"
+        if order == "fifo":
+            return ()
+        return (request.user,) if order in policy.BY_USER else (request.expected,)
 
 
 def beyond(total: Resources, used: Resources, most: Resources, also: Resources | None = None) -> str:

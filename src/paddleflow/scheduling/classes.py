@@ -29,23 +29,23 @@ def age_of(request: Request) -> tuple[float, int, str]:
     return (at if at == at else float("-inf"), request.order, request.job)
 
 
-def key_of(request: Request) -> Key:
-    return (-request.priority, *age_of(request))
-
-
 def line_key(request: Request, more: tuple[object, ...] = ()) -> tuple[object, ...]:
     """Equal for requests that stand or fall together; flat, because hashing nested dataclasses is slow."""
     needs = request.needs
+    rest = (
+        request.queue,
+        request.priority,
+        request.node_labels,
+        request.tolerates,
+        request.together,
+        request.data,
+        more,
+    )
     if len(needs) == 1:
         need = needs[0]
         each = need.each
-        return (request.queue, request.priority, request.node_labels, *_rare(request), need.role, need.count, need.least, each.cpu, each.memory, each.scalars, *more)  # fmt: skip
-    return (request.queue, request.priority, request.node_labels, *_rare(request), *needs, *more)
-
-
-def _rare(request: Request) -> tuple[object, ...]:
-    """What few jobs ask for of nodes."""
-    return (request.tolerates, request.together, request.data)
+        return (need.role, need.count, need.least, each.cpu, each.memory, each.scalars, *rest)
+    return (*needs, *rest)
 
 
 def fault_of(request: Request) -> str:
@@ -113,14 +113,14 @@ class Line:
 
     def leads(self, request: Request) -> bool:
         """Whether this job would be the first of the line."""
-        return not self.jobs or key_of(request) < self.key
+        return not self.jobs or age_of(request) < self.key[1:]
 
-    def add(self, request: Request) -> None:
-        leads = self.leads(request)
+    def add(self, request: Request, leads: bool) -> None:
         self.jobs[request.job] = request
-        heappush(self._ages, age_of(request))
+        age = age_of(request)
+        heappush(self._ages, age)
         if leads:
-            self.key = key_of(request)
+            self.key = (-request.priority, *age)
 
     def remove(self, job: str) -> None:
         del self.jobs[job]

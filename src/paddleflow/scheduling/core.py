@@ -95,10 +95,10 @@ class Core(Table):
         if line.leads(request):
             if line.key != LAST:
                 account.delist(line)
-            line.add(request)
+            line.add(request, leads=True)
             account.enlist(line)
         else:
-            line.add(request)
+            line.add(request, leads=False)
         return True
 
     def submit_many(self, requests: Iterable[Request]) -> int:
