@@ -262,7 +262,8 @@ class Core(Table):
         self.dirty = False
         cycle = Cycle(self, limit, preemption=self._preemption, elastic=self._elastic)
         cycle.run()
-        if cycle.full() or cycle.decisions:
+        stale = any(account.claim is not None and account.claim.job in self.held for account in self.accounts.values())
+        if cycle.full() or stale or (cycle.decisions and self.rooms.unsure):
             self.dirty = True
         if cycle.full():
             return cycle.decisions

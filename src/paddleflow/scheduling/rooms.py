@@ -25,6 +25,11 @@ class Rooms:
         self._families = families
         self._joint: list[tuple[int, Shape]] = []  # gangs of several sizes that wait, and since which version
 
+    @property
+    def unsure(self) -> bool:
+        """Whether shapes wait that a start elsewhere may help: gangs of several sizes."""
+        return bool(self._joint)
+
     def wait(self, shape: Shape, short: Short | None) -> None:
         """The shape found no room: `short` tells how placement failed, None that a flavour's count forbade trying."""
         shape.waits = True

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling import policy
@@ -136,8 +137,17 @@ def _victims(core: Core, line: Line) -> Iterator[Suggestion]:
     kept = any(other != job for other in core.reservations)
     if not account.open or not core.possible(line) or ahead or waits or kept:
         return
+    over = account.over(line.total)
+    recent = (
+        held
+        for held in reversed(core.held.values())
+        if over is None or over[0] in core.accounts[held.request.queue].path
+    )
     capacity = core.cluster.capacity
-    cost = {j: (core.now - held.since) * dominant(held_total(held), capacity) for j, held in core.held.items()}
+    cost = {
+        held.request.job: (core.now - held.since) * dominant(held_total(held), capacity)
+        for held in islice(recent, 4 * policy.MOST_VICTIMS)  # those who have just begun lose least
+    }
     useful = [core.held[j] for j in sorted(cost, key=lambda j: (core.held[j].request.priority, cost[j], j))]
     found = cheapest(core, line, useful) if useful else None
     if found is not None:

@@ -143,6 +143,7 @@ class Table:
         del self.reservations[reservation.job]
         opened(self.cluster, before)
         self.rooms.wake()
+        self.dirty = True
         return self._started(line, tuple(placed))
 
     def _started(self, line: Line, assignments: tuple[Assignment, ...]) -> Start:
