@@ -19,6 +19,7 @@ from collections.abc import Callable
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import Need, Node, Queue, Request, Start
+from paddleflow.scheduling.suggestions import suggest
 
 GI = 2**30
 GPU = "nvidia.com/gpu"
@@ -36,12 +37,16 @@ def emit(figure: str, ours: float, unit: str, n: int, theirs: float | None = Non
 
 
 def cluster(nodes: int, queues: int) -> tuple[list[Node], list[Queue]]:
-    """Half of the nodes with 8 devices. The queues together may have a little less than everything."""
+    """Half of the nodes with 8 devices. Queues in three levels, which together may have a little less than everything."""
     made = [
         Node(f"n{i:05}", Resources.of(64_000, 256 * GI, {GPU: 8000} if i % 2 else {})) for i in range(nodes)
     ]  # fmt: skip
     cpu, memory, gpu = nodes * 64_000 // queues, nodes * 256 * GI // queues, nodes // 2 * 8000 // queues
-    return made, [Queue(f"q{i:03}", Resources.of(cpu, memory, {GPU: gpu})) for i in range(queues)]
+    most = Resources.of(cpu, memory, {GPU: gpu})
+    tree = [Queue(f"division{i}", most * (queues // 4)) for i in range(4)]
+    tree += [Queue(f"team{i:02}", most * (queues // 20), parent=f"division{i % 4}") for i in range(20)]
+    least = Resources.of(cpu // 2, memory // 2, {GPU: gpu // 2})
+    return made, tree + [Queue(f"q{i:03}", most, least, parent=f"team{i % 20:02}") for i in range(queues)]
 
 
 def request(draw: random.Random, serial: int, queues: int) -> Request:
@@ -132,6 +137,11 @@ def large(nodes_count: int, pending: int, queues_count: int, rounds: int) -> Non
     sample = draw.sample([r.job for r in core.snapshot(now).pending], 200)
     asked = sorted(timed(lambda job=job: core.why(job)) for job in sample)  # type: ignore[misc]
     emit("why, p99", asked[int(len(asked) * 0.99)], "s", len(asked))
+    names = [f"q{i:03}" for i in range(0, queues_count, 50)]
+    asked = sorted(timed(lambda job=job: suggest(core, job, names, FLAVOURS)) for job in sample)  # type: ignore[misc]
+    found = sum([len(suggest(core, job, names, FLAVOURS)) for job in sample[:50]])
+    emit("why with suggestions, p99", asked[int(len(asked) * 0.99)], "s", len(asked))
+    emit("suggestions for 50 of them", found, "suggestions", 50)
     emit("reason of every pending job", timed(core.reasons), "s", core.pending_count)
     emit("peak memory", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "MB", 1)
 

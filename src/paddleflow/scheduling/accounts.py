@@ -44,12 +44,13 @@ class Claim:
 class Account:
     """One queue's side of the scheduler."""
 
-    __slots__ = ("claim", "held", "history", "levels", "lines", "name", "path", "queue", "used", "users")
+    __slots__ = ("claim", "held", "history", "levels", "limits", "lines", "name", "path", "queue", "used", "users")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.queue: Queue | None = None
         self.path: tuple[Account, ...] = (self,)
+        self.limits: list[tuple[Account, Resources]] = []  #: those on the path that have a ceiling
         self.used = Resources()
         self.held: dict[str, tuple[str, Resources]] = {}  #: user and amount of each running job of the queue itself
         self.users: dict[str, Resources] = {}  #: what each user holds, where the policy asks
@@ -95,11 +96,25 @@ class Account:
 
     def over(self, total: Resources) -> tuple[Account, str] | None:
         """The first account above and dimension in which the ceiling does not allow this much more."""
-        for account in self.path:
-            most = account.queue.most if account.queue else None
-            if most is not None and (dimension := beyond(total, account.used, most)):
-                return account, dimension
+        cpu, memory = total.cpu, total.memory
+        for account, most in self.limits:
+            used = account.used
+            if cpu and used.cpu + cpu > most.cpu:  # written out, because most lines that wait are asked this each cycle
+                return account, "cpu"
+            if memory and used.memory + memory > most.memory:
+                return account, "memory"
+            for name, amount in total.scalars:
+                if used.scalar(name) + amount > most.scalar(name):
+                    return account, name
         return None
+
+    def slack(self) -> tuple[int, int]:
+        """No job that takes more cpu or memory than this is within all ceilings: a quick no before `over`."""
+        cpu = memory = 1 << 200
+        for account, most in self.limits:
+            cpu = min(cpu, most.cpu - account.used.cpu)
+            memory = min(memory, most.memory - account.used.memory)
+        return max(0, cpu), max(0, memory)
 
     def claimed(self, total: Resources, priority: int, job: str) -> Claim | None:
         """The aged job for which too little would be left, if any; higher priorities need not care."""
@@ -170,9 +185,10 @@ class Account:
 
     def identity(self, request: Request) -> tuple[object, ...]:
         """What sets the lines of this queue apart besides what all queues look at."""
-        if self.by_user:
-            return (request.user,)
-        return (request.expected,) if self.policy == "shortest" else ()
+        order = self.queue.policy if self.queue else "fifo"
+        if order == "fifo":
+            return ()
+        return (request.user,) if order in policy.BY_USER else (request.expected,)
 
 
 def beyond(total: Resources, used: Resources, most: Resources, also: Resources | None = None) -> str:
@@ -219,6 +235,7 @@ def link(accounts: Collection[Account]) -> None:
         while path[-1].name in above:
             path.append(above[path[-1].name])
         account.path = tuple(path)
+        account.limits = [(a, a.queue.most) for a in path if a.queue is not None and a.queue.most is not None]
 
 
 def _parent(account: Account) -> str | None:

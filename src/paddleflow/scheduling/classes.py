@@ -15,7 +15,7 @@ from heapq import heapify, heappop, heappush
 
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling.model import Held, Request
-from paddleflow.scheduling.nodes import Labels, Pool
+from paddleflow.scheduling.nodes import Choice, Pool
 from paddleflow.scheduling.placement import Part, parts_of
 
 Key = tuple[int, float, int, str]  #: minus priority, age, order, job: the one order of all pending jobs
@@ -29,18 +29,23 @@ def age_of(request: Request) -> tuple[float, int, str]:
     return (at if at == at else float("-inf"), request.order, request.job)
 
 
-def key_of(request: Request) -> Key:
-    return (-request.priority, *age_of(request))
-
-
 def line_key(request: Request, more: tuple[object, ...] = ()) -> tuple[object, ...]:
     """Equal for requests that stand or fall together; flat, because hashing nested dataclasses is slow."""
     needs = request.needs
+    rest = (
+        request.queue,
+        request.priority,
+        request.node_labels,
+        request.tolerates,
+        request.together,
+        request.data,
+        more,
+    )
     if len(needs) == 1:
         need = needs[0]
         each = need.each
-        return (request.queue, request.priority, request.node_labels, need.role, need.count, need.least, each.cpu, each.memory, each.scalars, *more)  # fmt: skip
-    return (request.queue, request.priority, request.node_labels, *needs, *more)
+        return (need.role, need.count, need.least, each.cpu, each.memory, each.scalars, *rest)
+    return (*needs, *rest)
 
 
 def fault_of(request: Request) -> str:
@@ -70,11 +75,11 @@ class Flavour:
 
 @dataclass(slots=True, eq=False)
 class Shape:
-    """The members of a job and the labels they ask for."""
+    """The members of a job and the choice they ask for."""
 
     serial: int
     identity: tuple[object, ...]
-    labels: Labels
+    choice: Choice
     parts: list[Part]
     flavours: list[Flavour]
     users: int = 0  #: lines that have this shape
@@ -108,14 +113,14 @@ class Line:
 
     def leads(self, request: Request) -> bool:
         """Whether this job would be the first of the line."""
-        return not self.jobs or key_of(request) < self.key
+        return not self.jobs or age_of(request) < self.key[1:]
 
-    def add(self, request: Request) -> None:
-        leads = self.leads(request)
+    def add(self, request: Request, leads: bool) -> None:
         self.jobs[request.job] = request
-        heappush(self._ages, age_of(request))
+        age = age_of(request)
+        heappush(self._ages, age)
         if leads:
-            self.key = key_of(request)
+            self.key = (-request.priority, *age)
 
     def remove(self, job: str) -> None:
         del self.jobs[job]
@@ -160,41 +165,41 @@ class Families:
     def __init__(self) -> None:
         self.lines: dict[tuple[object, ...], Line] = {}
         self.shapes: dict[tuple[object, ...], Shape] = {}
-        self.flavours: dict[tuple[Labels, Resources], Flavour] = {}
+        self.flavours: dict[tuple[Choice, Resources], Flavour] = {}
         self._serial = 0
 
     def _next(self) -> int:
         self._serial += 1
         return self._serial
 
-    def shape(self, request: Request, labels: Labels, pool: Pool) -> Shape:
-        """The shape of this request on nodes with `labels`, whose pool is `pool`."""
-        identity = (labels, *[(need.role, need.minimum, need.each) for need in request.needs])
+    def shape(self, request: Request, choice: Choice, pool: Pool) -> Shape:
+        """The shape of this request on nodes with `choice`, whose pool is `pool`."""
+        identity = (choice, *[(need.role, need.minimum, need.each) for need in request.needs])
         shape = self.shapes.get(identity)
         if shape is None:
             parts = [] if fault_of(request) else parts_of(request.needs)
-            shape = self.shapes[identity] = Shape(self._next(), identity, labels, parts, [])
+            shape = self.shapes[identity] = Shape(self._next(), identity, choice, parts, [])
             for part in parts:
-                flavour = self.flavours.get((labels, part.each))
+                flavour = self.flavours.get((choice, part.each))
                 if flavour is None:
-                    flavour = self.flavours[labels, part.each] = Flavour(pool, part.each)
+                    flavour = self.flavours[choice, part.each] = Flavour(pool, part.each)
                     pool.users += 1
                 flavour.users += 1
                 shape.flavours.append(flavour)
         return shape
 
-    def line(self, identity: tuple[object, ...], request: Request, labels: Labels, pool: Pool) -> Line:
-        shape = self.shape(request, labels, pool)
+    def line(self, identity: tuple[object, ...], request: Request, choice: Choice, pool: Pool) -> Line:
+        shape = self.shape(request, choice, pool)
         shape.users += 1
         fault = fault_of(request)
         line = Line(self._next(), identity, request.queue, request, total_of(request), fault, shape)
         self.lines[identity] = line
         return line
 
-    def reshape(self, line: Line, labels: Labels, pool: Pool) -> None:
-        """The queue's labels changed: the same jobs look for other nodes now."""
+    def reshape(self, line: Line, choice: Choice, pool: Pool) -> None:
+        """The queue's choice changed: the same jobs look for other nodes now."""
         old = line.shape
-        line.shape = self.shape(line.sample, labels, pool)
+        line.shape = self.shape(line.sample, choice, pool)
         line.shape.users += 1
         self._leave(old)
 
@@ -215,4 +220,4 @@ class Families:
                 heapify(flavour.waiting)
             if not flavour.users:
                 flavour.pool.users -= 1
-                del self.flavours[shape.labels, flavour.each]
+                del self.flavours[shape.choice, flavour.each]

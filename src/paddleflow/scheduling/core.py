@@ -29,7 +29,7 @@ from paddleflow.scheduling.model import (
     Snapshot,
     Wait,
 )
-from paddleflow.scheduling.nodes import Cluster, Labels, selector
+from paddleflow.scheduling.nodes import Choice, Cluster, choice_of
 from paddleflow.scheduling.reasons import Sight, impossible_on
 from paddleflow.scheduling.table import Table, by_node
 
@@ -86,8 +86,8 @@ class Core(Table):
         identity = line_key(request, account.identity(request))
         line = self.families.lines.get(identity)
         if line is None:
-            labels = self._labels(account, request)
-            line = self.families.line(identity, request, labels, self.cluster.pool(labels))
+            choice = self._choice(account, request)
+            line = self.families.line(identity, request, choice, self.cluster.pool(choice))
             account.lines[line.serial] = line
         self.pending[job] = line
         self.fresh[job] = None
@@ -95,10 +95,10 @@ class Core(Table):
         if line.leads(request):
             if line.key != LAST:
                 account.delist(line)
-            line.add(request)
+            line.add(request, leads=True)
             account.enlist(line)
         else:
-            line.add(request)
+            line.add(request, leads=False)
         return True
 
     def submit_many(self, requests: Iterable[Request]) -> int:
@@ -195,12 +195,12 @@ class Core(Table):
                 account.queue = queue
                 self._put_in(requests, told)
             account.queue = queue
-            if (old.node_labels if old else ()) != (queue.node_labels if queue else ()):
+            if (old and (old.node_labels, old.placement)) != (queue and (queue.node_labels, queue.placement)):
                 for line in account.lines.values():
                     for job in self.reservations.keys() & line.jobs.keys():
                         self.unreserve(job)
-                    labels = self._labels(account, line.sample)
-                    self.families.reshape(line, labels, self.cluster.pool(labels))
+                    choice = self._choice(account, line.sample)
+                    self.families.reshape(line, choice, self.cluster.pool(choice))
         link(self.accounts.values())
         recount(self.accounts.values())
         self._forgive()
@@ -262,7 +262,8 @@ class Core(Table):
         self.dirty = False
         cycle = Cycle(self, limit, preemption=self._preemption, elastic=self._elastic)
         cycle.run()
-        if cycle.full() or cycle.decisions:
+        stale = any(account.claim is not None and account.claim.job in self.held for account in self.accounts.values())
+        if cycle.full() or stale or (cycle.decisions and self.rooms.unsure):
             self.dirty = True
         if cycle.full():
             return cycle.decisions
@@ -324,8 +325,8 @@ class Core(Table):
         path = account.path if account else ()
         return impossible_on(self._all, request, [above.queue for above in path if above.queue])
 
-    def _labels(self, account: Account, request: Request) -> Labels:
-        return selector(request.node_labels, account.queue.node_labels if account.queue else ())
+    def _choice(self, account: Account, request: Request) -> Choice:
+        return choice_of(request, account.queue)
 
 
 def _age(row: tuple[tuple[int, float, int, str], int, object]) -> tuple[int, float, float]:

@@ -119,7 +119,7 @@ class Cycle:
     def _reserve(self, line: Line) -> None:
         """Keep nodes for an elder; those that come later in order make way if there are too many."""
         table, kept = self._table, self._table.reservations
-        pool = table.cluster.pool(line.shape.labels)
+        pool = table.cluster.pool(line.shape.choice)
         claimants = {eviction.by for eviction in [*table.evictions.values(), *table.shrinks.values()]}
         later = sorted(
             (other.key, job) for job in kept.keys() - claimants if (other := table.pending[job]).key > line.key
@@ -141,7 +141,11 @@ class Cycle:
     def _turn(self, account: Account, turns: Turns, priority: int) -> bool:
         """Start the first job of a queue that can start; False when there is none."""
         table = self._table
+        cpu, memory = account.slack()
         for line in turns.candidates(account):
+            total = line.total
+            if total.cpu > cpu or total.memory > memory:
+                continue
             if line.shape.waits and line.key[3] not in table.reservations:
                 continue
             if line.fault or account.over(line.total) or account.claimed(line.total, priority, line.key[3]):

@@ -16,7 +16,7 @@ from heapq import heapify, heappop, heappush
 from paddleflow.scheduling import policy
 from paddleflow.scheduling.classes import held_total
 from paddleflow.scheduling.model import Assignment, Held, Need, Resize
-from paddleflow.scheduling.nodes import selector
+from paddleflow.scheduling.nodes import choice_of
 from paddleflow.scheduling.placement import Part, Short, place
 from paddleflow.scheduling.table import Table, by_node
 
@@ -63,14 +63,14 @@ def _one_more(table: Table, held: Held) -> Assignment | None:
     account = table.accounts[request.queue]
     if not account.open:
         return None
-    labels = selector(request.node_labels, account.queue.node_labels if account.queue else ())
+    choice = choice_of(request, account.queue)
     growing = [need for need in request.needs if need.least is not None and _members(held, need) < need.count]
     for need in sorted(growing, key=lambda need: (_members(held, need) / need.count, need.role)):
         if account.over(need.each) or account.claimed(need.each, request.priority, request.job):
             continue
         used = {assignment.index for assignment in held.assignments if assignment.role == need.role}
         index = next(index for index in range(need.count) if index not in used)
-        placed = place(table.cluster, table.cluster.pool(labels), [Part(need.each, [(need.role, index)])])
+        placed = place(table.cluster, table.cluster.pool(choice), [Part(need.each, [(need.role, index)])])
         if not isinstance(placed, Short):
             return placed[0]
     return None

@@ -38,6 +38,9 @@ class Request:
     priority: int = 0  #: higher first
     user: str = ""
     node_labels: tuple[tuple[str, str], ...] = ()  #: only nodes that carry all of these
+    tolerates: tuple[str, ...] = ()  #: taints of nodes on which it may run all the same
+    together: str = ""  #: a label: if it can be, all members go to nodes with the same value of it
+    data: tuple[tuple[str, str], ...] = ()  #: nodes with these labels hold its data: worth waiting for, for a while
     expected: float | None = None  #: seconds it will probably run; for queues of policy `shortest`
 
 
@@ -70,6 +73,7 @@ class Node:
     labels: Mapping[str, str] = field(default_factory=dict)
     schedulable: bool = True
     reserved: Resources = field(default_factory=Resources)
+    taints: tuple[str, ...] = ()  #: only jobs that tolerate all of these come here
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,7 @@ class Queue:
     node_labels: tuple[tuple[str, str], ...] = ()  #: the queue's location
     parent: str = "root"
     weight: int = 1  #: its part of what is left when its siblings have their guarantees
+    placement: str = "pack"  #: or `spread`: each member to the emptiest node instead of the fullest that fits
     policy: str = "fifo"  #: who goes first inside, among equal priorities: a word of `policy.POLICIES`
 
 

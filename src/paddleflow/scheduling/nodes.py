@@ -2,7 +2,7 @@
 
 Best fit is one fixed order over nodes: fewest free scalar resources, then least free cpu, then least free memory, then
 name; the first that fits is taken. So devices are left together, and jobs without devices keep off nodes that have some
-to spare. A `Pool` holds the schedulable nodes that carry certain labels: nodes with the same free scalars form a group,
+to spare. A `Pool` holds the schedulable nodes that suit a `Choice` (labels, taints): nodes with the same free scalars form a group,
 inside it one level per amount of free cpu, inside that a list sorted by free memory.
 
 Called by `core` and `placement`. Guarantees: what `take` took is never more than was free; `put` undoes exactly.
@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling.devices import WHOLE, Devices
-from paddleflow.scheduling.model import Node
+from paddleflow.scheduling.model import Node, Queue, Request
 
 Labels = tuple[tuple[str, str], ...]
 Group = tuple[tuple[str, int, int], ...]  #: per scalar: name, largest whole request, largest fractional request
@@ -23,9 +24,20 @@ Given = tuple[tuple[str, tuple[int, ...]], ...]  #: device numbers by resource n
 _MANY_POOLS = 64  #: unused pools are forgotten beyond this number
 
 
-def selector(*labels: Labels) -> Labels:
-    """The labels that a node must carry, of a job and its queue together, in one fixed spelling."""
-    return tuple(sorted({pair for part in labels for pair in part}))
+class Choice(NamedTuple):
+    """Which nodes come into question, and which of them first."""
+
+    labels: Labels = ()  #: they carry all of these
+    tolerates: tuple[str, ...] = ()  #: and have no other taints than these
+    spread: bool = False  #: the emptiest first instead of the fullest
+    together: str = ""  #: if it can be, all with one value of this label
+
+
+def choice_of(request: Request, queue: Queue | None) -> Choice:
+    """What a job and its queue ask for together, in one fixed spelling."""
+    labels = tuple(sorted({*request.node_labels, *(queue.node_labels if queue else ())}))
+    spread = queue is not None and queue.placement == "spread"
+    return Choice(labels, tuple(sorted(set(request.tolerates))), spread, request.together)
 
 
 class State:
@@ -60,8 +72,10 @@ class State:
                 most = min(most, 0 if closed else self.devices[name].shares(amount))
         return most
 
-    def carries(self, labels: Labels) -> bool:
-        return all(self.node.labels.get(key) == value for key, value in labels)
+    def suits(self, choice: Choice) -> bool:
+        if self.node.taints and not set(self.node.taints) <= set(choice.tolerates):
+            return False
+        return all(self.node.labels.get(key) == value for key, value in choice.labels)
 
 
 def group_fits(each: Resources, times: int, group: Group) -> bool:
@@ -99,12 +113,12 @@ def fractional(each: Resources) -> bool:
 
 
 class Pool:
-    """The schedulable nodes that carry `labels`, in best-fit order."""
+    """The schedulable nodes that suit a choice, in best-fit order."""
 
-    __slots__ = ("_by_key", "_order", "labels", "members", "users")
+    __slots__ = ("_by_key", "_order", "choice", "members", "users")
 
-    def __init__(self, labels: Labels) -> None:
-        self.labels = labels
+    def __init__(self, choice: Choice) -> None:
+        self.choice = choice
         self.users = 0  #: flavours that look here
         self.members: dict[str, State] = {}
         self._order: list[tuple[int, Group]] = []  # groups by weight
@@ -150,6 +164,28 @@ class Pool:
                     return self.members[row[bisect_left(row, wanted)][1]]
         return None
 
+    def emptiest(self, each: Resources) -> State | None:
+        """The last node in best-fit order on which one member fits."""
+        for _, group in reversed(self._order):
+            if each.scalars and not group_fits(each, 1, group):
+                continue
+            levels, rows = self._by_key[group]
+            for cpu in reversed(levels):
+                if cpu < each.cpu:
+                    break
+                if rows[cpu][-1][0] >= each.memory:
+                    return self.members[rows[cpu][-1][1]]
+        return None
+
+    def values(self, label: str) -> list[str]:
+        """The values that the nodes have of a label, those with the least free cpu first."""
+        free: dict[str, int] = {}
+        for state in self.members.values():
+            value = state.node.labels.get(label)
+            if value is not None:
+                free[value] = free.get(value, 0) + max(0, state.cpu)
+        return sorted(free, key=lambda value: (free[value], value))
+
     def largest(self, each: Resources, most: int) -> int:
         """The largest number up to `most` of members that fit together on some node."""
         low, high = 0, most
@@ -160,6 +196,30 @@ class Pool:
             else:
                 low = middle
         return low
+
+    def count(self, each: Resources) -> int:
+        """How many members of this size would fit on all nodes together."""
+        fitting, shared = 0, fractional(each)
+        for group, (levels, rows) in self._by_key.items():
+            if each.scalars and not group_fits(each, 1, group):
+                continue
+            for cpu in levels[bisect_left(levels, each.cpu) :]:
+                row = rows[cpu]
+                for memory, name in row[bisect_left(row, (each.memory, "")) :]:
+                    if shared:
+                        fitting += self.members[name].shares(each)
+                    else:
+                        fitting += times_fitting(each, cpu, memory, group, 1 << 40)
+        return fitting
+
+    def nearest(self, each: Resources) -> State:
+        """The node that comes nearest to taking one such member; the pool must not be empty."""
+        tops = [
+            (group_fits(each, 1, group), min(cpu, each.cpu), min(rows[cpu][-1][0], each.memory), cpu, rows[cpu][-1][1])
+            for group, (levels, rows) in self._by_key.items()
+            for cpu in levels
+        ]
+        return self.members[max(tops)[-1]]
 
     def free(self) -> Resources:
         """What is free on all nodes together; nothing is counted for a node that has less than nothing."""
@@ -180,7 +240,7 @@ class Cluster:
 
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
         self.states: dict[str, State] = {}
-        self.pools: dict[Labels, Pool] = {}
+        self.pools: dict[Choice, Pool] = {}
         self.version = 0
         self.capacity = Resources()  #: of all nodes together
         self.improved: dict[str, tuple[int, int, Group]] = {}  #: nodes freed since last asked, as they were before
@@ -197,7 +257,7 @@ class Cluster:
             self._labelled.setdefault(pair, {})[node.name] = state
         if node.schedulable:
             for pool in self.pools.values():
-                if state.carries(pool.labels):
+                if state.suits(pool.choice):
                     self._join(pool, state)
         self.version += 1
         return state
@@ -215,22 +275,22 @@ class Cluster:
         self.improved.pop(name, None)
         self.version += 1
 
-    def pool(self, labels: Labels) -> Pool:
-        """The pool of these labels, made when it is asked for the first time."""
-        pool = self.pools.get(labels)
+    def pool(self, choice: Choice) -> Pool:
+        """The pool of this choice, made when it is asked for the first time."""
+        pool = self.pools.get(choice)
         if pool is None:
             if len(self.pools) >= _MANY_POOLS:
                 self._forget_unused()
-            pool = self.pools[labels] = Pool(labels)
-            candidates = [self._labelled.get(pair, {}) for pair in labels]
+            pool = self.pools[choice] = Pool(choice)
+            candidates = [self._labelled.get(pair, {}) for pair in choice.labels]
             for state in min(candidates, key=len, default=self.states).values():
-                if state.node.schedulable and state.carries(labels):
+                if state.node.schedulable and state.suits(choice):
                     self._join(pool, state)
         return pool
 
     def _forget_unused(self) -> None:
-        for labels in [labels for labels, pool in self.pools.items() if not pool.users]:
-            pool = self.pools.pop(labels)
+        for choice in [choice for choice, pool in self.pools.items() if not pool.users]:
+            pool = self.pools.pop(choice)
             for state in pool.members.values():
                 state.pools.remove(pool)
 

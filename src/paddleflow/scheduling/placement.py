@@ -43,17 +43,31 @@ class Short:
 
 
 def place(cluster: Cluster, pool: Pool, parts: list[Part]) -> list[Assignment] | Short:
-    """Take nodes for all members and say which; on failure the cluster is as it was."""
+    """Take nodes for all members and say which; on failure the cluster is as it was.
+
+    If the job wants its members together, each group of nodes with one value of the label is tried before all of them.
+    """
+    choice = pool.choice
+    if choice.together and sum([len(part.members) for part in parts]) > 1:
+        for value in pool.values(choice.together):
+            labels = tuple(sorted({*choice.labels, (choice.together, value)}))
+            placed = _place(cluster, cluster.pool(choice._replace(labels=labels, together="")), parts)
+            if not isinstance(placed, Short):
+                return placed
+    return _place(cluster, pool, parts)
+
+
+def _place(cluster: Cluster, pool: Pool, parts: list[Part]) -> list[Assignment] | Short:
     taken: list[tuple[State, Resources, list[Given]]] = []
     version = cluster.version
     assignments: list[Assignment] = []
     for at, part in enumerate(parts):
         each, members = part.each, part.members
         done, wanted = 0, len(members)
-        together = 1 if fractional(each) else wanted
+        together = 1 if fractional(each) or pool.choice.spread else wanted
         while done < wanted:
             together = min(together, wanted - done)
-            state = pool.best(each, together)
+            state = pool.emptiest(each) if pool.choice.spread else pool.best(each, together)
             if state is None and together > 1:
                 together = pool.largest(each, together - 1)
                 state = pool.best(each, together) if together else None

@@ -157,7 +157,7 @@ def _fits(table: Table, line: Line, victims: list[Held]) -> list[Assignment] | N
     if reservation is not None:
         lift(cluster, reservation, shape.parts)
     _move(table, victims, away=True)
-    placed = place(cluster, cluster.pool(shape.labels), shape.parts)
+    placed = place(cluster, cluster.pool(shape.choice), shape.parts)
     if not isinstance(placed, Short):
         undo(cluster, placed, line.sample.needs)
     _move(table, victims, away=False)

@@ -61,6 +61,9 @@ def _alone(queue: Queue) -> list[Fault]:
         found.append(
             Fault(name, "policy", f"queue {name} has policy {queue.policy}, not one of {', '.join(policy.POLICIES)}")
         )
+    if queue.placement not in policy.PLACEMENTS:
+        text = f"queue {name} has placement {queue.placement}, not one of {', '.join(policy.PLACEMENTS)}"
+        found.append(Fault(name, "placement", text))
     for word, amounts in (("min", least), ("max", most or Resources())):
         for dimension, amount in _amounts(amounts):
             if not 0 <= amount <= LARGEST:

@@ -16,7 +16,7 @@ from paddleflow.scheduling import policy
 from paddleflow.scheduling.accounts import Account, Claim
 from paddleflow.scheduling.classes import Line, fault_of, total_of
 from paddleflow.scheduling.model import Held, Node, Queue, Reason, Request
-from paddleflow.scheduling.nodes import Cluster, Labels, Pool, fractional, group_fits, selector, times_fitting
+from paddleflow.scheduling.nodes import Choice, Cluster, Pool, choice_of, fractional
 from paddleflow.scheduling.placement import Part, Short, parts_of, place, undo
 from paddleflow.scheduling.reservations import keep, lift
 from paddleflow.scheduling.table import Table
@@ -26,8 +26,15 @@ def amount_text(dimension: str, amount: int) -> str:
     return format_bytes(amount) if dimension == "memory" else format_milli(amount)
 
 
-def labels_text(labels: Labels) -> str:
-    return ", ".join(f"{key}={value}" for key, value in labels)
+def _nowhere(cluster: Cluster, choice: Choice) -> str:
+    """Why no node suits a choice."""
+    labels = ", ".join(f"{key}={value}" for key, value in choice.labels)
+    carrying = [s.node for s in cluster.states.values() if set(choice.labels) <= set(s.node.labels.items())]
+    taints = sorted({taint for node in carrying for taint in node.taints} - set(choice.tolerates))
+    if not taints:
+        return f"no node carries {labels}"
+    which = f" that carry {labels}" if labels else ""
+    return f"all {len(carrying)} nodes{which} have taints that the job does not tolerate: {', '.join(taints)}"
 
 
 def impossible(request: Request, nodes: Iterable[Node], queue: Queue | None) -> Reason | None:
@@ -49,12 +56,12 @@ def impossible_on(empty: Cluster, request: Request, path: Sequence[Queue]) -> Re
         over = total.beyond(queue.most) if queue.most is not None else []
         if over and queue.most is not None:
             return _over_maximum(queue.name, queue.most, total, over[0])
-    labels = selector(request.node_labels, path[0].node_labels if path else ())
+    choice = choice_of(request, path[0] if path else None)
     if not empty.states:
         return None
-    pool, parts = empty.pool(labels), parts_of(request.needs)
+    pool, parts = empty.pool(choice), parts_of(request.needs)
     if not pool.members and parts:
-        return Reason("node_labels", f"no node carries {labels_text(labels)}")
+        return Reason("node_labels", _nowhere(empty, choice))
     placed = place(empty, pool, parts)
     if isinstance(placed, Short):
         return _too_large(pool, parts, placed)
@@ -93,11 +100,12 @@ class Sight:
     def __init__(self, table: Table) -> None:
         self._table = table
         self._cluster = table.cluster
-        self._free: dict[Labels, Resources] = {}
-        self._fits: dict[tuple[Labels, Resources], int] = {}
-        self._rooms: dict[tuple[Labels, Resources], tuple[str, Resources]] = {}
-        self._holders: dict[tuple[str, Labels | None, str], str] = {}
-        self._opened: dict[tuple[Labels, int], bool] = {}
+        self._free: dict[Choice, Resources] = {}
+        self._fits: dict[tuple[Choice, Resources], int] = {}
+        self._rooms: dict[tuple[Choice, Resources], tuple[str, Resources]] = {}
+        self._holders: dict[tuple[str, Choice | None, str], str] = {}
+        self._families: dict[str, list[Account]] | None = None
+        self._opened: dict[tuple[Choice, int], bool] = {}
 
     def reason(self, line: Line) -> Reason:
         """Why the first job of a line waits, and with it all others of the line."""
@@ -162,15 +170,18 @@ class Sight:
 
     def _nodes(self, line: Line) -> Reason:
         """The queue would let it start, the nodes do not."""
-        labels, parts = line.shape.labels, line.shape.parts
-        pool = self._cluster.pool(labels)
-        free = self._free.get(labels)
+        choice, parts = line.shape.choice, line.shape.parts
+        pool = self._cluster.pool(choice)
+        free = self._free.get(choice)
         if free is None:
-            free = self._free[labels] = pool.free()
+            free = self._free[choice] = pool.free()
         wanted = sum(len(part.members) for part in parts)
         short = next((part for part in parts if self._fitting(pool, part.each) < len(part.members)), None)
         if short is None:
             if self._placeable(line, pool):
+                left = line.key[1] + policy.DATA_WAIT - self._table.now
+                if line.sample.data and left > 0:
+                    return Reason("data", f"nodes that hold its data are busy: it waits for them {int(left)} s at most")
                 return Reason("next", "nothing is in its way: it starts with the next decisions")
             short = parts[0]
         kept = self._kept(line, pool)
@@ -182,7 +193,7 @@ class Sight:
             dimension = lacking[0]
             text = (
                 f"{len(pool.members)} nodes have {dimension} {free.text(dimension)} free, "
-                f"the job needs {line.total.text(dimension)}{self._named('', labels, dimension)}"
+                f"the job needs {line.total.text(dimension)}{self._named('', choice, dimension)}"
             )
             if wanted > 1 and fits:
                 return Reason("gang", f"{fits} of {len(short.members)} members that need {each} would fit now; {text}")
@@ -200,7 +211,7 @@ class Sight:
         others = [kept for job, kept in table.reservations.items() if job != mine]
         if not others:
             return ""
-        key = (pool.labels, line.shape.serial)
+        key = (pool.choice, line.shape.serial)
         if key not in self._opened:
             version = cluster.version
             for reservation in others:
@@ -213,13 +224,12 @@ class Sight:
 
     def _roomiest(self, pool: Pool, each: Resources) -> tuple[str, Resources]:
         """The node that comes nearest to taking one such member."""
-        found = self._rooms.get((pool.labels, each))
+        found = self._rooms.get((pool.choice, each))
         if found is None:
-            states = [s for s in pool.members.values() if group_fits(each, 1, s.group)] or list(pool.members.values())
-            state = max(states, key=lambda s: (min(s.cpu, each.cpu), min(s.memory, each.memory), s.weight, s.cpu))
+            state = pool.nearest(each)
             scalars = {name: max(whole, part) for name, whole, part in state.group}
             found = state.name, Resources.of(max(0, state.cpu), max(0, state.memory), scalars)
-            self._rooms[pool.labels, each] = found
+            self._rooms[pool.choice, each] = found
         return found
 
     def _placeable(self, line: Line, pool: Pool) -> bool:
@@ -233,35 +243,40 @@ class Sight:
 
     def _fitting(self, pool: Pool, each: Resources) -> int:
         """How many members of this size would fit now."""
-        known = self._fits.get((pool.labels, each))
+        known = self._fits.get((pool.choice, each))
         if known is None:
-            states = pool.members.values()
-            if fractional(each):
-                known = sum(state.shares(each) for state in states)
-            else:
-                known = sum(times_fitting(each, s.cpu, s.memory, s.group, 1 << 40) for s in states)
-            self._fits[pool.labels, each] = known
+            known = self._fits[pool.choice, each] = pool.count(each)
         return known
 
-    def _named(self, queue: str, labels: Labels | None, dimension: str) -> str:
-        """`; job-a holds 8, job-b holds 8`: the largest holders in a queue, or on the nodes with these labels."""
-        known = self._holders.get((queue, labels, dimension))
+    def _named(self, queue: str, choice: Choice | None, dimension: str) -> str:
+        """`; job-a holds 8, job-b holds 8`: the largest holders in a queue, or on the nodes with these choice."""
+        known = self._holders.get((queue, choice, dimension))
         if known is None:
-            if labels is None:
-                amounts = [
-                    (amount.amount(dimension), job)
-                    for account in self._table.accounts.values()
-                    if any(above.name == queue for above in account.path)
-                    for job, (_, amount) in account.held.items()
-                ]
+            if choice is None:
+                below = self._below(queue)
+                if dimension == "cpu":
+                    amounts = [(total.cpu, job) for account in below for job, (_, total) in account.held.items()]
+                else:
+                    amounts = [
+                        (total.amount(dimension), job) for account in below for job, (_, total) in account.held.items()
+                    ]
             else:
-                amounts = [(self._on(labels, held, dimension), job) for job, held in self._table.held.items()]
+                amounts = [(self._on(choice, held, dimension), job) for job, held in self._table.held.items()]
             top = nlargest(policy.NAMED_HOLDERS, [row for row in amounts if row[0] > 0])
             parts = [f"{job} holds {amount_text(dimension, amount)}" for amount, job in top]
-            known = self._holders[queue, labels, dimension] = "; " + ", ".join(parts) if parts else ""
+            known = self._holders[queue, choice, dimension] = "; " + ", ".join(parts) if parts else ""
         return known
 
-    def _on(self, labels: Labels, held: Held, dimension: str) -> int:
-        members = self._cluster.pool(labels).members
+    def _below(self, queue: str) -> list[Account]:
+        """The queue and all below it that have running jobs."""
+        if self._families is None:
+            self._families = {}
+            for account in self._table.accounts.values():
+                for above in account.path if account.held else ():
+                    self._families.setdefault(above.name, []).append(account)
+        return self._families.get(queue, [])
+
+    def _on(self, choice: Choice, held: Held, dimension: str) -> int:
+        members = self._cluster.pool(choice).members
         each = {need.role: need.each.amount(dimension) for need in held.request.needs}
         return sum([each.get(a.role, 0) for a in held.assignments if a.node in members])

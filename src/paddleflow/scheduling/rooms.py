@@ -25,6 +25,11 @@ class Rooms:
         self._families = families
         self._joint: list[tuple[int, Shape]] = []  # gangs of several sizes that wait, and since which version
 
+    @property
+    def unsure(self) -> bool:
+        """Whether shapes wait that a start elsewhere may help: gangs of several sizes."""
+        return bool(self._joint)
+
     def wait(self, shape: Shape, short: Short | None) -> None:
         """The shape found no room: `short` tells how placement failed, None that a flavour's count forbade trying."""
         shape.waits = True
@@ -54,14 +59,15 @@ class Rooms:
         """Count what the latest releases added."""
         assert flavour.fits is not None
         each, members = flavour.each, flavour.pool.members
-        for name, (cpu, memory, group) in self._cluster.improved.items():
+        shared = fractional(each)
+        for name, (cpu, memory, group) in () if shared else self._cluster.improved.items():
             state = members.get(name)
             if state is None or state.cpu < each.cpu or state.memory < each.memory:
                 continue
             fits = times_fitting(each, state.cpu, state.memory, state.group, _MANY)
             if fits:
                 flavour.fits += max(0, fits - times_fitting(each, cpu, memory, group, _MANY))
-        if fractional(each):  # shares do not add up by dividing: not known any more
+        if shared:  # shares do not add up by dividing: not known any more
             flavour.fits = None
         waiting = flavour.waiting
         while waiting and (flavour.fits is None or waiting[0][0] <= flavour.fits):

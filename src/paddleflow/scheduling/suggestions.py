@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from paddleflow.base.quantity import Resources
+from paddleflow.scheduling import policy
 from paddleflow.scheduling.classes import Line, fault_of, held_total, total_of
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import Eviction, Request, Reservation
-from paddleflow.scheduling.nodes import selector
+from paddleflow.scheduling.nodes import choice_of
 from paddleflow.scheduling.placement import Short, parts_of, place, undo
 from paddleflow.scheduling.preemption import cheapest, rows_of
 from paddleflow.scheduling.shares import dominant
@@ -68,9 +70,11 @@ def _starts(core: Core, request: Request) -> bool:
         return False
     if account.claimed(total, request.priority, request.job):
         return False
-    labels = selector(request.node_labels, account.queue.node_labels if account.queue else ())
+    if request.data and core.now < request.submitted_at + policy.DATA_WAIT:
+        return False  # it would rather wait for its data
+    choice = choice_of(request, account.queue)
     cluster, version = core.cluster, core.cluster.version
-    placed = place(cluster, cluster.pool(labels), parts_of(request.needs))
+    placed = place(cluster, cluster.pool(choice), parts_of(request.needs))
     if isinstance(placed, Short):
         return False
     undo(cluster, placed, request.needs)
@@ -133,8 +137,17 @@ def _victims(core: Core, line: Line) -> Iterator[Suggestion]:
     kept = any(other != job for other in core.reservations)
     if not account.open or not core.possible(line) or ahead or waits or kept:
         return
+    over = account.over(line.total)
+    recent = (
+        held
+        for held in reversed(core.held.values())
+        if over is None or over[0] in core.accounts[held.request.queue].path
+    )
     capacity = core.cluster.capacity
-    cost = {j: (core.now - held.since) * dominant(held_total(held), capacity) for j, held in core.held.items()}
+    cost = {
+        held.request.job: (core.now - held.since) * dominant(held_total(held), capacity)
+        for held in islice(recent, 4 * policy.MOST_VICTIMS)  # those who have just begun lose least
+    }
     useful = [core.held[j] for j in sorted(cost, key=lambda j: (core.held[j].request.priority, cost[j], j))]
     found = cheapest(core, line, useful) if useful else None
     if found is not None:

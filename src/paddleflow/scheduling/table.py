@@ -111,16 +111,31 @@ class Table:
             return self._start_kept(line, reservation)
         if shape.waits:
             return None
-        placed = None if shape.short() else place(self.cluster, self.cluster.pool(shape.labels), shape.parts)
+        if line.sample.data:
+            near = self._near(line)
+            if near is None or not isinstance(near, Short):
+                return None if near is None else self._started(line, tuple(near))
+        placed = None if shape.short() else place(self.cluster, self.cluster.pool(shape.choice), shape.parts)
         if placed is None or isinstance(placed, Short):
             self.rooms.wait(shape, placed)
             return None
         return self._started(line, tuple(placed))
 
+    def _near(self, line: Line) -> list[Assignment] | Short | None:
+        """Places on nodes that hold the job's data; None while it is worth waiting for them."""
+        choice = line.shape.choice
+        labels = tuple(sorted({*choice.labels, *line.sample.data}))
+        pool = self.cluster.pool(choice._replace(labels=labels))
+        placed = place(self.cluster, pool, line.shape.parts)
+        if isinstance(placed, Short) and pool.members and self.now < line.key[1] + policy.DATA_WAIT:
+            self.dirty = True  # time alone changes this
+            return None
+        return placed
+
     def _start_kept(self, line: Line, reservation: Reservation) -> Start | None:
         shape, version = line.shape, self.cluster.version
         before = lift(self.cluster, reservation, shape.parts)
-        placed = place_kept(self.cluster, self.cluster.pool(shape.labels), reservation, shape.parts)
+        placed = place_kept(self.cluster, self.cluster.pool(shape.choice), reservation, shape.parts)
         if isinstance(placed, Short):
             keep(self.cluster, reservation, shape.parts)
             self.cluster.version = version
@@ -128,6 +143,7 @@ class Table:
         del self.reservations[reservation.job]
         opened(self.cluster, before)
         self.rooms.wake()
+        self.dirty = True
         return self._started(line, tuple(placed))
 
     def _started(self, line: Line, assignments: tuple[Assignment, ...]) -> Start:
@@ -150,7 +166,7 @@ class Table:
         shape = line.shape
         if shape.possible is None:
             empty = self.empty_cluster()
-            placed = place(empty, empty.pool(shape.labels), shape.parts)
+            placed = place(empty, empty.pool(shape.choice), shape.parts)
             shape.possible = not isinstance(placed, Short)
             if not isinstance(placed, Short):
                 undo(empty, placed, line.sample.needs)
