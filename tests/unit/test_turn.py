@@ -68,7 +68,7 @@ def test_a_stop_of_a_running_job_halts_it() -> None:
     draft = turn(board, rows=[{**row, "status": "terminating", "message": "stopped by ann", "touched": 2}])
     assert written(draft) == [(JobStatus.TERMINATING, "stopped by ann", [])]
     assert draft.halts == [A1]
-    assert draft.writes.seen == [("job-1", 2)]
+    assert draft.writes.seen == [(7, 2)]
 
 
 def test_a_stop_that_comes_in_the_turn_of_the_end_changes_nothing() -> None:
@@ -76,7 +76,7 @@ def test_a_stop_that_comes_in_the_turn_of_the_end_changes_nothing() -> None:
     stop = {**row, "status": "terminating", "message": "stopped by ann", "touched": 2}
     draft = turn(board, [Ended(A1, 29.0, 0)], [stop])
     assert written(draft) == [(JobStatus.SUCCEEDED, "", ["succeeded"])]
-    assert draft.writes.seen == [("job-1", 2)]
+    assert draft.writes.seen == [(7, 2)]
     assert not board.active
     assert not board.waiting
 
@@ -107,7 +107,7 @@ def test_a_stopped_job_that_waited_is_forgotten() -> None:
     board = board_of(row_of(JOB))
     assert board.core.pending_count == 1
     draft = turn(board, rows=[row_of(JOB, status="terminated", touched=2)])
-    assert (written(draft), draft.writes.seen) == ([], [("job-1", 2)])
+    assert (written(draft), draft.writes.seen) == ([], [(7, 2)])
     assert not board.waiting
     assert board.core.pending_count == 0
 
@@ -161,7 +161,7 @@ def test_a_job_waits_for_ports_and_then_gets_them() -> None:
     board.ports.hold(range(2000, 2010))
     draft = Draft()
     decide(board, draft, 20.0)
-    ((_, _, reason),) = draft.writes.waits
+    ((_, _, _, reason),) = draft.writes.waits
     assert "ports are free" in reason
     assert board.next_due() == 21.0
     board.ports.release(range(2000, 2010))
@@ -173,7 +173,7 @@ def test_a_job_waits_for_ports_and_then_gets_them() -> None:
 def test_observations_of_unknown_attempts_are_forgotten() -> None:
     board, _ = running()
     draft = turn(board, [Started(A2, 1.0, 5), Ended(A2, 2.0, 0), Ended(AttemptId("other.worker-0.1"), 2.0, 0)])
-    assert draft.ended == [A2, "other.worker-0.1"]
+    assert draft.stale == [A2, "other.worker-0.1"]
     assert draft.writes.changes == []
     assert set(board.active) == {"job-1"}
 

@@ -95,6 +95,7 @@ async def _everything(platform: Platform, after: int, follow: bool) -> AsyncGene
 
 async def push_jobs(platform: Platform, caller: Caller, websocket: WebSocket) -> None:
     """Every three seconds each job that changed since; what the client sends is echoed as a heartbeat."""
+    begin = await platform.database.read(events.last_seq)  # before the client is let in: it misses nothing from then on
     await websocket.accept()
 
     async def echo() -> None:
@@ -102,7 +103,7 @@ async def push_jobs(platform: Platform, caller: Caller, websocket: WebSocket) ->
             await websocket.send_text(await websocket.receive_text())
 
     async def push() -> None:
-        after = await platform.database.read(events.last_seq)
+        after = begin
         while not platform.closing.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PUSH_EVERY):

@@ -212,6 +212,8 @@ class Mover:
     async def _write_and_do(self, lease: tuple[str, int], board: Board, draft: Draft, now: float) -> None:
         parts = self._parts
         draft.close()
+        if draft.stale:  # before anything is placed: a job may have the id of one that was deleted, and so its attempts
+            await parts.runtime.forget(draft.stale)
         if draft.writes:
             placed = await parts.database.write(write_turn, draft.writes, lease, parts.settings.jobs, now)
             settle(board, draft, placed, self._around, now)

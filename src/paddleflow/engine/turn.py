@@ -79,6 +79,7 @@ class Draft:
     launches: list[Prepared] = field(default_factory=list)
     halts: list[AttemptId] = field(default_factory=list)
     ended: list[AttemptId] = field(default_factory=list)  #: recorded by this turn's write; the runtime may forget them
+    stale: list[AttemptId] = field(default_factory=list)  #: of nobody any more; the runtime must forget them first
     synthetic: list[Observation] = field(default_factory=list)  #: of members without a process of their own
     moved: dict[str, Moved] = field(default_factory=dict)  #: jobs whose machines took a step
 
@@ -97,7 +98,7 @@ def hear(board: Board, observations: Iterable[Observation], draft: Draft, now: f
         active = board.active.get(job)
         if active is None or active.job.attempt != attempt:
             if isinstance(seen, Ended):
-                draft.ended.append(seen.attempt)
+                draft.stale.append(seen.attempt)
             continue
         step(board, active, _fact(seen, key), draft, now)
         if isinstance(seen, Ended):
@@ -137,7 +138,7 @@ def look(board: Board, rows: Iterable[Row], draft: Draft, now: float) -> None:
             board.forget_waiting(job)
             if row["status"] == JobStatus.TERMINATING:
                 _stop_unplaced(board, row, draft, now)
-        draft.writes.seen.append((job, row["touched"]))
+        draft.writes.seen.append((row["seq"], row["touched"]))
 
 
 def _stop_unplaced(board: Board, row: Row, draft: Draft, now: float) -> None:
@@ -164,21 +165,20 @@ def decide(board: Board, draft: Draft, now: float) -> None:
     board.wake_due(now)
     for decision in board.core.decide(now, limit=STARTS_A_TURN):
         waiting = board.waiting[decision.job]
+        job, seq, touched = decision.job, waiting.request.order, waiting.touched
         match decision:
             case Wait():
-                draft.writes.waits.append((decision.job, waiting.touched, decision.reason.text))
+                draft.writes.waits.append((job, seq, touched, decision.reason.text))
             case Start():
                 try:
                     places = _places(board, decision, waiting.framework)
                 except Temporary as error:
-                    board.core.release(decision.job)
+                    board.core.release(job)
                     board.enqueue(waiting, now + 1.0, now)
-                    draft.writes.waits.append((decision.job, waiting.touched, error.message))
+                    draft.writes.waits.append((job, seq, touched, error.message))
                     continue
                 later = _later_stages(waiting.framework, [place.key for place in places])
-                draft.writes.placements.append(
-                    Placement(decision.job, waiting.touched, waiting.attempt + 1, places, later)
-                )
+                draft.writes.placements.append(Placement(job, seq, touched, waiting.attempt + 1, places, later))
 
 
 def _places(board: Board, start: Start, framework: str) -> tuple[Place, ...]:

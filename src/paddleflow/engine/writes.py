@@ -1,4 +1,5 @@
-"""What a turn of the engine writes: plain transaction functions, guarded by the lease and by `touched`.
+"""What a turn of the engine writes: plain transaction functions, guarded by the lease, and by `seq` and `touched`: the
+row must be the very one that was looked at (an id may be used again once its job is deleted), and as it was then.
 
 A guard that touches no row means that somebody else went on with the job: it is left out of the result, and the engine
 looks at the row again because it is still unseen.
@@ -25,6 +26,7 @@ class Placement:
     """The durable intent to start a job."""
 
     job: str
+    seq: int
     touched: int
     attempt: int
     places: tuple[Place, ...]
@@ -45,10 +47,10 @@ class Change:
 class Turn:
     """Everything that one turn writes."""
 
-    waits: list[tuple[str, int, str]] = field(default_factory=list)  #: job, touched, reason
+    waits: list[tuple[str, int, int, str]] = field(default_factory=list)  #: job, seq, touched, reason
     placements: list[Placement] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
-    seen: list[tuple[str, int]] = field(default_factory=list)  #: job, touched
+    seen: list[tuple[int, int]] = field(default_factory=list)  #: seq, touched
     deleted: list[int] = field(default_factory=list)  #: positions of rows that are gone, forgotten now
 
     def __bool__(self) -> bool:
@@ -62,10 +64,10 @@ def write_turn(tx: Tx, turn: Turn, lease: tuple[str, int], rules: JobSettings, n
     for change in turn.changes:  # before the placements: an attempt may fail and the next one be placed in one turn
         _change(tx, change, rules, now, told)
     placed = _place(tx, turn.placements, now, told)
-    for job, touched, reason in turn.waits:
-        if tx.run(SQL["mark_waiting"], id=job, touched=touched, message=reason, at=now):
+    for job, seq, touched, reason in turn.waits:
+        if tx.run(SQL["mark_waiting"], seq=seq, touched=touched, message=reason, at=now):
             told.append(NewEvent("job", job, now, "status", {"status": JobStatus.PENDING, "message": reason}))
-    tx.many(SQL["mark_seen"], [{"id": job, "touched": touched} for job, touched in turn.seen])
+    tx.many(SQL["mark_seen"], [{"seq": seq, "touched": touched} for seq, touched in turn.seen])
     if turn.deleted:
         tx.many(SQL["forget_deleted"], [{"seq": seq} for seq in turn.deleted])
     events.append_many(tx, told)
@@ -76,10 +78,10 @@ def _place(tx: Tx, placements: Sequence[Placement], now: float, told: list[NewEv
     placed = {}
     tasks: list[Mapping[str, Value]] = []
     for item in placements:
-        row = tx.one(SQL["jobs_of_placement"], id=item.job, touched=item.touched)
+        row = tx.one(SQL["jobs_of_placement"], seq=item.seq, touched=item.touched)
         if row is None:
             continue
-        tx.run(SQL["place_job"], id=item.job, touched=item.touched, attempt=item.attempt, at=now)
+        tx.run(SQL["place_job"], seq=item.seq, touched=item.touched, attempt=item.attempt, at=now)
         tasks.extend(_task_row(item, place) for place in item.places)
         data = {"status": JobStatus.PENDING, "message": "", "attempt": item.attempt}
         told.append(NewEvent("job", item.job, now, "status", data))

@@ -64,16 +64,16 @@ from jobs where placed = 0 and status in ('init', 'pending') order by seq
 
 -- name: jobs_of_placement
 -- What the engine needs to launch a waiting job, and only if nobody changed it since it was looked at.
-select * from jobs where id = :id and touched = :touched and placed = 0 and status in ('init', 'pending')
+select * from jobs where seq = :seq and touched = :touched and placed = 0 and status in ('init', 'pending')
 
 -- name: mark_waiting
 -- The engine looked at a new job and it has to wait.
 update jobs set status = 'pending', message = :message, updated_at = :at, seen = :touched
-where id = :id and touched = :touched and status in ('init', 'pending') and placed = 0
+where seq = :seq and touched = :touched and status in ('init', 'pending') and placed = 0
 
 -- name: mark_seen
--- The engine has dealt with the row as it was.
-update jobs set seen = :touched where id = :id and seen < :touched
+-- The engine has dealt with the row as it was; by its position, as a later job may have the same id.
+update jobs set seen = :touched where seq = :seq and seen < :touched
 
 -- name: forget_deleted
 -- The engine has forgotten a job that was deleted.
@@ -83,7 +83,7 @@ delete from deleted_jobs where seq = :seq
 -- Every member has its place: the durable intent before anything is started.
 update jobs set status = 'pending', message = '', placed = 1, attempt = :attempt, not_before = null, updated_at = :at,
                 seen = :touched
-where id = :id and touched = :touched and status in ('init', 'pending') and placed = 0
+where seq = :seq and touched = :touched and status in ('init', 'pending') and placed = 0
 
 -- name: insert_task
 -- A member with its place; a restart takes the row again.
