@@ -12,6 +12,7 @@ from paddleflow.base.quantity import Resources
 from paddleflow.errors import Internal
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import Held
+from paddleflow.scheduling.nodes import State
 
 
 class Broken(Internal):
@@ -47,17 +48,26 @@ def check_sums(core: Core, now: float) -> None:
             nodes[assignment.node] = nodes.get(assignment.node, Resources()) + amount
             queues[held.request.queue] = queues.get(held.request.queue, Resources()) + amount
     for name, state in core.cluster.states.items():
-        used = nodes.pop(name, Resources()) + state.node.reserved
-        over = used.beyond(state.node.capacity)
-        if over:
-            raise Broken(f"at {now:.0f} s node {name} gives {used} of {state.node.capacity}")
-        if state.cpu + used.cpu != state.node.capacity.cpu or state.memory + used.memory != state.node.capacity.memory:
-            raise Broken(f"at {now:.0f} s node {name} counts wrong: {used} used of {state.node.capacity}")
+        check_node(state, now)
+        used, capacity = nodes.pop(name, Resources()) + state.node.reserved, state.node.capacity
+        if used.beyond(capacity):
+            raise Broken(f"at {now:.0f} s node {name} gives {used} of {capacity}")
+        if state.cpu + used.cpu != capacity.cpu or state.memory + used.memory != capacity.memory:
+            raise Broken(f"at {now:.0f} s node {name} counts wrong: {used} used of {capacity}")
+        for scalar, whole, _ in state.group:
+            if used.scalar(scalar) % 1000 == 0 and whole + used.scalar(scalar) != capacity.scalar(scalar):
+                raise Broken(f"at {now:.0f} s node {name} counts {scalar} wrong: {used} used of {capacity}")
     if nodes:
         raise Broken(f"at {now:.0f} s jobs stand on {min(nodes)}, which is no node")
     for name, used in queues.items():
         if core.usage(name) != used:
             raise Broken(f"at {now:.0f} s queue {name} counts {core.usage(name)}, its jobs hold {used}")
+
+
+def check_node(state: State, now: float) -> None:
+    """Nothing is given that is not there."""
+    if state.cpu < 0 or state.memory < 0 or any(devices.loose > devices.milli for devices in state.devices.values()):
+        raise Broken(f"at {now:.0f} s node {state.name} has less than nothing free")
 
 
 def check_gang(held: Held, now: float) -> None:
