@@ -55,6 +55,18 @@ class FixedDurations:
         return self._left[job]
 
 
+class Watcher(Protocol):
+    """Is told what happens, when it happens; must change nothing."""
+
+    def waits(self, world: World, request: Request) -> None:
+        """A job has arrived and did not start at once."""
+        ...
+
+    def started(self, world: World, request: Request) -> None: ...
+
+    def ended(self, world: World, request: Request) -> None: ...
+
+
 @dataclass(slots=True)
 class Record:
     """What became of one job."""
@@ -75,6 +87,7 @@ class World:
     executor: Executor
     resource: str  #: the resource that sizes are counted in
     line: Line | None = None  #: who is tried next; None: the core decides by itself
+    watcher: Watcher | None = None
     now: float = 0.0
     free: int = 0  #: whole units of `resource`
     core: Core = field(default_factory=Core)
@@ -122,10 +135,16 @@ class World:
                 _, _, job, start = heappop(self._events)
                 if self.running.get(job) == start:
                     self._end(job)
+            fresh: list[Request] = []
             while request is not None and request.submitted_at <= self.now:
                 self._submit(request)
+                fresh.append(request)
                 request = next(coming, None)
             self._serve()
+            if self.watcher is not None:
+                for one in fresh:
+                    if one.job in self.pending:
+                        self.watcher.waits(self, one)
             self.steps += 1
             if self.steps % _FULL == 0:
                 self.check()
@@ -175,6 +194,8 @@ class World:
         self.free -= record.size
         record.started_at = self.now if record.started_at is None else record.started_at
         heappush(self._events, (self.executor.start(held, self.now), self._serial, job, self._serial))
+        if self.watcher is not None:
+            self.watcher.started(self, record.request)
         check_gang(held, self.now)
         for name in {assignment.node for assignment in held.assignments}:
             check_node(self.core.cluster.states[name], self.now)
@@ -191,3 +212,5 @@ class World:
         self._stopped(job)
         self.finished.add(job)
         self.records[job].finished_at = self.now
+        if self.watcher is not None:
+            self.watcher.ended(self, self.records[job].request)

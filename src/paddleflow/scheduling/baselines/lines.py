@@ -13,6 +13,7 @@ from typing import Protocol
 
 _LOOK_PAST = 16  #: SRTF tries so many jobs behind one that finds no place
 _MOST_VICTIMS = 64
+_ANY = 1 << 30  #: larger than any job
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +75,13 @@ class FairShare:
         self._groups: dict[str, deque[Waiting]] = {}
         self._used: dict[str, int] = {}
         self._running: dict[str, Waiting] = {}
+        self._stuck = _ANY  # jobs of this size have found no place since somebody left
 
     def arrive(self, waiting: Waiting) -> None:
         self._groups.setdefault(waiting.group, deque()).append(waiting)
 
     def leave(self, job: str) -> None:
+        self._stuck = _ANY
         gone = self._running.pop(job)
         self._used[gone.group] -= gone.size
 
@@ -88,7 +91,10 @@ class FairShare:
         while todo and desk.free:
             _, group = todo.pop()
             line = self._groups[group]
-            if line[0].size > desk.free or not desk.start(line[0].job):
+            if line[0].size > desk.free or line[0].size >= self._stuck:
+                continue
+            if not desk.start(line[0].job):
+                self._stuck = line[0].size
                 continue
             started = line.popleft()
             self._running[started.job] = started
@@ -99,36 +105,51 @@ class FairShare:
 
 
 class ShortestRemaining:
-    """An oracle: whoever has least left runs, and displaces whoever has more left. Moving costs nothing here."""
+    """An oracle: whoever has least left runs, and every so often displaces whoever has more left, at no cost."""
 
-    def __init__(self) -> None:
+    def __init__(self, every: float = 300.0) -> None:
+        self._every = every  # seconds between rounds in which somebody may be displaced
+        self._round = float("-inf")
         self._waiting: list[tuple[float, int, Waiting]] = []
         self._ends: list[tuple[float, int, str]] = []  # running jobs, the latest end first; may be out of date
         self._running: dict[str, tuple[float, int]] = {}  # when it will end, and its size
         self._serial = 0
+        self._stuck = _ANY  # jobs of this size have found no place since somebody left
 
     def arrive(self, waiting: Waiting) -> None:
         self._serial += 1
         heappush(self._waiting, (waiting.remaining, self._serial, waiting))
 
     def leave(self, job: str) -> None:
+        self._stuck = _ANY
         self._running.pop(job, None)
 
     def serve(self, now: float, desk: Desk) -> None:
         passed: list[tuple[float, int, Waiting]] = []
+        displaces = now >= self._round + self._every
+        if displaces:
+            self._round = now
         while self._waiting and len(passed) < _LOOK_PAST:
             row = heappop(self._waiting)
             waiting = row[2]
-            if (waiting.size <= desk.free and desk.start(waiting.job)) or self._displace(waiting, now, desk):
+            if self._fits(waiting, desk) or (displaces and self._displace(waiting, now, desk)):
                 end = now + waiting.remaining
                 self._running[waiting.job] = (end, waiting.size)
                 heappush(self._ends, (-end, row[1], waiting.job))
             else:
                 passed.append(row)
-                if not desk.free and not self._longer(now + waiting.remaining):
+                if not desk.free and not (displaces and self._longer(now + waiting.remaining)):
                     break
         for row in passed:
             heappush(self._waiting, row)
+
+    def _fits(self, waiting: Waiting, desk: Desk) -> bool:
+        if waiting.size > desk.free or waiting.size >= self._stuck:
+            return False
+        started = desk.start(waiting.job)
+        if not started:
+            self._stuck = waiting.size
+        return started
 
     def _longer(self, end: float) -> bool:
         """Whether somebody runs who ends later than this."""
@@ -149,4 +170,4 @@ class ShortestRemaining:
             return False
         for _, _, job in victims:
             desk.evict(job)
-        return desk.start(waiting.job)
+        return self._fits(waiting, desk)
