@@ -7,7 +7,7 @@ Philly benchmark and the tests; no policy is chosen here.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling.baselines.lines import Line
@@ -16,6 +16,7 @@ from paddleflow.simulator.run import FixedDurations, Watcher, World
 from paddleflow.simulator.traces import ClusterJob
 
 GPU = "gpu"
+_WEEK = 7 * 86400.0
 
 
 def requests(jobs: Sequence[ClusterJob], gpus_each: int) -> list[Request]:
@@ -49,15 +50,33 @@ def shares(jobs: Sequence[ClusterJob], nodes: int, gpus_each: int) -> dict[str, 
     }
 
 
+def peaks(jobs: Sequence[ClusterJob], gpus_each: int) -> dict[str, int]:
+    """Nodes for each group, enough for the mean load of its busiest week; at least what its largest job needs."""
+    weeks: dict[str, dict[int, float]] = {}
+    largest: dict[str, int] = {}
+    for job in jobs:
+        largest[job.group] = max(largest.get(job.group, 0), job.gpus)
+        at, end = job.submitted_at, job.submitted_at + job.duration
+        while at < end:
+            week = int(at // _WEEK)
+            until = min(end, (week + 1) * _WEEK)
+            load = weeks.setdefault(job.group, {})
+            load[week] = load.get(week, 0.0) + job.gpus * (until - at)
+            at = until
+    return {
+        group: max(-(-most // gpus_each), math.ceil(max(weeks.get(group, {0: 0.0}).values()) / _WEEK / gpus_each))
+        for group, most in sorted(largest.items())
+    }
+
+
 def apart(
-    jobs: Sequence[ClusterJob], nodes: int, gpus_each: int, watcher: Watcher | None = None
+    jobs: Sequence[ClusterJob], nodes: Mapping[str, int], gpus_each: int, watcher: Watcher | None = None
 ) -> World:
-    """Each group alone on its share of the nodes."""
+    """Each group alone on so many nodes of its own."""
     places, queues = list[Node](), list[Queue]()
-    for group, count in shares(jobs, nodes, gpus_each).items():
-        label = {"group": group}
-        capacity = Resources.of(0, 0, {GPU: gpus_each * 1000})
-        places += [Node(f"{group}-{i:03}", capacity, label) for i in range(count)]
+    capacity = Resources.of(0, 0, {GPU: gpus_each * 1000})
+    for group, count in nodes.items():
+        places += [Node(f"{group}-{i:03}", capacity, {"group": group}) for i in range(count)]
         queues.append(Queue(group, None, node_labels=(("group", group),)))
     return World(places, queues, _durations(jobs), GPU, None, watcher)
 
