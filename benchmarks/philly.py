@@ -15,7 +15,9 @@ from collections.abc import Callable
 
 from benchmarks.harness import Bench
 from benchmarks.traces import begin_with_data
-from paddleflow.scheduling.baselines.lines import FairShare, Fifo, Line, ShortestRemaining
+
+from paddleflow.scheduling.baselines.lines import FairShare, Fifo, ShortestRemaining
+from paddleflow.scheduling.baselines.model import Line
 from paddleflow.simulator import metrics
 from paddleflow.simulator.foresight import Foresight
 from paddleflow.simulator.philly import apart, peaks, requests, shared, shares
@@ -48,9 +50,7 @@ def main() -> None:
 def compare(bench: Bench, name: str, ours: list[Record], theirs: list[Record], alone: list[Record]) -> None:
     mine, other, count = metrics.completion(ours), metrics.completion(theirs), len(ours)
     bench.figure("mean completion", "s", metrics.mean(mine), name, metrics.mean(other), count)
-    bench.figure(
-        "p99 completion", "s", metrics.percentile(mine, 0.99), name, metrics.percentile(other, 0.99), count
-    )
+    bench.figure("p99 completion", "s", metrics.percentile(mine, 0.99), name, metrics.percentile(other, 0.99), count)
     peers = metrics.waiting_by_size(theirs)
     for size, seconds in metrics.waiting_by_size(ours).items():
         bench.figure(f"mean waiting, {size}", "s", seconds, name, peers[size], count)

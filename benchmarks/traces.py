@@ -23,7 +23,9 @@ def begin_with_data(name: str, about: str) -> tuple[Bench, Path]:
     parser.add_argument("--data", default=os.environ.get(VARIABLE, ""), help=f"folder with traces/ (or {VARIABLE})")
     options = parser.parse_args()
     if not options.data:
-        parser.error(f"{name} replays traces that are not part of the project: name their folder with --data or {VARIABLE}")
+        parser.error(
+            f"{name} replays traces that are not part of the project: name their folder with --data or {VARIABLE}"
+        )
     folder = Path(options.data)
     if not (folder / "traces").is_dir():
         parser.error(f"{folder} holds no folder traces/")

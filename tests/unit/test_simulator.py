@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddleflow.base.quantity import Resources
-from paddleflow.scheduling.baselines.lines import FairShare, Fifo, Line, ShortestRemaining
+from paddleflow.scheduling.baselines.lines import FairShare, Fifo, ShortestRemaining
+from paddleflow.scheduling.baselines.model import Line
 from paddleflow.scheduling.model import Assignment, Held, Need, Node, Queue, Request
 from paddleflow.simulator import metrics
 from paddleflow.simulator.checks import Broken, check

@@ -101,8 +101,8 @@ def test_a_training_pays_for_its_start_and_ends_with_its_last_epoch() -> None:
     assert second.served == pytest.approx(4 * 1030)
 
 
-def test_elastic_jobs_all_end(subtests_seed: int = 3) -> None:
-    draw = random.Random(subtests_seed)
+def test_elastic_jobs_all_end() -> None:
+    draw = random.Random(3)
     jobs = [TrainingJob(f"j{i}", draw.uniform(0, 600), "made-up", 1, 32) for i in range(12)]
     for policy, adaptive in ((Optimus(), False), (Goodput(), True)):
         outcomes = simulate(policy, jobs, {"made-up": application()}, nodes_of(2, 4), adaptive)

@@ -19,7 +19,9 @@ class Broken(Internal):
     """A simulated step left the world in a state that cannot be."""
 
 
-def check(core: Core, pending: Collection[str], running: Collection[str], finished: Collection[str], now: float) -> None:
+def check(
+    core: Core, pending: Collection[str], running: Collection[str], finished: Collection[str], now: float
+) -> None:
     """Everything that must be true of a core and of what the simulation believes about its jobs."""
     for one, other, words in (
         (pending, running, "pending and running"),

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from paddleflow.base.quantity import Resources
-from paddleflow.scheduling.baselines.lines import Line
+from paddleflow.scheduling.baselines.model import Line
 from paddleflow.scheduling.model import Need, Node, Queue, Request
 from paddleflow.simulator.run import FixedDurations, Watcher, World
 from paddleflow.simulator.traces import ClusterJob
@@ -45,9 +45,7 @@ def shares(jobs: Sequence[ClusterJob], nodes: int, gpus_each: int) -> dict[str, 
         load[job.group] = load.get(job.group, 0.0) + job.gpus * job.duration
         largest[job.group] = max(largest.get(job.group, 0), job.gpus)
     whole = sum(load.values()) or 1.0
-    return {
-        group: max(-(-largest[group] // gpus_each), round(nodes * load[group] / whole)) for group in sorted(load)
-    }
+    return {group: max(-(-largest[group] // gpus_each), round(nodes * load[group] / whole)) for group in sorted(load)}
 
 
 def peaks(jobs: Sequence[ClusterJob], gpus_each: int) -> dict[str, int]:

@@ -1,18 +1,19 @@
 """Drives the scheduling core through virtual time: arrivals and ends in a heap, the core (or a line) decides after each.
 
-`run(world, …)` is the whole loop. The core is the server's own, and so is its ledger; how long a job runs is the
+`World.run` is the whole loop. The core is the server's own, and so is its ledger; how long a job runs is the
 executor's to say. After every step the touched nodes, queues and jobs are held against a second count, and at the end
 (and every `_FULL` steps) everything is.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Protocol
 
-from paddleflow.scheduling.baselines.lines import Line, Waiting
+from paddleflow.scheduling.baselines.model import Line, Waiting
 from paddleflow.scheduling.classes import total_of
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import Held, Node, Queue, Request, Start
@@ -129,8 +130,8 @@ class World:
         coming = iter(sorted(arrivals, key=lambda request: (request.submitted_at, request.order)))
         request = next(coming, None)
         while request is not None or self._events:
-            times = [request.submitted_at] if request is not None else []
-            self.now = min(times + [self._events[0][0]] if self._events else times)
+            soonest = self._events[0][0] if self._events else math.inf
+            self.now = soonest if request is None else min(soonest, request.submitted_at)
             while self._events and self._events[0][0] <= self.now:
                 _, _, job, start = heappop(self._events)
                 if self.running.get(job) == start:

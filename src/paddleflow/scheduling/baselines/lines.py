@@ -1,54 +1,15 @@
-"""The lines: who is tried next. None of them is used by the server.
-
-A line is served after every event. It may ask the desk to start a waiting job (all of it, or it stays waiting) and, if
-its policy preempts, to evict a running one, which then arrives again with what it has left.
-"""
+"""The lines: who is tried next. None of them is used by the server."""
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Protocol
+
+from paddleflow.scheduling.baselines.model import Desk, Waiting
 
 _LOOK_PAST = 16  #: SRTF tries so many jobs behind one that finds no place
 _MOST_VICTIMS = 64
 _ANY = 1 << 30  #: larger than any job
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A job as a line knows it. Only an oracle looks at `remaining`."""
-
-    job: str
-    group: str
-    size: int  #: GPUs
-    remaining: float
-
-
-class Desk(Protocol):
-    @property
-    def free(self) -> int:
-        """GPUs that nobody has."""
-        ...
-
-    def start(self, job: str) -> bool:
-        """Start it now if all of it finds a place."""
-        ...
-
-    def evict(self, job: str) -> None:
-        """Stop it; it arrives again at once."""
-        ...
-
-
-class Line(Protocol):
-    def arrive(self, waiting: Waiting) -> None: ...
-
-    def leave(self, job: str) -> None:
-        """A running job has ended, or was evicted."""
-        ...
-
-    def serve(self, now: float, desk: Desk) -> None: ...
 
 
 class Fifo:

@@ -25,7 +25,9 @@ class RoundJob:
     served: float  #: GPU seconds it has had
     restarts: int  #: how often it was moved after its first start
     remaining: float  #: steps that are left; only an oracle looks at it
-    step_time: Callable[[int], float]  #: seconds a step takes on so many GPUs, packed, with the batch its owner asked for
+    step_time: Callable[
+        [int], float
+    ]  #: seconds a step takes on so many GPUs, packed, with the batch its owner asked for
     rate: Callable[[int, int], float]  #: progress a second on so many nodes and GPUs, with the best batch size
 
 
