@@ -2,14 +2,16 @@
 
 Our default policy, which knows no durations, beside strict FIFO, fair share between the virtual clusters and an oracle
 that always runs whoever has least left (moves cost it nothing). All four place jobs on the same core. 704 GPUs are near
-the load of the busiest weeks (475 to 714 GPUs in use on average), so that there are queues. Finish-time fairness of a
+the load of the busiest weeks (435 to 714 GPUs in use on average), so that there are queues. Finish-time fairness of a
 virtual cluster: its mean completion on the shared cluster ÷ that alone on its share of the nodes; the figure is the worst.
-The forecast is made for every n-th job that waits while each virtual cluster has nodes of its own, enough for the mean
-load of its busiest week, from what had happened until then; relative errors are of waits of a minute or more. `--quick` replays the first 15,000 jobs.
+The forecast is made for every n-th job that waits while each virtual cluster has nodes of its own, half more than
+the mean load of its busiest week needs, from what had happened until then; relative errors are of waits of a minute or
+more. `--quick` replays the first 15,000 jobs.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable
 
@@ -24,8 +26,9 @@ from paddleflow.simulator.philly import apart, peaks, requests, shared, shares
 from paddleflow.simulator.run import Record
 from paddleflow.simulator.traces import ClusterJob, read_philly
 
-NODES, GPUS, EVERY = 88, 8, 40
-QUICK_JOBS, FORECAST_JOBS = 15_000, 20_000
+NODES, GPUS, QUICK_JOBS = 88, 8, 15_000
+EVERY, FUTURES = 300, 7  #: of the forecast: every n-th waiter, and so many replays
+ROOM = 1.5  #: of the forecast: nodes, as a multiple of what the busiest week needs
 PEERS: tuple[tuple[str, Callable[[], Line]], ...] = (
     ("fifo", Fifo), ("fair share", FairShare), ("oracle srtf", ShortestRemaining),
 )  # fmt: skip
@@ -43,7 +46,7 @@ def main() -> None:
     for name, line in PEERS:
         theirs = list(shared(jobs, NODES, GPUS, line()).run(requests(jobs, GPUS)).values())
         compare(bench, name, ours, theirs, list(alone.values()))
-    forecast(bench, jobs[:FORECAST_JOBS])
+    forecast(bench, jobs)
     bench.finish()
 
 
@@ -59,8 +62,9 @@ def compare(bench: Bench, name: str, ours: list[Record], theirs: list[Record], a
 
 
 def forecast(bench: Bench, jobs: list[ClusterJob]) -> None:
-    watcher = Foresight(EVERY)
-    apart(jobs, peaks(jobs, GPUS), GPUS, watcher).run(requests(jobs, GPUS))
+    sizes = {group: math.ceil(ROOM * nodes) for group, nodes in peaks(jobs, GPUS).items()}
+    watcher = Foresight(EVERY, FUTURES)
+    apart(jobs, sizes, GPUS, watcher).run(requests(jobs, GPUS))
     said = [one for one in watcher.said if one.came is not None]
     long = [(one, one.came) for one in said if one.came is not None and one.came >= 60.0]
     if not long:
