@@ -20,8 +20,8 @@ from paddleflow.scheduling.model import Request, Snapshot, Start
 
 _KEPT = 256  #: durations remembered for each key
 _ENOUGH = 8  #: fewer say too little: a broader key is asked
-_OUTCOMES = 200  #: forecasts whose end is known that calibration looks at
-_FEW_OUTCOMES = 20
+_OUTCOMES = 100  #: forecasts whose end is known that calibration looks at
+_FEW_OUTCOMES = 8  #: fewer say too little: those of all queues are asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +115,10 @@ class Calibration:
         if len(ratios) < _FEW_OUTCOMES:
             return forecast
         ranked, base = sorted(ratios), _log(forecast.middle)
-        middle, early, late = (_seconds(base + quantile(ranked, share)) for share in (0.5, 0.1, 0.9))
-        return Forecast(middle, early, late)
+        count = len(ranked)  # the bounds lie one rank further out than the quantiles: the next one counts as well
+        early, late = max(0, math.floor(0.1 * (count + 1)) - 1), min(count - 1, math.ceil(0.9 * (count + 1)) - 1)
+        middle = quantile(ranked, 0.5)
+        return Forecast(*(_seconds(base + ratio) for ratio in (middle, ranked[early], ranked[late])))
 
 
 def _log(seconds: float) -> float:
