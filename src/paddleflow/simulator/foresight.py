@@ -1,0 +1,94 @@
+"""Watches a simulation and forecasts the start of jobs that wait, as the server would: from the past only.
+
+Beside each forecast stands the plain guess that people make, position ÷ rate: jobs in front divided by starts a second
+lately. When the job starts, what came is written beside what was said.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from random import Random
+
+from paddleflow.scheduling.classes import total_of
+from paddleflow.scheduling.forecast import Calibration, Durations, Forecast, expect
+from paddleflow.scheduling.model import Request, Snapshot
+from paddleflow.simulator.run import World
+
+_RATE_OVER = 50  #: starts that the plain guess looks back on
+
+
+@dataclass(slots=True)
+class Said:
+    """One forecast and what came of it."""
+
+    job: str
+    at: float
+    raw: Forecast
+    corrected: Forecast
+    plain: float  #: position ÷ rate
+    came: float | None = None
+
+
+class Foresight:
+    """A watcher that forecasts every `every`-th waiting job of each queue."""
+
+    def __init__(self, every: int, futures: int = 15, seed: int = 1) -> None:
+        self.said: list[Said] = []
+        self._every = every
+        self._futures = futures
+        self._random = Random(seed)  # noqa: S311  drawing futures needs no secrets
+        self._durations = Durations()
+        self._calibration = Calibration()
+        self._open: dict[str, Said] = {}
+        self._waited: dict[str, int] = {}
+        self._starts: dict[str, deque[float]] = {}
+
+    def waits(self, world: World, request: Request) -> None:
+        count = self._waited[request.queue] = self._waited.get(request.queue, 0) + 1
+        if count % self._every:
+            return
+        snapshot = _of_queue(world, request.queue)
+        found = expect(snapshot, request.job, self._durations, keys_of, self._random, self._futures)
+        if found is not None:
+            plain = len(snapshot.pending) / self._rate(request.queue, world.now)
+            corrected = self._calibration.correct(request.queue, found)
+            said = self._open[request.job] = Said(request.job, world.now, found, corrected, plain)
+            self.said.append(said)
+
+    def started(self, world: World, request: Request) -> None:
+        self._starts.setdefault(request.queue, deque(maxlen=_RATE_OVER)).append(world.now)
+        said = self._open.pop(request.job, None)
+        if said is not None:
+            said.came = world.now - said.at
+            self._calibration.learn(request.queue, said.raw.middle, said.came)
+
+    def ended(self, world: World, request: Request) -> None:
+        started = world.records[request.job].started_at
+        assert started is not None
+        self._durations.learn(keys_of(request), world.now - started)
+
+    def _rate(self, queue: str, now: float) -> float:
+        starts = self._starts.get(queue, ())
+        return max(1, len(starts)) / max(1.0, now - (starts[0] if starts else 0.0))
+
+
+def keys_of(request: Request) -> tuple[Hashable, ...]:
+    """Narrowest first: whose job of what size, whose job."""
+    return ((request.queue, request.user, total_of(request)), (request.queue, request.user), request.queue)
+
+
+def _of_queue(world: World, queue: str) -> Snapshot:
+    """The part of the world that one queue has for itself; the whole world if its nodes are everybody's."""
+    whole = world.core.snapshot(world.now)
+    labels = next((q.node_labels for q in whole.queues if q.name == queue), ())
+    if not labels:
+        return whole
+    return replace(
+        whole,
+        nodes=tuple(n for n in whole.nodes if all(n.labels.get(k) == v for k, v in labels)),
+        queues=tuple(q for q in whole.queues if q.name == queue),
+        pending=tuple(r for r in whole.pending if r.queue == queue),
+        held=tuple(h for h in whole.held if h.request.queue == queue),
+    )
