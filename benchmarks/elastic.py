@@ -9,7 +9,6 @@ averages corrected) where there is such a figure, else the goal. Trainers are re
 from __future__ import annotations
 
 from benchmarks.harness import Bench, begin
-
 from paddleflow.scheduling.rounds.trainers import resize
 from paddleflow.simulator.elastic import ElasticWorld, PsJob, edl_nodes
 from paddleflow.simulator.metrics import jain, mean

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.traces import begin_with_data
-
 from paddleflow.scheduling.rounds.goodput import Goodput
 from paddleflow.scheduling.rounds.model import Policy
 from paddleflow.scheduling.rounds.optimus import Optimus

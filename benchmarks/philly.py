@@ -17,7 +17,6 @@ from collections.abc import Callable
 
 from benchmarks.harness import Bench
 from benchmarks.traces import begin_with_data
-
 from paddleflow.scheduling.baselines.lines import FairShare, Fifo, ShortestRemaining
 from paddleflow.scheduling.baselines.model import Line
 from paddleflow.simulator import metrics
