@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from tests.scheduling_reference import GPU, Model, Place, needs_of, reference, sizes_of
 
 from paddleflow.base.quantity import Resources, total
 from paddleflow.scheduling.core import Core
@@ -29,11 +30,8 @@ from paddleflow.scheduling.model import (
     Start,
     Wait,
 )
-from tests.unit.scheduling_places import GPU, Place, needs_of, sizes_of
-from tests.unit.scheduling_reference import (
-    Model,
-    reference,
-)
+
+# --- the world: one core, every event checked -----------------------------------------------------------------------
 
 SIZES = [
     Resources.of(1000, 1),
