@@ -14,7 +14,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
-from tests.scheduling_reference import GPU, Model, Place, needs_of, reference, sizes_of
 
 from paddleflow.base.quantity import Resources, total
 from paddleflow.scheduling.core import Core
@@ -30,6 +29,7 @@ from paddleflow.scheduling.model import (
     Start,
     Wait,
 )
+from tests.scheduling_reference import GPU, Model, Place, needs_of, reference, sizes_of
 
 # --- the world: one core, every event checked -----------------------------------------------------------------------
 
