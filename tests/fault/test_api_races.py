@@ -154,10 +154,11 @@ class Scene:
         return (await self.database.read(find_jobs, JobFilter(), 0, 100))[0]
 
     async def settled(self) -> None:
-        """Until every job has ended and the engine has nothing left in mind."""
+        """Until every job has ended, the engine has seen that, and it has nothing left in mind."""
         while True:
             board = self.mover._board
-            ended = all(JobStatus(row["status"]).final for row in await self.rows())
+            rows = await self.rows()
+            ended = all(JobStatus(row["status"]).final and row["touched"] == row["seen"] for row in rows)
             forgotten = board is not None and not board.waiting and not board.active and not self.world.known
             if ended and forgotten and not await self.database.read(_notes):
                 return
