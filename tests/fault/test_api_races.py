@@ -85,6 +85,7 @@ class Scene:
         self.mover: Mover
         self.runtime: WatchedRuntime
         self.calm = False  #: the clients have gone: everything ends well, and the engine stays
+        self.steady = False  #: this engine is the one that stays
 
     # ---- clients ----
 
@@ -144,6 +145,7 @@ class Scene:
                 engine = group.create_task(self.mover.run())
                 lives = self.rng.randint(50, 4000)
                 while self.calm or lives:
+                    self.steady = self.calm
                     lives -= 1
                     await asyncio.sleep(0 if not self.calm else 0.01)
                 engine.cancel()
@@ -156,12 +158,12 @@ class Scene:
     async def settled(self) -> None:
         """Until every job has ended, the engine has seen that, and it has nothing left in mind."""
         while True:
-            board = self.mover._board
             rows = await self.rows()
             ended = all(JobStatus(row["status"]).final and row["touched"] == row["seen"] for row in rows)
-            forgotten = board is not None and not board.waiting and not board.active and not self.world.known
-            if ended and forgotten and not await self.database.read(_notes):
-                return
+            if ended and not await self.database.read(_notes) and self.steady:
+                board = self.mover._board
+                if board is not None and not board.waiting and not board.active and not self.world.known:
+                    return
             await asyncio.sleep(0.005)
 
     async def check(self) -> None:

@@ -67,7 +67,11 @@ def write_turn(tx: Tx, turn: Turn, lease: tuple[str, int], rules: JobSettings, n
     for job, seq, touched, reason in turn.waits:
         if tx.run(SQL["mark_waiting"], seq=seq, touched=touched, message=reason, at=now):
             told.append(NewEvent("job", job, now, "status", {"status": JobStatus.PENDING, "message": reason}))
-    tx.many(SQL["mark_seen"], [{"seq": seq, "touched": touched} for seq, touched in turn.seen])
+    # Placing and waiting mark a row as seen themselves; where their guard failed, the row must be looked at again.
+    marked = {item.seq for item in turn.placements} | {seq for _, seq, _, _ in turn.waits}
+    rest: list[dict[str, Value]] = [{"seq": seq, "touched": touched} for seq, touched in turn.seen if seq not in marked]
+    if rest:
+        tx.many(SQL["mark_seen"], rest)
     if turn.deleted:
         tx.many(SQL["forget_deleted"], [{"seq": seq} for seq in turn.deleted])
     events.append_many(tx, told)

@@ -122,7 +122,17 @@ class Server:
 
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop)
-        await server.serve([self.listener])
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.to_thread(_build_documents))
+            await server.serve([self.listener])
+
+
+def _build_documents() -> None:
+    """Documents are built at first use; do that while nobody waits for it."""
+    for route in (route for group in ROUTE_GROUPS for route in group):
+        for kind in (route.body, route.query):
+            if kind is not None:
+                kind.model_rebuild()
 
 
 class _Quiet(uvicorn.Server):
