@@ -124,7 +124,9 @@ class Mover:
                     if observing.done():
                         observing.result()
         finally:
-            with contextlib.suppress(PaddleFlowError, asyncio.CancelledError):
+            with contextlib.suppress(
+                PaddleFlowError
+            ):  # never of a cancellation: it would be lost, and the mover not end
                 await parts.database.write(leases.release, *lease)
 
     async def _take_lease(self) -> int:
