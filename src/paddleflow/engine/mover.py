@@ -103,6 +103,10 @@ class Mover:
                 log.warning("engine begins anew", reason="; ".join(str(e) for e in group.exceptions))
             finally:
                 self._board = None
+            # A task group that is ending by an error forgets a cancellation that comes meanwhile (until Python 3.13).
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise asyncio.CancelledError
             if self._parts.clock.monotonic() - began > 60:
                 pause = FIRST_PAUSE
             await asyncio.sleep(pause)
@@ -124,9 +128,7 @@ class Mover:
                     if observing.done():
                         observing.result()
         finally:
-            with contextlib.suppress(
-                PaddleFlowError
-            ):  # never of a cancellation: it would be lost, and the mover not end
+            with contextlib.suppress(PaddleFlowError):
                 await parts.database.write(leases.release, *lease)
 
     async def _take_lease(self) -> int:
