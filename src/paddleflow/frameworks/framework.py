@@ -73,7 +73,6 @@ class Framework:
     plan: Callable[[str, Sequence[Member]], Sequence[Plan]]  #: (job id, members in order) → one plan each
     check: Callable[[Mapping[str, int]], Sequence[Fault]]  #: replicas by role → what is wrong with them
     completion: Completion = Completion.ALL
-    command_optional: bool = False  #: members may come without a command (their image's entry point, a passive slot)
 
     def role(self, name: str) -> Role | None:
         """The role of this name or alias."""

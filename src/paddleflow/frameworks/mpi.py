@@ -69,5 +69,4 @@ MPI = Framework(
     stages=(("worker",), ("master",)),
     plan=_plan,
     check=checker("mpi", _ROLES, required=("master", "worker")),
-    command_optional=True,
 )

@@ -106,5 +106,4 @@ RAY = Framework(
     stages=(("master",), ("worker",)),
     plan=_plan,
     check=checker("ray", _ROLES, required=("master", "worker")),
-    command_optional=True,
 )

@@ -59,5 +59,4 @@ SPARK = Framework(
     stages=(("executor",), ("driver",)),
     plan=_plan,
     check=checker("spark", _ROLES, required=("driver",)),
-    command_optional=True,
 )
