@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddleflow.frameworks.framework import Completion
-from paddleflow.jobs.machine import (
+from paddleflow.jobs.facts import (
     Fact,
     Halt,
-    JobState,
     Key,
     Launch,
     MemberEnded,
@@ -21,11 +20,10 @@ from paddleflow.jobs.machine import (
     Placed,
     Release,
     Requeue,
-    Shape,
     StopAsked,
     Waits,
-    advance,
 )
+from paddleflow.jobs.machine import JobState, Shape, advance
 from paddleflow.jobs.model import JobStatus, TaskStatus
 
 ALONE = Shape(stages=(("worker",),), completing=frozenset({"worker"}))

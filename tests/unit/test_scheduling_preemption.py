@@ -180,7 +180,14 @@ def test_reclaim_frees_only_where_the_claimant_then_fits() -> None:
 
 def test_the_room_is_kept_until_the_victims_have_gone() -> None:
     core = Core.of(
-        Snapshot(0.0, (Node("n1", size(4)),), (Queue("owner", None, size(4)), Queue("o", None)), (), (), rules=Rules(preemption=True)),
+        Snapshot(
+            0.0,
+            (Node("n1", size(4)),),
+            (Queue("owner", None, size(4)), Queue("o", None)),
+            (),
+            (),
+            rules=Rules(preemption=True),
+        ),
     )
     core.submit_many([request("big", "o", 3)])
     core.decide(0.0)

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from paddleflow.base.ids import AttemptId
 from paddleflow.engine.launching import PlacedJob, Prepared, attempt_of
 from paddleflow.engine.ports import Ports
-from paddleflow.jobs.machine import JobState, Key
+from paddleflow.jobs.facts import Key
+from paddleflow.jobs.machine import JobState
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import Request
 

@@ -24,7 +24,7 @@ from paddleflow.engine.board import Active, Board
 from paddleflow.engine.launching import attempt_of
 from paddleflow.engine.ports import Ports
 from paddleflow.engine.turn import Draft, Surroundings, activate, places_of, step, waiting_of
-from paddleflow.jobs.machine import MemberEnded, StopAsked
+from paddleflow.jobs.facts import MemberEnded, StopAsked
 from paddleflow.jobs.model import JobStatus, TaskStatus
 from paddleflow.jobs.rows import SQL, held_of
 from paddleflow.runtimes.runtime import Observation, Ready, Started

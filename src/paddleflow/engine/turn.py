@@ -22,11 +22,10 @@ from paddleflow.engine.launching import Place, PlacedJob, Prepared, attempt_of, 
 from paddleflow.engine.writes import Change, Placement, Turn
 from paddleflow.errors import Temporary
 from paddleflow.frameworks.catalogue import find
-from paddleflow.jobs.machine import (
+from paddleflow.jobs.facts import (
     Command,
     Fact,
     Halt,
-    JobState,
     Key,
     Launch,
     MemberEnded,
@@ -35,12 +34,9 @@ from paddleflow.jobs.machine import (
     Placed,
     Release,
     Requeue,
-    Shape,
     StopAsked,
-    TaskState,
-    advance,
-    changed_tasks,
 )
+from paddleflow.jobs.machine import JobState, Shape, TaskState, advance, changed_tasks
 from paddleflow.jobs.model import JobStatus
 from paddleflow.jobs.rows import members_of, request_of, shape_of, state_of
 from paddleflow.runtimes.runtime import Ended, Observation, Ready, Started

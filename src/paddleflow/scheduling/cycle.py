@@ -161,7 +161,9 @@ class Cycle:
         """Whether somebody who could start waits for room; others make way, in the order of the claimants."""
         table = self._table
         old = [
-            job for job, e in table.evictions.items() if not table.leaving(job) and table.now >= e.at + table.rules.window
+            job
+            for job, e in table.evictions.items()
+            if not table.leaving(job) and table.now >= e.at + table.rules.window
         ]
         for job in old:
             del table.evictions[job]

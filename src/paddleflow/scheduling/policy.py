@@ -12,7 +12,9 @@ class Rules:
 
     preemption: bool = False  #: whoever carries decisions out can end jobs that make way
     elastic: bool = False  #: it can add and end single members
-    patience: float = 300.0  #: seconds after which a waiting job goes before the rest of its priority, and is kept room for
+    patience: float = (
+        300.0  #: seconds after which a waiting job goes before the rest of its priority, and is kept room for
+    )
     reservations: int = 4  #: so many jobs at a time have nodes kept for them
     data_wait: float = 60.0  #: seconds that a job waits for a node that holds its data, before it starts elsewhere
     half_life: float = 86_400.0  #: seconds after which past use counts half, in queues of policy `fair`

@@ -186,7 +186,9 @@ class Sight:
             short = parts[0]
         kept = self._kept(line, pool)
         if kept:
-            return Reason("order", f"nodes are kept for {kept}, which has waited longer than {self._table.rules.patience:.0f} s")
+            return Reason(
+                "order", f"nodes are kept for {kept}, which has waited longer than {self._table.rules.patience:.0f} s"
+            )
         fits, each = min(self._fitting(pool, short.each), len(short.members)), short.each
         lacking = line.total.beyond(free)
         if lacking:
