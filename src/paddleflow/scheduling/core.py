@@ -144,6 +144,8 @@ class Core(Table):
             return False
         self.account(held.request.queue).refund(job)
         self.shrinks.pop(job, None)
+        if job in self.evictions:
+            self.evictions[job] = replace(self.evictions[job], gone=True)
         self.dirty = self.touched = True
         for name, members in by_node(held).items():
             state = self.cluster.states.get(name)
@@ -165,6 +167,14 @@ class Core(Table):
             if state is not None:
                 self.cluster.give(state, members)
         return True
+
+    def restarted(self, job: str, now: float) -> bool:
+        """A running job begins anew where it is: what it did before is lost already; False when it does not run."""
+        held = self.held.get(job)
+        if held is not None:
+            self.held[job] = replace(held, since=now)
+            self.dirty = self.touched = True
+        return held is not None
 
     def restore(self, reservation: Reservation) -> bool:
         """Nodes are kept for a job since before; False when that cannot be any more."""

@@ -123,6 +123,7 @@ class Eviction:
     by: str  #: the job that needs its place
     at: float
     members: tuple[tuple[str, int], ...] = ()  #: role and index of those that go; empty: the whole job
+    gone: bool = False  #: it has made way; what it holds now is a place that it got later
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ class Table:
     def leaving(self, job: str) -> bool:
         """Whether a running job was told to make way and has not gone yet."""
         held, eviction = self.held.get(job), self.evictions.get(job)
-        return held is not None and eviction is not None and eviction.at >= held.since
+        return held is not None and eviction is not None and not eviction.gone and eviction.at >= held.since
 
     def may_leave(self, held: Held) -> bool:
         """Whether a job has run long enough and was not evicted lately."""
