@@ -71,7 +71,9 @@ def load(text: str) -> Pipeline:
 
 
 def _children(children: Mapping[str, Component]) -> dict[str, Any]:
-    return {name: _dag(child) if isinstance(child, Dag) else _step(child, named=False) for name, child in children.items()}
+    return {
+        name: _dag(child) if isinstance(child, Dag) else _step(child, named=False) for name, child in children.items()
+    }
 
 
 def _step(step: Step, *, named: bool = True) -> dict[str, Any]:

@@ -6,11 +6,11 @@ import hashlib
 import json
 import secrets
 
+from paddleflow.base.names import nearest
 from paddleflow.errors import Fault, Invalid
 from paddleflow.runs import codec
 from paddleflow.runs.model import NewRun, RunStatus
 from paddleflow.runs.names import component_names
-from paddleflow.base.names import nearest
 from paddleflow.store import events
 from paddleflow.store.database import Tx
 from paddleflow.store.statements import load
