@@ -103,7 +103,9 @@ def test_replacing_stops_the_oldest_runs_that_are_not_stopping_already() -> None
 
 def test_each_slot_left_out_says_why() -> None:
     def reason(options: Options, active: Sequence[Active] = ()) -> str:
-        return next(slot.reason for slot in decide(made(options=options), TABLE, active, NOW).slots if isinstance(slot, Skip))
+        return next(
+            slot.reason for slot in decide(made(options=options), TABLE, active, NOW).slots if isinstance(slot, Skip)
+        )
 
     assert reason(Options(expire_interval=60)) == "expired: it did not start within 60 seconds"
     assert reason(Options(catchup=False)) == "a newer slot is due, and catchup is off"

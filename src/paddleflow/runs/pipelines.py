@@ -145,12 +145,16 @@ def get_version(tx: Tx, pipeline: Registered, version: str = "") -> Version:
     if row is None:
         there = [str(item["number"]) for item in tx.all(SQL["version_numbers"], pipeline=pipeline.seq)]
         raise NotFound(
-            f"pipeline[{pipeline.id}] has no version[{version[:80]}]", code="PipelineNotFound", hint=nearest(version, there)
+            f"pipeline[{pipeline.id}] has no version[{version[:80]}]",
+            code="PipelineNotFound",
+            hint=nearest(version, there),
         )
     return version_of(row)
 
 
-def list_pipelines(tx: Tx, after: int, limit: int, *, users: Sequence[str] = (), names: Sequence[str] = ()) -> list[Row]:
+def list_pipelines(
+    tx: Tx, after: int, limit: int, *, users: Sequence[str] = (), names: Sequence[str] = ()
+) -> list[Row]:
     """Rows behind the position `after`, oldest first; `registered_of` reads them."""
     where = Where()
     where.add("seq > :after", after=after)

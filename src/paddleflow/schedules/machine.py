@@ -131,12 +131,12 @@ class _Due:
         """When to look again by oneself. A slot that waits may expire, or be overtaken by the next one."""
         if not waits or self._next is None:
             return self._next
-        moments = []
+        moments: list[float] = []
         if self._options.expire_interval:
             moments.append(self._next + self._options.expire_interval + 1.0)
-        if not self._options.catchup:
-            moments.append(self._table.next(self._next))
-        return min((moment for moment in moments if moment is not None), default=None)
+        if not self._options.catchup and (overtaken_at := self._table.next(self._next)) is not None:
+            moments.append(overtaken_at)
+        return min(moments, default=None)
 
     def _stops(self) -> tuple[str, ...]:
         """The oldest runs, as many as stand in the way of those that start."""

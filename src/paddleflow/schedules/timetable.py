@@ -84,10 +84,13 @@ class Timetable:
         """The first slot strictly after a moment; None when there is none for fifty years."""
         if self.every:
             return self.anchor + (math.floor((after - self.anchor) / self.every) + 1) * self.every
-        for at in CronSim(self.fields, datetime.fromtimestamp(math.floor(after), UTC).astimezone(self.zone)):
-            slot = at.timestamp()
-            if slot > after:  # in the hour that comes twice the library begins with the first one
-                return slot
+        try:
+            for at in CronSim(self.fields, datetime.fromtimestamp(math.floor(after), UTC).astimezone(self.zone)):
+                slot = at.timestamp()
+                if slot > after:  # in the hour that comes twice the library begins with the first one
+                    return slot
+        except (OverflowError, ValueError):  # beyond the year 9999
+            return None
         return None
 
     def slots(self, first: float | None, until: float) -> Iterator[float]:

@@ -30,16 +30,16 @@ def read_file(storage: Storage, path: str, *, data: Path, most: int = MOST_BYTES
     except OSError as error:
         hint = "give its path from the storage's root, such as ./run.yaml" if error.errno == 2 else ""
         raise Invalid(f"{what}: {error.strerror}", code=_FAILED, hint=hint) from error
-    with open(opened, "rb") as file:
+    try:
         real = Path(os.path.realpath(f"/proc/self/fd/{opened}"))
         if folder not in real.parents:
             raise Forbidden(f"{what} leads out of the storage", hint="copy the file into the storage")
-        about = os.fstat(opened)
-        if not stat.S_ISREG(about.st_mode):
+        if not stat.S_ISREG(os.fstat(opened).st_mode):
             raise Invalid(f"{what} is not a file", code=_FAILED)
-        if about.st_size > most:
-            raise Invalid(f"{what} has {about.st_size} bytes, at most {most} are read", code=_FAILED)
-        content = file.read(most + 1)
+        with open(opened, "rb", closefd=False) as file:
+            content = file.read(most + 1)
+    finally:
+        os.close(opened)
     if len(content) > most:
         raise Invalid(f"{what} has more than {most} bytes, which is the most that is read", code=_FAILED)
     return content
