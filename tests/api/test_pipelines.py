@@ -130,7 +130,7 @@ async def test_lists_are_paged_and_filtered(root: Api, alice: Api, bob: Api) -> 
     assert [item["name"] for item in named] == ["a1", "b3"]
     assert len((await root.get("/pipeline", userFilter="bobby")).ok()["pipelineList"]) == 5
     (await alice.get("/pipeline", userFilter="bobby")).refused(403, "OnlyRootAllowed")
-    for n in range(3):
+    for _ in range(3):
         (await alice.post("/pipeline/ppl-000001", body("a0"))).ok(201)
     page = (await alice.get("/pipeline/ppl-000001", maxKeys=3)).ok()["pplVersions"]
     assert [v["pipelineVersionID"] for v in page["pplVersionList"]] == ["1", "2", "3"]
