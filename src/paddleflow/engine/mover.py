@@ -30,6 +30,7 @@ from paddleflow.jobs.rows import SQL
 from paddleflow.queues.queues import scheduled_queues
 from paddleflow.runtimes.runtime import NodeInfo, Observation, Runtime
 from paddleflow.scheduling.model import Node, Reason
+from paddleflow.scheduling.record import Recorded
 from paddleflow.scheduling.suggestions import Suggestion, suggest
 from paddleflow.settings import Settings
 from paddleflow.store import counters, leases
@@ -94,6 +95,11 @@ class Mover:
         if board is None or job not in board.waiting:
             return None
         return board.core.explain(job), suggest(board.core, job, queues, sizes)
+
+    @property
+    def scheduler(self) -> Recorded | None:
+        """What decides here; None while this server does not move jobs."""
+        return None if self._board is None else self._board.core
 
     async def run(self) -> None:
         """Take the lease, move jobs, begin anew after errors with growing pauses."""

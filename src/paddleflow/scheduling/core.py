@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Self
 
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling.accounts import Account, link, recount
@@ -47,9 +48,9 @@ class Core(Table):
         self._all: Cluster | None = None  # the nodes without jobs, and those that take no jobs at the moment too
         self._quiet_until = float("-inf")  # until then nothing ages that could matter
 
-    @staticmethod
-    def of(snapshot: Snapshot) -> Core:
-        core = Core(snapshot.rules)
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> Self:
+        core = cls(snapshot.rules)
         core.set_nodes(snapshot.nodes)
         core.set_queues(snapshot.queues)
         for past in snapshot.past:
