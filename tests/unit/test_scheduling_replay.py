@@ -17,7 +17,7 @@ from paddleflow.scheduling import record
 from paddleflow.scheduling.codec import decode, encode
 from paddleflow.scheduling.model import Need, Node, Preempt, Queue, Request, Resize, Snapshot, Start
 from paddleflow.scheduling.policy import Rules
-from paddleflow.scheduling.record import Decided, Entry, Recorded, Released
+from paddleflow.scheduling.record import Begun, Decided, Entry, Recorded, Released
 from paddleflow.scheduling.replaying import replay
 
 RULES = Rules(
@@ -142,11 +142,11 @@ def test_a_stretch_begins_at_the_snapshot_before_it(tmp_path: Path) -> None:
         moment += 1.0
         log.append([entry], moment)
     files = sorted(tmp_path.iterdir())
-    assert len(files) == sum(isinstance(entry, Snapshot) for entry in entries) > 2
+    assert len(files) == sum(isinstance(entry, Begun) for entry in entries) > 2
     assert list(read(tmp_path)) == entries
     later = int(files[2].stem) / 1000
     stretch = list(read(tmp_path, later))
-    assert isinstance(stretch[0], Snapshot)
+    assert isinstance(stretch[0], Begun)
     assert stretch == entries[len(entries) - len(stretch) :]
     assert replay(stretch).difference is None
     times = [entry.at for entry in entries if isinstance(entry, Decided)]
@@ -175,4 +175,4 @@ def test_the_record_stays_within_its_bounds(tmp_path: Path, monkeypatch: pytest.
         core.withdraw(f"j{number}")
     taken = core.take()  # nobody did for long
     assert len(taken) <= 101
-    assert isinstance(taken[0], Snapshot)
+    assert isinstance(taken[0], Begun)

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from paddleflow.scheduling.codec import decode, encode
-from paddleflow.scheduling.model import Snapshot
-from paddleflow.scheduling.record import Entry
+from paddleflow.scheduling.record import Begun, Entry
 
 _text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _FILES = 8  #: about so many files are kept
@@ -42,7 +41,7 @@ class DecisionLog:
         """Write them; each snapshot begins a new file. OSError when the disk does not take them."""
         lines: list[str] = []
         for entry in entries:
-            if isinstance(entry, Snapshot):
+            if isinstance(entry, Begun):
                 self._write(lines)
                 lines = [_text(encode(entry))]
                 self._begin(at, len(lines[0]))

@@ -27,6 +27,7 @@ from paddleflow.scheduling.model import (
 from paddleflow.scheduling.policy import Rules
 from paddleflow.scheduling.record import (
     Action,
+    Begun,
     Decided,
     Entry,
     Holds,
@@ -63,8 +64,8 @@ def encode(entry: Entry) -> Json:
             return ["nodes", [_node(node) for node in nodes]]
         case Decided(at, limit, actions):
             return ["decide", at, limit, [_action(action) for action in actions]]
-        case Snapshot():
-            return ["snapshot", _snapshot(entry)]
+        case Begun(snapshot, fresh):
+            return ["snapshot", _snapshot(snapshot), fresh]
 
 
 def decode(data: Json) -> Entry:
@@ -95,8 +96,8 @@ def _decoded(data: Json) -> Entry:
             return Nodes(tuple(_read_node(node) for node in nodes))
         case ["decide", at, limit, actions]:
             return Decided(at, limit, tuple(_read_action(action) for action in actions))
-        case ["snapshot", snapshot]:
-            return _read_snapshot(snapshot)
+        case ["snapshot", snapshot, bool(fresh)]:
+            return Begun(_read_snapshot(snapshot), fresh)
     raise ValueError(f"no entry of a decision log: {str(data)[:80]}")
 
 

@@ -304,6 +304,11 @@ class Core(Table):
                 moments += [last + rules.resize_pause, last + rules.restart_pause]
         return min([moment for moment in moments if moment > now], default=float("inf"))
 
+    @property
+    def quiet_until(self) -> float:
+        """Until then another cycle finds nothing to do, if nothing happens; the past when something has."""
+        return float("-inf") if self.dirty else self._quiet_until
+
     # --- questions ----------------------------------------------------------------------------------------------
 
     @property

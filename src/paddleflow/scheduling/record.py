@@ -31,6 +31,14 @@ Action = Start | Preempt | Resize
 
 
 @dataclass(frozen=True, slots=True)
+class Begun:
+    """Things as they are; `fresh`: nothing before it belongs to it (a scheduler that was built anew)."""
+
+    snapshot: Snapshot
+    fresh: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Submitted:
     request: Request
 
@@ -83,7 +91,7 @@ class Decided:
     actions: tuple[Action, ...]
 
 
-Entry = Snapshot | Submitted | Withdrawn | Holds | Released | Left | Restarted | Queues | Nodes | Decided
+Entry = Begun | Submitted | Withdrawn | Holds | Released | Left | Restarted | Queues | Nodes | Decided
 
 
 def actions_of(decisions: Iterable[Decision]) -> tuple[Action, ...]:
@@ -105,10 +113,10 @@ class Recorded(Core):
 
     def begin(self) -> None:
         """Keep a record, beginning with things as they are; one that is being kept goes on from a new snapshot."""
-        snapshot = self.snapshot(self.now)
-        if self._entries is None or len(self._entries) > _MOST:
+        fresh = self._entries is None or len(self._entries) > _MOST
+        if self._entries is None or fresh:
             self._entries = []
-        self._entries.append(snapshot)
+        self._entries.append(Begun(self.snapshot(self.now), fresh))
 
     def take(self) -> list[Entry]:
         """The entries since the last time."""
@@ -201,5 +209,5 @@ def told(core: Core, entry: Entry) -> None:
             core.set_queues(queues)
         case Nodes(nodes):
             core.set_nodes(nodes)
-        case Snapshot() | Decided():
+        case Begun() | Decided():
             pass

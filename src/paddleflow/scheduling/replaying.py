@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from paddleflow.scheduling.core import Core
-from paddleflow.scheduling.model import Preempt, Snapshot, Start
-from paddleflow.scheduling.record import Action, Decided, Entry, actions_of, told
+from paddleflow.scheduling.model import Preempt, Start
+from paddleflow.scheduling.record import Action, Begun, Decided, Entry, actions_of, told
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ def replay(entries: Iterable[Entry], since: float = float("-inf"), until: float 
     """Play the cycles from `since` to `until`, beginning at the last snapshot before them; ends at the first difference."""
     report, core = Report(), None
     for entry in entries:
-        if isinstance(entry, Snapshot):
-            core = Core.of(entry)
+        if isinstance(entry, Begun):
+            core = Core.of(entry.snapshot)
             report.snapshots += 1
         elif core is None:
             continue  # what came before the first snapshot cannot be played
