@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from paddleflow.errors import Invalid
-from paddleflow.spec.pipeline.faults import MALFORMED, Faults, shown
+from paddleflow.spec.pipeline.faults import Faults, shown
 from paddleflow.spec.pipeline.model import Mark
 from paddleflow.spec.pipeline.nodes import MOST_DEPTH, MOST_VALUES, Node, Scalar, scalar
 
@@ -97,7 +97,6 @@ class _Builder:
                     raise self._stop(event, "the file holds several documents, one is wanted", "remove the line ---")
         if self.root is None:
             raise self.faults.fatal(None, "the document is empty, a map with name and entry_points is wanted")
-        self.faults.raise_any(MALFORMED)
         return self.root
 
     def _stop(self, event: Any, message: str, hint: str = "") -> Invalid:
@@ -124,7 +123,7 @@ class _Builder:
     def _tagged(self, event: Any, tag: str, text: str) -> Scalar:
         value = scalar(text)
         if not isinstance(value, _TAGGED.get(tag, ())):
-            self.faults.add(_mark(event), "", f"the tag [{shown(tag)}] is not supported for [{shown(text)}]")
+            self.faults.misread(_mark(event), f"the tag [{shown(tag)}] is not supported for [{shown(text)}]")
         return float(value) if tag == "float" and isinstance(value, int) else value
 
     def _open(self, value: Any, event: Any) -> None:
@@ -132,7 +131,7 @@ class _Builder:
         if len(self.stack) >= MOST_DEPTH:
             raise self._stop(event, f"the document is nested more than {MOST_DEPTH} deep")
         if event.tag not in (None, "!", f"{_TAG}map", f"{_TAG}seq"):
-            self.faults.add(_mark(event), "", f"the tag [{shown(event.tag)}] is not supported")
+            self.faults.misread(_mark(event), f"the tag [{shown(event.tag)}] is not supported")
         start = event.start_mark
         node = Node(value, start.line + 1, start.column + 1)
         if self._wants_key():
@@ -176,8 +175,8 @@ class _Builder:
             if not isinstance(node.value, str) and not (plain and node.raw and node.value is not None):
                 raise self._stop(event, f"a key is {node.kind}, text is wanted")
             if not isinstance(node.value, str):
-                self.faults.add(
-                    _mark(event), "", f"the key [{node.raw}] is {node.kind}, text is wanted", "write it in quotes"
+                self.faults.misread(
+                    _mark(event), f"the key [{node.raw}] is {node.kind}, text is wanted", "write it in quotes"
                 )
             self.keys[-1] = Node(node.raw, node.line, node.column, "" if plain and event.implicit[0] else "quoted")
             return
@@ -199,7 +198,7 @@ class _Builder:
             self._merge(parent, node)
         elif (before := parent.value.get(key.value)) is not None and before.key_line:
             where = f", first in line {before.key_line}" if before.key_line else ""
-            self.faults.add(key.mark, "", f"the key [{shown(key.value)}] is given twice{where}", "keep one of them")
+            self.faults.misread(key.mark, f"the key [{shown(key.value)}] is given twice{where}", "keep one of them")
         else:
             parent.value[key.value] = node
 
@@ -207,7 +206,7 @@ class _Builder:
         """`<<: *defaults`: keys that the map does not have itself. What comes so has no place of its own."""
         for source in node.value if isinstance(node.value, list) else [node]:
             if not isinstance(source.value, dict):
-                self.faults.add(source.mark, "", f"<< takes a map or a list of maps, found {source.kind}")
+                self.faults.misread(source.mark, f"<< takes a map or a list of maps, found {source.kind}")
                 continue
             for key, child in source.value.items():
                 parent.value.setdefault(key, child.again())
