@@ -147,6 +147,11 @@ class _Arguments:
             refuse(f"{self._where}: argument {name} is {value.label}, give one of its outputs or parameters")
         if isinstance(value, list | tuple) and any(_refers(inner) for inner in value):
             return ["list", [self.node(f"{name}_{number}", inner) for number, inner in enumerate(value)]]
+        if isinstance(value, str) and len(value.encode()) > sources.LARGEST:
+            refuse(
+                f"{self._where}: argument {name} has {len(value.encode())} bytes, it may have {sources.LARGEST}; "
+                "keep large values in files and pass them as artifacts"
+            )
         if isinstance(value, Parameter | LoopItem) or _is_parameter(value):
             self.parameters[name] = value
             self.env[_VARIABLE + name] = "{{" + name + "}}"
