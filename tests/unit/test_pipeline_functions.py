@@ -90,7 +90,7 @@ def test_values_go_from_function_to_function(platform: Platform) -> None:
     @Pipeline(name="numbers")
     def numbers(count: int = 5) -> None:
         parts = split(count)
-        show(add(parts["even"]), label="it's \"ü\" $1 ; `x`", options={"a": [True, None]})
+        show(add(parts["even"]), label='it\'s "ü" $1 ; `x`', options={"a": [True, None]})
         show([add(parts["odd"]), 7])
 
     platform.run(numbers())
@@ -209,7 +209,9 @@ def test_wrong_returns_end_the_step_with_a_reason(platform: Platform) -> None:
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=200), st.sampled_from(["\nPADDLEFLOW_STEP\n", "", "'''"]))
+@given(
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=200), st.sampled_from(["\nPADDLEFLOW_STEP\n", "", "'''"])
+)
 def test_any_text_in_the_source_survives(text: str, more: str) -> None:
     source = f"def f():\n    print(ascii({(text + more)!r}))"
     done = subprocess.run(

@@ -10,6 +10,8 @@ from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from paddleflow.pipeline.components import DAG, Step
 from paddleflow.pipeline.inference import Draft, infer, infer_alone
 from paddleflow.pipeline.names import refuse
@@ -45,9 +47,7 @@ def document(pipeline: Pipeline, root: DAG) -> dict[str, Any]:
 
 
 def as_yaml(found: dict[str, Any]) -> str:
-    import yaml  # 15 ms that a program which only describes a pipeline need not pay
-
-    return str(yaml.dump(found, Dumper=_plain_dumper()))
+    return str(yaml.dump(found, Dumper=_Dumper))
 
 
 def write(found: dict[str, Any], save_path: str | Path) -> None:
@@ -58,15 +58,11 @@ def write(found: dict[str, Any], save_path: str | Path) -> None:
     path.write_text(json.dumps(found) if path.suffix == ".json" else as_yaml(found), "utf-8")
 
 
-def _plain_dumper() -> Any:
+class _Dumper(yaml.SafeDumper):
     """Writes the same value twice where it stands twice: anchors would say that it is one."""
-    import yaml
 
-    class Dumper(yaml.SafeDumper):
-        def ignore_aliases(self, data: Any) -> bool:
-            return True
-
-    return Dumper
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
 
 
 def _children(dag: Draft) -> dict[str, Any]:

@@ -1,10 +1,14 @@
 """What runs inside a step that was a Python function: arguments in, the function, return values out.
 
-Its source goes along with the function's, so it uses nothing but the standard library of any Python 3.7 or later, and imports inside.
+Its source goes along with the function's, so it uses nothing but the standard library of any Python 3.7
+or later, under names that no function has.
 """
 
 from __future__ import annotations
 
+import json as _json
+import pathlib as _pathlib
+import sys as _sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,9 +17,6 @@ def paddleflow_step(
     function: Callable[..., Any], arguments: str, outputs: Sequence[str], variables: Mapping[str, str]
 ) -> None:
     """`arguments`: JSON of [name, node]…; a node is [kind, …]. `outputs`: names of artifacts to write. `variables`: the environment."""
-    import json
-    import pathlib
-    import sys
 
     def typed(text: str, kind: str) -> Any:
         if kind == "str":
@@ -25,7 +26,7 @@ def paddleflow_step(
         if kind == "bool":
             return text.strip().lower() in ("1", "true", "yes", "on")
         try:
-            return json.loads(text)
+            return _json.loads(text)
         except ValueError:
             return text
 
@@ -38,20 +39,20 @@ def paddleflow_step(
         text = variables[node[1]]
         if kind == "text":
             return typed(text, node[2])
-        paths = [pathlib.Path(part) for part in text.split(",") if part]
-        found: list[Any] = [json.loads(path.read_text("utf-8")) for path in paths] if kind == "content" else paths
+        paths = [_pathlib.Path(part) for part in text.split(",") if part]
+        found: list[Any] = [_json.loads(path.read_text("utf-8")) for path in paths] if kind == "content" else paths
         return found if node[2] else found[0]
 
-    returned = function(**{name: value(node) for name, node in json.loads(arguments)})
+    returned = function(**{name: value(node) for name, node in _json.loads(arguments)})
     if not outputs:
         return
     results = {"result": returned} if outputs == ["result"] else returned
     if not isinstance(results, dict) or set(results) != set(outputs):
         found = sorted(results) if isinstance(results, dict) else type(returned).__name__
-        sys.exit(f"step {function.__name__} returned {found}, it must return a dict of {', '.join(outputs)}")
+        _sys.exit(f"step {function.__name__} returned {found}, it must return a dict of {', '.join(outputs)}")
     for name in outputs:
         try:
-            text = json.dumps(results[name])
+            text = _json.dumps(results[name])
         except (TypeError, ValueError) as error:
-            sys.exit(f"step {function.__name__}: its {name} cannot be kept as JSON: {error}")
-        pathlib.Path(variables["PF_OUTPUT_ARTIFACT_" + name.upper()]).write_text(text, "utf-8")
+            _sys.exit(f"step {function.__name__}: its {name} cannot be kept as JSON: {error}")
+        _pathlib.Path(variables["PF_OUTPUT_ARTIFACT_" + name.upper()]).write_text(text, "utf-8")

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from paddleflow.base.names import NameRule
 from paddleflow.sdk.legacy.calls import PaddleFlowSDKException
+from paddleflow.spec.pipeline.shapes import COMPONENT, PIPELINE, VARIABLE
 
 ERROR = "PipelineDSLError"
 
@@ -25,24 +26,9 @@ ROOT = "PF-ENTRY-POINT"  #: name of the DAG that a pipeline's own components sta
 PARENT = "PF_PARENT"
 LOOP = "PF_LOOP_ARGUMENT"
 
-_COMPONENT = r"[a-zA-Z][a-zA-Z0-9-]{0,29}"
-_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]{0,49}"
+__all__ = ["COMPONENT", "PIPELINE", "VARIABLE"]  # the language's own rules of names
 
-PIPELINE = NameRule(
-    "pipeline name",
-    re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,127}", re.ASCII),
-    "1 to 128 letters, digits, '_' or '-', beginning with a letter or '_'",
-)
-COMPONENT = NameRule(
-    "component name",
-    re.compile(_COMPONENT, re.ASCII),
-    "1 to 30 letters, digits or '-', beginning with a letter",
-)
-VARIABLE = NameRule(
-    "name",
-    re.compile(_VARIABLE, re.ASCII),
-    "1 to 50 letters, digits or '_', beginning with a letter or '_'",
-)
+_COMPONENT, _VARIABLE = COMPONENT.pattern.pattern, VARIABLE.pattern.pattern
 
 #: what `str()` of a parameter, artifact or loop item gives, to be found again in commands, variables and conditions
 TEMPLATE = re.compile(

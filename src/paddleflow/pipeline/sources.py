@@ -14,12 +14,13 @@ import inspect
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
 
-from paddleflow.pipeline.in_step import paddleflow_step
+from paddleflow.pipeline import in_step
 from paddleflow.pipeline.names import refuse
 
 LARGEST = 100_000  #: bytes of a command; the kernel takes 131,072 for one argument
 _AT_HOME = frozenset({*dir(builtins), "__name__", "__annotations__"})
 _END = "PADDLEFLOW_STEP"
+_FUTURE = "from __future__ import annotations\n"
 
 
 def source_of(function: Callable[..., object]) -> str:
@@ -52,10 +53,10 @@ def returns_value(source: str) -> bool:
 
 def command(source: str, name: str, arguments: str, outputs: list[str], python: str) -> str:
     """The shell command that runs the function. Readable, unless its text could be taken for a template."""
-    runner = inspect.getsource(paddleflow_step)
+    runner = inspect.getsource(in_step).partition(_FUTURE)[2].strip()
     own = source if not source[0].isspace() else f"if True:\n{source}"
     call = f"import os\n\npaddleflow_step({name}, {arguments!r}, {outputs!r}, os.environ)"
-    script = f"from __future__ import annotations\n\n{own}\n\n{runner}\n\n{call}\n"
+    script = f"{_FUTURE}\n{own}\n\n{runner}\n\n{call}\n"
     if "{{" in script or "}}" in script or "\r" in script or "\0" in script:
         packed = base64.b64encode(script.encode()).decode()
         made = f"{python} -c 'import base64; exec(base64.b64decode(\"{packed}\"))'"
