@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ LOOK_EVERY = 1.0
 FIRST_PAUSE = 0.1  #: before beginning anew after an error; doubles up to LAST_PAUSE
 LAST_PAUSE = 10.0
 ROWS_A_TURN = 2000
+FEW_LAUNCHES = 8  #: so few folders are made sooner than another thread is woken
 TOPIC = "jobs"  #: wakes the mover
 EVENTS = "events"  #: wakes those who follow events
 
@@ -224,7 +226,10 @@ class Mover:
             parts.bus.wake(EVENTS)
             _tell(draft)
         if draft.launches:
-            await asyncio.to_thread(_make_folders, draft.launches)
+            if len(draft.launches) <= FEW_LAUNCHES:
+                _make_folders(draft.launches)
+            else:
+                await asyncio.to_thread(_make_folders, draft.launches)
             await parts.runtime.start([item.launch for item in draft.launches if not item.passive])
         if draft.halts:
             await parts.runtime.stop(draft.halts, parts.settings.local.grace)
@@ -245,7 +250,7 @@ def _tell(draft: Draft) -> None:
 def _make_folders(launches: Sequence[Prepared]) -> None:
     """The folders and small files that must be there before a process starts."""
     for item in launches:
-        folder = Path(item.launch.folder)
-        (folder / "work").mkdir(parents=True, exist_ok=True)
+        folder = item.launch.folder
+        os.makedirs(f"{folder}/work", exist_ok=True)  # noqa: PTH103 a launch cannot afford a path object
         for name, text in item.files.items():
-            (folder / name).write_text(text, "utf-8")
+            Path(folder, name).write_text(text, "utf-8")

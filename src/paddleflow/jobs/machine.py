@@ -14,8 +14,8 @@ The engine feeds facts, writes the new state and then carries the commands out; 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
 from paddleflow.frameworks.framework import Completion
 from paddleflow.jobs.model import JobStatus, TaskStatus
@@ -36,12 +36,12 @@ class Shape:
     restarts: int = 0  #: how often it may be started again
 
 
-@dataclass(frozen=True, slots=True)
-class TaskState:
-    """One member of the gang."""
+class TaskState(NamedTuple):
+    """One member of the gang. A named tuple, as the job is: a busy server makes ten of them a job, and this is the
+    cheapest value that can be changed by making another."""
 
     role: str
-    index: int
+    index: int  # type: ignore[assignment]  # a tuple's own method of that name is not used here
     status: TaskStatus = TaskStatus.WAITING
     ready: bool = False
     exit_code: int | None = None
@@ -56,8 +56,7 @@ class TaskState:
         return self.role, self.index
 
 
-@dataclass(frozen=True, slots=True)
-class JobState:
+class JobState(NamedTuple):
     """A job as the machine sees it. `outcome` is set once it is decided how the job ends, before it has ended."""
 
     id: str
@@ -183,14 +182,13 @@ def advance(state: JobState, fact: Fact) -> Step:
 def _waits(state: JobState, fact: Waits) -> Step:
     if state.placed:
         return state, ()
-    return replace(state, status=JobStatus.PENDING, message=fact.reason), ()
+    return state._replace(status=JobStatus.PENDING, message=fact.reason), ()
 
 
 def _placed(state: JobState, fact: Placed) -> Step:
     if state.placed:
         return state, ()
-    state = replace(
-        state,
+    state = state._replace(
         status=JobStatus.PENDING,
         message="",
         attempt=state.attempt + 1,
@@ -207,8 +205,8 @@ def _launch_ready_stages(state: JobState) -> Step:
         waiting = [task.key for task in members if task.status is TaskStatus.WAITING]
         if waiting:
             chosen = set(waiting)
-            tasks = tuple(replace(t, status=TaskStatus.PENDING) if t.key in chosen else t for t in state.tasks)
-            return replace(state, tasks=tasks), (Launch(tuple(waiting)),)
+            tasks = tuple(t._replace(status=TaskStatus.PENDING) if t.key in chosen else t for t in state.tasks)
+            return state._replace(tasks=tasks), (Launch(tuple(waiting)),)
         if not all(task.ready for task in members):
             break
     return state, ()
@@ -218,12 +216,12 @@ def _started(state: JobState, fact: MemberStarted) -> Step:
     task = _find(state, fact.key)
     if task is None or task.status is not TaskStatus.PENDING:
         return state, ()
-    state = _with(state, replace(task, status=TaskStatus.RUNNING, started_at=fact.at))
+    state = _with(state, task._replace(status=TaskStatus.RUNNING, started_at=fact.at))
     if state.started_at is None:
-        state = replace(state, started_at=fact.at)
+        state = state._replace(started_at=fact.at)
     waiting = {TaskStatus.WAITING, TaskStatus.PENDING}
     if state.status is JobStatus.PENDING and not any(t.status in waiting for t in state.tasks):
-        state = replace(state, status=JobStatus.RUNNING)
+        state = state._replace(status=JobStatus.RUNNING)
     return state, ()
 
 
@@ -232,7 +230,7 @@ def _ready(state: JobState, fact: MemberReady) -> Step:
     if task is None or task.ready or task.status.final:
         return state, ()
     state, commands = _started(state, MemberStarted(fact.at, fact.key))
-    state = _with(state, replace(_sure(state, fact.key), ready=True))
+    state = _with(state, _sure(state, fact.key)._replace(ready=True))
     if state.outcome is not None:
         return state, commands
     state, more = _launch_ready_stages(state)
@@ -246,8 +244,7 @@ def _ended(state: JobState, fact: MemberEnded) -> Step:
     good = fact.exit_code == 0
     status = TaskStatus.SUCCEEDED if good else TaskStatus.FAILED if state.outcome is None else TaskStatus.STOPPED
     started = task.started_at if task.started_at is not None else fact.started_at
-    task = replace(
-        task,
+    task = task._replace(
         status=status,
         ready=good,
         exit_code=fact.exit_code,
@@ -259,7 +256,7 @@ def _ended(state: JobState, fact: MemberEnded) -> Step:
     )
     state = _with(state, task)
     if state.started_at is None and started is not None:
-        state = replace(state, started_at=started)
+        state = state._replace(started_at=started)
     if state.outcome is not None:
         return _finish_if_all_ended(state, fact.at)
     if not good:
@@ -278,26 +275,26 @@ def _complete(state: JobState) -> bool:
 
 def _stop(state: JobState, fact: StopAsked) -> Step:
     if not state.placed:
-        return replace(state, status=fact.outcome, message=fact.message, finished_at=fact.at, outcome=fact.outcome), ()
+        return state._replace(status=fact.outcome, message=fact.message, finished_at=fact.at, outcome=fact.outcome), ()
     if state.outcome is None:
-        return _decide(replace(state, status=JobStatus.TERMINATING), fact.outcome, fact.message, fact.at)
+        return _decide(state._replace(status=JobStatus.TERMINATING), fact.outcome, fact.message, fact.at)
     if state.status is JobStatus.TERMINATING:
         return state, ()
     # It is ending already; a failed attempt that would be started again is not started again any more.
     outcome = fact.outcome if state.outcome is JobStatus.FAILED and state.shape.restarts else state.outcome
-    return replace(state, status=JobStatus.TERMINATING, outcome=outcome), ()
+    return state._replace(status=JobStatus.TERMINATING, outcome=outcome), ()
 
 
 def _decide(state: JobState, outcome: JobStatus, message: str, at: float) -> Step:
     """The outcome is clear: members that never started are dropped, the others are halted."""
     halted = tuple(t.key for t in state.tasks if t.status in {TaskStatus.PENDING, TaskStatus.RUNNING})
     tasks = tuple(
-        replace(t, status=TaskStatus.STOPPED, finished_at=at, message="never started")
+        t._replace(status=TaskStatus.STOPPED, finished_at=at, message="never started")
         if t.status is TaskStatus.WAITING
         else t
         for t in state.tasks
     )
-    state, commands = _finish_if_all_ended(replace(state, tasks=tasks, outcome=outcome, message=message), at)
+    state, commands = _finish_if_all_ended(state._replace(tasks=tasks, outcome=outcome, message=message), at)
     return state, ((Halt(halted),) if halted else ()) + commands
 
 
@@ -310,9 +307,9 @@ def _finish_if_all_ended(state: JobState, at: float) -> Step:
     if outcome is JobStatus.FAILED and state.attempt <= state.shape.restarts and not stopping:
         delay = min(BACK_OFF_FIRST * 2 ** (state.attempt - 1), BACK_OFF_MOST)
         message = f"attempt {state.attempt} failed ({state.message}); it is started again after {delay:g} s"
-        state = replace(state, status=JobStatus.PENDING, outcome=None, message=message, not_before=at + delay)
+        state = state._replace(status=JobStatus.PENDING, outcome=None, message=message, not_before=at + delay)
         return state, (Release(), Requeue(at + delay))
-    return replace(state, status=outcome, finished_at=at), (Release(),)
+    return state._replace(status=outcome, finished_at=at), (Release(),)
 
 
 def _failure(task: TaskState, members: int) -> str:
@@ -337,7 +334,7 @@ def _sure(state: JobState, key: Key) -> TaskState:
 
 
 def _with(state: JobState, task: TaskState) -> JobState:
-    return replace(state, tasks=tuple(task if t.key == task.key else t for t in state.tasks))
+    return state._replace(tasks=tuple(task if t.key == task.key else t for t in state.tasks))
 
 
 def changed_tasks(before: Sequence[TaskState], after: Iterable[TaskState]) -> list[TaskState]:
