@@ -8,10 +8,10 @@ lost its lease writes nothing any more. Every write carries the one field owner 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 import orjson
@@ -103,7 +103,7 @@ class Client:
         fields: str = "",
         seconds: int = 300,
         quiet: float = QUIET,
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event, None]:
         """What happened after `version`, until the server ends it (after `seconds` at the latest).
 
         `Gone` when the history is forgotten: list again. `Unavailable` when the line broke: watch again from the version
@@ -120,7 +120,7 @@ class Client:
         request = Request("GET", resource.path(namespace) + _query(query))
         begun: Answer | None = None
         rest = b""
-        async with aclosing(_closable(self._wire.stream(request, quiet))) as parts:
+        async with aclosing(self._wire.stream(request, quiet)) as parts:
             async for part in parts:
                 if isinstance(part, Answer):
                     begun = part
@@ -247,17 +247,6 @@ class Client:
         if answer.status >= 300:
             raise _refused(answer, request)
         return _decoded(answer.body, request)
-
-
-async def _closable(parts: AsyncIterator[Answer | bytes]) -> Any:
-    """An async generator of any iterator, so that leaving it early closes what is below."""
-    try:
-        async for part in parts:
-            yield part
-    finally:
-        close = getattr(parts, "aclose", None)
-        if close is not None:
-            await close()
 
 
 def _page(found: Object, resource: Resource) -> Page:

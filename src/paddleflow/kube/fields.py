@@ -85,7 +85,9 @@ def put(obj: Object, path: Path, value: Any) -> None:
             here = _item(here, path[position - 1], step)
     if path[-1] == ".":
         return
-    here[path[-1][2:]] = copy.deepcopy(value)
+    last = path[-1][2:]
+    if value not in ({}, []) or not isinstance(here.get(last), type(value)):  # an empty map is merged, not put
+        here[last] = copy.deepcopy(value)
 
 
 def _item(items: list[Any], field: str, step: str) -> Any:
@@ -163,7 +165,9 @@ class Owners:
             self.sets[other].discard(path)
         merged = copy.deepcopy(live)
         elsewhere = {path for other, paths in self.sets.items() if other != manager for path in paths}
-        for path in sorted(self.sets.get(manager, set()) - named.keys() - elsewhere, reverse=True):
+        for path in sorted(
+            self.sets.get(manager, set()) - named.keys() - elsewhere
+        ):  # "." first: an item goes as a whole
             take_away(merged, path)
         for path, value in named.items():
             put(merged, path, value)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import copy
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -188,7 +188,7 @@ class MemoryServer:
 
     # ---- a watch
 
-    async def stream(self, request: Request, quiet: float) -> AsyncIterator[Answer | bytes]:
+    async def stream(self, request: Request, quiet: float) -> AsyncGenerator[Answer | bytes, None]:
         instead = self.refuse(request)
         if instead is not None:
             yield instead

@@ -12,7 +12,7 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, cast
@@ -55,7 +55,7 @@ class Wire(Protocol):
         """The whole answer; `Unavailable` when there was none in time."""
         ...
 
-    def stream(self, request: Request, quiet: float) -> AsyncIterator[Answer | bytes]:
+    def stream(self, request: Request, quiet: float) -> AsyncGenerator[Answer | bytes, None]:
         """The beginning of the answer, then its parts as they come, until the server ends it.
 
         `Unavailable` when the line breaks or nothing came for `quiet` seconds.
@@ -259,7 +259,7 @@ class HttpWire:
             self._idle.append(connection)
         return answer
 
-    async def stream(self, request: Request, quiet: float) -> AsyncIterator[Answer | bytes]:
+    async def stream(self, request: Request, quiet: float) -> AsyncGenerator[Answer | bytes, None]:
         async with self._stream_connection() as connection:
             try:
                 async with asyncio.timeout(self._timeout):
@@ -274,8 +274,7 @@ class HttpWire:
 
     @asynccontextmanager
     async def _stream_connection(self) -> AsyncIterator[_Connection]:
-        async with asyncio.timeout(self._connect_timeout):
-            connection = await self._connect()
+        connection = await self._connect()
         self._busy.add(connection)
         try:
             yield connection
