@@ -69,16 +69,17 @@ def schema() -> None:
 
 
 def _content(file: str) -> bytes:
-    """The bytes of the file, not more than are needed to say that they are too many."""
+    """The bytes of the file; of one that is too large none at all."""
     from paddleflow.spec.pipeline.composing import MOST_BYTES
 
-    if file == "-":
-        return sys.stdin.buffer.read(MOST_BYTES + 1)
     try:
+        if file == "-":
+            return sys.stdin.buffer.read(MOST_BYTES + 1)
         path = Path(file)
-        with path.open("rb") as stream:
-            size = path.stat().st_size
-            return stream.read() if size <= MOST_BYTES else stream.read(size)
+        size = path.stat().st_size
+        if size > MOST_BYTES:
+            raise Invalid(f"{file} has {size:,} bytes, at most {MOST_BYTES:,} are read", code="MalformedYaml")
+        return path.read_bytes()
     except OSError as error:
         raise Invalid(f"{file} cannot be read: {error.strerror}", code="ReadYamlFileFailed") from error
 

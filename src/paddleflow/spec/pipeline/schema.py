@@ -62,7 +62,7 @@ def json_schema() -> Schema:
             },
             required=["name", "entry_points"],
         ),
-        "$defs": {**_definitions(), **JOB_DEFINITIONS},
+        "$defs": {**_definitions(), **_options(), **JOB_DEFINITIONS},
     }
 
 
@@ -162,7 +162,6 @@ def _dag() -> Schema:
 
 
 def _definitions() -> Schema:
-    boolean = {"anyOf": [{"type": "boolean"}, {"enum": ["yes", "no", "on", "off"]}]}
     return {
         "components": {
             "type": "object",
@@ -189,6 +188,13 @@ def _definitions() -> Schema:
         },
         "image": {"type": "string", "not": {"pattern": r"\.tar$"}},
         "words": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
+    }
+
+
+def _options() -> Schema:
+    """The blocks of options.py."""
+    boolean = {"anyOf": [{"type": "boolean"}, {"enum": ["yes", "no", "on", "off"]}]}
+    return {
         "cache": _object(
             {
                 "enable": boolean,
