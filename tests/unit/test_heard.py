@@ -42,7 +42,12 @@ def test_everything_comes_out_once_and_in_order() -> None:
     rng = random.Random(3)
     heard, at, told, taken = Heard(), 0.0, list[Observation](), list[Observation]()
     for number in range(500):
-        kind = rng.choice([Started(attempt(number), at, 1), Ready(attempt(number), at), Ended(attempt(number), at, 0)])
+        kinds: list[Observation] = [
+            Started(attempt(number), at, 1),
+            Ready(attempt(number), at),
+            Ended(attempt(number), at, 0),
+        ]
+        kind = rng.choice(kinds)
         told.append(kind)
         heard.add([kind], at)
         at += rng.random() * PATIENCE

@@ -229,9 +229,7 @@ class Mover:
             look(board, rows, draft, now)
             decide(board, draft, self._around, now)
             await self._write_and_do(lease, board, draft, now)
-            more = bool(
-                draft.writes.placements or len(rows) == ROWS_A_TURN or self._heard.due(parts.clock.monotonic())
-            )
+            more = bool(draft.writes.placements or len(rows) == ROWS_A_TURN or self._heard.due(parts.clock.monotonic()))
 
     async def _write_and_do(self, lease: tuple[str, int], board: Board, draft: Draft, now: float) -> None:
         parts = self._parts
