@@ -140,7 +140,7 @@ def test_a_condition_keeps_its_moment_while_its_status_stays() -> None:
 def test_patches_that_do_not_fit_are_refused() -> None:
     target = {"a": [1, 2], "b/c": {"d": 1}}
     assert merge(target, {"a": None, "e": {"f": None}}) == {"b/c": {"d": 1}, "e": {}}
-    steps = [
+    steps: list[dict[str, Any]] = [
         {"op": "add", "path": "/a/-", "value": 3},
         {"op": "add", "path": "/a/0", "value": 0},
         {"op": "replace", "path": "/a/1", "value": 9},
