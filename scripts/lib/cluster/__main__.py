@@ -11,14 +11,15 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from scripts.lib.cluster import building, clusters, record
+from scripts.lib.cluster.addons import ADDONS, kubectl_variables
 from scripts.lib.cluster.nodes import Node
 from scripts.lib.cluster.parts import PARTS
 from scripts.lib.cluster.places import PROGRAMS
-from scripts.lib.cluster.record import MOST_NODES
+from scripts.lib.cluster.record import MOST_NODES, Shape
 from scripts.lib.cluster.trouble import Trouble, say
 
 DEFAULT = "default"
-GRACE_SECONDS = 20
+SIMULATED = 10  #: nodes, where kwok is asked for and no number is given
 
 
 def parser() -> argparse.ArgumentParser:
@@ -38,12 +39,10 @@ def parser() -> argparse.ArgumentParser:
 
     up = command("up", "Bring a cluster up.")
     up.add_argument("--nodes", type=int, default=0, help=f"real nodes, 0 to {MOST_NODES}; any need root (default: 0)")
-    up.add_argument(
-        "--grace",
-        type=int,
-        default=GRACE_SECONDS,
-        help="seconds until a silent node counts as lost (default: %(default)s)",
-    )
+    up.add_argument("--with", dest="addons", default="", metavar="ADDON,…", help=f"of {', '.join(ADDONS)}")
+    up.add_argument("--simulated", type=int, metavar="N", help=f"nodes of kwok (default: {SIMULATED} with kwok)")
+    grace = "seconds until a silent node counts as lost (default: %(default)s)"
+    up.add_argument("--grace", type=int, default=Shape().grace, help=grace)
     up.add_argument("--json", action="store_true", help="describe the cluster as status --json does")
 
     command("down", "Take a cluster away; nothing is left.")
@@ -79,7 +78,7 @@ def run(asked: argparse.Namespace, foreign: list[str]) -> int:
         case "build":
             building.build(asked.parts)
         case "up":
-            cluster = clusters.up(asked.name, asked.nodes, (), asked.grace)
+            cluster = clusters.up(asked.name, _shape(asked))
             if asked.json:
                 print(json.dumps(clusters.describe(cluster)))
             else:
@@ -104,6 +103,16 @@ def run(asked: argparse.Namespace, foreign: list[str]) -> int:
     return 0
 
 
+def _shape(asked: argparse.Namespace) -> Shape:
+    """In the order in which the addons are brought up, whatever the order they were named in."""
+    named = [word for word in asked.addons.split(",") if word]
+    if asked.simulated is not None and "kwok" not in named:
+        raise Trouble("simulated nodes are kwok's", f"scripts/cluster up --with kwok --simulated {asked.simulated}")
+    simulated = 0 if "kwok" not in named else SIMULATED if asked.simulated is None else asked.simulated
+    known = [addon for addon in ADDONS if addon in named]
+    return Shape(asked.nodes, (*known, *(word for word in named if word not in ADDONS)), simulated, asked.grace)
+
+
 def _status(as_json: bool) -> None:
     found = [clusters.describe(each) for each in record.every()]
     if as_json:
@@ -122,8 +131,7 @@ def _status(as_json: bool) -> None:
 
 def _kubectl(name: str, words: list[str]) -> NoReturn:
     cluster = record.find(name)
-    own = {"KUBECONFIG": str(cluster.kubeconfig), "KUBECACHEDIR": str(cluster.folder / "kubectl"), "KUBERC": "off"}
-    os.execve(PROGRAMS / "kubectl", ["kubectl", *words], {**os.environ, **own})
+    os.execve(PROGRAMS / "kubectl", ["kubectl", *words], {**os.environ, **kubectl_variables(cluster)})
 
 
 def _on(name: str, words: list[str]) -> NoReturn:

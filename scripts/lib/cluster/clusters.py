@@ -12,30 +12,28 @@ from pathlib import Path
 from typing import Any
 
 from scripts.lib.cluster import api, building, cgroups, control_plane, debian, images, keys, processes, record
+from scripts.lib.cluster.addons import ADDONS
 from scripts.lib.cluster.control_plane import Runner
 from scripts.lib.cluster.nodes import Node
 from scripts.lib.cluster.nodes import wait_ready as wait_nodes
 from scripts.lib.cluster.places import folder_of, locked
-from scripts.lib.cluster.record import MOST_NODES, Cluster
+from scripts.lib.cluster.record import MOST_NODES, Cluster, Shape
 from scripts.lib.cluster.trouble import Trouble, say
 
 
-def up(name: str, nodes: int, addons: tuple[str, ...], grace: int) -> Cluster:
+def up(name: str, shape: Shape) -> Cluster:
     """Bring a cluster up; one of the same shape that is up already is left as it is."""
-    if not 0 <= nodes <= MOST_NODES:
-        raise Trouble(f"a cluster has 0 to {MOST_NODES} nodes, not {nodes}", "simulated ones (--with kwok) may be many")
-    if nodes:
-        debian.require_root("a cluster with real nodes")
-    building.require(_parts(nodes, addons))
+    _check(shape)
+    building.require(["kube", *(["node-images"] if shape.nodes else []), *shape.addons])
     with _lock(name):
         found = record.load(name)
         if found is not None and found.complete and _lives(found):
-            if (found.nodes, found.addons, found.grace) != (nodes, addons, grace):
-                raise Trouble(f"{name} is up in another shape: {_shape(found)}", f"scripts/cluster down --name {name}")
+            if found.shape != shape:
+                raise Trouble(f"{name} is up in another shape: {found.shape}", f"scripts/cluster down --name {name}")
             say(f"{name} is up already")
             return found
         _clean(name)
-        cluster = record.reserve(name, nodes, addons, grace)
+        cluster = record.reserve(name, shape)
         try:
             cluster = _start(cluster)
         except BaseException:
@@ -45,8 +43,19 @@ def up(name: str, nodes: int, addons: tuple[str, ...], grace: int) -> Cluster:
         return cluster
 
 
-def _parts(nodes: int, addons: tuple[str, ...]) -> list[str]:
-    return ["kube", *(["node-images"] if nodes else []), *addons]
+def _check(shape: Shape) -> None:
+    """Refuse what cannot be, before anything is started."""
+    if not 0 <= shape.nodes <= MOST_NODES:
+        raise Trouble(
+            f"a cluster has 0 to {MOST_NODES} nodes, not {shape.nodes}", "simulated ones may be many: --with kwok"
+        )
+    unknown = [addon for addon in shape.addons if addon not in ADDONS]
+    if unknown:
+        raise Trouble(f"a cluster cannot come with {', '.join(unknown)}", f"known: {', '.join(ADDONS)}")
+    if "coredns" in shape.addons and not shape.nodes:
+        raise Trouble("coredns runs as a pod and needs a node", "scripts/cluster up --nodes 1 --with coredns")
+    if shape.nodes:
+        debian.require_root("a cluster with real nodes")
 
 
 def _start(cluster: Cluster) -> Cluster:
@@ -71,6 +80,9 @@ def _start(cluster: Cluster) -> Cluster:
     if nodes:
         wait_nodes(cluster)
         reached(f"{len(nodes)} nodes ready")
+    for addon in cluster.shape.addons:
+        ADDONS[addon](cluster, run)
+        reached(f"{addon} ready")
     return dataclasses.replace(run.recorded(), complete=True)
 
 
@@ -114,10 +126,6 @@ def _lives(cluster: Cluster) -> bool:
     return bool(processes.find(cluster.folder, "apiserver"))
 
 
-def _shape(cluster: Cluster) -> str:
-    return f"--nodes {cluster.nodes} --with {','.join(cluster.addons) or 'nothing'} --grace {cluster.grace}"
-
-
 def describe(cluster: Cluster) -> dict[str, Any]:
     """Everything about a cluster that a client or a person wants to know."""
     living = processes.find(cluster.folder)
@@ -128,7 +136,7 @@ def describe(cluster: Cluster) -> dict[str, Any]:
         "name": cluster.name,
         "state": state,
         "nodes": {name: "ready" if ok else "not ready" for name, ok in sorted(ready.items())},
-        "with": list(cluster.addons),
+        "with": list(cluster.shape.addons),
         "kubeconfig": str(cluster.kubeconfig),
         "api": cluster.url("api"),
         "etcd": cluster.url("etcd"),

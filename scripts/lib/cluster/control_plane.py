@@ -169,7 +169,7 @@ def _controllers(cluster: Cluster) -> list[str]:
         *("--cluster-signing-cert-file", f"{keys}/ca.crt", "--cluster-signing-key-file", f"{keys}/ca.key"),
         *("--kube-api-qps", "500", "--kube-api-burst", "1000"),  # or the first service account takes ten seconds
         *("--flex-volume-plugin-dir", str(cluster.folder / "flex"), "--allocate-node-cidrs=false"),
-        *("--node-monitor-grace-period", f"{cluster.grace}s", "--node-monitor-period", "1s"),
+        *("--node-monitor-grace-period", f"{cluster.shape.grace}s", "--node-monitor-period", "1s"),
     ]
 
 

@@ -99,8 +99,8 @@ def kubelet(node: Node) -> Path:
         "volumePluginDir": "/run/flex",
         "syncFrequency": "10s",
         # A node is lost after the cluster's grace period: it must have spoken several times within it.
-        "nodeStatusUpdateFrequency": f"{max(1, node.cluster.grace // 5)}s",
-        "nodeLeaseDurationSeconds": max(4, node.cluster.grace // 2),
+        "nodeStatusUpdateFrequency": f"{max(1, node.cluster.shape.grace // 5)}s",
+        "nodeLeaseDurationSeconds": max(4, node.cluster.shape.grace // 2),
         "maxPods": 110,
     }
     file = node.folder / "kubelet.json"

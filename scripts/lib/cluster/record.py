@@ -27,16 +27,33 @@ _ORDER = ("api", "etcd", "etcd-peer", "controllers", "scheduler", "volcano", "vo
 
 
 @dataclass(frozen=True)
+class Shape:
+    """What somebody asked for."""
+
+    nodes: int = 0
+    addons: tuple[str, ...] = ()
+    simulated: int = 0  #: nodes of kwok
+    grace: int = 20  #: seconds until a silent node counts as lost
+
+    def __str__(self) -> str:
+        return (
+            f"--nodes {self.nodes} --with '{','.join(self.addons)}' --simulated {self.simulated} --grace {self.grace}"
+        )
+
+
+@dataclass(frozen=True)
 class Cluster:
     """One cluster, whole or still being brought up."""
 
     name: str
-    nodes: int
-    addons: tuple[str, ...]
-    grace: int  #: seconds until a silent node counts as lost
+    shape: Shape
     first_port: int
     complete: bool = False
     commands: dict[str, list[str]] = field(default_factory=dict)  #: how each part was started, for a restart
+
+    @property
+    def nodes(self) -> int:
+        return self.shape.nodes
 
     @property
     def folder(self) -> Path:
@@ -74,8 +91,9 @@ def load(name: str) -> Cluster | None:
     """The cluster of a name, when there is one that was at least begun."""
     try:
         told = json.loads((folder_of(name) / "cluster.json").read_text())
-        return Cluster(**{**told, "addons": tuple(told["addons"])})
-    except (FileNotFoundError, ValueError, TypeError):
+        shape = Shape(**{**told["shape"], "addons": tuple(told["shape"]["addons"])})
+        return Cluster(**{**told, "shape": shape})
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
         return None
 
 
@@ -94,13 +112,13 @@ def every() -> list[Cluster]:
     return [found for name in names if (found := load(name)) is not None]
 
 
-def reserve(name: str, nodes: int, addons: tuple[str, ...], grace: int) -> Cluster:
+def reserve(name: str, shape: Shape) -> Cluster:
     """Write a new cluster down, with ports that nobody else has."""
     with locked(CLUSTERS / "ports.lock", "another cluster takes its ports; waiting for it"):
         taken = {each.first_port for each in every() if each.name != name}
         for first in range(_FIRST_PORT, _LAST_PORT, _PORTS):
             if first not in taken and all(_free(first + offset) for offset in range(_PORTS)):
-                cluster = Cluster(name, nodes, addons, grace, first)
+                cluster = Cluster(name, shape, first)
                 cluster.save()
                 return cluster
     raise Trouble(
