@@ -76,6 +76,12 @@ def delete_job(tx: Tx, job: str) -> Row:
             code="ActionNotAllowed",
             hint=f"stop it first: paddleflow job stop {job}",
         )
+    if row["run_id"] is not None:
+        raise Conflict(
+            f"job[{job}] cannot be deleted, it ran a step of run[{row['run_id']}]",
+            code="ActionNotAllowed",
+            hint=f"it goes with its run: paddleflow run delete {row['run_id']}",
+        )
     _delete(tx, row)
     return row
 

@@ -61,6 +61,15 @@ class Fingerprints:
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """What is at a path: file, folder or missing; the hash of its content and its size in all."""
+
+    kind: str
+    hash: str = ""
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     """An earlier result that serves."""
 
@@ -90,10 +99,11 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A step's outputs are noted."""
+    """A step's outputs are there and were measured."""
 
     at: float
     number: int
+    made: Mapping[str, Measured]
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,7 @@ class _Walk(Beginning):
                 else:
                     self._submit(item)
             case Recorded() if item.phase is Phase.RECORDING:
+                self.run.measured[item.number] = fact.made
                 self.end(item, _SUCCEEDED, "")
 
     def go_on(self) -> None:

@@ -58,6 +58,7 @@ class _Restoring:
         self.run = RunState(row["id"], row["user_name"], pipeline, row["fs_id"], root)
         self.run.status = RunStatus(row["status"])
         self.run.message = row["message"]
+        self.run.source = row["source"]
         self.run.activated_at = row["activated_at"]
         self.run.breakpoints = frozenset(json.loads(row["breakpoints"]))
         self.run.frames[ROOT] = root

@@ -22,7 +22,7 @@ select user_name, status from runs where id = :id
 
 -- name: unseen_runs
 -- Runs that the engine has not looked at since somebody else changed them.
-select seq, id, touched, status, stop, breakpoints from runs where touched > seen order by seq limit :limit
+select seq, id, touched, status, message, stop, breakpoints from runs where touched > seen order by seq limit :limit
 
 -- name: active_runs
 -- Runs that have not ended: what the engine takes up again after a restart.

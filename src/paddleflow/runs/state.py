@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from paddleflow.runs.facts import Fingerprints
+from paddleflow.runs.facts import Fingerprints, Measured
 from paddleflow.runs.model import ComponentStatus, RunStatus
 from paddleflow.runs.names import with_seq
 from paddleflow.runs.plan import Plan
@@ -154,6 +154,10 @@ class RunState:
     timers: list[tuple[float, int]] = field(default_factory=list)
     changed: dict[int, Instance] = field(default_factory=dict)  #: rows to write; whoever writes them clears it
     loops: list[tuple[int, str, Sequence[Any]]] = field(default_factory=list)  #: loops to write: frame, name, elements
+    source: str = ""  #: where the document came from
+    measured: dict[int, Mapping[str, Measured]] = field(
+        default_factory=dict
+    )  #: outputs of steps that are being recorded
     moved: bool = False  #: status or message of the run itself to be written
 
     def take_number(self) -> int:
