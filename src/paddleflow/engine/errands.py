@@ -34,7 +34,7 @@ from paddleflow.runs.facts import (
 )
 from paddleflow.runs.fingerprints import OUTPUTS_GONE, bare_command, fingerprints
 from paddleflow.runs.state import Instance, Phase, RunState
-from paddleflow.runs.values import Rendered, on_storage, rendered, step_outputs
+from paddleflow.runs.values import on_storage, rendered, step_outputs
 from paddleflow.storage.places import check_folder
 from paddleflow.storage.storages import usable_storage
 from paddleflow.store.database import Database, Tx
@@ -49,8 +49,7 @@ class _Asking:
 
     run: RunState
     item: Instance
-    rendered: Rendered
-    prints: Fingerprints = Fingerprints()
+    prints: Fingerprints
 
 
 class Errands:
@@ -180,7 +179,7 @@ class Errands:
                 scopes[f"{scope.name}:{path}"] = await asyncio.to_thread(files.signature, folder, path)
         self._conductor.rendered[run.id, item.number] = found
         command = bare_command(run, item, found)
-        return _Asking(run, item, found, fingerprints(run, item, found, command, contents, scopes))
+        return _Asking(run, item, fingerprints(run, item, found, command, contents, scopes))
 
     async def _cache_fact(self, asking: _Asking, answer: caches.Found) -> CacheAnswered:
         now, number = self._clock.now(), asking.item.number

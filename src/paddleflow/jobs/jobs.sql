@@ -167,6 +167,10 @@ delete from job_labels where job_id = :id
 -- The storages of a job that is deleted.
 delete from job_storages where job_id = :id
 
+-- name: jobs_of_run
+-- The jobs that ran a run's steps, in the order in which they were made.
+select * from jobs where run_id = :run_id order by seq
+
 -- name: jobs_to_delete
 -- Jobs whose time has come.
 select seq, id, touched, seen from jobs where delete_at is not null and delete_at <= :now

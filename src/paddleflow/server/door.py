@@ -25,6 +25,7 @@ from paddleflow.api import (
     logs,
     pools,
     queues,
+    runs,
     statistics,
     storages,
     users,
@@ -37,7 +38,7 @@ from paddleflow.settings import Settings
 
 ROUTE_GROUPS = (
     users.ROUTES, grants.ROUTES, clusters.ROUTES, cluster_nodes.ROUTES, queues.ROUTES, flavours.ROUTES, pools.ROUTES, storages.ROUTES,
-    jobs.ROUTES, why.ROUTES, logs.ROUTES, events.ROUTES, statistics.ROUTES,
+    runs.ROUTES, jobs.ROUTES, why.ROUTES, logs.ROUTES, events.ROUTES, statistics.ROUTES,
 )  # fmt: skip
 
 
