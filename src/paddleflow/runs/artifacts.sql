@@ -12,10 +12,6 @@ select * from artifacts where fs_id = :fs_id and path = :path and kind = 'output
 -- What one step of a run read and made.
 select * from artifacts where run_id = :run_id and step = :step order by seq
 
--- name: artifact_at
--- What a run knows of a path.
-select * from artifacts where fs_id = :fs_id and run_id = :run_id and path = :path order by seq limit 1
-
 -- name: delete_artifact
 -- The records of a path in a run.
 delete from artifacts where fs_id = :fs_id and run_id = :run_id and path = :path

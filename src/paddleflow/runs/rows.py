@@ -22,6 +22,9 @@ def component_row(run: RunState, item: Instance, rendered: Rendered | None = Non
     if rendered is not None:
         details = text(details_of(rendered, item))
         parameters = text(rendered.parameters) if rendered.parameters else "{}"
+    elif item.number in run.frames and not item.status.final:
+        frame = run.frames[item.number]
+        details, parameters = text({"inputs": frame.inputs}), text(frame.values)
     return {
         "run_id": run.id,
         "number": item.number,

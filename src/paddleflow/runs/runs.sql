@@ -16,10 +16,6 @@ update runs set id = :id where seq = :seq
 -- One run, whoever owns it.
 select * from runs where id = :id
 
--- name: run_owner
--- Whose run it is, and how far it is.
-select user_name, status from runs where id = :id
-
 -- name: unseen_runs
 -- Runs that the engine has not looked at since somebody else changed them.
 select seq, id, touched, status, message, stop, breakpoints from runs where touched > seen order by seq limit :limit
@@ -116,7 +112,3 @@ delete from artifacts where run_id = :run_id
 -- name: delete_run_caches
 -- The results of a run that is deleted: their files go with it.
 delete from run_caches where run_id = :run_id
-
--- name: count_active_runs
--- How many runs have not ended, by status, for the metrics.
-select status, count(*) as runs from runs where status in ('initiating', 'pending', 'running', 'terminating') group by status
