@@ -6,30 +6,25 @@ Everything is checked before anything is written: the document, what the request
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from pydantic_core import to_json
 
 from paddleflow.access.callers import Caller, is_root
+from paddleflow.api.pipelines import decoded, owned_pipeline
 from paddleflow.api.platform import Platform
-from paddleflow.errors import Fault, Invalid, NotFound
-from paddleflow.runs import files
+from paddleflow.errors import Fault, Invalid
+from paddleflow.runs import pipelines
 from paddleflow.runs.model import NewRun
 from paddleflow.spec.pipeline.binding import RunRequest, bind
 from paddleflow.spec.pipeline.model import Pipeline
 from paddleflow.spec.pipeline.reading import read, read_json
 from paddleflow.spec.run import RunDocument, RunJson
-from paddleflow.storage.model import Storage
-from paddleflow.storage.places import check_folder
-from paddleflow.storage.storages import get_storage, require_user
+from paddleflow.storage import files as storage_files
+from paddleflow.storage import storages
 from paddleflow.store.database import Tx
 
 DEFAULT_PATH = "./run.yaml"
-MOST_YAML = 10 * 2**20  #: bytes of a document
 MOST_DESCRIPTION = 1024
 
 
@@ -45,11 +40,11 @@ async def source_of(platform: Platform, caller: Caller, body: RunDocument) -> So
     user = body.username or caller.name
     _check_request(body)
     if body.run_yaml_raw:
-        text, origin = _decoded(body.run_yaml_raw), ""
+        raw, origin = decoded(body.run_yaml_raw), ""
     elif body.pipeline_id:
-        raise NotFound(f"pipeline[{body.pipeline_id[:80]}] does not exist", code="PipelineNotFound")
+        raw, origin = await _registered(platform, caller, body)
     else:
-        text, origin = await _from_storage(platform, user, body)
+        raw, origin = await _from_storage(platform, user, body)
     request = RunRequest(
         parameters=body.parameters,
         disabled=body.disabled_names,
@@ -58,11 +53,11 @@ async def source_of(platform: Platform, caller: Caller, body: RunDocument) -> So
         strategy=body.failure_options.strategy if body.failure_options else "",
         name=body.name,
     )
-    pipeline = await asyncio.to_thread(_bound, text, request)
+    pipeline = await asyncio.to_thread(_bound, raw, request, body.run_yaml_path if origin else "")
     new = NewRun(
         user=user,
         pipeline=pipeline,
-        document=text,
+        document=raw.decode("utf-8"),
         source=origin,
         name=body.name,
         description=body.desc,
@@ -95,33 +90,23 @@ async def from_json(platform: Platform, caller: Caller, body: RunJson) -> Source
 
 
 def _check_request(body: RunDocument) -> None:
-    faults = []
     if len(body.desc) > MOST_DESCRIPTION:
-        faults.append(Fault("desc", f"must have at most {MOST_DESCRIPTION} characters, it has {len(body.desc)}"))
-    if body.run_yaml_raw and (body.pipeline_id or body.run_yaml_path):
-        pass  # the text wins, as existing clients expect
-    if faults:
-        raise Invalid.of(faults, code="InvalidArguments")
+        fault = Fault("desc", f"must have at most {MOST_DESCRIPTION} characters, it has {len(body.desc)}")
+        raise Invalid.of([fault], code="InvalidArguments")
 
 
-def _decoded(raw: str) -> str:
-    try:
-        data = base64.b64decode(raw, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise Invalid(f"runYamlRaw is not base64: {error}", code="InvalidArguments") from error
-    return _text(data, "runYamlRaw")
+async def _registered(platform: Platform, caller: Caller, body: RunDocument) -> tuple[bytes, str]:
+    """(text, source) of a version of a registered pipeline; the newest one unless one is named."""
+
+    def find(tx: Tx) -> tuple[bytes, str]:
+        pipeline = owned_pipeline(tx, caller, body.pipeline_id)
+        version = pipelines.get_version(tx, pipeline, body.pipeline_version_id)
+        return version.yaml.encode(), f"{pipeline.id}-{version.id}"
+
+    return await platform.database.read(find)
 
 
-def _text(data: bytes, what: str) -> str:
-    if len(data) > MOST_YAML:
-        raise Invalid(f"{what} has {len(data)} bytes, at most {MOST_YAML} are possible", code="MalformedYaml")
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise Invalid(f"{what} is not text in UTF-8: {error}", code="MalformedYaml") from error
-
-
-async def _from_storage(platform: Platform, user: str, body: RunDocument) -> tuple[str, str]:
+async def _from_storage(platform: Platform, user: str, body: RunDocument) -> tuple[bytes, str]:
     """(text, path) of a file on a storage."""
     path = body.run_yaml_path or DEFAULT_PATH
     if not body.fs_name:
@@ -130,55 +115,21 @@ async def _from_storage(platform: Platform, user: str, body: RunDocument) -> tup
             code="InvalidArguments",
             hint="paddleflow run create -yr FILE sends a file of yours",
         )
-    storage = await platform.database.read(get_storage, user, is_root(user), body.fs_name)
-    return await asyncio.to_thread(read_document, platform.settings.data_folder, storage, path), path
+    storage = await platform.database.read(storages.get_storage, user, is_root(user), body.fs_name)
+    return await asyncio.to_thread(storage_files.read_file, storage, path, data=platform.settings.data_folder), path
 
 
-def read_document(data: Path, storage: Storage, path: str) -> str:
-    """A pipeline's text from a storage. Blocks on the disk."""
-    folder = check_folder(storage.folder, data=data, user=storage.user, confined=storage.confined)
-    try:
-        file = files.within(folder, path.removeprefix("./"))
-        with file.open("rb") as opened:
-            return _text(opened.read(MOST_YAML + 1), path)
-    except OSError as error:
-        raise Invalid(
-            f"file {path[:200]} of fs[{storage.name}] cannot be read: {error.strerror}", code="ReadYamlFileFailed"
-        ) from error
-    except Invalid as error:
-        raise Invalid(error.message, code="ReadYamlFileFailed", hint=error.hint) from error
-
-
-def _bound(text: str, request: RunRequest) -> Pipeline:
-    return bind(read(text), request)
+def _bound(raw: bytes, request: RunRequest, file: str) -> Pipeline:
+    return bind(read(raw, file), request, file)
 
 
 def _bound_json(document: dict[str, object]) -> Pipeline:
-    return bind(read_json(document), RunRequest())
+    return bind(read_json(document))
 
 
 def with_storages(tx: Tx, new: NewRun) -> NewRun:
-    """The run with its main storage found; `NotFound` for a storage that its user does not have."""
-    root = is_root(new.user)
-    require_user(tx, new.user)
-    for name in _storages(new.pipeline):
-        get_storage(tx, new.user, root, name)
+    """The run with its main storage found; all storages that its user does not have are told at once."""
+    storages.require_user(tx, new.user)
+    found = pipelines.require_storages(tx, new.pipeline, new.user, is_root(new.user))
     main = new.pipeline.main_fs
-    if main is None:
-        return new
-    storage = get_storage(tx, new.user, root, main.name)
-    return replace(new, fs_id=storage.id, fs_name=main.name)
-
-
-def _storages(pipeline: Pipeline) -> Sequence[str]:
-    """The names of all storages that a pipeline mounts beside the main one."""
-    found = dict.fromkeys(mount.name for mount in pipeline.extra_fs)
-    waiting = [*pipeline.entry_points.values(), *([pipeline.post_process] if pipeline.post_process else [])]
-    while waiting:
-        component = waiting.pop()
-        children = getattr(component, "children", None)
-        if children is not None:
-            waiting.extend(children.values())
-        else:
-            found.update(dict.fromkeys(mount.name for mount in getattr(component, "extra_fs", ())))
-    return list(found)
+    return new if main is None else replace(new, fs_id=found[main.name].id, fs_name=main.name)

@@ -21,13 +21,14 @@ from paddleflow.base.quantity import Resources
 from paddleflow.engine.board import Board, Waiting
 from paddleflow.engine.claims import Claims
 from paddleflow.engine.run_rows import Collected, collect
+from paddleflow.engine.run_writes import FreshJob
 from paddleflow.engine.turn import DELETED, Draft, end_waiting, step
 from paddleflow.errors import PaddleFlowError
-from paddleflow.jobs import machine as jobs
+from paddleflow.jobs import facts as job_facts
 from paddleflow.jobs.admission import admit
 from paddleflow.jobs.machine import JobState
 from paddleflow.jobs.model import JobStatus, NewJob, TaskStatus
-from paddleflow.jobs.rows import needs_of, needs_text
+from paddleflow.jobs.rows import job_row, request_of
 from paddleflow.jobs.submission import QueueCache, Submitter, look_up
 from paddleflow.runs.documents import document_of
 from paddleflow.runs.facts import (
@@ -50,8 +51,7 @@ from paddleflow.runs.restoring import RunRecords, read_run, restore
 from paddleflow.runs.rows import SQL
 from paddleflow.runs.state import Instance, RunState
 from paddleflow.runs.values import Rendered, rendered
-from paddleflow.scheduling.model import Request
-from paddleflow.spec.job import PRIORITIES, DistributedJob, SingleJob
+from paddleflow.spec.job import DistributedJob, SingleJob
 from paddleflow.store.database import Database, Row, Tx
 
 NOT_KNOWN_YET = 2**60  #: orders of jobs whose rows are not written yet begin here
@@ -205,7 +205,7 @@ class Conductor:
             return True
         active = board.active.get(item.job)
         if active is not None:
-            step(board, active, jobs.StopAsked(now, message), draft, now)
+            step(board, active, job_facts.StopAsked(now, message), draft, now)
             return False
         if item.job not in board.waiting:
             return False  # it has ended, and its run will hear of it
@@ -233,8 +233,10 @@ class Conductor:
             if isinstance(answer, NewJob):
                 item.job = answer.id
                 self.jobs[answer.id] = run, item.number
-                draft.writes.runs.jobs[answer.id] = answer, run.id
-                board.enqueue(Waiting(self._request(answer, now), answer.framework, 1, 0), None, now)
+                row = job_row(answer, now)
+                draft.writes.runs.jobs[answer.id] = FreshJob(answer, run.id, row)
+                self._order += 1
+                board.enqueue(Waiting(request_of({**row, "seq": self._order}), answer.framework, 1, 0), None, now)
             else:
                 told.append((run, Refused(now, item.number, _words(answer))))
         return told
@@ -252,11 +254,6 @@ class Conductor:
             except PaddleFlowError as error:
                 answers.append(error)
         return answers
-
-    def _request(self, job: NewJob, now: float) -> Request:
-        self._order += 1
-        needs = needs_of(needs_text(tuple((member.role, member.replicas, member.request) for member in job.members)))
-        return Request(job.id, job.queue, needs, now, self._order, PRIORITIES[job.priority], job.user)
 
     def settle(self, board: Board, rows: dict[str, Row], draft: Draft) -> None:
         """The write stood: jobs that wait have their positions now."""

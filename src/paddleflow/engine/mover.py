@@ -24,7 +24,8 @@ from paddleflow.engine.errands import Errands
 from paddleflow.engine.launching import Prepared
 from paddleflow.engine.ports import Ports, parse_range
 from paddleflow.engine.recovery import compare, read_records, rebuild
-from paddleflow.engine.turn import Draft, Surroundings, decide, hear, look, settle
+from paddleflow.engine.surroundings import Surroundings, rules_of
+from paddleflow.engine.turn import Draft, decide, hear, look, settle
 from paddleflow.engine.writes import write_turn
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs.rows import SQL
@@ -192,17 +193,18 @@ class Mover:
             restart_limit=parts.settings.jobs.restart_limit,
         )
         queues = await parts.database.read(scheduled_queues, self._cluster)
-        records = await parts.database.read(read_records)
+        rules = rules_of(parts.settings.scheduling)
+        records = await parts.database.read(read_records, now - rules.window)
         nodes = [Node(n.name, n.capacity, n.labels, n.schedulable) for n in self.nodes]
         ports = Ports(parse_range(parts.settings.local.ports), begin=secrets.randbelow(65536))
-        board = rebuild(records, nodes, queues, ports, self._around, now)
+        board = rebuild(records, nodes, queues, ports, self._around, now, rules)
         draft = Draft()
         self._conductor = self._new_conductor()
         told = [each for run in await parts.database.read(read_active) for each in self._conductor.adopt(run, now)]
         compare(board, known, draft, now)
         hear(board, known, draft, now)
         await self._conductor.begin(board, draft, told, now)
-        decide(board, draft, now)
+        decide(board, draft, self._around, now)
         self._board = board
         await self._write_and_do(lease, board, draft, now)
         self.first_turn.set()
@@ -222,7 +224,7 @@ class Mover:
                 board.queue_version = version
             look(board, rows, draft, now)
             await self._conductor.turn(board, draft, rows, runs, now)
-            decide(board, draft, now)
+            decide(board, draft, self._around, now)
             await self._write_and_do(lease, board, draft, now)
             more = bool(self._observed or draft.writes.placements or len(rows) == ROWS_A_TURN or self._conductor.inbox)
 

@@ -8,18 +8,27 @@ from dataclasses import dataclass, field
 
 from paddleflow.jobs.model import JobStatus, NewJob
 from paddleflow.jobs.rows import SQL as JOBS
-from paddleflow.jobs.rows import job_row
+from paddleflow.jobs.submission import notes
 from paddleflow.runs import artifacts, caches
 from paddleflow.runs.rows import SQL
 from paddleflow.store.database import Row, Tx, Value
 from paddleflow.store.events import NewEvent
 
 
+@dataclass(frozen=True, slots=True)
+class FreshJob:
+    """The job of a step, which the board knows before the database does."""
+
+    job: NewJob
+    run: str
+    row: Mapping[str, Value]  #: as `jobs.rows.job_row` has it
+
+
 @dataclass(slots=True)
 class RunWrites:
     """Rows of runs, components and what belongs to them."""
 
-    jobs: dict[str, tuple[NewJob, str]] = field(default_factory=dict)  #: new ones, with the run that each belongs to
+    jobs: dict[str, FreshJob] = field(default_factory=dict)  #: of steps that begin
     runs: list[dict[str, Value]] = field(default_factory=list)
     components: list[dict[str, Value]] = field(default_factory=list)
     loops: list[dict[str, Value]] = field(default_factory=list)
@@ -52,26 +61,17 @@ def write_runs(
     artifacts.note(tx, writes.artifacts, now)
     caches.keep(tx, writes.caches, now)
     told.extend(writes.events)
-    return {job.id: _insert(tx, job, run, attempts, reasons, now) for job, run in writes.jobs.values()}
+    return {job: _insert(tx, new, attempts, reasons, now) for job, new in writes.jobs.items()}
 
 
-def _insert(tx: Tx, job: NewJob, run: str, attempts: Mapping[str, int], reasons: Mapping[str, str], now: float) -> Row:
+def _insert(tx: Tx, new: FreshJob, attempts: Mapping[str, int], reasons: Mapping[str, str], now: float) -> Row:
     """The row of a new job: as if it had been submitted, looked at and perhaps placed, in one go."""
-    attempt = attempts.get(job.id, 0)
-    waits = job.id in reasons
-    row: Row = job_row(job, now)
-    row["status"] = JobStatus.PENDING if attempt or waits else JobStatus.INIT
-    row["message"] = reasons.get(job.id, "")
-    row.update(placed=int(attempt > 0), attempt=attempt, run_id=run)
-    seq = tx.value(JOBS["insert_step_job"], **row)
-    storages: list[dict[str, Value]] = [
-        {"job_id": job.id, "fs_id": storage.id} for member in job.members for storage in member.storages
-    ]
-    if storages:
-        tx.many(JOBS["insert_storage"], storages)
-    if job.labels:
-        tx.many(JOBS["insert_label"], [{"job_id": job.id, "key": k, "value": v} for k, v in job.labels.items()])
-    row.update(
-        seq=seq, outcome=None, not_before=None, started_at=None, finished_at=None, updated_at=now, touched=1, seen=1
-    )
+    attempt = attempts.get(new.job.id, 0)
+    given = dict(new.row)
+    given["status"] = JobStatus.PENDING if attempt or new.job.id in reasons else JobStatus.INIT
+    given["message"] = reasons.get(new.job.id, "")
+    given |= {"placed": int(attempt > 0), "placed_at": now if attempt else None, "attempt": attempt, "run_id": new.run}
+    row = tx.one(JOBS["insert_step_job"], **given)
+    assert row is not None
+    notes(tx, [new.job])
     return row

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 
 from paddleflow.errors import NotFound
 from paddleflow.store.database import Row, Tx, Value
-from paddleflow.store.statements import compose, load
+from paddleflow.store.statements import load
+from paddleflow.store.where import Where
 
 SQL = load("paddleflow.runs", "artifacts.sql")
 INPUT = "input"
@@ -65,16 +66,13 @@ def find_artifacts(tx: Tx, wanted: ArtifactFilter, before: int, limit: int) -> l
 
 def select(tx: Tx, table: str, columns: Iterable[tuple[str, Sequence[str]]], before: int, limit: int) -> list[Row]:
     """Rows of a table, newest first, whose columns have one of the given values; a column without values is not looked at."""
-    conditions: list[str] = ["seq < :before"] if before else []
-    params: dict[str, Value] = {"before": before} if before else {}
+    where = Where()
+    if before:
+        where.add("seq < :before", before=before)
     for column, given in columns:
-        if given:
-            words = dict.fromkeys(given)
-            names = [f"{column}_{number}" for number in range(len(words))]
-            conditions.append(f"{column} in ({', '.join(':' + name for name in names)})")
-            params.update(zip(names, words, strict=True))
-    where = f" where {' and '.join(conditions)}" if conditions else ""
-    return tx.all(compose(f"select * from {table}{where} order by seq desc limit :limit"), limit=limit, **params)  # noqa: S608 fixed fragments
+        where.one_of(column, given)
+    statement = where.statement(f"select * from {table}", "order by seq desc limit :limit")  # noqa: S608 names of ours
+    return tx.all(statement, limit=limit, **where.params)
 
 
 def remove_artifact(tx: Tx, fs_id: str, run: str, path: str) -> None:
