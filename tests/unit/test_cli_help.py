@@ -66,6 +66,7 @@ Options:
 Commands:
   create  Submit the job in the JSON file JSONPATH (- for standard input).
   delete  Delete a job that is over, and its log.
+  eta     When a waiting job will probably start.
   events  What happened to a job, and why it waits.
   list    List jobs.
   logs    Print or follow a job's log.
@@ -142,6 +143,7 @@ Commands:
   logout      End the token of the context in use.
   pipeline    Pipeline documents: check one, print the schema.
   queue       Queues, and who may use them.
+  scheduler   What the scheduler decided, and whether it would again.
   server      Start the server on this machine.
   statistics  What jobs used, and card time.
   user        Users and their passwords.

@@ -31,6 +31,7 @@ COMMANDS = {
     "logout": Late("account:logout", "End the token of the context in use."),
     "pipeline": Late("pipeline:pipeline", "Pipeline documents: check one, print the schema."),
     "queue": Late("queue:queue", "Queues, and who may use them."),
+    "scheduler": Late("scheduler:scheduler", "What the scheduler decided, and whether it would again."),
     "server": Late("server:server", "Start the server on this machine."),
     "statistics": Late("statistics:statistics", "What jobs used, and card time."),
     "user": Late("user:user", "Users and their passwords."),

@@ -111,12 +111,12 @@ class Recorded(Core):
     def recording(self) -> bool:
         return self._entries is not None
 
-    def begin(self) -> None:
+    def begin(self, now: float | None = None) -> None:
         """Keep a record, beginning with things as they are; one that is being kept goes on from a new snapshot."""
         fresh = self._entries is None or len(self._entries) > _MOST
         if self._entries is None or fresh:
             self._entries = []
-        self._entries.append(Begun(self.snapshot(self.now), fresh))
+        self._entries.append(Begun(self.snapshot(self.now if now is None else now), fresh))
 
     def take(self) -> list[Entry]:
         """The entries since the last time."""

@@ -104,7 +104,7 @@ async def assembled(settings: Settings, data: Path) -> AsyncIterator[tuple[Parts
             database=database,
             clock=clock,
             bus=bus,
-            workplace=Workplace(data, runtime, lambda: nodes, mover.why, mover.explain),
+            workplace=Workplace(data, runtime, lambda: nodes, mover.why, mover.explain, mover.snapshot),
             clusters=LocalNodes(database, lambda: nodes),
         )
         platform.refresh.append((await JobMetrics.watching(database, platform.registry)).refresh)
