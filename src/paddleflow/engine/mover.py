@@ -22,7 +22,8 @@ from paddleflow.engine.board import Board
 from paddleflow.engine.launching import Prepared
 from paddleflow.engine.ports import Ports, parse_range
 from paddleflow.engine.recovery import compare, read_records, rebuild
-from paddleflow.engine.turn import Draft, Surroundings, decide, hear, look, settle
+from paddleflow.engine.surroundings import Surroundings, rules_of
+from paddleflow.engine.turn import Draft, decide, hear, look, settle
 from paddleflow.engine.writes import write_turn
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs.rows import SQL
@@ -185,14 +186,15 @@ class Mover:
             restart_limit=parts.settings.jobs.restart_limit,
         )
         queues = await parts.database.read(scheduled_queues, self._cluster)
-        records = await parts.database.read(read_records)
+        rules = rules_of(parts.settings.scheduling)
+        records = await parts.database.read(read_records, now - rules.window)
         nodes = [Node(n.name, n.capacity, n.labels, n.schedulable) for n in self.nodes]
         ports = Ports(parse_range(parts.settings.local.ports), begin=secrets.randbelow(65536))
-        board = rebuild(records, nodes, queues, ports, self._around, now)
+        board = rebuild(records, nodes, queues, ports, self._around, now, rules)
         draft = Draft()
         compare(board, known, draft, now)
         hear(board, known, draft, now)
-        decide(board, draft, now)
+        decide(board, draft, self._around, now)
         self._board = board
         await self._write_and_do(lease, board, draft, now)
         self.first_turn.set()
@@ -211,7 +213,7 @@ class Mover:
                 board.core.set_queues(await parts.database.read(scheduled_queues, self._cluster))
                 board.queue_version = version
             look(board, rows, draft, now)
-            decide(board, draft, now)
+            decide(board, draft, self._around, now)
             await self._write_and_do(lease, board, draft, now)
             more = bool(self._observed or draft.writes.placements or len(rows) == ROWS_A_TURN)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
-from paddleflow.spec.wire import FaultDetail, Page
+from paddleflow.spec.wire import Page
 
 
 class PipelineVersionMade(TypedDict):
@@ -55,7 +55,6 @@ class PipelineWithVersion(TypedDict):
 
 
 class PipelineCheck(TypedDict):
-    """What is wrong with a document."""
+    """A document that may be registered; one that may not is refused with all its faults."""
 
-    name: Annotated[str, "that the document gives itself; empty when it could not be read"]
-    faults: Annotated[list[FaultDetail], "empty when it may be registered"]
+    name: Annotated[str, "that the document gives itself"]
