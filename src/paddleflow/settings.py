@@ -243,3 +243,20 @@ def user_config_folder() -> Path:
 def client_environment() -> tuple[str, str]:
     """(PADDLEFLOW_SERVER, PADDLEFLOW_TOKEN): the address and token that win over a saved context; empty: not set."""
     return os.environ.get(f"{PREFIX}SERVER", ""), os.environ.get(f"{PREFIX}TOKEN", "")
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesEnvironment:
+    """What the surroundings say about the API server; empty: nothing."""
+
+    host: str = ""  #: KUBERNETES_SERVICE_HOST, which every pod is given
+    port: str = ""  #: KUBERNETES_SERVICE_PORT
+    kubeconfig: str = ""  #: KUBECONFIG, or the file of this user if there is one
+
+
+def kubernetes_environment(environ: Mapping[str, str] | None = None) -> KubernetesEnvironment:
+    """Where a program on Kubernetes, or on the machine of somebody who uses one, finds the API server."""
+    env = os.environ if environ is None else environ
+    own = Path(env.get("HOME") or "~").expanduser() / ".kube" / "config"
+    file = env.get("KUBECONFIG") or (str(own) if own.is_file() else "")
+    return KubernetesEnvironment(env.get("KUBERNETES_SERVICE_HOST", ""), env.get("KUBERNETES_SERVICE_PORT", ""), file)
