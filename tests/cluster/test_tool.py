@@ -26,8 +26,8 @@ def traces(name: str) -> list[str]:
         mounted = [line for line in mounts if f"/{name}/" in line]
     files = [folder, folder.with_suffix(".lock")]
     groups = [
-        *Path("/sys/fs/cgroup").glob(f"paddleflow-{name}.*"),
-        *Path("/sys/fs/cgroup").glob(f"*/paddleflow-{name}.*"),
+        *Path("/sys/fs/cgroup").glob(f"testcluster-{name}.*"),
+        *Path("/sys/fs/cgroup").glob(f"*/testcluster-{name}.*"),
     ]
     links = [link for link in ("bridge0", "port1") if Path("/sys/class/net", link).exists()]
     left = [*(file for file in files if file.exists()), *groups, *processes.find(folder), *mounted, *links]
