@@ -71,6 +71,7 @@ def test_a_lost_result_is_built_anew(workshop: Workshop) -> None:
 def test_a_broken_off_build_goes_on_where_it_was(workshop: Workshop) -> None:
     def cut() -> None:
         if workshop.made:
+            (workshop.folder / "top").write_text("half of it")
             raise KeyboardInterrupt
 
     workshop.before = cut
