@@ -46,7 +46,18 @@ def list_(
         max_keys=size, marker=marker, user=username, fs=fsname, run=runid, type=kind, path=path
     )
     rows = [
-        [one.run_id, one.fs, one.user, one.path, one.type, one.step, one.name, one.meta, one.create_time, one.update_time]
+        [
+            one.run_id,
+            one.fs,
+            one.user,
+            one.path,
+            one.type,
+            one.step,
+            one.name,
+            one.meta,
+            one.create_time,
+            one.update_time,
+        ]
         for one in page
     ]
     output.show(session, HEADERS, rows)
@@ -59,7 +70,9 @@ artifact.add_command(list_)
 @artifact.command()
 @click.argument("path")
 @click.option("-f", "--fsname", required=True, help="The storage that it lies on.")
-@click.option("--to", type=click.Path(dir_okay=False, path_type=Path), help="The file to write; its own name if not given.")
+@click.option(
+    "--to", type=click.Path(dir_okay=False, path_type=Path), help="The file to write; its own name if not given."
+)
 @pass_session
 def download(session: Session, path: str, fsname: str, to: Path | None) -> None:
     """Download the artifact at PATH of a storage; a folder comes as a tar file.

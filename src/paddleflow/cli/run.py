@@ -66,7 +66,9 @@ def row_of(record: RunRecord) -> list[object]:
 @click.option("-pplver", "--pipelineversionid", help="Its version; the newest if not given.")
 @click.option("--disabled", multiple=True, help="A step that is left out, by dotted name. Repeatable.")
 @click.option("-de", "--dockerenv", help="Image of all steps that name none.")
-@click.option("--strategy", type=click.Choice(["fail_fast", "continue"]), help="What a failed step means for the others.")
+@click.option(
+    "--strategy", type=click.Choice(["fail_fast", "continue"]), help="What a failed step means for the others."
+)
 @click.option("--pause-before", multiple=True, metavar="STEP", help="Pause before this step. Repeatable.")
 @click.option("--watch", is_flag=True, help="Watch it to its end; the exit code says whether it succeeded.")
 @pass_session
