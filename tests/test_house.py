@@ -37,7 +37,8 @@ def files(*patterns: str) -> Iterator[Path]:
                 if file.is_file() and not any(part in {"__pycache__", "node_modules"} for part in file.parts):
                     yield file
     for pattern in patterns:
-        yield from (file for file in sorted(ROOT.glob(pattern)) if file.is_file())
+        # In a further work tree `.git` is a file, and not one that people wrote.
+        yield from (file for file in sorted(ROOT.glob(pattern)) if file.is_file() and file.name != ".git")
 
 
 def shown(file: Path) -> str:

@@ -47,6 +47,9 @@ FLAVOUR = _rule(
 POOL = _rule("resource pool name", _LABEL, _LABEL_WORDS)
 JOB_ID = _rule("job ID", _LABEL, _LABEL_WORDS)
 STORAGE = _rule("fs name", r"[a-zA-Z0-9_-]{1,63}", "1 to 63 letters, digits, '_' or '-'")
+SCHEDULE = _rule(
+    "schedule name", r"[A-Za-z_][A-Za-z0-9_]{1,49}", "2 to 50 letters, digits or '_', beginning with no digit"
+)
 LABEL_KEY = _rule(
     "label key",
     r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?",

@@ -12,8 +12,8 @@ from paddleflow.base.quantity import total
 from paddleflow.frameworks.catalogue import find
 from paddleflow.frameworks.framework import Member as PlacedMember
 from paddleflow.frameworks.framework import Plan
-from paddleflow.jobs.folders import job_folder, log_name
-from paddleflow.jobs.machine import Key
+from paddleflow.jobs.facts import Key
+from paddleflow.jobs.folders import job_place, log_name
 from paddleflow.jobs.model import Member
 from paddleflow.runtimes.runtime import Launch, Mount
 
@@ -63,7 +63,7 @@ def prepare(
     job: PlacedJob, data: Path, base_env: Mapping[str, str], addresses: Mapping[str, str]
 ) -> dict[Key, Prepared]:
     """The launch of every member."""
-    folder = str(job_folder(data, job.id))
+    folder = job_place(data, job.id)
     roles = {member.role: member for member in job.members}
     placed = [_placed(roles[place.role], place, folder, addresses) for place in job.places]
     plans = find(job.framework).plan(job.id, placed)

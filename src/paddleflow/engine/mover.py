@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,8 @@ from paddleflow.engine.board import Board
 from paddleflow.engine.launching import Prepared
 from paddleflow.engine.ports import Ports, parse_range
 from paddleflow.engine.recovery import compare, read_records, rebuild
-from paddleflow.engine.turn import Draft, Surroundings, decide, hear, look, settle
+from paddleflow.engine.surroundings import Surroundings, rules_of
+from paddleflow.engine.turn import Draft, decide, hear, look, settle
 from paddleflow.engine.writes import write_turn
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs.rows import SQL
@@ -39,6 +41,7 @@ LOOK_EVERY = 1.0
 FIRST_PAUSE = 0.1  #: before beginning anew after an error; doubles up to LAST_PAUSE
 LAST_PAUSE = 10.0
 ROWS_A_TURN = 2000
+FEW_LAUNCHES = 8  #: so few folders are made sooner than another thread is woken
 TOPIC = "jobs"  #: wakes the mover
 EVENTS = "events"  #: wakes those who follow events
 
@@ -183,14 +186,15 @@ class Mover:
             restart_limit=parts.settings.jobs.restart_limit,
         )
         queues = await parts.database.read(scheduled_queues, self._cluster)
-        records = await parts.database.read(read_records)
+        rules = rules_of(parts.settings.scheduling)
+        records = await parts.database.read(read_records, now - rules.window)
         nodes = [Node(n.name, n.capacity, n.labels, n.schedulable) for n in self.nodes]
         ports = Ports(parse_range(parts.settings.local.ports), begin=secrets.randbelow(65536))
-        board = rebuild(records, nodes, queues, ports, self._around, now)
+        board = rebuild(records, nodes, queues, ports, self._around, now, rules)
         draft = Draft()
         compare(board, known, draft, now)
         hear(board, known, draft, now)
-        decide(board, draft, now)
+        decide(board, draft, self._around, now)
         self._board = board
         await self._write_and_do(lease, board, draft, now)
         self.first_turn.set()
@@ -209,7 +213,7 @@ class Mover:
                 board.core.set_queues(await parts.database.read(scheduled_queues, self._cluster))
                 board.queue_version = version
             look(board, rows, draft, now)
-            decide(board, draft, now)
+            decide(board, draft, self._around, now)
             await self._write_and_do(lease, board, draft, now)
             more = bool(self._observed or draft.writes.placements or len(rows) == ROWS_A_TURN)
 
@@ -224,7 +228,10 @@ class Mover:
             parts.bus.wake(EVENTS)
             _tell(draft)
         if draft.launches:
-            await asyncio.to_thread(_make_folders, draft.launches)
+            if len(draft.launches) <= FEW_LAUNCHES:
+                _make_folders(draft.launches)
+            else:
+                await asyncio.to_thread(_make_folders, draft.launches)
             await parts.runtime.start([item.launch for item in draft.launches if not item.passive])
         if draft.halts:
             await parts.runtime.stop(draft.halts, parts.settings.local.grace)
@@ -245,7 +252,7 @@ def _tell(draft: Draft) -> None:
 def _make_folders(launches: Sequence[Prepared]) -> None:
     """The folders and small files that must be there before a process starts."""
     for item in launches:
-        folder = Path(item.launch.folder)
-        (folder / "work").mkdir(parents=True, exist_ok=True)
+        folder = item.launch.folder
+        os.makedirs(f"{folder}/work", exist_ok=True)  # noqa: PTH103 a launch cannot afford a path object
         for name, text in item.files.items():
-            (folder / name).write_text(text, "utf-8")
+            Path(folder, name).write_text(text, "utf-8")

@@ -8,9 +8,14 @@ import shutil
 from pathlib import Path
 
 
+def job_place(data: Path, job: str) -> str:
+    """The job's own folder; spread over 256 folders, so that none grows too large. Text, which costs a launch less."""
+    return f"{data}/jobs/{hashlib.sha1(job.encode(), usedforsecurity=False).hexdigest()[:2]}/{job}"
+
+
 def job_folder(data: Path, job: str) -> Path:
-    """The job's own folder; spread over 256 folders, so that none grows too large."""
-    return data / "jobs" / hashlib.sha1(job.encode(), usedforsecurity=False).hexdigest()[:2] / job
+    """The same as a path."""
+    return Path(job_place(data, job))
 
 
 def log_name(role: str, index: int) -> str:

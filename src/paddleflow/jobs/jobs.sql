@@ -82,7 +82,7 @@ delete from deleted_jobs where seq = :seq
 -- name: place_job
 -- Every member has its place: the durable intent before anything is started.
 update jobs set status = 'pending', message = '', placed = 1, attempt = :attempt, not_before = null, updated_at = :at,
-                seen = :touched
+                placed_at = :at, seen = :touched
 where seq = :seq and touched = :touched and status in ('init', 'pending') and placed = 0
 
 -- name: insert_task
@@ -92,13 +92,13 @@ values (:job_id, :role, :idx, :attempt, :status, :node, :devices, :ports, '')
 on conflict (job_id, role, idx) do update set
     attempt = excluded.attempt, status = excluded.status, node = excluded.node, devices = excluded.devices,
     ports = excluded.ports, ready = 0, message = '', exit_code = null, started_at = null, finished_at = null,
-    cpu_seconds = null, peak_memory = null
+    cpu_seconds = null, peak_memory = null, leaving = 0
 
 -- name: update_job
 -- The state that the machine gave; a stop that was asked for meanwhile stays visible, with the words of who asked. A
 -- time to live that was changed meanwhile counts.
-update jobs set status = case when status = 'terminating' and :status in ('pending', 'running') then status else :status end,
-                message = case when status = 'terminating' and :status in ('pending', 'running') then message else :message end,
+update jobs set status = case when status = 'terminating' and :status in ('pending', 'running', 'preempting') then status else :status end,
+                message = case when status = 'terminating' and :status in ('pending', 'running', 'preempting') then message else :message end,
                 outcome = :outcome, placed = :placed, not_before = :not_before,
                 started_at = coalesce(:started_at, started_at), finished_at = :finished_at, updated_at = :at,
                 delete_at = case when ttl is null then :delete_at else :finished_at + ttl end
@@ -107,8 +107,26 @@ where id = :id
 -- name: update_task
 -- The state of one member that the machine gave.
 update tasks set status = :status, ready = :ready, exit_code = :exit_code, message = :message, started_at = :started_at,
-                 finished_at = :finished_at, cpu_seconds = :cpu_seconds, peak_memory = :peak_memory
+                 finished_at = :finished_at, cpu_seconds = :cpu_seconds, peak_memory = :peak_memory, leaving = :leaving
 where job_id = :job_id and role = :role and idx = :idx and attempt = :attempt
+
+-- name: note_eviction
+-- A job was told to make way.
+update jobs set preemptions = preemptions + 1, evicted_at = :at, evicted_by = :by, lost_seconds = lost_seconds + :lost
+where id = :id
+
+-- name: note_resize
+-- Members of a job come or go, or it is started anew at another size.
+update jobs set resizes = resizes + :anew, resized_at = :at, lost_seconds = lost_seconds + :lost where id = :id
+
+-- name: note_size
+-- What a job whose number of members may change holds now.
+update jobs set cpu = :cpu, memory = :memory, scalars = :scalars where id = :id
+
+-- name: evicted_jobs
+-- Evictions that still count, after a restart of the engine.
+select id, status, evicted_at, evicted_by from jobs
+where evicted_at > :since and status in ('init', 'pending', 'running', 'terminating', 'preempting')
 
 -- name: end_unplaced_job
 -- Stops a job that holds nothing yet; the engine forgets it when it sees the row.
@@ -119,7 +137,7 @@ where id = :id and placed = 0 and status in ('init', 'pending')
 -- name: ask_to_stop
 -- Tells the engine to end a job that holds resources.
 update jobs set status = 'terminating', message = :message, updated_at = :at, touched = touched + 1
-where id = :id and placed = 1 and status in ('init', 'pending', 'running')
+where id = :id and placed = 1 and status in ('init', 'pending', 'running', 'preempting')
 
 -- name: change_priority
 -- A new priority for a job that has not started.

@@ -23,6 +23,7 @@ from paddleflow.api import (
     grants,
     jobs,
     logs,
+    pipelines,
     pools,
     queues,
     statistics,
@@ -37,7 +38,7 @@ from paddleflow.settings import Settings
 
 ROUTE_GROUPS = (
     users.ROUTES, grants.ROUTES, clusters.ROUTES, cluster_nodes.ROUTES, queues.ROUTES, flavours.ROUTES, pools.ROUTES, storages.ROUTES,
-    jobs.ROUTES, why.ROUTES, logs.ROUTES, events.ROUTES, statistics.ROUTES,
+    pipelines.ROUTES, jobs.ROUTES, why.ROUTES, logs.ROUTES, events.ROUTES, statistics.ROUTES,
 )  # fmt: skip
 
 

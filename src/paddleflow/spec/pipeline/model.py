@@ -84,7 +84,7 @@ class Step:
     outputs: tuple[str, ...] = ()
     deps: tuple[str, ...] = ()  #: siblings by name, those of its templates included
     env: Mapping[str, str] = field(default_factory=dict)
-    docker_env: str = ""
+    docker_env: str = ""  #: its own; once a run is bound: the image that it uses
     cache: Cache = Cache()  #: with the pipeline's own already applied
     condition: str = ""
     loop_argument: str | list[Any] | None = None
@@ -94,7 +94,7 @@ class Step:
     )
     retry: Retry = Retry()
     timeout: float = 0.0  #: seconds that one try may run; 0: as long as it likes
-    mark: Mark = Mark()
+    mark: Mark = field(default=Mark(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Dag:
     deps: tuple[str, ...] = ()
     condition: str = ""
     loop_argument: str | list[Any] | None = None
-    mark: Mark = Mark()
+    mark: Mark = field(default=Mark(), compare=False)
 
 
 Component: TypeAlias = Step | Dag

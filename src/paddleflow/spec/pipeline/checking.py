@@ -1,0 +1,259 @@
+"""What templates may name in each field, and the other rules between a component, its siblings and its parent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+from paddleflow.base.names import nearest
+from paddleflow.errors import Invalid
+from paddleflow.spec.pipeline import conditions
+from paddleflow.spec.pipeline.drafts import Draft
+from paddleflow.spec.pipeline.faults import Faults, shown
+from paddleflow.spec.pipeline.looping import check_loop
+from paddleflow.spec.pipeline.model import Parameter
+from paddleflow.spec.pipeline.templates import LOOP_ARGUMENT, PARENT, SYSTEM_PARAMETERS, Reference, references, single
+from paddleflow.spec.pipeline.topology import check_order
+
+
+class Parametrised(Protocol):
+    """What a template in `parameters` can look at: a draft, or a component of the model."""
+
+    @property
+    def parameters(self) -> Mapping[str, Parameter]: ...
+
+
+def check_level(siblings: Mapping[str, Draft], parent: Draft | None, faults: Faults, *, outer: bool = False) -> None:
+    """All rules of one level and of what is below. `outer`: the components that references name, which stand alone."""
+    if outer:
+        for draft in siblings.values():
+            if draft.deps:
+                faults.add(draft.at("deps"), f"{draft.path}.deps", f"components can not have deps: [{draft.name}] has")
+    else:
+        check_order(siblings, faults)
+    for draft in siblings.values():
+        check_component(draft, {} if outer else siblings, parent, faults, outer=outer)
+        if draft.children and draft.node.value is not None and not _borrowed(draft):
+            check_level(draft.children, draft, faults)
+
+
+def _borrowed(draft: Draft) -> bool:
+    """Whether its children belong to a component, which is checked by itself."""
+    return "reference" in draft.fields
+
+
+def check_component(
+    draft: Draft, siblings: Mapping[str, Draft], parent: Draft | None, faults: Faults, *, outer: bool = False
+) -> None:
+    _check_unique(draft, faults)
+    for name, parameter in draft.parameters.items():
+        if not _own(draft, "parameters", name):
+            continue
+        for message, hint in parameter_faults(draft.path, draft.deps, name, parameter.value, siblings, parent):
+            faults.add(draft.at("parameters", name), f"{draft.path}.parameters.{name}", message, hint)
+    if not outer:
+        for name, template in draft.inputs.items():
+            for message, hint in _input_faults(draft, name, template, siblings, parent):
+                faults.add(draft.at("artifacts", "input", name), f"{draft.path}.artifacts.input.{name}", message, hint)
+    if _borrowed(draft):
+        return
+    if draft.children is not None:
+        for name, template in draft.outputs.items():
+            for message, hint in _output_faults(draft, name, template):
+                faults.add(
+                    draft.at("artifacts", "output", name), f"{draft.path}.artifacts.output.{name}", message, hint
+                )
+    _check_own_fields(draft, faults)
+    check_loop(draft, faults)
+
+
+def _own(draft: Draft, *keys: str) -> bool:
+    """Whether the author wrote it here, and not in the component that is referred to."""
+    if not _borrowed(draft):
+        return True
+    node = draft.node.value.get(keys[0]) if isinstance(draft.node.value, dict) else None
+    return node is not None and isinstance(node.value, dict) and keys[1] in node.value
+
+
+def _check_unique(draft: Draft, faults: Faults) -> None:
+    seen: dict[str, str] = {}
+    for what, field, names in (
+        ("parameter", ("parameters",), draft.parameters),
+        ("inputAtf", ("artifacts", "input"), draft.inputs),
+        ("outputAtf", ("artifacts", "output"), draft.outputs),
+    ):
+        for name in names:
+            before = seen.setdefault(name.upper(), name)
+            if before is not name:
+                faults.add(
+                    draft.at_key(*field, name),
+                    f"{draft.path}.{'.'.join(field)}.{name}",
+                    f"{what} name[{shown(name)}] has already existed in params/artifacts of component[{draft.name}]"
+                    f" (these names are case-insensitive)",
+                )
+
+
+Faulty = Iterator[tuple[str, str]]
+
+
+def parameter_faults(
+    path: str,
+    deps: Iterable[str],
+    name: str,
+    value: Any,
+    siblings: Mapping[str, Parametrised],
+    parent: Parametrised | None,
+) -> Faulty:
+    """What is wrong with the templates of a parameter's value: (message, hint) of each."""
+    component = path.rpartition(".")[2]
+    for ref in references(value):
+        if not ref.component:
+            if ref.name not in SYSTEM_PARAMETERS:
+                hint = nearest(ref.name, SYSTEM_PARAMETERS)
+                yield f"unsupported SysParamName[{ref.name}] for param[{name}] of filedType[parameters]", hint
+        elif ref.component == PARENT:
+            if parent is None:
+                yield "PF_PARENT should used by a child component", "only components inside of a dag have a parent"
+            elif ref.name != LOOP_ARGUMENT and ref.name not in parent.parameters:
+                yield (
+                    f"invalid reference {{{{{ref}}}}}: the parent has no parameter [{ref.name}]",
+                    _near(ref.name, parent.parameters),
+                )
+        else:
+            upstream, fault = _upstream(ref, component, tuple(deps), siblings)
+            if fault:
+                yield fault
+            elif upstream is not None and ref.name not in upstream.parameters:
+                yield (
+                    f"invalid reference {{{{{ref}}}}} in component[{component}]: component[{ref.component}] has no parameter [{ref.name}]",
+                    _near(ref.name, upstream.parameters),
+                )
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    names = list(known)
+    return nearest(name, names) if names else "it has none"
+
+
+def _upstream(
+    ref: Reference, component: str, deps: tuple[str, ...], siblings: Mapping[str, Any]
+) -> tuple[Any, tuple[str, str] | None]:
+    """The sibling that is named, or what is wrong with naming it."""
+    if ref.component not in siblings:
+        fault = f"invalid reference {{{{{ref}}}}} in component[{component}]: component[{ref.component}] not exist"
+        return None, (fault, nearest(ref.component, deps or siblings))
+    if ref.component not in deps:
+        fault = f"invalid reference {{{{{ref}}}}} in component[{component}]: component[{ref.component}] not in deps"
+        return None, (fault, f"deps: {','.join([*deps, ref.component])}")
+    return siblings[ref.component], None
+
+
+def _input_faults(
+    draft: Draft, name: str, template: str, siblings: Mapping[str, Draft], parent: Draft | None
+) -> Faulty:
+    ref = single(template.strip())
+    if not ref or not ref.component:
+        hint = 'such as "{{upstream.output}}" or "{{PF_PARENT.input}}"'
+        yield (
+            f"input artifact [{name}] of component[{draft.name}] must be exactly one reference, found [{shown(template)}]",
+            hint,
+        )
+    elif ref.component == PARENT:
+        if parent is None:
+            yield "PF_PARENT should used by a child component", "only components inside of a dag have a parent"
+        elif ref.name not in parent.inputs:
+            yield (
+                f"invalid reference {{{{{ref}}}}}: the parent has no input artifact [{ref.name}]",
+                _near(ref.name, parent.inputs),
+            )
+    else:
+        upstream, fault = _upstream(ref, draft.name, draft.deps, siblings)
+        if fault:
+            yield fault
+        elif upstream is not None:
+            yield from _source_faults(draft, ref, upstream)
+
+
+def _output_faults(draft: Draft, name: str, template: str) -> Faulty:
+    children = draft.children or {}
+    ref = single(template.strip())
+    if not ref or not ref.component:
+        hint = 'such as "{{child.output}}"'
+        yield (
+            f"output artifact [{name}] of dag[{draft.name}] must be exactly one reference, found [{shown(template)}]",
+            hint,
+        )
+    elif ref.component not in children:
+        yield (
+            f"invalid reference {{{{{ref}}}}} in dag[{draft.name}]: component[{ref.component}] not exist in it",
+            _near(ref.component, children),
+        )
+    else:
+        yield from _source_faults(draft, ref, children[ref.component])
+
+
+def _source_faults(draft: Draft, ref: Reference, source: Draft) -> Faulty:
+    """What is wrong with taking an artifact from there."""
+    if ref.name not in source.outputs:
+        yield (
+            f"invalid reference {{{{{ref}}}}} in component[{draft.name}]: component[{ref.component}] has no output artifact [{ref.name}]",
+            _near(ref.name, source.outputs),
+        )
+    elif source.condition:
+        yield (
+            f"invalid reference {{{{{ref}}}}} in component[{draft.name}]: component[{ref.component}] has a condition, so it may have no artifacts",
+            "put both into a dag and the condition on that",
+        )
+
+
+def _check_own_fields(draft: Draft, faults: Faults) -> None:
+    """Fields that may name only what the component itself has."""
+    allowed: dict[str, tuple[Mapping[str, Any], ...]] = {
+        "env": (draft.parameters,),
+        "command": (draft.parameters, draft.inputs, draft.outputs),
+        "job": (draft.parameters, draft.inputs, draft.outputs),
+        "condition": (draft.parameters, draft.inputs),
+    }
+    for field, key, text in _texts(draft):
+        for ref in references(text):
+            known = allowed[field]
+            if not ref.component and (ref.name in SYSTEM_PARAMETERS or any(ref.name in names for names in known)):
+                continue
+            where = f"{draft.path}.{field}" + (f".{key}" if key else "")
+            mark = draft.at(field, *key.split(".")) if key else draft.at(field)
+            if ref.component:
+                message = f"unsupported RefParamName[{ref}] for filedType[{field}]: only what component[{draft.name}] has itself"
+                hint = f'parameters: {{{ref.name}: "{{{{{ref}}}}}"}}, and {{{{{ref.name}}}}} here'
+            else:
+                message = f"unsupported RefParamName[{ref.name}] for filedType[{field}] of component[{draft.name}]"
+                hint = nearest(ref.name, [*SYSTEM_PARAMETERS, *(name for names in known for name in names)])
+            faults.add(mark, where, message, hint)
+    if draft.condition:
+        try:
+            conditions.check(draft.condition)
+        except Invalid as error:
+            faults.add(draft.at("condition"), f"{draft.path}.condition", error.message, error.hint)
+
+
+def _texts(draft: Draft) -> Iterator[tuple[str, str, str]]:
+    """Field, key in it, text: everything of a component that may name its own things."""
+    if "{{" in draft.command:
+        yield "command", "", draft.command
+    for name, value in draft.env.items():
+        if "{{" in value:
+            yield "env", name, value
+    if "{{" in draft.condition:
+        yield "condition", "", draft.condition
+    if draft.job:
+        yield from (("job", key, text) for key, text in _leaves(draft.job, ""))
+
+
+def _leaves(value: Any, key: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for name, child in value.items():
+            yield from _leaves(child, f"{key}.{name}" if key else name)
+    elif isinstance(value, list):
+        for child in value:
+            yield from _leaves(child, key)
+    elif isinstance(value, str):
+        yield key, value
