@@ -30,7 +30,13 @@ def job(spec: Obj, name: str = "demo") -> Obj:
         "apiVersion": "batch.paddlepaddle.org/v1",
         "kind": "PaddleJob",
         "metadata": {"name": name, "namespace": "team", "uid": "job-uid", "generation": 1},
-        "spec": {"intranet": "PodIP", "cleanPodPolicy": "OnCompletion", "withGloo": 0, "backoffLimit": 6, **copy.deepcopy(spec)},
+        "spec": {
+            "intranet": "PodIP",
+            "cleanPodPolicy": "OnCompletion",
+            "withGloo": 0,
+            "backoffLimit": 6,
+            **copy.deepcopy(spec),
+        },
     }
 
 
@@ -171,13 +177,12 @@ class World:
             for pod in self.living():
                 self.place(pod)
                 self.run(pod)
-            if writes.quiet and before == (state := self.shape()):
+            if writes.quiet and before == self.shape():
                 if writes.again is None or self.phase in ("Running", "Completed", "Failed", "Suspended"):
                     return
                 self.now += writes.again + 1
             else:
                 before = self.shape() if writes.quiet else None
-                state = before
         raise AssertionError(f"still at work after {rounds} rounds: {self.look()}")
 
     def finish(self) -> None:

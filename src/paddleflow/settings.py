@@ -243,3 +243,19 @@ def user_config_folder() -> Path:
 def client_environment() -> tuple[str, str]:
     """(PADDLEFLOW_SERVER, PADDLEFLOW_TOKEN): the address and token that win over a saved context; empty: not set."""
     return os.environ.get(f"{PREFIX}SERVER", ""), os.environ.get(f"{PREFIX}TOKEN", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Kubernetes:
+    """What the environment says about a cluster: the kubelet's address of the API server in a pod, or the user's file."""
+
+    host: str
+    port: str
+    kubeconfig: str
+
+
+def kubernetes(environ: Mapping[str, str] | None = None) -> Kubernetes:
+    """Where a cluster may be found; `host` is empty outside of one."""
+    env = os.environ if environ is None else environ
+    file = env.get("KUBECONFIG", "").split(os.pathsep)[0] or str(Path("~/.kube/config").expanduser())
+    return Kubernetes(env.get("KUBERNETES_SERVICE_HOST", ""), env.get("KUBERNETES_SERVICE_PORT", ""), file)
