@@ -25,7 +25,7 @@ from paddleflow.operator.paddlejob.reconcile import reconcile
 from paddleflow.operator.paddlejob.writes import Children, Event, Writes
 
 SETTLE = 5.0  #: seconds for which counts and words of a status are gathered
-_FIRST_RETRY, _LONGEST_RETRY = 1.0, 300.0  #: seconds between tries of what was refused
+_FIRST_RETRY, _LONGEST_RETRY = 1.0, 60.0  #: seconds between tries of what was refused
 
 
 @dataclass(slots=True)

@@ -52,6 +52,11 @@ def members_map(job: Job, role: str, formation: int) -> str:
     return f"{job.name}-{'servers' if role == 'ps' else 'trainers'}-{formation}"
 
 
+def own_key(job: Job) -> str:
+    """A key that only this job's ConfigMaps have: containers ask for it, so that somebody else's of the name starts none."""
+    return "PADDLE_JOB_" + job.uid.replace("-", "_").upper()
+
+
 def port_of(job: Job, role: str, index: int, options: Options, host_port: int) -> int:
     """First port of a member. On the nodes' network every member of a job has its own, so that two may share a node."""
     assert job.spec is not None, "a job with a fault has no members"
@@ -108,7 +113,7 @@ def shared(job: Job, membership: Membership) -> dict[str, str]:
     servers, workers = membership.endpoints.get("ps", ()), membership.endpoints.get("worker", ())
     first = next(iter(membership.endpoints.values()))[0]
     opens, closes = ("[", "]") if first.startswith("[") else ("", "")
-    data = {"TRAINER_PORTS_NUM": str(PORTS), "PADDLE_HOST_OPEN": opens, "PADDLE_HOST_CLOSE": closes}
+    data = {own_key(job): "1", "TRAINER_PORTS_NUM": str(PORTS), "PADDLE_HOST_OPEN": opens, "PADDLE_HOST_CLOSE": closes}
     if workers:
         data |= {
             _LISTS["worker"]: ",".join(workers),
@@ -168,6 +173,8 @@ def identity(job: Job, role: str, index: int, formation: int, port: int, options
     if named:
         env = [_plain("POD_IP", domain_name(job, role, index))]
     env += [_plain("PADDLE_PORT", str(port))]
+    if not by_etcd:
+        env.append(_from(gate, own_key(job)))
     if named or by_etcd:
         env += [_plain("PADDLE_CURRENT_ENDPOINT", "$(POD_IP):$(PADDLE_PORT)")]
     else:  # an IPv6 address needs brackets, and which family the pod gets is known only when it has its address
