@@ -246,16 +246,17 @@ def client_environment() -> tuple[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Kubernetes:
-    """What the environment says about a cluster: the kubelet's address of the API server in a pod, or the user's file."""
+class KubernetesEnvironment:
+    """What the surroundings say about the API server; empty: nothing."""
 
-    host: str
-    port: str
-    kubeconfig: str
+    host: str = ""  #: KUBERNETES_SERVICE_HOST, which every pod is given
+    port: str = ""  #: KUBERNETES_SERVICE_PORT
+    kubeconfig: str = ""  #: KUBECONFIG, or the file of this user if there is one
 
 
-def kubernetes(environ: Mapping[str, str] | None = None) -> Kubernetes:
-    """Where a cluster may be found; `host` is empty outside of one."""
+def kubernetes_environment(environ: Mapping[str, str] | None = None) -> KubernetesEnvironment:
+    """Where a program on Kubernetes, or on the machine of somebody who uses one, finds the API server."""
     env = os.environ if environ is None else environ
-    file = env.get("KUBECONFIG", "").split(os.pathsep)[0] or str(Path("~/.kube/config").expanduser())
-    return Kubernetes(env.get("KUBERNETES_SERVICE_HOST", ""), env.get("KUBERNETES_SERVICE_PORT", ""), file)
+    own = Path(env.get("HOME") or "~").expanduser() / ".kube" / "config"
+    file = env.get("KUBECONFIG") or (str(own) if own.is_file() else "")
+    return KubernetesEnvironment(env.get("KUBERNETES_SERVICE_HOST", ""), env.get("KUBERNETES_SERVICE_PORT", ""), file)

@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from paddleflow.errors import Invalid
-from paddleflow.kube.config import TokenFile, from_kubeconfig, in_cluster
+from paddleflow.kube.config import TokenFile, find, from_kubeconfig, in_cluster
+from paddleflow.settings import KubernetesEnvironment, kubernetes_environment
 
 
 def write(folder: Path, cluster: dict[str, Any], user: dict[str, Any], **more: Any) -> Path:
@@ -89,3 +90,23 @@ def test_a_pod_without_a_service_account_is_told(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="service account") as caught:
         in_cluster("10.0.0.1", "443", tmp_path)
     assert "automountServiceAccountToken" in caught.value.hint
+
+
+def test_what_was_named_wins_over_the_pod_and_the_pod_over_the_users_file(tmp_path: Path) -> None:
+    file = write(tmp_path, {"server": "http://127.0.0.1:1"}, {})
+    pod = KubernetesEnvironment("10.0.0.1", "443", str(file))
+    assert find(pod, file).port == 1
+    with pytest.raises(Invalid, match="service account"):
+        find(pod)
+    assert find(KubernetesEnvironment(kubeconfig=str(file))).port == 1
+    with pytest.raises(Invalid, match="no Kubernetes"):
+        find(KubernetesEnvironment())
+
+
+def test_the_surroundings_are_read_from_the_environment(tmp_path: Path) -> None:
+    assert kubernetes_environment({"HOME": str(tmp_path)}) == KubernetesEnvironment()
+    given = {"HOME": str(tmp_path), "KUBERNETES_SERVICE_HOST": "h", "KUBERNETES_SERVICE_PORT": "1", "KUBECONFIG": "f"}
+    assert kubernetes_environment(given) == KubernetesEnvironment("h", "1", "f")
+    (tmp_path / ".kube").mkdir()
+    (tmp_path / ".kube" / "config").write_text("")
+    assert kubernetes_environment({"HOME": str(tmp_path)}).kubeconfig == str(tmp_path / ".kube" / "config")

@@ -19,6 +19,7 @@ from paddleflow.base.clock import Clock
 from paddleflow.base.log import Log
 from paddleflow.base.quantity import Resources
 from paddleflow.engine.board import Board
+from paddleflow.engine.heard import Heard
 from paddleflow.engine.launching import Prepared
 from paddleflow.engine.ports import Ports, parse_range
 from paddleflow.engine.recovery import compare, read_records, rebuild
@@ -26,6 +27,7 @@ from paddleflow.engine.surroundings import Surroundings, rules_of
 from paddleflow.engine.turn import Draft, decide, hear, look, settle
 from paddleflow.engine.writes import write_turn
 from paddleflow.errors import PaddleFlowError
+from paddleflow.jobs.folders import job_place
 from paddleflow.jobs.rows import SQL
 from paddleflow.queues.queues import scheduled_queues
 from paddleflow.runtimes.runtime import NodeInfo, Observation, Runtime
@@ -41,7 +43,7 @@ LOOK_EVERY = 1.0
 FIRST_PAUSE = 0.1  #: before beginning anew after an error; doubles up to LAST_PAUSE
 LAST_PAUSE = 10.0
 ROWS_A_TURN = 2000
-FEW_LAUNCHES = 8  #: so few folders are made sooner than another thread is woken
+DISK_EVERY = 0.1  #: seconds that a turn may be ahead of the disk; a power cut takes back no more than that
 TOPIC = "jobs"  #: wakes the mover
 EVENTS = "events"  #: wakes those who follow events
 
@@ -74,7 +76,8 @@ class Mover:
         self._cluster = cluster
         self._lease_name = f"engine:{cluster}"
         self._wake = asyncio.Event()
-        self._observed: list[Observation] = []
+        self._ahead = asyncio.Event()  #: turns were written that may not be on the disk yet
+        self._heard = Heard()
         self._board: Board | None = None
         self.nodes: Sequence[NodeInfo] = ()
         self.first_turn = asyncio.Event()  #: set once the board was rebuilt and decided upon
@@ -146,7 +149,11 @@ class Mover:
     async def _renew(self, token: int) -> None:
         parts = self._parts
         while True:
-            await asyncio.sleep(LEASE_SECONDS / 3)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LEASE_SECONDS / 3):
+                    await self._ahead.wait()
+                    await asyncio.sleep(DISK_EVERY)
+            self._ahead.clear()
             kept = await parts.database.write(leases.renew, self._lease_name, token, parts.clock.now(), LEASE_SECONDS)
             if not kept:
                 raise leases.LeaseLost(f"another server took the lease {self._lease_name}")
@@ -159,8 +166,15 @@ class Mover:
 
     async def _listen(self) -> None:
         async for batch in self._parts.runtime.observe():
-            self._observed.extend(batch)
+            self._note(batch)
+
+    def _note(self, seen: Sequence[Observation], *, urgent: bool = False) -> None:
+        """Keep what was seen, and see to it that a turn looks at it in time."""
+        delay = self._heard.add(seen, self._parts.clock.monotonic(), urgent=urgent)
+        if delay == 0:
             self._wake.set()
+        elif delay is not None:
+            asyncio.get_running_loop().call_later(delay, self._wake.set)
 
     async def _rest(self) -> None:
         """Until something happens or a restart is due."""
@@ -205,7 +219,7 @@ class Mover:
         more = True
         while more:
             now = parts.clock.now()
-            observed, self._observed = self._observed, []
+            observed = self._heard.take(parts.clock.monotonic())
             rows, version = await parts.database.peek(_read_changes)
             draft = Draft()
             hear(board, observed, draft, now)
@@ -215,7 +229,7 @@ class Mover:
             look(board, rows, draft, now)
             decide(board, draft, self._around, now)
             await self._write_and_do(lease, board, draft, now)
-            more = bool(self._observed or draft.writes.placements or len(rows) == ROWS_A_TURN)
+            more = bool(draft.writes.placements or len(rows) == ROWS_A_TURN or self._heard.due(parts.clock.monotonic()))
 
     async def _write_and_do(self, lease: tuple[str, int], board: Board, draft: Draft, now: float) -> None:
         parts = self._parts
@@ -223,21 +237,32 @@ class Mover:
         if draft.stale:  # before anything is placed: a job may have the id of one that was deleted, and so its attempts
             await parts.runtime.forget(draft.stale)
         if draft.writes:
-            placed = await parts.database.write(write_turn, draft.writes, lease, parts.settings.jobs, now)
+            placed = await self._write(lease, draft, now)
             settle(board, draft, placed, self._around, now)
             parts.bus.wake(EVENTS)
             _tell(draft)
         if draft.launches:
-            if len(draft.launches) <= FEW_LAUNCHES:
-                _make_folders(draft.launches)
-            else:
-                await asyncio.to_thread(_make_folders, draft.launches)
+            _make_files(draft.launches)
             await parts.runtime.start([item.launch for item in draft.launches if not item.passive])
         if draft.halts:
             await parts.runtime.stop(draft.halts, parts.settings.local.grace)
         if draft.ended:
             await parts.runtime.forget(draft.ended)
-        self._observed.extend(draft.synthetic)
+        self._note(draft.synthetic, urgent=True)
+
+    async def _write(self, lease: tuple[str, int], draft: Draft, now: float) -> dict[str, Row]:
+        """Write the turn down, and meanwhile make the folders of what is about to start: a folder too many does no harm.
+
+        A turn does not wait for the disk: no kill loses it, and `_renew`, which does wait, comes soon.
+        """
+        parts = self._parts
+        async with asyncio.TaskGroup() as group:
+            if draft.writes.placements:
+                places = [job_place(parts.data, item.job) for item in draft.writes.placements]
+                group.create_task(asyncio.to_thread(_make_folders, places))
+            placed = await parts.database.write_soon(write_turn, draft.writes, lease, parts.settings.jobs, now)
+        self._ahead.set()
+        return placed
 
 
 def _tell(draft: Draft) -> None:
@@ -249,10 +274,16 @@ def _tell(draft: Draft) -> None:
             log.info("job ended", job=change.after.id, status=str(change.after.status), reason=change.after.message)
 
 
-def _make_folders(launches: Sequence[Prepared]) -> None:
-    """The folders and small files that must be there before a process starts."""
+def _make_folders(places: Sequence[str]) -> None:
+    """The folders of jobs, with the ones in which they work."""
+    for place in places:
+        os.makedirs(f"{place}/work", exist_ok=True)  # noqa: PTH103 a launch cannot afford a path object
+
+
+def _make_files(launches: Sequence[Prepared]) -> None:
+    """The small files that must be there before a process starts; and its folder, where an earlier engine placed it."""
     for item in launches:
-        folder = item.launch.folder
-        os.makedirs(f"{folder}/work", exist_ok=True)  # noqa: PTH103 a launch cannot afford a path object
+        if not os.path.isdir(f"{item.launch.folder}/work"):  # noqa: PTH112
+            _make_folders([item.launch.folder])
         for name, text in item.files.items():
-            Path(folder, name).write_text(text, "utf-8")
+            Path(item.launch.folder, name).write_text(text, "utf-8")

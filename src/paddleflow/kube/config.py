@@ -20,6 +20,7 @@ import yaml
 
 from paddleflow.errors import Invalid
 from paddleflow.kube.wire import Place
+from paddleflow.settings import KubernetesEnvironment
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_AGE = 60.0  #: seconds after which a token's file is read again
@@ -43,6 +44,17 @@ class TokenFile:
             except OSError:
                 return self._token
         return self._token
+
+
+def find(around: KubernetesEnvironment, file: Path | None = None, context: str = "") -> Place:
+    """The place that is meant: the file that was named, else the cluster that this pod is in, else the user's kubeconfig."""
+    if file is not None:
+        return from_kubeconfig(file, context)
+    if around.host:
+        return in_cluster(around.host, around.port)
+    if around.kubeconfig:
+        return from_kubeconfig(Path(around.kubeconfig), context)
+    raise Invalid("no Kubernetes to talk to", hint="name a kubeconfig file, or set KUBECONFIG")
 
 
 def in_cluster(host: str, port: str, folder: Path = SERVICE_ACCOUNT) -> Place:

@@ -19,7 +19,7 @@ from pathlib import Path
 from paddleflow import settings
 from paddleflow.base.clock import SystemClock
 from paddleflow.base.log import Log
-from paddleflow.errors import PaddleFlowError
+from paddleflow.errors import Invalid, PaddleFlowError
 from paddleflow.kube import config
 from paddleflow.kube.client import Client
 from paddleflow.kube.controller import Controller
@@ -65,12 +65,14 @@ def run(running: Running) -> int:
 
 def place(kubeconfig: str) -> Place:
     """The API server: the file that is named, else the cluster that this pod is in, else the user's own file."""
-    found = settings.kubernetes()
+    found = settings.kubernetes_environment()
     if kubeconfig:
         return config.from_kubeconfig(Path(kubeconfig))
     if found.host:
         return config.in_cluster(found.host, found.port)
-    return config.from_kubeconfig(Path(found.kubeconfig))
+    if found.kubeconfig:
+        return config.from_kubeconfig(Path(found.kubeconfig))
+    raise Invalid("no cluster is known here", hint="name its file with --kubeconfig")
 
 
 async def serve(running: Running, stopping: asyncio.Event | None = None) -> None:

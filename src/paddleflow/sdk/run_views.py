@@ -37,6 +37,7 @@ class StepView(Record):
     reused_from: str = wire()
     cache_miss: Sequence[str] = wire(())
     tries: int = wire(0)
+    seconds: float = wire(0.0)  #: that it ran, so far or in all
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class DagView(Record):
     end_time: str = wire()
     status: str = wire()
     message: str = wire()
+    seconds: float = wire(0.0)
     entry_points: Mapping[str, Sequence[View]] = wire({}, read=lambda value: views(value))
 
 

@@ -57,6 +57,7 @@ class RunRecord(Record):
     create_time: str = wire()
     activate_time: str = wire()
     update_time: str = wire()
+    retry_of: str = wire()  #: the run whose successes it took over
     breakpoints: Sequence[str] = wire(())
     paused: Sequence[str] = wire(())
 

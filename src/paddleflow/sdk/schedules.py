@@ -25,6 +25,7 @@ class Schedule(Record):
     user: str = wire(key="username")
     fs_config: Mapping[str, Any] = wire({})
     crontab: str = wire()
+    timezone: str = wire()
     options: Mapping[str, Any] = wire({})
     start_time: str = wire()
     end_time: str = wire()

@@ -93,7 +93,7 @@ def _main_fs(request: RunRequest, pipeline: Pipeline, faults: Faults) -> FsMount
 
 def _strategy(request: RunRequest, pipeline: Pipeline, faults: Faults) -> str:
     if request.strategy and request.strategy not in (FAIL_FAST, CONTINUE):
-        message = f"failure strategy should be [fail_fast] or [continue], setted by [{shown(request.strategy)}]"
+        message = f"failure strategy should be [fail_fast] or [continue], set to [{shown(request.strategy)}]"
         faults.add(None, "failureOptions.strategy", message, nearest(request.strategy, (FAIL_FAST, CONTINUE)))
     return request.strategy or pipeline.strategy
 

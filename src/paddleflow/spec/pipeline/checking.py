@@ -12,6 +12,7 @@ from paddleflow.spec.pipeline.drafts import Draft
 from paddleflow.spec.pipeline.faults import Faults, shown
 from paddleflow.spec.pipeline.looping import check_loop
 from paddleflow.spec.pipeline.model import Parameter
+from paddleflow.spec.pipeline.nodes import Node
 from paddleflow.spec.pipeline.templates import LOOP_ARGUMENT, PARENT, SYSTEM_PARAMETERS, Reference, references, single
 from paddleflow.spec.pipeline.topology import check_order
 
@@ -53,6 +54,8 @@ def check_component(
             faults.add(draft.at("parameters", name), f"{draft.path}.parameters.{name}", message, hint)
     if not outer:
         for name, template in draft.inputs.items():
+            if _borrowed(draft) and not _own(draft, "artifacts", "input", name):
+                continue  # missing: said already
             for message, hint in _input_faults(draft, name, template, siblings, parent):
                 faults.add(draft.at("artifacts", "input", name), f"{draft.path}.artifacts.input.{name}", message, hint)
     if _borrowed(draft):
@@ -71,8 +74,10 @@ def _own(draft: Draft, *keys: str) -> bool:
     """Whether the author wrote it here, and not in the component that is referred to."""
     if not _borrowed(draft):
         return True
-    node = draft.node.value.get(keys[0]) if isinstance(draft.node.value, dict) else None
-    return node is not None and isinstance(node.value, dict) and keys[1] in node.value
+    node: Node | None = draft.node
+    for key in keys:
+        node = node.value.get(key) if node and isinstance(node.value, dict) else None
+    return node is not None
 
 
 def _check_unique(draft: Draft, faults: Faults) -> None:
@@ -110,10 +115,10 @@ def parameter_faults(
         if not ref.component:
             if ref.name not in SYSTEM_PARAMETERS:
                 hint = nearest(ref.name, SYSTEM_PARAMETERS)
-                yield f"unsupported SysParamName[{ref.name}] for param[{name}] of filedType[parameters]", hint
+                yield f"unsupported SysParamName[{ref.name}] for param[{name}] of field[parameters]", hint
         elif ref.component == PARENT:
             if parent is None:
-                yield "PF_PARENT should used by a child component", "only components inside of a dag have a parent"
+                yield "PF_PARENT should be used by a child component", "only components inside of a dag have a parent"
             elif ref.name != LOOP_ARGUMENT and ref.name not in parent.parameters:
                 yield (
                     f"invalid reference {{{{{ref}}}}}: the parent has no parameter [{ref.name}]",
@@ -123,11 +128,15 @@ def parameter_faults(
             upstream, fault = _upstream(ref, component, tuple(deps), siblings)
             if fault:
                 yield fault
-            elif upstream is not None and ref.name not in upstream.parameters:
+            elif not _unresolved(upstream) and ref.name not in upstream.parameters:
                 yield (
                     f"invalid reference {{{{{ref}}}}} in component[{component}]: component[{ref.component}] has no parameter [{ref.name}]",
                     _near(ref.name, upstream.parameters),
                 )
+
+
+def _unresolved(component: object) -> bool:
+    return isinstance(component, Draft) and component.unresolved
 
 
 def _near(name: str, known: Iterable[str]) -> str:
@@ -160,7 +169,7 @@ def _input_faults(
         )
     elif ref.component == PARENT:
         if parent is None:
-            yield "PF_PARENT should used by a child component", "only components inside of a dag have a parent"
+            yield "PF_PARENT should be used by a child component", "only components inside of a dag have a parent"
         elif ref.name not in parent.inputs:
             yield (
                 f"invalid reference {{{{{ref}}}}}: the parent has no input artifact [{ref.name}]",
@@ -170,7 +179,7 @@ def _input_faults(
         upstream, fault = _upstream(ref, draft.name, draft.deps, siblings)
         if fault:
             yield fault
-        elif upstream is not None:
+        else:
             yield from _source_faults(draft, ref, upstream)
 
 
@@ -194,6 +203,8 @@ def _output_faults(draft: Draft, name: str, template: str) -> Faulty:
 
 def _source_faults(draft: Draft, ref: Reference, source: Draft) -> Faulty:
     """What is wrong with taking an artifact from there."""
+    if source.unresolved:
+        return
     if ref.name not in source.outputs:
         yield (
             f"invalid reference {{{{{ref}}}}} in component[{draft.name}]: component[{ref.component}] has no output artifact [{ref.name}]",
@@ -222,10 +233,12 @@ def _check_own_fields(draft: Draft, faults: Faults) -> None:
             where = f"{draft.path}.{field}" + (f".{key}" if key else "")
             mark = draft.at(field, *key.split(".")) if key else draft.at(field)
             if ref.component:
-                message = f"unsupported RefParamName[{ref}] for filedType[{field}]: only what component[{draft.name}] has itself"
+                message = (
+                    f"unsupported RefParamName[{ref}] for field[{field}]: only what component[{draft.name}] has itself"
+                )
                 hint = f'parameters: {{{ref.name}: "{{{{{ref}}}}}"}}, and {{{{{ref.name}}}}} here'
             else:
-                message = f"unsupported RefParamName[{ref.name}] for filedType[{field}] of component[{draft.name}]"
+                message = f"unsupported RefParamName[{ref.name}] for field[{field}] of component[{draft.name}]"
                 hint = nearest(ref.name, [*SYSTEM_PARAMETERS, *(name for names in known for name in names)])
             faults.add(mark, where, message, hint)
     if draft.condition:

@@ -32,11 +32,11 @@ def check_disabled(pipeline: Pipeline, disabled: Sequence[str], faults: Faults, 
         needed = [*component.inputs.values(), *(each.value for each in component.parameters.values())]
         for full in _named(needed, prefix):
             if full in seen:
-                faults.add(mark, path, f"disabled component[{full}] is refered by component[{name}]")
+                faults.add(mark, path, f"disabled component[{full}] is referred by component[{name}]")
         if isinstance(component, Dag):
             for full in _named(list(component.outputs.values()), name):
                 if full in seen:
-                    faults.add(mark, path, f"disabled component[{full}] is refered by the outputs of dag[{name}]")
+                    faults.add(mark, path, f"disabled component[{full}] is referred by the outputs of dag[{name}]")
 
 
 def _inside(name: str, disabled: set[str]) -> bool:

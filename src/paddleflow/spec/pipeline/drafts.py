@@ -90,6 +90,11 @@ class Draft:
     def what(self) -> str:
         return "step" if self.children is None else "dag"
 
+    @property
+    def unresolved(self) -> bool:
+        """Its reference leads nowhere, so nobody knows what it has."""
+        return bool(self.reference)
+
     def again(self) -> Draft:
         return copy.copy(self)
 
@@ -249,6 +254,9 @@ def _extra_fs(reader: Reader, draft: Draft, node: Node, path: str) -> None:
 
 def _job(reader: Reader, draft: Draft, node: Node, path: str) -> None:
     draft.job = read_job(reader, node, path)
+    if "command" in draft.job and "command" in draft.fields:
+        message = "[command] stands at the step and in its [job]"
+        reader.faults.add(node.mark, path, message, "keep one of them")
 
 
 def _retry(reader: Reader, draft: Draft, node: Node, path: str) -> None:

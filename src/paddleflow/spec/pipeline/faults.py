@@ -28,6 +28,7 @@ class Faults:
 
     def __init__(self, file: str = "") -> None:
         self.file = file
+        self.malformed = False  #: one of them is a fault of the YAML itself
         self._found: dict[tuple[int, int, str, str], PipelineFault] = {}
 
     def __bool__(self) -> bool:
@@ -44,22 +45,27 @@ class Faults:
         """A word that nobody knows, with the nearest one that is known."""
         self.add(mark, path, message, nearest(word, known))
 
-    def raise_any(self, code: str = INVALID) -> None:
+    def raise_any(self) -> None:
         """Raise `Invalid` with all of them, if there are any."""
         if self._found:
-            raise self.error(code)
+            raise self.error()
 
-    def error(self, code: str = INVALID) -> Invalid:
+    def error(self) -> Invalid:
         """One error for all faults, in the order of the document."""
         found = sorted(self._found.values(), key=lambda fault: (fault.line, fault.column))
         if len(found) > MOST_FAULTS:
             found = [*found[:MOST_FAULTS], PipelineFault("", f"and {len(found) - MOST_FAULTS} further faults")]
-        return Invalid.of(found, code=code)
+        return Invalid.of(found, code=MALFORMED if self.malformed else INVALID)
+
+    def misread(self, mark: Mark | None, message: str, hint: str = "") -> None:
+        """A fault of the YAML itself, behind which reading can go on."""
+        self.malformed = True
+        self.add(mark, "", message, hint)
 
     def fatal(self, mark: Mark | None, message: str, hint: str = "") -> Invalid:
         """The error to raise when nothing further can be read."""
-        self.add(mark, "", message, hint)
-        return self.error(MALFORMED)
+        self.misread(mark, message, hint)
+        return self.error()
 
 
 def shown(value: object, most: int = 80) -> str:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from paddleflow.spec.pipeline.faults import Faults, shown
 from paddleflow.spec.pipeline.model import Mark
 
-MOST_VALUES = 500_000
+MOST_VALUES = 300_000
 MOST_DEPTH = 64
 
 Scalar: TypeAlias = "str | int | float | bool | None"

@@ -84,7 +84,7 @@ class Resolver:
             where = f"{draft.path}.parameters.{name}"
             known = target.parameters.get(name)
             if known is None:
-                message = f"parameters in step with reference must be in refered component[{draft.reference}]: [{shown(name)}]"
+                message = f"parameters in step with reference must be in referred component[{draft.reference}]: [{shown(name)}]"
                 self.faults.unknown(draft.at_key("parameters", name), where, message, name, target.parameters)
                 continue
             try:
@@ -97,7 +97,7 @@ class Resolver:
         where = f"{draft.path}.artifacts.input"
         for name in draft.inputs:
             if name not in target.inputs:
-                message = f"input artifact in step with reference must be in refered component[{draft.reference}]: [{shown(name)}]"
+                message = f"input artifact in step with reference must be in referred component[{draft.reference}]: [{shown(name)}]"
                 hint = nearest(name, target.inputs) if target.inputs else "it has no input artifacts"
                 self.faults.add(draft.at_key("artifacts", "input", name), f"{where}.{name}", message, hint)
         missing = [name for name in target.inputs if name not in draft.inputs]
@@ -105,7 +105,7 @@ class Resolver:
             self.faults.add(
                 draft.at("artifacts", "input"),
                 where,
-                f"input artifact in refered component[{draft.reference}] should all be given by the step with reference:"
+                f"input artifact in referred component[{draft.reference}] should all be given by the step with reference:"
                 f" [{', '.join(missing)}] missing",
             )
         return {name: draft.inputs.get(name, "") for name in target.inputs}

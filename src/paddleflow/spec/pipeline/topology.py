@@ -21,7 +21,7 @@ def check_order(siblings: Mapping[str, Draft], faults: Faults) -> None:
                 faults.unknown(
                     draft.at("deps"),
                     where,
-                    f"component [{shown(draft.name)}] has an wrong dep [{shown(dep)}]",
+                    f"component [{shown(draft.name)}] has a wrong dep [{shown(dep)}]",
                     dep,
                     (name for name in siblings if name != draft.name),
                 )
