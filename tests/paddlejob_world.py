@@ -141,7 +141,9 @@ class World:
         name, _, index = pod["metadata"]["name"].rpartition("-")
         if name.endswith("-worker") and told and self.job["spec"]["intranet"] != "Service":
             own = told["PADDLE_TRAINERS"].split(",")[int(index)]
-            assert own.strip("[]") == status["podIP"], f"{name}-{index} is at {status['podIP']}, its peers were told {own}"
+            assert own.strip("[]") == status["podIP"], (
+                f"{name}-{index} is at {status['podIP']}, its peers were told {own}"
+            )
         self.starts.append((pod["metadata"]["name"], formation, told))
         return True
 
@@ -201,7 +203,8 @@ class World:
 
     @property
     def status(self) -> Obj:
-        return self.job.get("status", {})
+        found: Obj = self.job.get("status", {})
+        return found
 
     @property
     def phase(self) -> str:

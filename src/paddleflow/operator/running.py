@@ -19,14 +19,14 @@ from pathlib import Path
 from paddleflow import settings
 from paddleflow.base.clock import SystemClock
 from paddleflow.base.log import Log
-from paddleflow.errors import Invalid, PaddleFlowError
+from paddleflow.errors import PaddleFlowError
 from paddleflow.kube import config
 from paddleflow.kube.client import Client
 from paddleflow.kube.controller import Controller
 from paddleflow.kube.lease import Lease, LeaseLost
 from paddleflow.kube.recorder import Recorder
 from paddleflow.kube.resources import PADDLEJOBS, PODGROUPS
-from paddleflow.kube.wire import HttpWire, Place
+from paddleflow.kube.wire import HttpWire
 from paddleflow.operator.logs import configure
 from paddleflow.operator.metrics import Metrics
 from paddleflow.operator.paddlejob.job import Options
@@ -63,18 +63,6 @@ def run(running: Running) -> int:
     return 0
 
 
-def place(kubeconfig: str) -> Place:
-    """The API server: the file that is named, else the cluster that this pod is in, else the user's own file."""
-    found = settings.kubernetes_environment()
-    if kubeconfig:
-        return config.from_kubeconfig(Path(kubeconfig))
-    if found.host:
-        return config.in_cluster(found.host, found.port)
-    if found.kubeconfig:
-        return config.from_kubeconfig(Path(found.kubeconfig))
-    raise Invalid("no cluster is known here", hint="name its file with --kubeconfig")
-
-
 async def serve(running: Running, stopping: asyncio.Event | None = None) -> None:
     """Everything that runs in this process."""
     stop = stopping or asyncio.Event()
@@ -82,7 +70,8 @@ async def serve(running: Running, stopping: asyncio.Event | None = None) -> None
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with AsyncExitStack() as stack:
-        where = place(running.kubeconfig)
+        file = Path(running.kubeconfig) if running.kubeconfig else None
+        where = config.find(settings.kubernetes_environment(), file)
         client, plain = Client(HttpWire(where), manager=COMPONENT), Client(HttpWire(where), manager=COMPONENT)
         stack.push_async_callback(client.close)
         stack.push_async_callback(plain.close)
