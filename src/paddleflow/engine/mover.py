@@ -19,6 +19,8 @@ from paddleflow.base.clock import Clock
 from paddleflow.base.log import Log
 from paddleflow.base.quantity import Resources
 from paddleflow.engine.board import Board
+from paddleflow.engine.conductor import Admission, Conductor, read_active
+from paddleflow.engine.errands import Errands
 from paddleflow.engine.heard import Heard
 from paddleflow.engine.launching import Prepared
 from paddleflow.engine.ports import Ports, parse_range
@@ -30,6 +32,7 @@ from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs.folders import job_place
 from paddleflow.jobs.rows import SQL
 from paddleflow.queues.queues import scheduled_queues
+from paddleflow.runs.rows import SQL as RUNS
 from paddleflow.runtimes.runtime import NodeInfo, Observation, Runtime
 from paddleflow.scheduling.model import Node, Reason
 from paddleflow.scheduling.suggestions import Suggestion, suggest
@@ -43,6 +46,7 @@ LOOK_EVERY = 1.0
 FIRST_PAUSE = 0.1  #: before beginning anew after an error; doubles up to LAST_PAUSE
 LAST_PAUSE = 10.0
 ROWS_A_TURN = 2000
+RUNS_A_TURN = 200
 DISK_EVERY = 0.1  #: seconds that a turn may be ahead of the disk; a power cut takes back no more than that
 TOPIC = "jobs"  #: wakes the mover
 EVENTS = "events"  #: wakes those who follow events
@@ -64,8 +68,9 @@ class Parts:
     holder: str  #: names this server in the lease
 
 
-def _read_changes(tx: Tx) -> tuple[list[Row], int]:
-    return tx.all(SQL["unseen_jobs"], limit=ROWS_A_TURN), counters.value(tx, "queues")
+def _read_changes(tx: Tx) -> tuple[list[Row], list[Row], int]:
+    rows = tx.all(SQL["unseen_jobs"], limit=ROWS_A_TURN)
+    return rows, tx.all(RUNS["unseen_runs"], limit=RUNS_A_TURN), counters.value(tx, "queues")
 
 
 class Mover:
@@ -127,6 +132,7 @@ class Mover:
                 group.create_task(self._renew(token))
                 group.create_task(self._forward_wakes())
                 observing = group.create_task(self._listen())
+                self._group = group
                 await self._begin(lease)
                 while True:
                     await self._turn(lease)
@@ -178,7 +184,8 @@ class Mover:
 
     async def _rest(self) -> None:
         """Until something happens or a restart is due."""
-        due = self._board.next_due() if self._board else None
+        dues = (self._board.next_due() if self._board else None, self._conductor.next_due())
+        due = min((each for each in dues if each is not None), default=None)
         if due is None:
             await self._wake.wait()
         else:
@@ -206,8 +213,11 @@ class Mover:
         ports = Ports(parse_range(parts.settings.local.ports), begin=secrets.randbelow(65536))
         board = rebuild(records, nodes, queues, ports, self._around, now, rules)
         draft = Draft()
+        self._conductor = self._new_conductor()
+        told = [each for run in await parts.database.read(read_active) for each in self._conductor.adopt(run, now)]
         compare(board, known, draft, now)
         hear(board, known, draft, now)
+        await self._conductor.begin(board, draft, told, now)
         decide(board, draft, self._around, now)
         self._board = board
         await self._write_and_do(lease, board, draft, now)
@@ -220,16 +230,35 @@ class Mover:
         while more:
             now = parts.clock.now()
             observed = self._heard.take(parts.clock.monotonic())
-            rows, version = await parts.database.peek(_read_changes)
+            rows, runs, version = await parts.database.peek(_read_changes)
             draft = Draft()
             hear(board, observed, draft, now)
             if version != board.queue_version:
                 board.core.set_queues(await parts.database.read(scheduled_queues, self._cluster))
                 board.queue_version = version
             look(board, rows, draft, now)
+            await self._conductor.turn(board, draft, rows, runs, now)
             decide(board, draft, self._around, now)
             await self._write_and_do(lease, board, draft, now)
-            more = bool(draft.writes.placements or len(rows) == ROWS_A_TURN or self._heard.due(parts.clock.monotonic()))
+            more = bool(
+                draft.writes.placements
+                or len(rows) == ROWS_A_TURN
+                or self._heard.due(parts.clock.monotonic())
+                or self._conductor.inbox
+            )
+
+    def _new_conductor(self) -> Conductor:
+        parts = self._parts
+        nodes = [(node.name, node.capacity) for node in self.nodes]
+        conductor = Conductor(parts.database, Admission(nodes, parts.settings.jobs.skip_resource_validate))
+        self._errands = Errands(parts.database, parts.clock, parts.data, conductor, self._wake.set)
+        return conductor
+
+    def _send_out(self) -> None:
+        """Start what runs asked for, beside the turns."""
+        errands, self._conductor.errands = self._conductor.errands, []
+        if errands:
+            self._group.create_task(self._errands.do(errands))
 
     async def _write_and_do(self, lease: tuple[str, int], board: Board, draft: Draft, now: float) -> None:
         parts = self._parts
@@ -239,8 +268,10 @@ class Mover:
         if draft.writes:
             placed = await self._write(lease, draft, now)
             settle(board, draft, placed, self._around, now)
+            self._conductor.settle(board, placed, draft)
             parts.bus.wake(EVENTS)
             _tell(draft)
+        self._send_out()
         if draft.launches:
             _make_files(draft.launches)
             await parts.runtime.start([item.launch for item in draft.launches if not item.passive])

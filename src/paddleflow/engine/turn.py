@@ -146,6 +146,12 @@ def _ended_unplaced(row: Row, now: float) -> Change:
     return Change(state, (), None, [(now, state.status, state.message)])
 
 
+def end_waiting(board: Board, job: str, message: str, draft: Draft, now: float) -> None:
+    """End a job that waits for its place, on behalf of the engine itself."""
+    board.forget_waiting(job)
+    draft.writes.changes.append(_ended_unplaced({"id": job, "message": message}, now))
+
+
 def waiting_of(row: Row) -> Waiting:
     return Waiting(request_of(row), row["framework"], row["touched"], row["attempt"])
 

@@ -5,6 +5,16 @@ insert into jobs (id, name, user_name, queue, kind, framework, priority, status,
 values (:id, :name, :user_name, :queue, :kind, :framework, :priority, 'init', '', :members, :needs, :labels,
         :annotations, :template, :cpu, :memory, :scalars, :accepted_at, :accepted_at, :ttl)
 
+-- name: insert_step_job
+-- The job of a run's step, as the engine makes it: it has seen it already, and may have placed it too.
+insert into jobs (id, name, user_name, queue, kind, framework, priority, status, message, members, needs, labels,
+                  annotations, template, cpu, memory, scalars, accepted_at, updated_at, ttl, placed, placed_at, attempt,
+                  touched, seen, run_id)
+values (:id, :name, :user_name, :queue, :kind, :framework, :priority, :status, :message, :members, :needs, :labels,
+        :annotations, :template, :cpu, :memory, :scalars, :accepted_at, :accepted_at, :ttl, :placed, :placed_at, :attempt,
+        1, 1, :run_id)
+returning *
+
 -- name: insert_label
 -- The searchable copy of one label; the newest value counts.
 insert into job_labels (job_id, key, value) values (:job_id, :key, :value)
@@ -101,7 +111,7 @@ update jobs set status = case when status = 'terminating' and :status in ('pendi
                 message = case when status = 'terminating' and :status in ('pending', 'running', 'preempting') then message else :message end,
                 outcome = :outcome, placed = :placed, not_before = :not_before,
                 started_at = coalesce(:started_at, started_at), finished_at = :finished_at, updated_at = :at,
-                delete_at = case when ttl is null then :delete_at else :finished_at + ttl end
+                delete_at = case when run_id is not null then null when ttl is null then :delete_at else :finished_at + ttl end
 where id = :id
 
 -- name: update_task
@@ -130,7 +140,8 @@ where evicted_at > :since and status in ('init', 'pending', 'running', 'terminat
 
 -- name: end_unplaced_job
 -- Stops a job that holds nothing yet; the engine forgets it when it sees the row.
-update jobs set status = 'terminated', message = :message, finished_at = :at, updated_at = :at, delete_at = :delete_at,
+update jobs set status = 'terminated', message = :message, finished_at = :at, updated_at = :at,
+                delete_at = case when run_id is null then cast(:delete_at as double precision) else null end,
                 touched = touched + 1
 where id = :id and placed = 0 and status in ('init', 'pending')
 
@@ -173,6 +184,10 @@ delete from job_labels where job_id = :id
 -- name: delete_storages
 -- The storages of a job that is deleted.
 delete from job_storages where job_id = :id
+
+-- name: jobs_of_run
+-- The jobs that ran a run's steps, in the order in which they were made.
+select * from jobs where run_id = :run_id order by seq
 
 -- name: jobs_to_delete
 -- Jobs whose time has come.
