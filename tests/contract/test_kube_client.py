@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing
-from pathlib import Path
 
 import pytest
 
@@ -18,22 +17,21 @@ from paddleflow.kube.memory import MemoryServer
 from paddleflow.kube.recorder import Recorder
 from paddleflow.kube.refusals import AlreadyExists, Gone
 from paddleflow.kube.resources import CONFIG_MAPS, EVENTS, LEASES, PADDLEJOBS, PODS, SERVICES, Object, uid, version
-from tests.kube_server import cluster_call, cluster_up, connected, own_namespace
+from tests.cluster_fixture import LiveCluster
+from tests.kube_server import connected, own_namespace
+
+REAL = pytest.param(
+    "cluster", marks=[pytest.mark.cluster, pytest.mark.xdist_group("control-plane"), pytest.mark.timeout(400)]
+)
 
 
-@pytest.fixture(scope="module")
-def real() -> Iterator[Path]:
-    file = cluster_up()
-    yield file
-    cluster_call("down", "--name", "kube-tests")
-
-
-@pytest.fixture(params=["memory", "cluster"])
+@pytest.fixture(params=["memory", REAL])
 async def client(request: pytest.FixtureRequest) -> AsyncIterator[Client]:
     if request.param == "memory":
         yield Client(MemoryServer(), manager="kube-tests")
         return
-    async with connected(from_kubeconfig(request.getfixturevalue("real"))) as client:
+    real: LiveCluster = request.getfixturevalue("control_plane")
+    async with connected(from_kubeconfig(real.kubeconfig)) as client:
         yield client
 
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -30,8 +29,9 @@ from paddleflow.kube.queue import Backoff, WorkQueue
 from paddleflow.kube.resources import CONFIG_MAPS, SECRETS, Object, View
 from paddleflow.kube.wire import HttpWire, Wire
 from paddleflow.kube.writer import Writer
+from tests.cluster_fixture import LiveCluster
 from tests.fault.kube_proxy import FaultProxy
-from tests.kube_server import CLUSTER, cluster_call, cluster_up, own_namespace, until
+from tests.kube_server import own_namespace, until
 
 PARENT = {"role": "parent"}
 CHILD = {"role": "child"}
@@ -213,18 +213,11 @@ async def test_in_memory(seed: int) -> None:
     assert proxy.writes
 
 
-@pytest.fixture
-def kubeconfig() -> Iterator[Path]:
-    file = cluster_up()
-    yield file
-    cluster_call("down", "--name", CLUSTER)
-
-
-async def test_a_real_api_server_that_is_restarted_as_well(kubeconfig: Path) -> None:
+async def test_a_real_api_server_that_is_restarted_as_well(control_plane: LiveCluster) -> None:
     def restart() -> None:
-        cluster_call("restart", "apiserver", "--name", CLUSTER)
+        control_plane.restart("apiserver")
 
-    wire = HttpWire(from_kubeconfig(kubeconfig), timeout=10.0)
+    wire = HttpWire(from_kubeconfig(control_plane.kubeconfig), timeout=10.0)
     async with asyncio.timeout(110), own_namespace(Client(wire)) as space:
         proxy = await chaos(wire, space, 7, steps=120, pause=0.05, patience=60.0, restart=restart)
     await wire.close()
