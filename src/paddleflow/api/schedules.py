@@ -74,9 +74,7 @@ async def show_schedule(platform: Platform, call: Call[NoBody, ScheduleRunsQuery
 
     def look(tx: Tx) -> tuple[Schedule, list[Row]]:
         schedule = owned_schedule(tx, call.caller, call.path["id"])
-        wanted = RunFilter(
-            schedules=[schedule.id], runs=listed(query.run_filter), statuses=listed(query.status_filter)
-        )
+        wanted = RunFilter(schedules=[schedule.id], runs=listed(query.run_filter), statuses=listed(query.status_filter))
         return schedule, find_runs(tx, wanted, query.after, query.limit)
 
     schedule, found = await platform.database.read(look)
