@@ -202,6 +202,8 @@ class Planner:
         if not self.static:
             return _QUOTED.sub(lambda part: render_text(part[0], scope.open if part[1] else scope.quoted), text), ""
         try:
+            for ref in references(text):  # all of them, also those that an evaluation may not come to
+                scope.value(ref)
             holds = conditions.evaluate(text, scope.value)
         except NotKnown as error:
             self.faults.add(scope.dotted_name, f"condition depends on {error}, which is known only at run time")
