@@ -18,6 +18,8 @@ def row_of(job: NewJob, **columns: Any) -> dict[str, Any]:
     fresh = {
         "seq": 7, "status": "init", "message": "", "outcome": None, "placed": 0, "attempt": 0, "not_before": None,
         "started_at": None, "finished_at": None, "updated_at": 10.0, "delete_at": None, "touched": 1, "seen": 0,
+        "placed_at": None, "preemptions": 0, "evicted_at": None, "evicted_by": "", "lost_seconds": 0.0, "resizes": 0,
+        "resized_at": None,
     }  # fmt: skip
     return {**job_row(job, 10.0), **fresh, **columns}
 
@@ -26,5 +28,5 @@ def task_row(role: str = "worker", index: int = 0, attempt: int = 1, **columns: 
     return {
         "job_id": "job-1", "role": role, "idx": index, "attempt": attempt, "status": "running", "node": "n1",
         "devices": '[["nvidia.com/gpu", [0, 2]]]', "ports": "[]", "ready": 1, "exit_code": None, "message": "",
-        "started_at": 11.0, "finished_at": None, "cpu_seconds": None, "peak_memory": None, **columns,
+        "started_at": 11.0, "finished_at": None, "cpu_seconds": None, "peak_memory": None, "leaving": 0, **columns,
     }  # fmt: skip

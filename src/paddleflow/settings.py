@@ -99,6 +99,32 @@ class JobSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SchedulingSettings:
+    """Who goes first, who makes way for whom, and how fast."""
+
+    preemption: bool = _setting(
+        True,
+        "Whether running jobs are ended for others: a higher priority of their queue, or a guarantee they borrowed.",
+    )
+    elastic: bool = _setting(
+        True,
+        "Whether running jobs with minReplicas and maxReplicas get more and fewer members; off: only at their start.",
+    )
+    patience: float = _setting(
+        300.0, "Seconds after which a waiting job goes before the rest of its priority, and room is kept for it."
+    )
+    least_run: float = _setting(60.0, "Seconds that a job runs before it may be ended for another; at least 1.")
+    eviction_window: float = _setting(
+        1800.0, "Seconds after it made way during which a job is not ended for another again."
+    )
+    half_life: float = _setting(86_400.0, "Seconds after which past use counts half, in queues of order fair.")
+    resize_pause: float = _setting(30.0, "Seconds between two changes of a job's number of members; at least 1.")
+    restart_pause: float = _setting(
+        600.0, "The same before it grows, for a job that is started anew at each change (resize: restart); at least 1."
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings of a server."""
 
@@ -107,6 +133,7 @@ class Settings:
     access: AccessSettings = field(default_factory=AccessSettings)
     local: LocalSettings = field(default_factory=LocalSettings)
     jobs: JobSettings = field(default_factory=JobSettings)
+    scheduling: SchedulingSettings = field(default_factory=SchedulingSettings)
 
     @property
     def data_folder(self) -> Path:
@@ -216,3 +243,20 @@ def user_config_folder() -> Path:
 def client_environment() -> tuple[str, str]:
     """(PADDLEFLOW_SERVER, PADDLEFLOW_TOKEN): the address and token that win over a saved context; empty: not set."""
     return os.environ.get(f"{PREFIX}SERVER", ""), os.environ.get(f"{PREFIX}TOKEN", "")
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesEnvironment:
+    """What the surroundings say about the API server; empty: nothing."""
+
+    host: str = ""  #: KUBERNETES_SERVICE_HOST, which every pod is given
+    port: str = ""  #: KUBERNETES_SERVICE_PORT
+    kubeconfig: str = ""  #: KUBECONFIG, or the file of this user if there is one
+
+
+def kubernetes_environment(environ: Mapping[str, str] | None = None) -> KubernetesEnvironment:
+    """Where a program on Kubernetes, or on the machine of somebody who uses one, finds the API server."""
+    env = os.environ if environ is None else environ
+    own = Path(env.get("HOME") or "~").expanduser() / ".kube" / "config"
+    file = env.get("KUBECONFIG") or (str(own) if own.is_file() else "")
+    return KubernetesEnvironment(env.get("KUBERNETES_SERVICE_HOST", ""), env.get("KUBERNETES_SERVICE_PORT", ""), file)

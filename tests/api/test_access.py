@@ -134,6 +134,7 @@ class SlowReads:
     def __init__(self, inner: Database) -> None:
         self.dialect = inner.dialect
         self.write = inner.write
+        self.write_soon = inner.write_soon
         self.close = inner.close
         self._inner = inner
         self.meanwhile: Callable[[], Awaitable[None]] | None = None

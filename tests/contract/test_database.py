@@ -112,6 +112,16 @@ async def test_values_come_back_as_they_went_in(db: Database) -> None:
     assert await db.read(lambda tx: tx.one(SQL["get"], id="none")) is None
 
 
+async def test_a_write_that_need_not_wait_is_seen_like_any_other(db: Database) -> None:
+    await db.write_soon(add, "soon")
+    assert await count(db) == 1
+    await asyncio.gather(db.write(add, "now"), db.write_soon(add, "soon too"))
+    assert await count(db) == 3
+    with pytest.raises(Conflict):
+        await db.write_soon(add, "soon")
+    assert await count(db) == 3
+
+
 async def test_sums_are_plain_numbers(db: Database) -> None:
     await db.write(lambda tx: tx.many(SQL["add_id"], [{"id": "a"}, {"id": "b"}]))
     await db.write(lambda tx: tx.run(SQL["put"], id="a", number=5))

@@ -61,12 +61,18 @@ class FaultyDatabase:
         raise InjectedFault(f"injected fault at operation {self._fail_at}: {what}")
 
     async def write(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._write(self._database.write, lambda tx: fn(tx, *args, **kwargs))
+
+    async def write_soon(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._write(self._database.write_soon, lambda tx: fn(tx, *args, **kwargs))
+
+    async def _write(self, write: Callable[[Callable[[Tx], T]], Awaitable[T]], fn: Callable[[Tx], T]) -> T:
         def faulty(tx: Tx) -> T:
-            value = fn(_FaultyTx(self, tx), *args, **kwargs)
+            value = fn(_FaultyTx(self, tx))
             self.step("commit")
             return value
 
-        value = await self._database.write(faulty)
+        value = await write(faulty)
         self.step("acknowledgement")
         return value
 

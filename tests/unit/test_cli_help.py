@@ -140,6 +140,7 @@ Commands:
   log         Logs of jobs.
   login       Log in to a server and remember it as a context.
   logout      End the token of the context in use.
+  pipeline    Pipeline documents: check one, print the schema.
   queue       Queues, and who may use them.
   server      Start the server on this machine.
   statistics  What jobs used, and card time.

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddleflow.frameworks.framework import Completion
-from paddleflow.jobs.machine import (
+from paddleflow.jobs.facts import (
+    Evicted,
     Fact,
     Halt,
-    JobState,
     Key,
     Launch,
     MemberEnded,
@@ -20,12 +20,14 @@ from paddleflow.jobs.machine import (
     MemberStarted,
     Placed,
     Release,
+    Replace,
     Requeue,
-    Shape,
+    Resized,
+    Shrunk,
     StopAsked,
     Waits,
-    advance,
 )
+from paddleflow.jobs.machine import JobState, Shape, advance
 from paddleflow.jobs.model import JobStatus, TaskStatus
 
 ALONE = Shape(stages=(("worker",),), completing=frozenset({"worker"}))
@@ -133,6 +135,59 @@ def test_a_lost_member_is_said_in_words() -> None:
     assert (state.status, state.message) == (JobStatus.FAILED, "the machine restarted")
 
 
+def test_an_evicted_job_waits_again_and_its_attempt_does_not_count_as_a_failure() -> None:
+    state = JobState("job-1", replace(ALONE, restarts=1))
+    state, _ = play(state, Placed(1, (W0,)), MemberStarted(2, W0))
+    state, commands = play(state, Evicted(3, "made way for job-2"))
+    assert (state.status, commands) == (JobStatus.PREEMPTING, [Halt((W0,))])
+    state, commands = play(state, Evicted(4, "again"), MemberEnded(5, W0, 143))
+    assert (state.status, commands) == (JobStatus.PENDING, [Release(), Requeue(5)])
+    assert state.message == "made way for job-2; it waits for a place"
+    state, commands = play(state, Placed(6, (W0,)), MemberStarted(6, W0), MemberEnded(7, W0, 1))
+    assert (state.status, commands[-1]) == (JobStatus.PENDING, Requeue(8.0)), "the first failure of its own"
+    state, _ = play(state, Placed(9, (W0,)), MemberEnded(10, W0, 1))
+    assert state.status is JobStatus.FAILED
+
+
+def test_an_evicted_job_ends_if_it_says_so_and_a_stop_wins() -> None:
+    state, _ = play(JobState("job-1", replace(ALONE, requeued=False)), Placed(1, (W0,)), Evicted(3, "made way"))
+    state, commands = play(state, MemberEnded(5, W0, 143))
+    assert (state.status, commands) == (JobStatus.PREEMPTED, [Release()])
+    state, _ = play(JobState("job-1", ALONE), Placed(1, (W0,)), Evicted(3, "made way"), StopAsked(4, "stopped by ann"))
+    state, commands = play(state, MemberEnded(5, W0, 143))
+    assert (state.status, commands) == (JobStatus.TERMINATED, [Release()])
+
+
+def test_members_come_and_go_while_the_others_run() -> None:
+    state, _ = play(JobState("job-1", ALONE), Placed(1, (W0, W1)), MemberStarted(2, W0), MemberStarted(2, W1))
+    state, commands = play(state, Resized(3, (), (W1,)))
+    assert commands == [Halt((W1,))]
+    state, commands = play(state, MemberEnded(4, W1, 143))
+    assert (state.status, commands, state.tasks[1].status) == (JobStatus.RUNNING, [Shrunk()], TaskStatus.STOPPED)
+    state, commands = play(state, Resized(5, (W1,), ()))
+    assert commands == [Launch((W1,))]
+    state, commands = play(state, MemberStarted(6, W1), MemberEnded(7, W0, 0))
+    assert (state.status, commands) == (JobStatus.RUNNING, [])
+    state, commands = play(state, MemberEnded(8, W1, 0))
+    assert (state.status, commands) == (JobStatus.SUCCEEDED, [Release()])
+
+
+def test_a_member_that_goes_is_not_waited_for_when_the_others_are_done() -> None:
+    state, _ = play(JobState("job-1", ALONE), Placed(1, (W0, W1)), MemberStarted(2, W0), MemberStarted(2, W1))
+    state, commands = play(state, Resized(3, (), (W1,)), MemberEnded(4, W0, 0), MemberEnded(5, W1, 143))
+    assert (state.status, commands) == (JobStatus.SUCCEEDED, [Halt((W1,)), Halt((W1,)), Release()])
+
+
+def test_another_size_may_mean_a_new_beginning() -> None:
+    state, _ = play(JobState("job-1", ALONE), Placed(1, (W0,)), MemberStarted(2, W0))
+    state, commands = play(state, Resized(3, (W1,), (), "started anew", anew=True))
+    assert (state.status, commands) == (JobStatus.RUNNING, [Halt((W0,))])
+    state, commands = play(state, MemberEnded(4, W0, 143))
+    assert (state.status, state.outcome, commands) == (JobStatus.PENDING, None, [Replace()])
+    state, commands = play(state, Placed(4, (W0, W1)))
+    assert (state.attempt, state.excused, commands) == (2, 1, [Launch((W0, W1))])
+
+
 @st.composite
 def shapes(draw: st.DrawFn) -> tuple[Shape, tuple[Key, ...]]:
     roles = draw(st.lists(st.sampled_from(["pserver", "worker", "master"]), min_size=1, max_size=3, unique=True))
@@ -166,25 +221,29 @@ def test_random_histories_keep_the_promises(case: tuple[Shape, tuple[Key, ...]],
                 case Launch(some):
                     assert not launched & set(some), "launched twice"
                     first = min(n for n, stage in enumerate(shape.stages) for key in some if key[0] in stage)
-                    earlier = [t for t in state.tasks if any(t.role in stage for stage in shape.stages[:first])]
-                    assert all(t.ready for t in earlier)
+                    earlier = [t for t in state.tasks if any(t.role in s for s in shape.stages[:first])]
+                    assert all(t.ready or t.leaving for t in earlier)
                     launched |= set(some)
                 case Halt(some):
                     assert set(some) <= launched
                     halted |= set(some)
-                case Release():
+                case Shrunk():
+                    assert not any(t.leaving and not t.status.final for t in state.tasks)
+                case Release() | Replace():
                     held -= 1
                     assert all(t.status.final for t in state.tasks) or not state.tasks
                 case Requeue(at):
-                    assert at > now
-                    assert state.attempt <= shape.restarts
+                    assert at > now or "made way" in state.message
+                    assert at == now or state.attempt - state.excused <= shape.restarts
+        launched -= {t.key for t in state.tasks if t.leaving and t.status.final}  # these may come again
+        assert not any(t.leaving and t.status in {TaskStatus.FAILED, TaskStatus.SUCCEEDED} for t in state.tasks)
         assert held == int(state.placed)
         assert 0 <= held <= 1
         if before.status.final:
             assert state is before
         if state.outcome is not None and not state.status.final:
             assert {t.key for t in state.tasks if not t.status.final} <= halted
-        again, _ = advance(state, fact) if not isinstance(fact, Placed) else (state, ())
+        again, _ = advance(state, fact) if not isinstance(fact, Placed | Resized) else (state, ())
         assert again.status == state.status, "a fact told twice changes nothing"
 
 
@@ -192,6 +251,12 @@ def _any_fact(rng: random.Random, state: JobState, keys: tuple[Key, ...], launch
     choices: list[Fact] = [Waits(now, "busy"), StopAsked(now, "stop")] if rng.random() < 0.1 else []
     if not state.placed:
         choices.append(Placed(now, keys))
+    elif rng.random() < 0.3:
+        alive = [t.key for t in state.tasks if not t.leaving]
+        added = tuple(key for key in [*keys, (keys[0][0], 9)] if key not in alive)[:1]
+        going = tuple(alive[:1]) if len(alive) > 1 and not any(t.leaving for t in state.tasks) else ()
+        choices += [Evicted(now, "made way for job-2"), Resized(now, added, ()), Resized(now, (), going)]
+        choices.append(Resized(now, added, going, "another size", anew=True))
     for key in launched or keys[:1]:
         choices += [MemberStarted(now, key), MemberReady(now, key), MemberEnded(now, key, rng.choice([0, 0, 1, None]))]
     return rng.choice(choices)

@@ -55,7 +55,7 @@ def test_the_scheduler_s_view_of_a_row() -> None:
     assert (request.submitted_at, request.priority) == (10.0, PRIORITIES["HIGH"])
     assert request.needs == (Need("worker", 1, EACH),)
     assert request.needs is request_of(row_of(JOB)).needs, "equal jobs share what the scheduler compares"
-    held = held_of(row_of(JOB, started_at=12.0), [task_row()])
+    held = held_of(row_of(JOB, placed_at=12.0), [task_row()])
     assert held.assignments == (Assignment("worker", 0, "n1", (("nvidia.com/gpu", (0, 2)),)),)
     assert (held.since, held_of(row_of(JOB), []).since) == (12.0, 10.0)
 

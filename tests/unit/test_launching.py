@@ -15,8 +15,8 @@ from paddleflow.base.names import JOB_ID
 from paddleflow.base.quantity import Resources
 from paddleflow.engine.launching import Place, PlacedJob, Prepared, attempt_of, parse_attempt, port_counts, prepare
 from paddleflow.frameworks.catalogue import FRAMEWORKS
+from paddleflow.jobs.facts import Key
 from paddleflow.jobs.folders import job_folder, log_file
-from paddleflow.jobs.machine import Key
 from paddleflow.jobs.model import Member, MountedStorage
 from paddleflow.runtimes.runtime import Mount
 

@@ -8,7 +8,7 @@ from paddleflow.spec.pipeline.binding import bind
 from paddleflow.spec.pipeline.document import dump, to_document
 from paddleflow.spec.pipeline.model import Cache, Dag, FsMount, FsScope, Parameter, Retry, Step
 from paddleflow.spec.pipeline.reading import read, read_json
-from tests.unit import pipeline_documents as documents
+from tests import pipeline_documents as documents
 
 
 def step(component: object) -> Step:

@@ -24,8 +24,9 @@ from paddleflow.scheduling.model import (
     Start,
     Wait,
 )
+from paddleflow.scheduling.policy import Rules
 
-PAUSE = policy.RESIZE_PAUSE
+PAUSE = policy.DEFAULTS.resize_pause
 _orders = iter(range(1, 10_000_000))
 
 
@@ -46,12 +47,13 @@ def rigid(job: str, cpu: int, *, at: float = 0.0, queue: str = "q", priority: in
 
 def core_of(cpu: int, *queues: Queue, nodes: int = 1, preemption: bool = False) -> Core:
     made = tuple(Node(f"n{i}", cpus(cpu)) for i in range(nodes))
-    return Core.of(Snapshot(0.0, made, queues or (Queue("q", None),), (), ()), preemption=preemption, elastic=True)
+    rules = Rules(preemption=preemption, elastic=True)
+    return Core.of(Snapshot(0.0, made, queues or (Queue("q", None),), (), (), rules=rules))
 
 
 def step(core: Core, now: float) -> list[Decision]:
     """One cycle; members that are told to go have gone at once."""
-    rebuilt = Core.of(core.snapshot(now), preemption=core._preemption, elastic=True).decide(now)
+    rebuilt = Core.of(core.snapshot(now)).decide(now)
     decisions = core.decide(now)
     acts = [d for d in decisions if not isinstance(d, Wait)]
     assert [d for d in rebuilt if not isinstance(d, Wait)] == acts, "a rebuilt core decides the same"

@@ -97,7 +97,7 @@ def test_a_job_waits_a_while_for_its_data_and_not_longer() -> None:
     core.release("any")
     assert places(core, 1.0) == {}
     assert core.why("second").code == "data"
-    assert places(Core.of(core.snapshot(policy.DATA_WAIT)), policy.DATA_WAIT) == {"second": ["cold"]}
+    assert places(Core.of(core.snapshot(policy.DEFAULTS.data_wait)), policy.DEFAULTS.data_wait) == {"second": ["cold"]}
     core.release("first")
     assert places(core, 2.0) == {"second": ["warm"]}
     core = core_of(Node("cold", cpus(2)))

@@ -14,6 +14,7 @@ from paddleflow.scheduling import policy
 from paddleflow.scheduling.accounts import guaranteed_part
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import Decision, Need, Node, Preempt, Queue, Reason, Request, Snapshot, Start, Wait
+from paddleflow.scheduling.policy import Rules
 
 GPU = "gpu"
 _orders = iter(range(1, 10_000_000))
@@ -33,7 +34,7 @@ class Cluster:
     """A core whose victims end at once and come back, as an engine would do it."""
 
     def __init__(self, nodes: list[Node], *queues: Queue) -> None:
-        self.core = Core.of(Snapshot(0.0, tuple(nodes), queues, (), ()), preemption=True)
+        self.core = Core.of(Snapshot(0.0, tuple(nodes), queues, (), (), rules=Rules(preemption=True)))
         self.evicted: list[tuple[float, str, str]] = []
         self.requests: dict[str, Request] = {}
 
@@ -43,7 +44,7 @@ class Cluster:
 
     def step(self, now: float) -> list[Decision]:
         """One cycle; victims end, and wait again with their old age."""
-        rebuilt = Core.of(self.core.snapshot(now), preemption=True).decide(now)
+        rebuilt = Core.of(self.core.snapshot(now)).decide(now)
         decisions = self.core.decide(now)
         acts = [d for d in decisions if not isinstance(d, Wait)]
         assert [d for d in rebuilt if not isinstance(d, Wait)] == acts, "a rebuilt core decides the same"
@@ -90,19 +91,19 @@ def test_nobody_is_evicted_before_the_least_run_or_twice_in_a_window() -> None:
     cluster.put(request("low", "a"))
     cluster.step(0.0)
     cluster.put(request("high1", "a", priority=1))
-    cluster.run(1.0, policy.LEAST_RUN - 1.0)
+    cluster.run(1.0, policy.DEFAULTS.least_run - 1.0)
     assert cluster.evicted == []
-    cluster.step(policy.LEAST_RUN)
-    assert cluster.evicted == [(policy.LEAST_RUN, "low", "high1")]
+    cluster.step(policy.DEFAULTS.least_run)
+    assert cluster.evicted == [(policy.DEFAULTS.least_run, "low", "high1")]
     cluster.step(61.0)
     cluster.core.release("high1")
     cluster.step(62.0)
     assert cluster.running == {"low"}
     cluster.put(request("high2", "a", priority=1))
-    cluster.run(63.0, policy.LEAST_RUN + policy.WINDOW - 1.0, 50.0)
+    cluster.run(63.0, policy.DEFAULTS.least_run + policy.DEFAULTS.window - 1.0, 50.0)
     assert len(cluster.evicted) == 1
-    cluster.step(policy.LEAST_RUN + policy.WINDOW)
-    assert cluster.evicted[1:] == [(policy.LEAST_RUN + policy.WINDOW, "low", "high2")]
+    cluster.step(policy.DEFAULTS.least_run + policy.DEFAULTS.window)
+    assert cluster.evicted[1:] == [(policy.DEFAULTS.least_run + policy.DEFAULTS.window, "low", "high2")]
 
 
 def test_a_lent_guarantee_comes_back_and_the_borrower_keeps_its_own() -> None:
@@ -179,8 +180,14 @@ def test_reclaim_frees_only_where_the_claimant_then_fits() -> None:
 
 def test_the_room_is_kept_until_the_victims_have_gone() -> None:
     core = Core.of(
-        Snapshot(0.0, (Node("n1", size(4)),), (Queue("owner", None, size(4)), Queue("o", None)), (), ()),
-        preemption=True,
+        Snapshot(
+            0.0,
+            (Node("n1", size(4)),),
+            (Queue("owner", None, size(4)), Queue("o", None)),
+            (),
+            (),
+            rules=Rules(preemption=True),
+        ),
     )
     core.submit_many([request("big", "o", 3)])
     core.decide(0.0)
@@ -243,8 +250,8 @@ def test_every_eviction_is_allowed_needed_and_followed_by_the_start(random: Rand
         for _, job, by in cluster.evicted[evicted:]:
             victim, claimant = cluster.requests[job], cluster.requests[by]
             assert job in before, "who started in this cycle is not evicted in it"
-            assert now - before[job].since >= policy.LEAST_RUN
-            assert now - last.get(job, float("-inf")) >= policy.WINDOW
+            assert now - before[job].since >= policy.DEFAULTS.least_run
+            assert now - last.get(job, float("-inf")) >= policy.DEFAULTS.window
             last[job] = now
             if victim.queue == claimant.queue:
                 assert victim.priority < claimant.priority
@@ -255,9 +262,9 @@ def test_every_eviction_is_allowed_needed_and_followed_by_the_start(random: Rand
             following = {d.job for d in cluster.step(now) if isinstance(d, Start)}
             assert claims <= following, "all victims have gone: the claimants start"
     calm = len(cluster.evicted)
-    cluster.run(now + policy.WINDOW * 2, now + policy.WINDOW * 12, policy.WINDOW / 3)
+    cluster.run(now + policy.DEFAULTS.window * 2, now + policy.DEFAULTS.window * 12, policy.DEFAULTS.window / 3)
     settled = len(cluster.evicted)
-    cluster.run(now + policy.WINDOW * 20, now + policy.WINDOW * 40, policy.WINDOW / 3)
+    cluster.run(now + policy.DEFAULTS.window * 20, now + policy.DEFAULTS.window * 40, policy.DEFAULTS.window / 3)
     assert len(cluster.evicted) == settled, f"{calm} before, {settled} later, and it goes on"
     assert max(Counter(job for _, job, _ in cluster.evicted).values(), default=0) <= 12
 

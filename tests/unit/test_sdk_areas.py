@@ -285,8 +285,8 @@ def test_the_areas_are_the_client_s_attributes(pf: PaddleFlow) -> None:
     for name in _AREAS:
         assert getattr(pf, name) is getattr(pf, name)
         assert name in dir(pf)
-    with pytest.raises(AttributeError, match="no attribute 'runs'"):
-        _ = pf.runs  # type: ignore[attr-defined]  # a later issue brings them
+    with pytest.raises(AttributeError, match="no attribute 'robots'"):
+        _ = pf.robots  # type: ignore[attr-defined]  # there is no such area
     with pf as same:
         assert same is pf
 

@@ -14,7 +14,8 @@ from paddleflow.base.quantity import Resources
 from paddleflow.engine.board import Board
 from paddleflow.engine.ports import Ports
 from paddleflow.engine.recovery import LOST, Records, compare, rebuild
-from paddleflow.engine.turn import Draft, Surroundings, decide, hear, look, settle
+from paddleflow.engine.surroundings import Surroundings
+from paddleflow.engine.turn import Draft, decide, hear, look, settle
 from paddleflow.jobs.model import JobStatus, Member, NewJob
 from paddleflow.runtimes.runtime import Ended, Observation, Ready, Started
 from paddleflow.scheduling.model import Node, Queue
@@ -90,7 +91,7 @@ def test_a_stop_that_comes_in_the_turn_of_a_restart_ends_the_job_once() -> None:
     assert not board.active
     assert not board.waiting
     assert board.core.pending_count == 0
-    decide(board, draft, 60.0)
+    decide(board, draft, AROUND, 60.0)
     assert draft.writes.placements == []
 
 
@@ -143,7 +144,7 @@ def test_a_new_job_takes_the_place_of_the_one_that_is_gone() -> None:
 def test_a_placement_that_somebody_forestalled_gives_everything_back() -> None:
     board = board_of(row_of(replace(MPI, framework="paddle", members=(replace(WORKER, replicas=2),))))
     draft = Draft()
-    decide(board, draft, 20.0)
+    decide(board, draft, AROUND, 20.0)
     (placement,) = draft.writes.placements
     assert [len(place.ports) for place in placement.places] == [2, 2]
     settle(board, draft, {}, AROUND, 20.0)
@@ -160,13 +161,13 @@ def test_a_job_waits_for_ports_and_then_gets_them() -> None:
     board = board_of(row_of(gang))
     board.ports.hold(range(2000, 2010))
     draft = Draft()
-    decide(board, draft, 20.0)
+    decide(board, draft, AROUND, 20.0)
     ((_, _, _, reason),) = draft.writes.waits
     assert "ports are free" in reason
     assert board.next_due() == 21.0
     board.ports.release(range(2000, 2010))
     again = Draft()
-    decide(board, again, 21.0)
+    decide(board, again, AROUND, 21.0)
     assert len(again.writes.placements) == 1
 
 
@@ -241,8 +242,8 @@ def test_slots_are_ready_again_so_that_those_behind_them_start(status: str) -> N
 def test_a_restart_waits_its_time_also_after_a_crash() -> None:
     board = board_of(row_of(AGAIN, status="pending", attempt=1, not_before=25.0, message="attempt 1 failed"))
     draft = Draft()
-    decide(board, draft, 20.0)
+    decide(board, draft, AROUND, 20.0)
     assert draft.writes.placements == []
     assert board.next_due() == 25.0
-    decide(board, draft, 25.0)
+    decide(board, draft, AROUND, 25.0)
     assert [item.attempt for item in draft.writes.placements] == [2]

@@ -16,10 +16,10 @@ from paddleflow.base.ids import task_id
 from paddleflow.base.names import nearest
 from paddleflow.base.quantity import parse_quantity
 from paddleflow.errors import Invalid, NotFound
+from paddleflow.jobs.facts import Key
 from paddleflow.jobs.folders import log_file
 from paddleflow.jobs.listing import get_tasks
 from paddleflow.jobs.log_pages import LogPage, Window
-from paddleflow.jobs.machine import Key
 from paddleflow.jobs.model import JobStatus
 from paddleflow.jobs.rows import SQL, needs_of
 from paddleflow.runtimes.runtime import LogChunk

@@ -57,7 +57,7 @@ async def update_pipeline(platform: Platform, call: Call[PipelineDocument, NoQue
 
 
 async def check_pipeline(platform: Platform, call: Call[PipelineText, NoQuery]) -> wire.PipelineCheck:
-    pipeline = await asyncio.to_thread(checked, _decoded(call.body.yaml_raw))
+    pipeline = await asyncio.to_thread(checked, decoded(call.body.yaml_raw))
     await platform.database.read(pipelines.require_storages, pipeline, call.caller.name, call.caller.root)
     return {"name": pipeline.name}
 
@@ -69,7 +69,7 @@ async def _text(platform: Platform, document: PipelineDocument, user: str, root:
         if document.fs_name or document.yaml_path:
             given = "FsName" if document.fs_name else "YamlPath"
             raise Invalid(f"you cannot specify {given} while you specified YamlRaw", hint="give one of the two")
-        raw = _decoded(document.yaml_raw)
+        raw = decoded(document.yaml_raw)
     else:
         path = document.yaml_path or DEFAULT_PATH
         if not document.fs_name:
@@ -84,7 +84,8 @@ async def _text(platform: Platform, document: PipelineDocument, user: str, root:
     return Text(pipeline.name, raw.decode("utf-8"), document.fs_name, path)
 
 
-def _decoded(text: str) -> bytes:
+def decoded(text: str) -> bytes:
+    """A document that was sent as base64."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:

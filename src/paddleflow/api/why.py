@@ -46,6 +46,7 @@ async def why(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobWhy:
         told = platform.jobs_run_here.explain(row["id"], queues, sizes)
         if told is not None and told[0].code not in NOT_WAITING:
             known, suggestions = told
+    story = _story(row)
     reason = known or Reason("not_seen", row["message"] or "the scheduler has not looked at it yet")
     return {
         "id": row["id"],
@@ -53,9 +54,18 @@ async def why(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobWhy:
         "queue": row["queue"],
         "code": reason.code,
         "text": reason.text,
-        "causes": [{"code": cause.code, "text": cause.text} for cause in reason.causes],
+        "causes": [{"code": cause.code, "text": cause.text} for cause in (*reason.causes, *story)],
         "suggestions": [_suggestion(each) for each in suggestions],
     }
+
+
+def _story(row: Row) -> list[Reason]:
+    """What others did to a job that has not ended: when it made way, and for whom."""
+    if not row["preemptions"] or JobStatus(row["status"]).final:
+        return []
+    times = "once" if row["preemptions"] == 1 else f"{row['preemptions']} times"
+    when = f"it made way for {row['evicted_by']} at {local_text(row['evicted_at'])}"
+    return [Reason("preempted", f"{when}, {times} so far; {row['lost_seconds']:.0f} s of its work were lost")]
 
 
 def _look(tx: Tx, caller: Caller, job: str) -> tuple[Row, list[str], list[Resources]]:

@@ -29,6 +29,7 @@ COMMANDS = {
     "log": Late("log:log", "Logs of jobs."),
     "login": Late("account:login", "Log in to a server and remember it as a context."),
     "logout": Late("account:logout", "End the token of the context in use."),
+    "pipeline": Late("pipeline:pipeline", "Pipeline documents: check one, print the schema."),
     "queue": Late("queue:queue", "Queues, and who may use them."),
     "server": Late("server:server", "Start the server on this machine."),
     "statistics": Late("statistics:statistics", "What jobs used, and card time."),

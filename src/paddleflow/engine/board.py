@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from paddleflow.base.ids import AttemptId
 from paddleflow.engine.launching import PlacedJob, Prepared, attempt_of
 from paddleflow.engine.ports import Ports
-from paddleflow.jobs.machine import JobState, Key
+from paddleflow.jobs.facts import Key
+from paddleflow.jobs.machine import JobState
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import Request
 
@@ -52,6 +53,7 @@ class Board:
     queue_version: int = -1
     waiting: dict[str, Waiting] = field(default_factory=dict)
     active: dict[str, Active] = field(default_factory=dict)
+    anew: dict[str, Waiting] = field(default_factory=dict)  #: ended to start again at the places that they hold
     _later: list[tuple[float, str]] = field(default_factory=list)  #: heap of restarts that must not come too early
 
     def enqueue(self, waiting: Waiting, not_before: float | None, now: float) -> None:
@@ -77,6 +79,14 @@ class Board:
     def forget_waiting(self, job: str) -> None:
         if self.waiting.pop(job, None) is not None:
             self.core.withdraw(job)
+        if self.anew.pop(job, None) is not None:
+            self.core.release(job)
+
+    def take_anew(self) -> dict[str, Waiting]:
+        """Jobs that are to be placed where the scheduler has them; they count as waiting until that is written."""
+        taken, self.anew = self.anew, {}
+        self.waiting.update(taken)
+        return taken
 
     def wake_due(self, now: float) -> None:
         """Hand the scheduler the restarts whose time has come."""

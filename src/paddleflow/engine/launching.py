@@ -12,8 +12,8 @@ from paddleflow.base.quantity import total
 from paddleflow.frameworks.catalogue import find
 from paddleflow.frameworks.framework import Member as PlacedMember
 from paddleflow.frameworks.framework import Plan
+from paddleflow.jobs.facts import Key
 from paddleflow.jobs.folders import job_place, log_name
-from paddleflow.jobs.machine import Key
 from paddleflow.jobs.model import Member
 from paddleflow.runtimes.runtime import Launch, Mount
 

@@ -19,14 +19,20 @@ from paddleflow.base.clock import Clock
 from paddleflow.base.log import Log
 from paddleflow.base.quantity import Resources
 from paddleflow.engine.board import Board
+from paddleflow.engine.conductor import Admission, Conductor, read_active
+from paddleflow.engine.errands import Errands
+from paddleflow.engine.heard import Heard
 from paddleflow.engine.launching import Prepared
 from paddleflow.engine.ports import Ports, parse_range
 from paddleflow.engine.recovery import compare, read_records, rebuild
-from paddleflow.engine.turn import Draft, Surroundings, decide, hear, look, settle
+from paddleflow.engine.surroundings import Surroundings, rules_of
+from paddleflow.engine.turn import Draft, decide, hear, look, settle
 from paddleflow.engine.writes import write_turn
 from paddleflow.errors import PaddleFlowError
+from paddleflow.jobs.folders import job_place
 from paddleflow.jobs.rows import SQL
 from paddleflow.queues.queues import scheduled_queues
+from paddleflow.runs.rows import SQL as RUNS
 from paddleflow.runtimes.runtime import NodeInfo, Observation, Runtime
 from paddleflow.scheduling.model import Node, Reason
 from paddleflow.scheduling.suggestions import Suggestion, suggest
@@ -40,7 +46,8 @@ LOOK_EVERY = 1.0
 FIRST_PAUSE = 0.1  #: before beginning anew after an error; doubles up to LAST_PAUSE
 LAST_PAUSE = 10.0
 ROWS_A_TURN = 2000
-FEW_LAUNCHES = 8  #: so few folders are made sooner than another thread is woken
+RUNS_A_TURN = 200
+DISK_EVERY = 0.1  #: seconds that a turn may be ahead of the disk; a power cut takes back no more than that
 TOPIC = "jobs"  #: wakes the mover
 EVENTS = "events"  #: wakes those who follow events
 
@@ -61,8 +68,9 @@ class Parts:
     holder: str  #: names this server in the lease
 
 
-def _read_changes(tx: Tx) -> tuple[list[Row], int]:
-    return tx.all(SQL["unseen_jobs"], limit=ROWS_A_TURN), counters.value(tx, "queues")
+def _read_changes(tx: Tx) -> tuple[list[Row], list[Row], int]:
+    rows = tx.all(SQL["unseen_jobs"], limit=ROWS_A_TURN)
+    return rows, tx.all(RUNS["unseen_runs"], limit=RUNS_A_TURN), counters.value(tx, "queues")
 
 
 class Mover:
@@ -73,7 +81,8 @@ class Mover:
         self._cluster = cluster
         self._lease_name = f"engine:{cluster}"
         self._wake = asyncio.Event()
-        self._observed: list[Observation] = []
+        self._ahead = asyncio.Event()  #: turns were written that may not be on the disk yet
+        self._heard = Heard()
         self._board: Board | None = None
         self.nodes: Sequence[NodeInfo] = ()
         self.first_turn = asyncio.Event()  #: set once the board was rebuilt and decided upon
@@ -123,6 +132,7 @@ class Mover:
                 group.create_task(self._renew(token))
                 group.create_task(self._forward_wakes())
                 observing = group.create_task(self._listen())
+                self._group = group
                 await self._begin(lease)
                 while True:
                     await self._turn(lease)
@@ -145,7 +155,11 @@ class Mover:
     async def _renew(self, token: int) -> None:
         parts = self._parts
         while True:
-            await asyncio.sleep(LEASE_SECONDS / 3)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LEASE_SECONDS / 3):
+                    await self._ahead.wait()
+                    await asyncio.sleep(DISK_EVERY)
+            self._ahead.clear()
             kept = await parts.database.write(leases.renew, self._lease_name, token, parts.clock.now(), LEASE_SECONDS)
             if not kept:
                 raise leases.LeaseLost(f"another server took the lease {self._lease_name}")
@@ -158,12 +172,20 @@ class Mover:
 
     async def _listen(self) -> None:
         async for batch in self._parts.runtime.observe():
-            self._observed.extend(batch)
+            self._note(batch)
+
+    def _note(self, seen: Sequence[Observation], *, urgent: bool = False) -> None:
+        """Keep what was seen, and see to it that a turn looks at it in time."""
+        delay = self._heard.add(seen, self._parts.clock.monotonic(), urgent=urgent)
+        if delay == 0:
             self._wake.set()
+        elif delay is not None:
+            asyncio.get_running_loop().call_later(delay, self._wake.set)
 
     async def _rest(self) -> None:
         """Until something happens or a restart is due."""
-        due = self._board.next_due() if self._board else None
+        dues = (self._board.next_due() if self._board else None, self._conductor.next_due())
+        due = min((each for each in dues if each is not None), default=None)
         if due is None:
             await self._wake.wait()
         else:
@@ -185,14 +207,18 @@ class Mover:
             restart_limit=parts.settings.jobs.restart_limit,
         )
         queues = await parts.database.read(scheduled_queues, self._cluster)
-        records = await parts.database.read(read_records)
+        rules = rules_of(parts.settings.scheduling)
+        records = await parts.database.read(read_records, now - rules.window)
         nodes = [Node(n.name, n.capacity, n.labels, n.schedulable) for n in self.nodes]
         ports = Ports(parse_range(parts.settings.local.ports), begin=secrets.randbelow(65536))
-        board = rebuild(records, nodes, queues, ports, self._around, now)
+        board = rebuild(records, nodes, queues, ports, self._around, now, rules)
         draft = Draft()
+        self._conductor = self._new_conductor()
+        told = [each for run in await parts.database.read(read_active) for each in self._conductor.adopt(run, now)]
         compare(board, known, draft, now)
         hear(board, known, draft, now)
-        decide(board, draft, now)
+        await self._conductor.begin(board, draft, told, now)
+        decide(board, draft, self._around, now)
         self._board = board
         await self._write_and_do(lease, board, draft, now)
         self.first_turn.set()
@@ -203,17 +229,36 @@ class Mover:
         more = True
         while more:
             now = parts.clock.now()
-            observed, self._observed = self._observed, []
-            rows, version = await parts.database.peek(_read_changes)
+            observed = self._heard.take(parts.clock.monotonic())
+            rows, runs, version = await parts.database.peek(_read_changes)
             draft = Draft()
             hear(board, observed, draft, now)
             if version != board.queue_version:
                 board.core.set_queues(await parts.database.read(scheduled_queues, self._cluster))
                 board.queue_version = version
             look(board, rows, draft, now)
-            decide(board, draft, now)
+            await self._conductor.turn(board, draft, rows, runs, now)
+            decide(board, draft, self._around, now)
             await self._write_and_do(lease, board, draft, now)
-            more = bool(self._observed or draft.writes.placements or len(rows) == ROWS_A_TURN)
+            more = bool(
+                draft.writes.placements
+                or len(rows) == ROWS_A_TURN
+                or self._heard.due(parts.clock.monotonic())
+                or self._conductor.inbox
+            )
+
+    def _new_conductor(self) -> Conductor:
+        parts = self._parts
+        nodes = [(node.name, node.capacity) for node in self.nodes]
+        conductor = Conductor(parts.database, Admission(nodes, parts.settings.jobs.skip_resource_validate))
+        self._errands = Errands(parts.database, parts.clock, parts.data, conductor, self._wake.set)
+        return conductor
+
+    def _send_out(self) -> None:
+        """Start what runs asked for, beside the turns."""
+        errands, self._conductor.errands = self._conductor.errands, []
+        if errands:
+            self._group.create_task(self._errands.do(errands))
 
     async def _write_and_do(self, lease: tuple[str, int], board: Board, draft: Draft, now: float) -> None:
         parts = self._parts
@@ -221,21 +266,34 @@ class Mover:
         if draft.stale:  # before anything is placed: a job may have the id of one that was deleted, and so its attempts
             await parts.runtime.forget(draft.stale)
         if draft.writes:
-            placed = await parts.database.write(write_turn, draft.writes, lease, parts.settings.jobs, now)
+            placed = await self._write(lease, draft, now)
             settle(board, draft, placed, self._around, now)
+            self._conductor.settle(board, placed, draft)
             parts.bus.wake(EVENTS)
             _tell(draft)
+        self._send_out()
         if draft.launches:
-            if len(draft.launches) <= FEW_LAUNCHES:
-                _make_folders(draft.launches)
-            else:
-                await asyncio.to_thread(_make_folders, draft.launches)
+            _make_files(draft.launches)
             await parts.runtime.start([item.launch for item in draft.launches if not item.passive])
         if draft.halts:
             await parts.runtime.stop(draft.halts, parts.settings.local.grace)
         if draft.ended:
             await parts.runtime.forget(draft.ended)
-        self._observed.extend(draft.synthetic)
+        self._note(draft.synthetic, urgent=True)
+
+    async def _write(self, lease: tuple[str, int], draft: Draft, now: float) -> dict[str, Row]:
+        """Write the turn down, and meanwhile make the folders of what is about to start: a folder too many does no harm.
+
+        A turn does not wait for the disk: no kill loses it, and `_renew`, which does wait, comes soon.
+        """
+        parts = self._parts
+        async with asyncio.TaskGroup() as group:
+            if draft.writes.placements:
+                places = [job_place(parts.data, item.job) for item in draft.writes.placements]
+                group.create_task(asyncio.to_thread(_make_folders, places))
+            placed = await parts.database.write_soon(write_turn, draft.writes, lease, parts.settings.jobs, now)
+        self._ahead.set()
+        return placed
 
 
 def _tell(draft: Draft) -> None:
@@ -247,10 +305,16 @@ def _tell(draft: Draft) -> None:
             log.info("job ended", job=change.after.id, status=str(change.after.status), reason=change.after.message)
 
 
-def _make_folders(launches: Sequence[Prepared]) -> None:
-    """The folders and small files that must be there before a process starts."""
+def _make_folders(places: Sequence[str]) -> None:
+    """The folders of jobs, with the ones in which they work."""
+    for place in places:
+        os.makedirs(f"{place}/work", exist_ok=True)  # noqa: PTH103 a launch cannot afford a path object
+
+
+def _make_files(launches: Sequence[Prepared]) -> None:
+    """The small files that must be there before a process starts; and its folder, where an earlier engine placed it."""
     for item in launches:
-        folder = item.launch.folder
-        os.makedirs(f"{folder}/work", exist_ok=True)  # noqa: PTH103 a launch cannot afford a path object
+        if not os.path.isdir(f"{item.launch.folder}/work"):  # noqa: PTH112
+            _make_folders([item.launch.folder])
         for name, text in item.files.items():
-            Path(folder, name).write_text(text, "utf-8")
+            Path(item.launch.folder, name).write_text(text, "utf-8")

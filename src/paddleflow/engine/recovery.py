@@ -17,19 +17,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from paddleflow.base.ids import AttemptId
 from paddleflow.engine.board import Active, Board
 from paddleflow.engine.launching import attempt_of
 from paddleflow.engine.ports import Ports
-from paddleflow.engine.turn import Draft, Surroundings, activate, places_of, step, waiting_of
-from paddleflow.jobs.machine import MemberEnded, StopAsked
+from paddleflow.engine.surroundings import Surroundings
+from paddleflow.engine.turn import Draft, activate, places_of, step, waiting_of
+from paddleflow.jobs.facts import MemberEnded, StopAsked
 from paddleflow.jobs.model import JobStatus, TaskStatus
 from paddleflow.jobs.rows import SQL, held_of
 from paddleflow.runtimes.runtime import Observation, Ready, Started
 from paddleflow.scheduling.core import Core
-from paddleflow.scheduling.model import Node, Queue, Snapshot
+from paddleflow.scheduling.model import Eviction, Node, Queue, Snapshot
+from paddleflow.scheduling.policy import DEFAULTS, Rules
 from paddleflow.store.database import Row, Tx
 
 LOST = "the process is gone and nobody saw how it ended"
@@ -42,22 +44,37 @@ class Records:
     held: list[Row]
     tasks: list[Row]
     waiting: list[Row]
+    evicted: list[Row] = field(default_factory=list)  #: those whose eviction still counts
 
 
-def read_records(tx: Tx) -> Records:
-    return Records(tx.all(SQL["held_jobs"]), tx.all(SQL["tasks_of_held_jobs"]), tx.all(SQL["waiting_jobs"]))
+def read_records(tx: Tx, since: float) -> Records:
+    """All of it; evictions before `since` count no more."""
+    evicted = tx.all(SQL["evicted_jobs"], since=since)
+    return Records(tx.all(SQL["held_jobs"]), tx.all(SQL["tasks_of_held_jobs"]), tx.all(SQL["waiting_jobs"]), evicted)
 
 
 def rebuild(
-    records: Records, nodes: Sequence[Node], queues: Sequence[Queue], ports: Ports, around: Surroundings, now: float
+    records: Records,
+    nodes: Sequence[Node],
+    queues: Sequence[Queue],
+    ports: Ports,
+    around: Surroundings,
+    now: float,
+    rules: Rules = DEFAULTS,
 ) -> Board:
     """The board as the database says; `compare` then takes in what the runtime knows."""
     tasks: dict[str, list[Row]] = defaultdict(list)
     for task in records.tasks:
         tasks[task["job_id"]].append(task)
-    current = {row["id"]: [t for t in tasks[row["id"]] if t["attempt"] == row["attempt"]] for row in records.held}
+    current = {row["id"]: _present(tasks[row["id"]], row["attempt"]) for row in records.held}
     held = tuple(held_of(row, current[row["id"]]) for row in records.held)
-    board = Board(Core.of(Snapshot(now, tuple(nodes), tuple(queues), (), held)), ports)
+    evictions = tuple(
+        Eviction(row["id"], row["evicted_by"], row["evicted_at"], gone=row["status"] != JobStatus.PREEMPTING)
+        for row in records.evicted
+    )
+    shrinks = tuple(shrink for row in records.held if (shrink := _shrink(row, current[row["id"]], now)) is not None)
+    snapshot = Snapshot(now, tuple(nodes), tuple(queues), (), held, evictions=evictions, shrinks=shrinks, rules=rules)
+    board = Board(Core.of(snapshot), ports)
     for row in records.held:
         mine = current[row["id"]]
         active = activate(row, mine, row["attempt"], places_of(mine), around)
@@ -65,6 +82,17 @@ def rebuild(
         ports.hold(active.ports)
     board.enqueue_all(((waiting_of(row), row["not_before"]) for row in records.waiting), now)
     return board
+
+
+def _present(tasks: Iterable[Row], attempt: int) -> list[Row]:
+    """The members of the attempt that goes on; those that had to go and have gone are no part of it any more."""
+    return [t for t in tasks if t["attempt"] == attempt and not (t["leaving"] and TaskStatus(t["status"]).final)]
+
+
+def _shrink(row: Row, tasks: Iterable[Row], now: float) -> Eviction | None:
+    """A change of members that was under way: one that is started anew goes on with the members that it had."""
+    going = tuple((task["role"], task["idx"]) for task in tasks if task["leaving"])
+    return Eviction(row["id"], "", now, going) if going or row["outcome"] == JobStatus.PENDING else None
 
 
 def compare(board: Board, known: Iterable[Observation], draft: Draft, now: float) -> None:
@@ -91,7 +119,7 @@ def _compare_job(board: Board, active: Active, told: set[AttemptId], draft: Draf
                 draft.launches.append(prepared)
                 draft.synthetic += [Started(attempt, now, 0), Ready(attempt, now)]
         elif attempt in told:
-            if ending:
+            if ending or task.leaving:
                 draft.halts.append(attempt)
         elif task.status is TaskStatus.PENDING and not ending:
             draft.launches.append(prepared)

@@ -14,19 +14,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from paddleflow.base.ids import AttemptId
 from paddleflow.engine.board import Active, Board, Waiting
-from paddleflow.engine.launching import Place, PlacedJob, Prepared, attempt_of, parse_attempt, port_counts, prepare
+from paddleflow.engine.launching import Place, PlacedJob, Prepared, attempt_of, parse_attempt, prepare
+from paddleflow.engine.surroundings import Surroundings
 from paddleflow.engine.writes import Change, Placement, Turn
+from paddleflow.engine.yielding import asked_of, begin_anew, places_for, shrunk
 from paddleflow.errors import Temporary
 from paddleflow.frameworks.catalogue import find
-from paddleflow.jobs.machine import (
+from paddleflow.jobs.facts import (
     Command,
     Fact,
     Halt,
-    JobState,
     Key,
     Launch,
     MemberEnded,
@@ -34,32 +34,22 @@ from paddleflow.jobs.machine import (
     MemberStarted,
     Placed,
     Release,
+    Replace,
     Requeue,
-    Shape,
+    Shrunk,
     StopAsked,
-    TaskState,
-    advance,
-    changed_tasks,
 )
+from paddleflow.jobs.machine import JobState, Shape, TaskState, advance, changed_tasks
 from paddleflow.jobs.model import JobStatus
 from paddleflow.jobs.rows import members_of, request_of, shape_of, state_of
 from paddleflow.runtimes.runtime import Ended, Observation, Ready, Started
-from paddleflow.scheduling.model import Start, Wait
+from paddleflow.scheduling.classes import held_total
+from paddleflow.scheduling.model import Assignment, Preempt, Resize, Start, Wait
 from paddleflow.store.database import Row
 
 STARTS_A_TURN = 256  #: bounds a turn, so that a flood of starts does not delay stops
 STOPPED_BY_USER = "stopped by its user"
 DELETED = "deleted"  #: what `unseen_jobs` says of a job whose row is gone
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What launching needs to know of this machine."""
-
-    data: Path
-    base_env: Mapping[str, str]
-    addresses: Mapping[str, str]  #: node → address
-    restart_limit: int
 
 
 @dataclass(slots=True)
@@ -156,41 +146,48 @@ def _ended_unplaced(row: Row, now: float) -> Change:
     return Change(state, (), None, [(now, state.status, state.message)])
 
 
+def end_waiting(board: Board, job: str, message: str, draft: Draft, now: float) -> None:
+    """End a job that waits for its place, on behalf of the engine itself."""
+    board.forget_waiting(job)
+    draft.writes.changes.append(_ended_unplaced({"id": job, "message": message}, now))
+
+
 def waiting_of(row: Row) -> Waiting:
     return Waiting(request_of(row), row["framework"], row["touched"], row["attempt"])
 
 
-def decide(board: Board, draft: Draft, now: float) -> None:
-    """Ask the scheduler; every start becomes a placement with its ports."""
+def decide(board: Board, draft: Draft, around: Surroundings, now: float) -> None:
+    """Ask the scheduler; every start becomes a placement with its ports, and who makes way is told."""
     board.wake_due(now)
+    for job, waiting in board.take_anew().items():
+        _start(board, waiting, board.core.held[job].assignments, draft, now)
     for decision in board.core.decide(now, limit=STARTS_A_TURN):
-        waiting = board.waiting[decision.job]
-        job, seq, touched = decision.job, waiting.request.order, waiting.touched
         match decision:
             case Wait():
-                draft.writes.waits.append((job, seq, touched, decision.reason.text))
+                waiting = board.waiting[decision.job]
+                row = decision.job, waiting.request.order, waiting.touched, decision.reason.text
+                draft.writes.waits.append(row)
             case Start():
-                try:
-                    places = _places(board, decision, waiting.framework)
-                except Temporary as error:
-                    board.core.release(job)
-                    board.enqueue(waiting, now + 1.0, now)
-                    draft.writes.waits.append((job, seq, touched, error.message))
-                    continue
-                later = _later_stages(waiting.framework, [place.key for place in places])
-                draft.writes.placements.append(Placement(job, seq, touched, waiting.attempt + 1, places, later))
+                _start(board, board.waiting[decision.job], decision.assignments, draft, now)
+            case Preempt() | Resize():
+                asked = asked_of(board, decision, draft.writes, around, now)
+                if asked is not None:
+                    step(board, *asked, draft, now)
 
 
-def _places(board: Board, start: Start, framework: str) -> tuple[Place, ...]:
-    keys = [(item.role, item.index) for item in start.assignments]
-    counts = port_counts(framework, keys)
-    ports = board.ports.take(sum(counts)) if any(counts) else ()
-    places = []
-    used = 0
-    for item, count in zip(start.assignments, counts, strict=True):
-        places.append(Place(item.role, item.index, item.node, item.devices, ports[used : used + count]))
-        used += count
-    return tuple(places)
+def _start(board: Board, waiting: Waiting, assignments: Sequence[Assignment], draft: Draft, now: float) -> None:
+    request, touched = waiting.request, waiting.touched
+    try:
+        places = places_for(board, assignments, waiting.framework)
+    except Temporary as error:
+        board.core.release(request.job)
+        board.enqueue(waiting, now + 1.0, now)
+        draft.writes.waits.append((request.job, request.order, touched, error.message))
+        return
+    later = _later_stages(waiting.framework, [place.key for place in places])
+    draft.writes.placements.append(Placement(request.job, request.order, touched, waiting.attempt + 1, places, later))
+    if any(need.least is not None for need in request.needs):
+        draft.writes.sizes.append((request.job, held_total(board.core.held[request.job])))
 
 
 def _later_stages(framework: str, keys: Sequence[Key]) -> frozenset[Key]:
@@ -274,6 +271,10 @@ def _do(board: Board, active: Active, commands: Iterable[Command], draft: Draft,
                 ]
             case Release():
                 board.release(active)
+            case Shrunk():
+                shrunk(board, active, draft.writes)
+            case Replace():
+                begin_anew(board, active, now)
             case Requeue(not_before):
                 again = Waiting(active.request, active.job.framework, active.touched, active.job.attempt)
                 board.enqueue(again, not_before, now)

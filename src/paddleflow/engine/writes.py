@@ -11,7 +11,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from paddleflow.base.quantity import Resources
 from paddleflow.engine.launching import Place
+from paddleflow.engine.run_writes import RunWrites, write_runs
 from paddleflow.jobs.machine import JobState, TaskState
 from paddleflow.jobs.model import JobStatus, TaskStatus
 from paddleflow.jobs.rows import SQL, delete_at
@@ -43,6 +45,15 @@ class Change:
     history: Sequence[tuple[float, JobStatus, str]]  #: every status that it went through, with moment and message
 
 
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Members that come to a job that runs: the durable intent before they are started."""
+
+    job: str
+    attempt: int
+    places: tuple[Place, ...]
+
+
 @dataclass(slots=True)
 class Turn:
     """Everything that one turn writes."""
@@ -52,20 +63,34 @@ class Turn:
     changes: list[Change] = field(default_factory=list)
     seen: list[tuple[int, int]] = field(default_factory=list)  #: seq, touched
     deleted: list[int] = field(default_factory=list)  #: positions of rows that are gone, forgotten now
+    runs: RunWrites = field(default_factory=RunWrites)
+    joins: list[Join] = field(default_factory=list)
+    evictions: list[tuple[str, float, str, float]] = field(default_factory=list)  #: job, at, for whom, seconds lost
+    resizes: list[tuple[str, float, bool, float]] = field(
+        default_factory=list
+    )  #: job, at, by starting anew, seconds lost
+    sizes: list[tuple[str, Resources]] = field(default_factory=list)  #: what jobs hold whose members come and go
+    told: list[NewEvent] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.waits or self.placements or self.changes or self.seen or self.deleted)
+        moves = self.joins or self.evictions or self.resizes or self.sizes or self.told
+        return bool(self.waits or self.placements or self.changes or self.seen or self.deleted or self.runs or moves)
 
 
 def write_turn(tx: Tx, turn: Turn, lease: tuple[str, int], rules: JobSettings, now: float) -> dict[str, Row]:
-    """Write all of it; the rows of the jobs whose placement stood."""
+    """Write all of it; the rows of the jobs whose placement stood, and of those that steps of runs made."""
     leases.check(tx, *lease)
-    told: list[NewEvent] = []
+    told: list[NewEvent] = list(turn.told)
+    _make_way(tx, turn)
     for change in turn.changes:  # before the placements: an attempt may fail and the next one be placed in one turn
         _change(tx, change, rules, now, told)
-    placed = _place(tx, turn.placements, now, told)
+    fresh: dict[str, Row] = {}
+    if turn.runs:
+        attempts = {item.job: item.attempt for item in turn.placements}
+        fresh = write_runs(tx, turn.runs, attempts, {job: reason for job, _, _, reason in turn.waits}, now, told)
+    placed = _place(tx, turn.placements, fresh, now, told)
     for job, seq, touched, reason in turn.waits:
-        if tx.run(SQL["mark_waiting"], seq=seq, touched=touched, message=reason, at=now):
+        if job in fresh or tx.run(SQL["mark_waiting"], seq=seq, touched=touched, message=reason, at=now):
             told.append(NewEvent("job", job, now, "status", {"status": JobStatus.PENDING, "message": reason}))
     # Placing and waiting mark a row as seen themselves; where their guard failed, the row must be looked at again.
     marked = {item.seq for item in turn.placements} | {seq for _, seq, _, _ in turn.waits}
@@ -75,18 +100,24 @@ def write_turn(tx: Tx, turn: Turn, lease: tuple[str, int], rules: JobSettings, n
     if turn.deleted:
         tx.many(SQL["forget_deleted"], [{"seq": seq} for seq in turn.deleted])
     events.append_many(tx, told)
-    return placed
+    return {**fresh, **placed}
 
 
-def _place(tx: Tx, placements: Sequence[Placement], now: float, told: list[NewEvent]) -> dict[str, Row]:
+def _place(
+    tx: Tx, placements: Sequence[Placement], fresh: Mapping[str, Row], now: float, told: list[NewEvent]
+) -> dict[str, Row]:
     placed = {}
     tasks: list[Mapping[str, Value]] = []
     for item in placements:
-        row = tx.one(SQL["jobs_of_placement"], seq=item.seq, touched=item.touched)
+        row = fresh.get(item.job)
         if row is None:
-            continue
-        tx.run(SQL["place_job"], seq=item.seq, touched=item.touched, attempt=item.attempt, at=now)
-        tasks.extend(_task_row(item, place) for place in item.places)
+            row = tx.one(SQL["jobs_of_placement"], seq=item.seq, touched=item.touched)
+            if row is None:
+                continue
+            tx.run(SQL["place_job"], seq=item.seq, touched=item.touched, attempt=item.attempt, at=now)
+        for place in item.places:
+            later = place.key in item.waiting
+            tasks.append(_task_row(item, place, TaskStatus.WAITING if later else TaskStatus.PENDING))
         data = {"status": JobStatus.PENDING, "message": "", "attempt": item.attempt}
         told.append(NewEvent("job", item.job, now, "status", data))
         placed[item.job] = row
@@ -94,13 +125,26 @@ def _place(tx: Tx, placements: Sequence[Placement], now: float, told: list[NewEv
     return placed
 
 
-def _task_row(item: Placement, place: Place) -> dict[str, Value]:
+def _make_way(tx: Tx, turn: Turn) -> None:
+    """Who was told to go or to change; before the changes, which write the members that are new."""
+    for job, at, by, lost in turn.evictions:
+        tx.run(SQL["note_eviction"], id=job, at=at, by=by, lost=lost)
+    for job, at, anew, lost in turn.resizes:
+        tx.run(SQL["note_resize"], id=job, at=at, anew=int(anew), lost=lost)
+    for job, size in turn.sizes:
+        scalars = json.dumps(dict(size.scalars))
+        tx.run(SQL["note_size"], id=job, cpu=size.cpu, memory=size.memory, scalars=scalars)
+    for join in turn.joins:
+        tx.many(SQL["insert_task"], [_task_row(join, place, TaskStatus.WAITING) for place in join.places])
+
+
+def _task_row(item: Placement | Join, place: Place, status: TaskStatus) -> dict[str, Value]:
     return {
         "job_id": item.job,
         "role": place.role,
         "idx": place.index,
         "attempt": item.attempt,
-        "status": TaskStatus.WAITING if place.key in item.waiting else TaskStatus.PENDING,
+        "status": status,
         "node": place.node,
         "devices": json.dumps(place.devices),
         "ports": json.dumps(place.ports),
@@ -145,6 +189,7 @@ def _task_update(state: JobState, task: TaskState) -> dict[str, Value]:
         "finished_at": task.finished_at,
         "cpu_seconds": task.cpu_seconds,
         "peak_memory": task.peak_memory,
+        "leaving": int(task.leaving),
     }
 
 

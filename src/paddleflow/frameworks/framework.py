@@ -61,6 +61,9 @@ class Role:
     aliases: tuple[str, ...] = ()
     completes: bool = True  #: its end counts for the end of the job; the others are stopped then
     decisive: bool = False  #: when a job has this role, its end alone counts
+    #: Members of this role can come and go while the others run, if the program can bear it: each has a process of its
+    #: own, and none of them is the meeting point of the others.
+    in_place: bool = False
 
 
 @dataclass(frozen=True, slots=True)

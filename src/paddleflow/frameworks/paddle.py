@@ -19,7 +19,7 @@ from paddleflow.frameworks.rules import WORKER_ALIASES, checker
 _ENDPOINT, _SECOND = 0, 1  # ports: its own endpoint; the rendezvous that rank 0 of its role may have to offer
 _ROLES = (
     Role("pserver", least=1, ports=2, aliases=("master",), completes=False),
-    Role("worker", least=1, ports=2, aliases=WORKER_ALIASES),
+    Role("worker", least=1, ports=2, aliases=WORKER_ALIASES, in_place=True),
 )
 
 

@@ -15,7 +15,7 @@ from paddleflow.frameworks.rules import WORKER_ALIASES, checker
 
 _ROLES = (
     Role("master", least=1, most=1, ports=1),
-    Role("worker", least=1, ports=1, aliases=WORKER_ALIASES),
+    Role("worker", least=1, ports=1, aliases=WORKER_ALIASES, in_place=True),
 )
 
 

@@ -15,7 +15,7 @@ from paddleflow.frameworks.rules import WORKER_ALIASES, checker
 _ROLES = (
     Role("pserver", least=1, ports=1, completes=False),
     Role("master", least=1, most=1, ports=1, decisive=True),
-    Role("worker", least=1, ports=1, aliases=WORKER_ALIASES),
+    Role("worker", least=1, ports=1, aliases=WORKER_ALIASES, in_place=True),
 )
 _TASKS = {"master": "chief", "worker": "worker", "pserver": "ps"}  # our role → TensorFlow's word
 

@@ -18,7 +18,7 @@ from paddleflow.frameworks.catalogue import FRAMEWORKS, find
 from paddleflow.frameworks.framework import Framework
 from paddleflow.frameworks.framework import Member as PlacedMember
 from paddleflow.jobs.model import Member, NewJob
-from paddleflow.jobs.resolving import flavour_of, limit_of, storages_of
+from paddleflow.jobs.resolving import Size, flavour_of, limit_of, size_of, storages_of
 from paddleflow.jobs.templates import members_of_template, spec_of_pod
 from paddleflow.jobs.world import Faults, QueueFacts, World
 from paddleflow.spec.job import (
@@ -53,7 +53,7 @@ def admit(document: SingleJob | DistributedJob | WorkflowJob, world: World) -> N
         case WorkflowJob():
             kind, framework, members = "workflow", "workflow", ()
             _refuse_workflow(document, faults)
-    request = total(member.request * member.replicas for member in members)
+    request = total(m.request * (m.replicas if m.least is None else m.least) for m in members)
     if queue is not None:
         _sizes(members, request, queue, world, faults, kind == "distributed")
     ttl = _ttl(document, faults)
@@ -133,6 +133,7 @@ def _distributed(document: DistributedJob, world: World, faults: Faults) -> tupl
         return ()
     members: list[Member] = []
     counts: dict[str, int] = {}
+    most: dict[str, int] = {}
     for number, item in enumerate(documents):
         where = f"members[{number}]."
         role = framework.role(item.role.lower())
@@ -143,10 +144,11 @@ def _distributed(document: DistributedJob, world: World, faults: Faults) -> tupl
         if role.name in counts:
             faults.add(f"{where}role", f"the role[{role.name}] is there twice")
             continue
-        counts[role.name] = item.replicas
-        members.append(_member(role.name, item.replicas, item, where, world, faults))
+        size = size_of(item, role, name, where, faults)
+        counts[role.name], most[role.name] = size.count if size.least is None else size.least, size.count
+        members.append(_member(role.name, item.replicas, item, where, world, faults, size))
     if len(members) == len(documents):  # every role is known, so what the framework says of them is worth hearing
-        found = framework.check(counts)
+        found = framework.check(counts) or framework.check(most)
         for fault in found:
             faults.add(fault.where or "members", fault.message, fault.hint)
         if not found:
@@ -174,7 +176,10 @@ def _refuse_workflow(document: WorkflowJob, faults: Faults) -> None:
         faults.add("extensionTemplate", "an Argo Workflow cannot run on a cluster of type Local", hint)
 
 
-def _member(role: str, replicas: int, spec: JobSpec, where: str, world: World, faults: Faults) -> Member:
+def _member(
+    role: str, replicas: int, spec: JobSpec, where: str, world: World, faults: Faults, size: Size | None = None
+) -> Member:
+    size = size or Size(replicas)
     request = flavour_of(spec.flavour, f"{where}flavour", world, faults) or DEFAULT_FLAVOUR
     try:
         argv = command_line(spec.command, spec.args)
@@ -183,12 +188,14 @@ def _member(role: str, replicas: int, spec: JobSpec, where: str, world: World, f
         argv = ("false",)
     return Member(
         role=role,
-        replicas=replicas,
+        replicas=size.count,
         argv=argv,
         env=spec.env,
         request=request,
         limit=limit_of(spec, request, where, world, faults),
         storages=storages_of(spec, where, world, faults),
+        least=size.least,
+        in_place=size.in_place,
         document=_kept(spec, role, replicas, request),
     )
 
@@ -256,6 +263,10 @@ def _kept(spec: JobSpec, role: str, replicas: int, request: Resources) -> Mappin
         if value:
             kept[wire] = value
     kept["flavour"] = {"name": spec.flavour.name, **_shown(request)}
+    if isinstance(spec, MemberDocument):
+        kept |= spec.model_dump(
+            by_alias=True, exclude_defaults=True, include={"min_replicas", "max_replicas", "resize"}
+        )
     if spec.limit_flavour.name or spec.limit_flavour.cpu:
         kept["limitFlavour"] = spec.limit_flavour.model_dump(by_alias=True, exclude_defaults=True)
     if spec.fs:

@@ -76,11 +76,18 @@ def delete_job(tx: Tx, job: str) -> Row:
             code="ActionNotAllowed",
             hint=f"stop it first: paddleflow job stop {job}",
         )
-    _delete(tx, row)
+    if row["run_id"] is not None:
+        raise Conflict(
+            f"job[{job}] cannot be deleted, it ran a step of run[{row['run_id']}]",
+            code="ActionNotAllowed",
+            hint=f"it goes with its run: paddleflow run delete {row['run_id']}",
+        )
+    forget_job(tx, row)
     return row
 
 
-def _delete(tx: Tx, row: Row) -> None:
+def forget_job(tx: Tx, row: Row) -> None:
+    """Everything that the database has of an ended job; for a run's jobs when their run goes."""
     if row["touched"] > row["seen"]:
         tx.run(SQL["note_deleted"], seq=row["seq"], id=row["id"])
     for statement in ("delete_tasks", "delete_labels", "delete_storages", "delete_job"):
@@ -97,5 +104,5 @@ def delete_due(tx: Tx, now: float, limit: int) -> list[str]:
     """Delete jobs whose time to live is over, at most so many; their ids."""
     rows = tx.all(SQL["jobs_to_delete"], now=now, limit=limit)
     for row in rows:
-        _delete(tx, row)
+        forget_job(tx, row)
     return [row["id"] for row in rows]

@@ -5,6 +5,16 @@ insert into jobs (id, name, user_name, queue, kind, framework, priority, status,
 values (:id, :name, :user_name, :queue, :kind, :framework, :priority, 'init', '', :members, :needs, :labels,
         :annotations, :template, :cpu, :memory, :scalars, :accepted_at, :accepted_at, :ttl)
 
+-- name: insert_step_job
+-- The job of a run's step, as the engine makes it: it has seen it already, and may have placed it too.
+insert into jobs (id, name, user_name, queue, kind, framework, priority, status, message, members, needs, labels,
+                  annotations, template, cpu, memory, scalars, accepted_at, updated_at, ttl, placed, placed_at, attempt,
+                  touched, seen, run_id)
+values (:id, :name, :user_name, :queue, :kind, :framework, :priority, :status, :message, :members, :needs, :labels,
+        :annotations, :template, :cpu, :memory, :scalars, :accepted_at, :accepted_at, :ttl, :placed, :placed_at, :attempt,
+        1, 1, :run_id)
+returning *
+
 -- name: insert_label
 -- The searchable copy of one label; the newest value counts.
 insert into job_labels (job_id, key, value) values (:job_id, :key, :value)
@@ -82,7 +92,7 @@ delete from deleted_jobs where seq = :seq
 -- name: place_job
 -- Every member has its place: the durable intent before anything is started.
 update jobs set status = 'pending', message = '', placed = 1, attempt = :attempt, not_before = null, updated_at = :at,
-                seen = :touched
+                placed_at = :at, seen = :touched
 where seq = :seq and touched = :touched and status in ('init', 'pending') and placed = 0
 
 -- name: insert_task
@@ -92,34 +102,53 @@ values (:job_id, :role, :idx, :attempt, :status, :node, :devices, :ports, '')
 on conflict (job_id, role, idx) do update set
     attempt = excluded.attempt, status = excluded.status, node = excluded.node, devices = excluded.devices,
     ports = excluded.ports, ready = 0, message = '', exit_code = null, started_at = null, finished_at = null,
-    cpu_seconds = null, peak_memory = null
+    cpu_seconds = null, peak_memory = null, leaving = 0
 
 -- name: update_job
 -- The state that the machine gave; a stop that was asked for meanwhile stays visible, with the words of who asked. A
 -- time to live that was changed meanwhile counts.
-update jobs set status = case when status = 'terminating' and :status in ('pending', 'running') then status else :status end,
-                message = case when status = 'terminating' and :status in ('pending', 'running') then message else :message end,
+update jobs set status = case when status = 'terminating' and :status in ('pending', 'running', 'preempting') then status else :status end,
+                message = case when status = 'terminating' and :status in ('pending', 'running', 'preempting') then message else :message end,
                 outcome = :outcome, placed = :placed, not_before = :not_before,
                 started_at = coalesce(:started_at, started_at), finished_at = :finished_at, updated_at = :at,
-                delete_at = case when ttl is null then :delete_at else :finished_at + ttl end
+                delete_at = case when run_id is not null then null when ttl is null then :delete_at else :finished_at + ttl end
 where id = :id
 
 -- name: update_task
 -- The state of one member that the machine gave.
 update tasks set status = :status, ready = :ready, exit_code = :exit_code, message = :message, started_at = :started_at,
-                 finished_at = :finished_at, cpu_seconds = :cpu_seconds, peak_memory = :peak_memory
+                 finished_at = :finished_at, cpu_seconds = :cpu_seconds, peak_memory = :peak_memory, leaving = :leaving
 where job_id = :job_id and role = :role and idx = :idx and attempt = :attempt
+
+-- name: note_eviction
+-- A job was told to make way.
+update jobs set preemptions = preemptions + 1, evicted_at = :at, evicted_by = :by, lost_seconds = lost_seconds + :lost
+where id = :id
+
+-- name: note_resize
+-- Members of a job come or go, or it is started anew at another size.
+update jobs set resizes = resizes + :anew, resized_at = :at, lost_seconds = lost_seconds + :lost where id = :id
+
+-- name: note_size
+-- What a job whose number of members may change holds now.
+update jobs set cpu = :cpu, memory = :memory, scalars = :scalars where id = :id
+
+-- name: evicted_jobs
+-- Evictions that still count, after a restart of the engine.
+select id, status, evicted_at, evicted_by from jobs
+where evicted_at > :since and status in ('init', 'pending', 'running', 'terminating', 'preempting')
 
 -- name: end_unplaced_job
 -- Stops a job that holds nothing yet; the engine forgets it when it sees the row.
-update jobs set status = 'terminated', message = :message, finished_at = :at, updated_at = :at, delete_at = :delete_at,
+update jobs set status = 'terminated', message = :message, finished_at = :at, updated_at = :at,
+                delete_at = case when run_id is null then cast(:delete_at as double precision) else null end,
                 touched = touched + 1
 where id = :id and placed = 0 and status in ('init', 'pending')
 
 -- name: ask_to_stop
 -- Tells the engine to end a job that holds resources.
 update jobs set status = 'terminating', message = :message, updated_at = :at, touched = touched + 1
-where id = :id and placed = 1 and status in ('init', 'pending', 'running')
+where id = :id and placed = 1 and status in ('init', 'pending', 'running', 'preempting')
 
 -- name: change_priority
 -- A new priority for a job that has not started.
@@ -155,6 +184,10 @@ delete from job_labels where job_id = :id
 -- name: delete_storages
 -- The storages of a job that is deleted.
 delete from job_storages where job_id = :id
+
+-- name: jobs_of_run
+-- The jobs that ran a run's steps, in the order in which they were made.
+select * from jobs where run_id = :run_id order by seq
 
 -- name: jobs_to_delete
 -- Jobs whose time has come.

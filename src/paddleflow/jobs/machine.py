@@ -7,6 +7,9 @@ halted, and when the last one has ended the job is final, or goes back to the qu
     init ──► pending ──► running ──► succeeded | failed | terminated
               ▲  (placed)   │
               └── restart ──┘        stop: ──► terminating ──► terminated
+              └── evicted: preempting ──► pending again, or preempted when it says so
+
+Members may come and go in place (`Resized`), or by starting all of them anew at the new size.
 
 The engine feeds facts, writes the new state and then carries the commands out; a fact told twice changes nothing.
 """
@@ -18,12 +21,31 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from paddleflow.frameworks.framework import Completion
+from paddleflow.jobs.facts import (
+    Command,
+    Evicted,
+    Fact,
+    Halt,
+    Key,
+    Launch,
+    MemberEnded,
+    MemberReady,
+    MemberStarted,
+    Placed,
+    Release,
+    Replace,
+    Requeue,
+    Resized,
+    Shrunk,
+    StopAsked,
+    Waits,
+)
 from paddleflow.jobs.model import JobStatus, TaskStatus
-
-Key: TypeAlias = tuple[str, int]  #: (role, index)
 
 BACK_OFF_FIRST = 1.0
 BACK_OFF_MOST = 300.0
+_STARTED = frozenset({TaskStatus.PENDING, TaskStatus.RUNNING})
+_AGAIN = frozenset({JobStatus.PREEMPTED, JobStatus.PENDING})  # outcomes after which it is placed again
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +55,8 @@ class Shape:
     stages: tuple[tuple[str, ...], ...]
     completing: frozenset[str]
     completion: Completion = Completion.ALL
-    restarts: int = 0  #: how often it may be started again
+    restarts: int = 0  #: how often it may be started again after it failed
+    requeued: bool = True  #: whether it waits for a new place after an eviction, or ends
 
 
 class TaskState(NamedTuple):
@@ -50,6 +73,7 @@ class TaskState(NamedTuple):
     finished_at: float | None = None
     cpu_seconds: float | None = None
     peak_memory: int | None = None
+    leaving: bool = False  #: told to go, the others stay; however it ends is well
 
     @property
     def key(self) -> Key:
@@ -69,6 +93,7 @@ class JobState(NamedTuple):
     started_at: float | None = None
     finished_at: float | None = None
     not_before: float | None = None
+    excused: int = 0  #: attempts that ended for the sake of others: by an eviction, or for another size
 
     @property
     def placed(self) -> bool:
@@ -76,87 +101,6 @@ class JobState(NamedTuple):
         return not all(task.status.final for task in self.tasks)
 
 
-# ── facts ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True, slots=True)
-class Waits:
-    """The scheduler looked at it, and this is why it cannot start yet."""
-
-    at: float
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """The scheduler gave every member its place."""
-
-    at: float
-    members: tuple[Key, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class MemberStarted:
-    at: float
-    key: Key
-
-
-@dataclass(frozen=True, slots=True)
-class MemberReady:
-    at: float
-    key: Key
-
-
-@dataclass(frozen=True, slots=True)
-class MemberEnded:
-    at: float
-    key: Key
-    exit_code: int | None
-    message: str = ""
-    started_at: float | None = None
-    cpu_seconds: float | None = None
-    peak_memory: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StopAsked:
-    at: float
-    message: str
-    outcome: JobStatus = JobStatus.TERMINATED
-
-
-Fact: TypeAlias = Waits | Placed | MemberStarted | MemberReady | MemberEnded | StopAsked
-
-# ── commands ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """Start these members."""
-
-    keys: tuple[Key, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Halt:
-    """End these members, politely first."""
-
-    keys: tuple[Key, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Release:
-    """Its resources are free again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Requeue:
-    """Ask the scheduler for a new place, not before this moment."""
-
-    not_before: float
-
-
-Command: TypeAlias = Launch | Halt | Release | Requeue
 Step: TypeAlias = tuple[JobState, tuple[Command, ...]]
 
 
@@ -177,6 +121,13 @@ def advance(state: JobState, fact: Fact) -> Step:
             return _ended(state, fact)
         case StopAsked():
             return _stop(state, fact)
+        case Evicted():
+            if not state.placed or state.outcome is not None:
+                return state, ()
+            state = state._replace(status=JobStatus.PREEMPTING, excused=state.excused + 1)
+            return _decide(state, JobStatus.PREEMPTED, fact.message, fact.at)
+        case Resized():
+            return _resize(state, fact)
 
 
 def _waits(state: JobState, fact: Waits) -> Step:
@@ -201,7 +152,7 @@ def _placed(state: JobState, fact: Placed) -> Step:
 def _launch_ready_stages(state: JobState) -> Step:
     """Launch the first stage that has members waiting, once all before it are ready."""
     for stage in state.shape.stages:
-        members = [task for task in state.tasks if task.role in stage]
+        members = [task for task in state.tasks if task.role in stage and not task.leaving]
         waiting = [task.key for task in members if task.status is TaskStatus.WAITING]
         if waiting:
             chosen = set(waiting)
@@ -254,22 +205,25 @@ def _ended(state: JobState, fact: MemberEnded) -> Step:
         cpu_seconds=fact.cpu_seconds,
         peak_memory=fact.peak_memory,
     )
-    state = _with(state, task)
+    state = _with(state, task._replace(status=TaskStatus.STOPPED) if task.leaving else task)
     if state.started_at is None and started is not None:
         state = state._replace(started_at=started)
+    if task.leaving and state.outcome is None:
+        return state, () if any(t.leaving and not t.status.final for t in state.tasks) else (Shrunk(),)
     if state.outcome is not None:
         return _finish_if_all_ended(state, fact.at)
     if not good:
         return _decide(state, JobStatus.FAILED, _failure(task, len(state.tasks)), fact.at)
     if task.role in state.shape.completing and _complete(state):
         return _decide(state, JobStatus.SUCCEEDED, "", fact.at)
-    if all(t.status.final for t in state.tasks):  # every member ended well, whatever their roles complete
+    if all(t.status.final or t.leaving for t in state.tasks):  # every member ended well, whatever their roles complete
         return _decide(state, JobStatus.SUCCEEDED, "", fact.at)
     return _launch_ready_stages(state)
 
 
 def _complete(state: JobState) -> bool:
-    done = [t.status is TaskStatus.SUCCEEDED for t in state.tasks if t.role in state.shape.completing]
+    counted = [t for t in state.tasks if t.role in state.shape.completing and not t.leaving]
+    done = [t.status is TaskStatus.SUCCEEDED for t in counted]
     return any(done) if state.shape.completion is Completion.ANY else all(done)
 
 
@@ -280,14 +234,36 @@ def _stop(state: JobState, fact: StopAsked) -> Step:
         return _decide(state._replace(status=JobStatus.TERMINATING), fact.outcome, fact.message, fact.at)
     if state.status is JobStatus.TERMINATING:
         return state, ()
-    # It is ending already; a failed attempt that would be started again is not started again any more.
-    outcome = fact.outcome if state.outcome is JobStatus.FAILED and state.shape.restarts else state.outcome
+    # It is ending already; an attempt that would be started again is not started again any more.
+    again = state.outcome in _AGAIN or (state.outcome is JobStatus.FAILED and state.shape.restarts)
+    outcome = fact.outcome if again else state.outcome
     return state._replace(status=JobStatus.TERMINATING, outcome=outcome), ()
+
+
+def _resize(state: JobState, fact: Resized) -> Step:
+    if not state.placed or state.outcome is not None:
+        return state, ()
+    if fact.anew:
+        return _decide(state._replace(excused=state.excused + 1), JobStatus.PENDING, fact.message, fact.at)
+    known, gone = {task.key for task in state.tasks if not task.status.final}, set(fact.removed)
+    halted = tuple(t.key for t in state.tasks if t.key in gone and t.status in _STARTED)
+    kept = tuple(
+        t._replace(leaving=True)
+        if t.key in halted
+        else t._replace(leaving=True, status=TaskStatus.STOPPED, finished_at=fact.at, message="never started")
+        if t.key in gone and t.status is TaskStatus.WAITING
+        else t
+        for t in state.tasks
+        if t.key not in fact.added or t.key in known
+    )
+    new = tuple(TaskState(role, index) for role, index in fact.added if (role, index) not in known)
+    state, commands = _launch_ready_stages(state._replace(tasks=kept + new))
+    return state, (*((Halt(halted),) if halted else (Shrunk(),) if gone else ()), *commands)
 
 
 def _decide(state: JobState, outcome: JobStatus, message: str, at: float) -> Step:
     """The outcome is clear: members that never started are dropped, the others are halted."""
-    halted = tuple(t.key for t in state.tasks if t.status in {TaskStatus.PENDING, TaskStatus.RUNNING})
+    halted = tuple(t.key for t in state.tasks if t.status in _STARTED)
     tasks = tuple(
         t._replace(status=TaskStatus.STOPPED, finished_at=at, message="never started")
         if t.status is TaskStatus.WAITING
@@ -304,8 +280,14 @@ def _finish_if_all_ended(state: JobState, at: float) -> Step:
     if not all(t.status.final for t in state.tasks):
         return state, ()
     stopping = state.status is JobStatus.TERMINATING
-    if outcome is JobStatus.FAILED and state.attempt <= state.shape.restarts and not stopping:
-        delay = min(BACK_OFF_FIRST * 2 ** (state.attempt - 1), BACK_OFF_MOST)
+    if outcome is JobStatus.PENDING and not stopping:
+        return state._replace(status=JobStatus.PENDING, outcome=None), (Replace(),)
+    if outcome is JobStatus.PREEMPTED and state.shape.requeued and not stopping:
+        state = state._replace(status=JobStatus.PENDING, outcome=None, message=f"{state.message}; it waits for a place")
+        return state, (Release(), Requeue(at))
+    tried = state.attempt - state.excused
+    if outcome is JobStatus.FAILED and tried <= state.shape.restarts and not stopping:
+        delay = min(BACK_OFF_FIRST * 2 ** max(0, tried - 1), BACK_OFF_MOST)
         message = f"attempt {state.attempt} failed ({state.message}); it is started again after {delay:g} s"
         state = state._replace(status=JobStatus.PENDING, outcome=None, message=message, not_before=at + delay)
         return state, (Release(), Requeue(at + delay))

@@ -87,6 +87,10 @@ class Member:
     request: Resources
     limit: Resources | None  #: None: nothing is enforced
     storages: tuple[MountedStorage, ...] = ()
+    least: int | None = (
+        None  #: the job starts with so many, and `replicas` is the most that it may get; None: all or none
+    )
+    in_place: bool = False  #: members come and go while the others run; otherwise all start anew at the new size
     #: the fields as they were sent (name, flavour, image, command, …), for those who ask later
     document: Mapping[str, Any] = field(default_factory=dict)
 

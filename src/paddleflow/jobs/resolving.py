@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from posixpath import normpath
 
 from paddleflow.base.names import nearest
 from paddleflow.base.quantity import Resources, parse_milli, parse_quantity
 from paddleflow.errors import Invalid, NotFound
+from paddleflow.frameworks.framework import Role
 from paddleflow.jobs.model import MountedStorage
 from paddleflow.jobs.world import Faults, World
-from paddleflow.spec.job import FlavourChoice, JobSpec
+from paddleflow.spec.job import IN_PLACE, RESTART, FlavourChoice, JobSpec, MemberDocument
 
 LIMIT_VARIABLE = "PF_JOB_LIMIT_FLAVOUR"
 MOUNT_ROOT = "/home/paddleflow/storage/mnt"
@@ -64,6 +66,35 @@ def limit_of(spec: JobSpec, request: Resources, where: str, world: World, faults
         text = ", ".join(f"{d} {request.text(d)} over {limit.text(d)}" for d in over)
         faults.add(place, f"the request is larger than the limit: {text}")
     return limit
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How many members a role has."""
+
+    count: int  #: at the most
+    least: int | None = None  #: the job starts with so many; None: all or none
+    in_place: bool = False
+
+
+def size_of(member: MemberDocument, role: Role, framework: str, where: str, faults: Faults) -> Size:
+    """What `replicas`, `minReplicas`, `maxReplicas` and `resize` say together."""
+    if member.min_replicas is None and member.max_replicas is None:
+        if member.resize:
+            text = f"resize[{member.resize}] says how members come and go, but role {role.name} always has {member.replicas}"
+            faults.add(f"{where}resize", text, "name minReplicas or maxReplicas too, or leave resize out")
+        return Size(member.replicas)
+    least = member.replicas if member.min_replicas is None else member.min_replicas
+    given = "replicas" in member.model_fields_set
+    most = (max(least, member.replicas) if given else least) if member.max_replicas is None else member.max_replicas
+    if not least <= most or (given and not least <= member.replicas <= most):
+        text = f"replicas must lie between minReplicas and maxReplicas, found {least} <= {member.replicas} <= {most}"
+        faults.add(f"{where}minReplicas", text)
+    in_place = member.resize == IN_PLACE
+    if in_place and not role.in_place:
+        text = f"members of role {role.name} of framework {framework} cannot come and go while the others run"
+        faults.add(f"{where}resize", text, f"use {RESTART}: all members start anew at the new size")
+    return Size(most, least, in_place)
 
 
 def storages_of(spec: JobSpec, where: str, world: World, faults: Faults) -> tuple[MountedStorage, ...]:

@@ -18,6 +18,7 @@ from paddleflow.store.database import Row, Value
 from paddleflow.store.statements import load
 
 SQL = load("paddleflow.jobs", "jobs.sql")
+PREEMPTED_VARIABLE = "PF_JOB_WHEN_PREEMPTED"  #: `end`: a job that made way does not wait for a new place
 _text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  #: made once: `json.dumps` makes one a call
 
 
@@ -32,7 +33,7 @@ def job_row(job: NewJob, at: float) -> dict[str, Value]:
         "framework": job.framework,
         "priority": job.priority,
         "members": _text([_member_json(member) for member in job.members]),
-        "needs": needs_text(tuple((m.role, m.replicas, m.request) for m in job.members)),
+        "needs": needs_text(tuple((m.role, m.replicas, m.request, m.least, m.in_place) for m in job.members)),
         "labels": _text(job.labels) if job.labels else "{}",
         "annotations": _text(job.annotations) if job.annotations else "{}",
         "template": None if job.template is None else _text(job.template),
@@ -45,9 +46,14 @@ def job_row(job: NewJob, at: float) -> dict[str, Value]:
 
 
 @lru_cache(maxsize=4096)
-def needs_text(members: tuple[tuple[str, int, Resources], ...]) -> str:
-    """What `needs_of` reads; most jobs are of few sizes."""
-    return _text([[role, count, *_amounts(each)] for role, count, each in members])
+def needs_text(members: tuple[tuple[str, int, Resources, int | None, bool], ...]) -> str:
+    """What `needs_of` reads; most jobs are of few sizes, and most members all or none."""
+    return _text(
+        [
+            [role, count, *_amounts(each), *([] if least is None else [least, in_place])]
+            for role, count, each, least, in_place in members
+        ]
+    )
 
 
 def _amounts(amount: Resources) -> tuple[int, int, dict[str, int]]:
@@ -70,6 +76,8 @@ def _member_json(member: Member) -> dict[str, Any]:
         data["env"] = dict(member.env)
     if member.limit != member.request:
         data["limit"] = None if member.limit is None else _amounts(member.limit)
+    if member.least is not None:
+        data["least"], data["inPlace"] = member.least, member.in_place
     if member.storages:
         data["storages"] = [[s.id, s.name, s.source, s.mount_path, s.sub_path, s.read_only] for s in member.storages]
     return data
@@ -90,6 +98,8 @@ def members_of(text: str) -> tuple[Member, ...]:
                 request=request,
                 limit=limit,
                 storages=tuple(MountedStorage(*fields) for fields in data.get("storages", ())),
+                least=data.get("least"),
+                in_place=data.get("inPlace", False),
                 document=data["document"],
             )
         )
@@ -100,8 +110,15 @@ def members_of(text: str) -> tuple[Member, ...]:
 def needs_of(text: str) -> tuple[Need, ...]:
     """What the scheduler needs to know; equal texts give the same object, so that equal jobs are cheap."""
     return tuple(
-        Need(role, count, _resources(cpu, memory, scalars)) for role, count, cpu, memory, scalars in json.loads(text)
+        Need(role, count, _resources(cpu, memory, scalars), *rest[:1])
+        for role, count, cpu, memory, scalars, *rest in json.loads(text)
     )
+
+
+@lru_cache(maxsize=4096)
+def _restarts(text: str) -> bool:
+    """Whether another number of members means to start all of them anew."""
+    return any(len(need) > 5 and not need[6] for need in json.loads(text))
 
 
 def request_of(row: Row) -> Request:
@@ -114,6 +131,7 @@ def request_of(row: Row) -> Request:
         order=row["seq"],
         priority=PRIORITIES[row["priority"]],
         user=row["user_name"],
+        restarts=_restarts(row["needs"]),
     )
 
 
@@ -128,20 +146,21 @@ def held_of(row: Row, tasks: Iterable[Row]) -> Held:
         )
         for task in tasks
     )
-    return Held(request_of(row), assignments, row["started_at"] or row["updated_at"])
+    return Held(request_of(row), assignments, row["placed_at"] or row["updated_at"], row["resized_at"])
 
 
 def shape_of(framework: str, members: Sequence[Member], restart_limit: int) -> Shape:
-    """What the framework and the members' restart policy say."""
+    """What the framework, the members' restart policy and their word about evictions say."""
     again = {RestartPolicy.ALWAYS, RestartPolicy.ON_FAILURE}
     restarts = any(member.env.get("PF_JOB_RESTART_POLICY") in again for member in members)
-    return _shape(framework, tuple(member.role for member in members), restart_limit if restarts else 0)
+    ends = any(member.env.get(PREEMPTED_VARIABLE, "").lower() == "end" for member in members)
+    return _shape(framework, tuple(member.role for member in members), restart_limit if restarts else 0, not ends)
 
 
 @lru_cache(maxsize=256)
-def _shape(framework: str, roles: tuple[str, ...], restarts: int) -> Shape:
+def _shape(framework: str, roles: tuple[str, ...], restarts: int, requeued: bool) -> Shape:
     table = find(framework)
-    return Shape(table.stages, table.completing(roles), table.completion, restarts)
+    return Shape(table.stages, table.completing(roles), table.completion, restarts, requeued)
 
 
 def state_of(row: Row, tasks: Iterable[Row], shape: Shape) -> JobState:
@@ -159,6 +178,7 @@ def state_of(row: Row, tasks: Iterable[Row], shape: Shape) -> JobState:
             finished_at=task["finished_at"],
             cpu_seconds=task["cpu_seconds"],
             peak_memory=task["peak_memory"],
+            leaving=bool(task["leaving"]),
         )
         for task in tasks
         if row["placed"] and task["attempt"] == row["attempt"]
@@ -174,6 +194,7 @@ def state_of(row: Row, tasks: Iterable[Row], shape: Shape) -> JobState:
         started_at=row["started_at"],
         finished_at=row["finished_at"],
         not_before=row["not_before"],
+        excused=row["preemptions"] + row["resizes"],
     )
 
 

@@ -86,6 +86,13 @@ def _refuse_taken_ids(tx: Tx, documents: Sequence[AnyJob], batch: bool) -> None:
 
 def _insert(tx: Tx, jobs: Sequence[NewJob], now: float) -> None:
     tx.many(SQL["insert_job"], [job_row(job, now) for job in jobs])
+    notes(tx, jobs)
+    first = {"status": JobStatus.INIT, "message": ""}
+    events.append_many(tx, [events.NewEvent("job", job.id, now, "status", first) for job in jobs])
+
+
+def notes(tx: Tx, jobs: Sequence[NewJob]) -> None:
+    """What is looked for beside the rows of new jobs: their labels, and the storages they use."""
     labels: list[dict[str, Value]] = [
         {"job_id": job.id, "key": key, "value": value} for job in jobs for key, value in job.labels.items()
     ]
@@ -96,8 +103,6 @@ def _insert(tx: Tx, jobs: Sequence[NewJob], now: float) -> None:
         tx.many(SQL["insert_label"], labels)
     if storages:
         tx.many(SQL["insert_storage"], storages)
-    first = {"status": JobStatus.INIT, "message": ""}
-    events.append_many(tx, [events.NewEvent("job", job.id, now, "status", first) for job in jobs])
 
 
 class QueueCache:

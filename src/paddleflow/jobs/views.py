@@ -35,6 +35,10 @@ def job_view(row: Row, tasks: Sequence[Row]) -> Job:
         "finishTime": local_text(row["finished_at"]),
         "updateTime": local_text(row["updated_at"]),
     }
+    if row["preemptions"]:
+        view["preemptions"], view["evictedBy"] = row["preemptions"], row["evicted_by"]
+    if row["lost_seconds"]:
+        view["lostSeconds"] = round(row["lost_seconds"], 3)
     if row["template"]:
         view["extensionTemplate"] = json.loads(row["template"])
     runtimes = [_task(row, task) for task in tasks if task["attempt"] == row["attempt"]]

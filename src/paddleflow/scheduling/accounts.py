@@ -46,7 +46,7 @@ class Account:
 
     __slots__ = ("claim", "held", "history", "levels", "limits", "lines", "name", "path", "queue", "used", "users")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, half_life: float) -> None:
         self.name = name
         self.queue: Queue | None = None
         self.path: tuple[Account, ...] = (self,)
@@ -54,7 +54,7 @@ class Account:
         self.used = Resources()
         self.held: dict[str, tuple[str, Resources]] = {}  #: user and amount of each running job of the queue itself
         self.users: dict[str, Resources] = {}  #: what each user holds, where the policy asks
-        self.history = History()
+        self.history = History(half_life)
         self.lines: dict[int, Line] = {}
         self.levels: dict[int, Level] = {}  #: by priority
         self.claim: Claim | None = None  #: of the cycle that is going on, or was the last

@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from paddleflow.base.quantity import Resources
-from paddleflow.scheduling import policy
 from paddleflow.scheduling.accounts import Account, link, recount
 from paddleflow.scheduling.classes import LAST, line_key
 from paddleflow.scheduling.cycle import Cycle
@@ -30,6 +29,7 @@ from paddleflow.scheduling.model import (
     Wait,
 )
 from paddleflow.scheduling.nodes import Choice, Cluster, choice_of
+from paddleflow.scheduling.policy import DEFAULTS, Rules
 from paddleflow.scheduling.reasons import Sight, impossible_on
 from paddleflow.scheduling.table import Table, by_node
 
@@ -42,16 +42,14 @@ def decide(snapshot: Snapshot) -> list[Decision]:
 class Core(Table):
     """The state of a cluster and its queues. Feed it what happens; ask it what to do."""
 
-    def __init__(self, *, preemption: bool = False, elastic: bool = False) -> None:
-        super().__init__()
-        self._preemption = preemption  # whether whoever calls can end jobs that make way
-        self._elastic = elastic  # whether it can add and end single members
+    def __init__(self, rules: Rules = DEFAULTS) -> None:
+        super().__init__(rules)
         self._all: Cluster | None = None  # the nodes without jobs, and those that take no jobs at the moment too
         self._quiet_until = float("-inf")  # until then nothing ages that could matter
 
     @staticmethod
-    def of(snapshot: Snapshot, *, preemption: bool = False, elastic: bool = False) -> Core:
-        core = Core(preemption=preemption, elastic=elastic)
+    def of(snapshot: Snapshot) -> Core:
+        core = Core(snapshot.rules)
         core.set_nodes(snapshot.nodes)
         core.set_queues(snapshot.queues)
         for past in snapshot.past:
@@ -73,7 +71,7 @@ class Core(Table):
         past = tuple(row for account in self.accounts.values() for row in account.history.rows(account.name))
         kept = tuple(self.reservations.values())
         going = tuple(self.evictions.values()), tuple(self.shrinks.values())
-        return Snapshot(now, nodes, queues, pending, tuple(self.held.values()), kept, past, *going)
+        return Snapshot(now, nodes, queues, pending, tuple(self.held.values()), kept, past, *going, self.rules)
 
     # --- events -------------------------------------------------------------------------------------------------
 
@@ -146,6 +144,8 @@ class Core(Table):
             return False
         self.account(held.request.queue).refund(job)
         self.shrinks.pop(job, None)
+        if job in self.evictions:
+            self.evictions[job] = replace(self.evictions[job], gone=True)
         self.dirty = self.touched = True
         for name, members in by_node(held).items():
             state = self.cluster.states.get(name)
@@ -167,6 +167,14 @@ class Core(Table):
             if state is not None:
                 self.cluster.give(state, members)
         return True
+
+    def restarted(self, job: str, now: float) -> bool:
+        """A running job begins anew where it is: what it did before is lost already; False when it does not run."""
+        held = self.held.get(job)
+        if held is not None:
+            self.held[job] = replace(held, since=now)
+            self.dirty = self.touched = True
+        return held is not None
 
     def restore(self, reservation: Reservation) -> bool:
         """Nodes are kept for a job since before; False when that cannot be any more."""
@@ -254,21 +262,21 @@ class Core(Table):
 
     def decide(self, now: float, limit: int | None = None) -> list[Decision]:
         """What starts now (at most `limit` jobs), already counted here, and why the new ones among the rest wait."""
-        timed = self._preemption or self._elastic  # then time alone may change what is allowed
-        quiet = not self.dirty and not timed and self.now <= now < self._quiet_until
+        quiet = not self.dirty and self.now <= now < self._quiet_until
         self.now = now
         if quiet or limit == 0:
             return []
         self.dirty = False
-        cycle = Cycle(self, limit, preemption=self._preemption, elastic=self._elastic)
+        cycle = Cycle(self, limit)
         cycle.run()
         stale = any(account.claim is not None and account.claim.job in self.held for account in self.accounts.values())
-        if cycle.full() or stale or (cycle.decisions and self.rooms.unsure):
+        timed = self.rules.preemption or self.rules.elastic  # one claim may leave room for the next
+        if cycle.full() or stale or (cycle.decisions and (timed or self.rooms.unsure)):
             self.dirty = True
         if cycle.full():
             return cycle.decisions
         self.touched = False
-        self._quiet_until = self._next_aging()
+        self._quiet_until = min(self._next_aging(), self._next_allowed())
         fresh, self.fresh = self.fresh, {}
         return cycle.decisions + [Wait(job, reason) for job, reason in self.reasons(fresh).items()]
 
@@ -277,10 +285,23 @@ class Core(Table):
         soonest = float("inf")
         for account in self.accounts.values():
             for priority, level in account.levels.items():
-                at = bisect_right(level.ages, (-priority, self.now - policy.PATIENCE, float("inf")), key=_age)
+                at = bisect_right(level.ages, (-priority, self.now - self.rules.patience, float("inf")), key=_age)
                 if at < len(level.ages):
-                    soonest = min(soonest, level.ages[at][0][1] + policy.PATIENCE)
+                    soonest = min(soonest, level.ages[at][0][1] + self.rules.patience)
         return soonest
+
+    def _next_allowed(self) -> float:
+        """When time alone next allows an eviction, or a change of members, that it does not allow now."""
+        rules, now = self.rules, self.now
+        moments = []
+        if rules.preemption and self.pending:
+            moments += [held.since + rules.least_run for held in self.held.values()]
+            moments += [eviction.at + rules.window for eviction in self.evictions.values()]
+        for held in self.held.values() if rules.elastic else ():
+            if any(need.least is not None for need in held.request.needs):
+                last = held.since if held.changed_at is None else held.changed_at
+                moments += [last + rules.resize_pause, last + rules.restart_pause]
+        return min([moment for moment in moments if moment > now], default=float("inf"))
 
     # --- questions ----------------------------------------------------------------------------------------------
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
 
-from paddleflow.scheduling import policy
 from paddleflow.scheduling.accounts import Account, Claim
 from paddleflow.scheduling.classes import Line
 from paddleflow.scheduling.elastic import balance, grow, room
@@ -31,11 +30,11 @@ from paddleflow.scheduling.turns import Turns
 class Cycle:
     """Lives for one `decide`."""
 
-    def __init__(self, table: Table, limit: int | None, *, preemption: bool, elastic: bool) -> None:
+    def __init__(self, table: Table, limit: int | None) -> None:
         self._table = table
         self._limit = limit
-        self._preemption = preemption
-        self._elastic = elastic
+        self._preemption = table.rules.preemption
+        self._elastic = table.rules.elastic
         self.decisions: list[Decision] = []
 
     def full(self) -> bool:
@@ -113,7 +112,7 @@ class Cycle:
         """The oldest job of a queue, if it has waited long enough and could ever start."""
         table = self._table
         return next(
-            (line for line in account.elders(priority, table.now - policy.PATIENCE) if table.possible(line)), None
+            (line for line in account.elders(priority, table.now - table.rules.patience) if table.possible(line)), None
         )
 
     def _reserve(self, line: Line) -> None:
@@ -126,7 +125,7 @@ class Cycle:
         )
         while True:
             chosen = None
-            if len(kept.keys() - claimants) < policy.MOST_RESERVATIONS:
+            if len(kept.keys() - claimants) < table.rules.reservations:
                 chosen = choose(table.cluster, pool, line.key[3], line.shape.parts)
             if chosen is not None:
                 table.reserve(chosen, line)
@@ -162,7 +161,9 @@ class Cycle:
         """Whether somebody who could start waits for room; others make way, in the order of the claimants."""
         table = self._table
         old = [
-            job for job, e in table.evictions.items() if not table.leaving(job) and table.now >= e.at + policy.WINDOW
+            job
+            for job, e in table.evictions.items()
+            if not table.leaving(job) and table.now >= e.at + table.rules.window
         ]
         for job in old:
             del table.evictions[job]
@@ -187,7 +188,7 @@ class Cycle:
             return
         jobs = set(fresh)
         if self._elastic:
-            jobs |= {job for job, held in table.held.items() if room(held) and table.may_change(held)}
+            jobs |= {job for job, held in table.held.items() if room(held) and table.may_change(held, grow=True)}
         for job, added in grow(table, sorted(jobs)).items():
             if job in fresh:
                 decisions[fresh[job]] = Start(job, table.held[job].assignments)

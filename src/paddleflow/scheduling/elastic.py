@@ -4,7 +4,7 @@ A job starts with its least members. What is idle after everybody who can start 
 given out one member at a time to the job that has got the smallest part of what it may have: (members - least) / (most -
 least), counted as it changes, so that equals end up equal. When a job cannot start, members are taken back in the opposite
 order, never below the least, and before anybody is evicted. When nobody waits and nothing is idle, the best served give to
-the worst served until they are about level. A job changes at most once in `policy.RESIZE_PAUSE`.
+the worst served until they are about level. A job changes at most once in `Rules.resize_pause`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
 
-from paddleflow.scheduling import policy
 from paddleflow.scheduling.classes import held_total
 from paddleflow.scheduling.model import Assignment, Held, Need, Resize
 from paddleflow.scheduling.nodes import choice_of
@@ -104,18 +103,18 @@ def _newest_first(held: Held) -> tuple[Assignment, ...]:
 def balance(table: Table) -> list[Resize]:
     """Members to take from the best served, where the worst served can then have them: what is given back levels out.
 
-    Nothing moves for a difference below `policy.UNEVEN`, between priorities, or while members are on their way out. The
+    Nothing moves for a difference below `Rules.uneven`, between priorities, or while members are on their way out. The
     giver ends no worse than the taker, so the next look finds less to do, and in the end nothing.
     """
     if table.shrinks:
         return []
-    changing = [held for held in table.held.values() if spare(held) + room(held) and table.may_change(held)]
+    changing = [held for held in table.held.values() if spare(held) + room(held) and table.may_change(held, grow=True)]
     ranked = sorted(changing, key=lambda held: (fulfilment(spare(held), room(held)), held.request.job))
     found = []
     for low, high in zip(ranked, reversed(ranked), strict=True):
         mine, theirs = spare(low), spare(high)
         limits = mine + room(low), theirs + room(high)
-        if theirs / limits[1] - mine / limits[0] < policy.UNEVEN:
+        if theirs / limits[1] - mine / limits[0] < table.rules.uneven:
             break
         number = (theirs * limits[0] - mine * limits[1]) // (limits[0] + limits[1])
         removed = _newest_first(high)[:number]

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from paddleflow.base.quantity import Resources
+from paddleflow.scheduling.policy import DEFAULTS, Rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ class Request:
     together: str = ""  #: a label: if it can be, all members go to nodes with the same value of it
     data: tuple[tuple[str, str], ...] = ()  #: nodes with these labels hold its data: worth waiting for, for a while
     expected: float | None = None  #: seconds it will probably run; for queues of policy `shortest`
+    restarts: bool = False  #: a change of its members starts it anew, and what it did is lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,7 @@ class Eviction:
     by: str  #: the job that needs its place
     at: float
     members: tuple[tuple[str, int], ...] = ()  #: role and index of those that go; empty: the whole job
+    gone: bool = False  #: it has made way; what it holds now is a place that it got later
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,7 @@ class Snapshot:
     past: tuple[Past, ...] = ()
     evictions: tuple[Eviction, ...] = ()  #: of whole jobs, as long as they count
     shrinks: tuple[Eviction, ...] = ()  #: of members, until they have gone
+    rules: Rules = DEFAULTS
 
 
 @dataclass(frozen=True, slots=True)

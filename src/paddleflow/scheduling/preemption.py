@@ -3,7 +3,7 @@
 - A job may evict jobs of its own queue that have a lower priority.
 - A job whose queue (or a queue above it) stays within its guarantee with it may evict jobs of other queues, whatever their
   priority, as long as those queues and all above them, up to the first that both have in common, are beyond theirs.
-- Nobody is evicted who has run for less than `policy.LEAST_RUN`, or was evicted within `policy.WINDOW`.
+- Nobody is evicted who has run for less than `Rules.least_run`, or was evicted within `Rules.window`.
 - Members beyond the least of a job of the same or a lower priority go before any whole job (see `elastic`).
 - Lower priorities go first, then those who lose the least work: time since the start times share of the cluster.
 - Nobody is evicted unless the claimant then fits, in quota and on nodes, and each of the victims is needed for that.
@@ -20,7 +20,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from paddleflow.base.quantity import Resources, total
-from paddleflow.scheduling import policy
 from paddleflow.scheduling.accounts import Account, beyond, guaranteed_part
 from paddleflow.scheduling.classes import Line, held_total
 from paddleflow.scheduling.elastic import spare_members
@@ -93,7 +92,7 @@ def cheapest(table: Table, line: Line, candidates: list[Held]) -> tuple[list[Hel
         if _fits(table, line, fewer) is not None:
             chosen = fewer
     placed = _fits(table, line, chosen)
-    return (chosen, placed) if placed is not None and len(chosen) <= policy.MOST_VICTIMS else None
+    return (chosen, placed) if placed is not None and len(chosen) <= table.rules.victims else None
 
 
 def _candidates(table: Table, line: Line) -> list[Held]:

@@ -179,14 +179,16 @@ class Sight:
         short = next((part for part in parts if self._fitting(pool, part.each) < len(part.members)), None)
         if short is None:
             if self._placeable(line, pool):
-                left = line.key[1] + policy.DATA_WAIT - self._table.now
+                left = line.key[1] + self._table.rules.data_wait - self._table.now
                 if line.sample.data and left > 0:
                     return Reason("data", f"nodes that hold its data are busy: it waits for them {int(left)} s at most")
                 return Reason("next", "nothing is in its way: it starts with the next decisions")
             short = parts[0]
         kept = self._kept(line, pool)
         if kept:
-            return Reason("order", f"nodes are kept for {kept}, which has waited longer than {policy.PATIENCE:.0f} s")
+            return Reason(
+                "order", f"nodes are kept for {kept}, which has waited longer than {self._table.rules.patience:.0f} s"
+            )
         fits, each = min(self._fitting(pool, short.each), len(short.members)), short.each
         lacking = line.total.beyond(free)
         if lacking:

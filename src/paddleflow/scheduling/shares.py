@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from math import log
 
 from paddleflow.base.quantity import Resources
-from paddleflow.scheduling import policy
 from paddleflow.scheduling.model import Past
 
 _FORGOTTEN = 1e-9  # less than this much of an average share is no past
@@ -33,7 +32,7 @@ class History:
 
     __slots__ = ("_past", "half_life")
 
-    def __init__(self, half_life: float = policy.HALF_LIFE) -> None:
+    def __init__(self, half_life: float) -> None:
         self.half_life = half_life
         self._past: dict[str, tuple[float, float, float]] = {}  # value, at, rate
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from paddleflow.base.quantity import Resources
-from paddleflow.scheduling import policy
 from paddleflow.scheduling.classes import Line, fault_of, held_total, total_of
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import Eviction, Request, Reservation
@@ -70,7 +69,7 @@ def _starts(core: Core, request: Request) -> bool:
         return False
     if account.claimed(total, request.priority, request.job):
         return False
-    if request.data and core.now < request.submitted_at + policy.DATA_WAIT:
+    if request.data and core.now < request.submitted_at + core.rules.data_wait:
         return False  # it would rather wait for its data
     choice = choice_of(request, account.queue)
     cluster, version = core.cluster, core.cluster.version
@@ -146,7 +145,7 @@ def _victims(core: Core, line: Line) -> Iterator[Suggestion]:
     capacity = core.cluster.capacity
     cost = {
         held.request.job: (core.now - held.since) * dominant(held_total(held), capacity)
-        for held in islice(recent, 4 * policy.MOST_VICTIMS)  # those who have just begun lose least
+        for held in islice(recent, 4 * core.rules.victims)  # those who have just begun lose least
     }
     useful = [core.held[j] for j in sorted(cost, key=lambda j: (core.held[j].request.priority, cost[j], j))]
     found = cheapest(core, line, useful) if useful else None

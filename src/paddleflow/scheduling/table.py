@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from paddleflow.base.quantity import Resources
-from paddleflow.scheduling import policy
 from paddleflow.scheduling.accounts import Account
 from paddleflow.scheduling.classes import Families, Line, held_total
 from paddleflow.scheduling.model import Assignment, Eviction, Held, Reservation, Start
 from paddleflow.scheduling.nodes import Cluster, Given
 from paddleflow.scheduling.placement import Short, place, undo
+from paddleflow.scheduling.policy import DEFAULTS, Rules
 from paddleflow.scheduling.reservations import keep, lift, opened, place_kept
 from paddleflow.scheduling.rooms import Rooms
 
@@ -22,7 +22,8 @@ from paddleflow.scheduling.rooms import Rooms
 class Table:
     """The state of a cluster and its queues."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules: Rules = DEFAULTS) -> None:
+        self.rules = rules
         self.cluster = Cluster()
         self.accounts: dict[str, Account] = {}
         self.held: dict[str, Held] = {}
@@ -43,7 +44,7 @@ class Table:
     def account(self, name: str) -> Account:
         account = self.accounts.get(name)
         if account is None:
-            account = self.accounts[name] = Account(name)
+            account = self.accounts[name] = Account(name, self.rules.half_life)
         return account
 
     def keep(self, held: Held) -> None:
@@ -88,18 +89,19 @@ class Table:
     def leaving(self, job: str) -> bool:
         """Whether a running job was told to make way and has not gone yet."""
         held, eviction = self.held.get(job), self.evictions.get(job)
-        return held is not None and eviction is not None and eviction.at >= held.since
+        return held is not None and eviction is not None and not eviction.gone and eviction.at >= held.since
 
     def may_leave(self, held: Held) -> bool:
         """Whether a job has run long enough and was not evicted lately."""
         eviction = self.evictions.get(held.request.job)
-        lately = eviction is not None and self.now < eviction.at + policy.WINDOW
-        return self.now >= held.since + policy.LEAST_RUN and not lately and not self.leaving(held.request.job)
+        lately = eviction is not None and self.now < eviction.at + self.rules.window
+        return self.now >= held.since + self.rules.least_run and not lately and not self.leaving(held.request.job)
 
-    def may_change(self, held: Held) -> bool:
-        """Whether members of a job may come or go now."""
+    def may_change(self, held: Held, *, grow: bool = False) -> bool:
+        """Whether members of a job may go now, or come; growing is not worth much to a job that must start anew for it."""
         job, last = held.request.job, held.since if held.changed_at is None else held.changed_at
-        return self.now >= last + policy.RESIZE_PAUSE and job not in self.shrinks and not self.leaving(job)
+        pause = self.rules.restart_pause if grow and held.request.restarts else self.rules.resize_pause
+        return self.now >= last + pause and job not in self.shrinks and not self.leaving(job)
 
     # --- starting -----------------------------------------------------------------------------------------------
 
@@ -127,7 +129,7 @@ class Table:
         labels = tuple(sorted({*choice.labels, *line.sample.data}))
         pool = self.cluster.pool(choice._replace(labels=labels))
         placed = place(self.cluster, pool, line.shape.parts)
-        if isinstance(placed, Short) and pool.members and self.now < line.key[1] + policy.DATA_WAIT:
+        if isinstance(placed, Short) and pool.members and self.now < line.key[1] + self.rules.data_wait:
             self.dirty = True  # time alone changes this
             return None
         return placed

@@ -12,6 +12,15 @@ T = TypeVar("T")
 PAGE = 500  #: rows asked for at once by lists that page by themselves
 
 
+def page_of(answer: object, rows: str, make: Callable[[object], T]) -> Page[T]:
+    """The page in an answer, or in a part of one."""
+    found = table(answer)
+    marker = found.get("nextMarker")
+    # Storage lists say `truncated`, the others `isTruncated`; a marker after the last row would loop.
+    more = found.get("isTruncated", found.get("truncated", bool(marker)))
+    return Page([make(row) for row in items(found.get(rows))], str(marker) if marker and more else None)
+
+
 class Area:
     """A part of the API."""
 
@@ -19,11 +28,7 @@ class Area:
         self._transport = transport
 
     def _page(self, path: str, rows: str, make: Callable[[object], T], query: Query) -> Page[T]:
-        answer = table(self._transport.call("GET", path, query=query))
-        marker = answer.get("nextMarker")
-        # Storage lists say `truncated`, the others `isTruncated`; a marker after the last row would loop.
-        more = answer.get("isTruncated", answer.get("truncated", bool(marker)))
-        return Page([make(row) for row in items(answer.get(rows))], str(marker) if marker and more else None)
+        return page_of(self._transport.call("GET", path, query=query), rows, make)
 
     def _pages(self, page: Callable[[str | None], Page[T]]) -> Iterator[T]:
         """All rows of a list, page after page, each fetched when it is reached."""

@@ -24,10 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from paddleflow.sdk.access import Grants, Users, WhoAmI
+    from paddleflow.sdk.artifacts import Artifacts, Caches
     from paddleflow.sdk.clusters import Clusters
     from paddleflow.sdk.jobs import Jobs
     from paddleflow.sdk.logs import Logs
+    from paddleflow.sdk.pipelines import Pipelines
     from paddleflow.sdk.queues import Flavours, Queues
+    from paddleflow.sdk.runs import Runs
+    from paddleflow.sdk.schedules import Schedules
     from paddleflow.sdk.statistics import Statistics
     from paddleflow.sdk.storages import Storages
 
@@ -41,6 +45,11 @@ _AREAS = {
     "logs": ("logs", "Logs"),
     "statistics": ("statistics", "Statistics"),
     "storages": ("storages", "Storages"),
+    "pipelines": ("pipelines", "Pipelines"),
+    "runs": ("runs", "Runs"),
+    "schedules": ("schedules", "Schedules"),
+    "artifacts": ("artifacts", "Artifacts"),
+    "caches": ("artifacts", "Caches"),
 }
 
 
@@ -57,6 +66,11 @@ class PaddleFlow:
         logs: Logs
         statistics: Statistics
         storages: Storages
+        pipelines: Pipelines
+        runs: Runs
+        schedules: Schedules
+        artifacts: Artifacts
+        caches: Caches
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport

@@ -1,4 +1,4 @@
-"""Following what grows: a job's events and its log, across broken connections and restarts of the server.
+"""Following what grows: events of a job or run, and a job's log, across broken connections and restarts of the server.
 
 Both are read from a position, so a lost connection costs nothing: events go on behind the last number seen, the log of
 one task behind the last whole line's offset. The joined log of several tasks has no offset; there the lines already
@@ -36,7 +36,7 @@ def _moment(value: object) -> float | None:
 
 @dataclass(frozen=True)
 class Event(Record):
-    """Something that happened to a job. `seq` grows; `type` is ``status``, ``task``, …; `raw` holds all of it."""
+    """Something that happened to a job or run. `seq` grows; `type` is ``status``, ``task``, ``step``, …; `raw` is all."""
 
     seq: int = 0
     type: str = "status"
@@ -44,6 +44,7 @@ class Event(Record):
     status: str = wire()
     message: str = wire()
     task: str = wire()
+    step: str = wire()  #: of a run: the component that it happened to, by its full name
 
 
 class _Persistence:
@@ -145,7 +146,7 @@ class _Seen:
 
 def events(
     transport: Transport,
-    job: str,
+    path: str,
     *,
     after: int,
     follow: bool,
@@ -153,11 +154,10 @@ def events(
     final: Callable[[Event], bool],
     deadline: float | None = None,
 ) -> Iterator[Event]:
-    """A job's events behind number `after`. With `follow` they go on to the last one, or to the deadline.
+    """The events at `path`, of a job or a run, behind number `after`; with `follow` to the last one, or the deadline.
 
-    `ended` asks the server whether the job is over: a stream that just ends may have been cut by a restart.
+    `ended` asks the server whether it is over: a stream that just ends may have been cut by a restart.
     """
-    path = f"/job/{segment(job)}/events"
     patience = _Persistence(transport, deadline)
     while not patience.over():
         failure: Unavailable | None = None

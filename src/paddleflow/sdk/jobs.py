@@ -225,7 +225,7 @@ class Job:
     def _events(self, after: int, *, follow: bool, deadline: float | None) -> Iterator[Event]:
         return following.events(
             self._transport,
-            self.id,
+            f"/job/{segment(self.id)}/events",
             after=after,
             follow=follow,
             ended=lambda: self.refresh().finished,

@@ -1,4 +1,4 @@
-"""Logs by page and limit, as existing tools read them. To follow a log see `Job.logs`."""
+"""Logs by page and limit, as existing tools read them. To follow a log see `Job.logs` and `Run.logs`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from paddleflow.sdk.area import Area
-from paddleflow.sdk.records import Record, items, table, wire
+from paddleflow.sdk.records import Record, items, many, table, wire
+from paddleflow.sdk.transport import segment
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,15 @@ class JobLog(Record):
     type: str = wire()
     tasks: Sequence[TaskLog] = wire((), key="taskList", read=lambda value: tuple(_task(item) for item in items(value)))
     events: Sequence[Any] = wire((), key="eventList", read=lambda value: tuple(items(value)))
+
+
+@dataclass(frozen=True)
+class RunLog(Record):
+    """One page of the logs of a run's steps."""
+
+    run_id: str = wire(key="runID")
+    submit_log: str = wire()
+    jobs: Sequence[JobLog] = wire((), key="runLog", read=many(JobLog))
 
 
 def _task(answer: object) -> TaskLog:
@@ -72,3 +82,16 @@ class Logs(Area):
             "framework": framework,
         }
         return JobLog.of(self._transport.call("GET", "/log/job", query=query))
+
+    def run(
+        self,
+        id: str,
+        *,
+        job: str | None = None,
+        page_no: int | None = None,
+        page_size: int | None = None,
+        position: str | None = None,
+    ) -> RunLog:
+        """A page of each step's log; `position` is begin or end: which end page 1 is at. To follow see `Run.logs`."""
+        query = {"jobID": job, "pageNo": page_no, "pageSize": page_size, "logFilePosition": position}
+        return RunLog.of(self._transport.call("GET", f"/log/run/{segment(id)}", query=query))

@@ -26,6 +26,7 @@ from paddleflow.api import (
     pipelines,
     pools,
     queues,
+    runs,
     statistics,
     storages,
     users,
@@ -38,7 +39,7 @@ from paddleflow.settings import Settings
 
 ROUTE_GROUPS = (
     users.ROUTES, grants.ROUTES, clusters.ROUTES, cluster_nodes.ROUTES, queues.ROUTES, flavours.ROUTES, pools.ROUTES, storages.ROUTES,
-    pipelines.ROUTES, jobs.ROUTES, why.ROUTES, logs.ROUTES, events.ROUTES, statistics.ROUTES,
+    pipelines.ROUTES, runs.ROUTES, jobs.ROUTES, why.ROUTES, logs.ROUTES, events.ROUTES, statistics.ROUTES,
 )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from paddleflow.spec.fields import Scalars
 PRIORITIES = {"VERY_LOW": 10, "LOW": 20, "NORMAL": 30, "HIGH": 40, "VERY_HIGH": 50}
 MOST_REPLICAS = 10_000
 MOST_JOBS = 100_000  #: in one batch
+RESTART, IN_PLACE = "restart", "inPlace"  #: how a job is given more or fewer members
 MOST_DEPTH = 100  #: of the objects and lists in a template; answers cannot be nested much deeper
 
 
@@ -202,10 +203,22 @@ class MemberDocument(JobSpec):
 
     role: str
     replicas: int = 1
+    min_replicas: int | None = None  #: the job starts with so many; with or without `max_replicas`
+    max_replicas: int | None = None  #: and gets up to so many while nobody else needs the room
+    resize: str = ""  #: how members come and go: `restart` (all start anew at the new size) or `inPlace`
 
-    @field_validator("replicas")
+    @field_validator("resize")
     @classmethod
-    def _some(cls, value: int) -> int:
+    def _way(cls, value: str) -> str:
+        if value not in ("", RESTART, IN_PLACE):
+            raise ValueError(f"resize[{value[:40]}] is not {RESTART} or {IN_PLACE}")
+        return value
+
+    @field_validator("replicas", "min_replicas", "max_replicas")
+    @classmethod
+    def _some(cls, value: int | None) -> int | None:
+        if value is None:
+            return None
         if value < 1:
             raise ValueError(f"the repilcas of member is less than 1: {value}")
         if value > MOST_REPLICAS:

@@ -69,6 +69,9 @@ class Job(TypedDict):
     startTime: str
     finishTime: str
     updateTime: str
+    preemptions: NotRequired[Annotated[int, "how often it made way for another job"]]
+    evictedBy: NotRequired[Annotated[str, "the job for which it made way last"]]
+    lostSeconds: NotRequired[Annotated[float, "of running, that this and new sizes cost it"]]
     runtime: NotRequired[TaskRuntime]
     distributedRuntime: NotRequired[DistributedRuntime]
 

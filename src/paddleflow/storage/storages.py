@@ -51,6 +51,12 @@ def find_storage(tx: Tx, user: str, name: str) -> Storage | None:
     return storage_of(row) if row else None
 
 
+def storage_folder(tx: Tx, storage: str) -> str:
+    """The folder of a storage by its id, whoever asks; empty when there is none any more."""
+    row = tx.one(SQL["storage_by_id"], id=storage)
+    return storage_of(row).folder if row else ""
+
+
 def usable_storage(tx: Tx, user: str, root: bool, name: str) -> Storage | None:
     """The storage that a name stands for when this user says it: the user's own, else one granted to the user.
 

@@ -43,8 +43,9 @@ class Session(Protocol):
     @property
     def tx(self) -> OpenTx: ...
 
-    def begin(self, *, marked: bool) -> None:
-        """Start a transaction in which nobody else writes; `marked` sets the first mark."""
+    def begin(self, *, marked: bool, durable: bool) -> None:
+        """Start a transaction in which nobody else writes; `marked` sets the first mark, `durable` lets the commit wait
+        for the disk."""
         ...
 
     def mark(self) -> None:
@@ -87,7 +88,7 @@ def commit_together(session: Session, calls: list[Call]) -> None:
 
 
 def _run(session: Session, calls: list[Call]) -> None:
-    session.begin(marked=len(calls) > 1)
+    session.begin(marked=len(calls) > 1, durable=any(call.durable for call in calls))
     for number, call in enumerate(calls):
         if number:
             session.mark()

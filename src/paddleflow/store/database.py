@@ -56,6 +56,11 @@ class Database(Protocol):
 
     async def write(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T: ...
 
+    async def write_soon(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """As `write`, but without waiting for the disk: a killed process does not lose it, a power cut may, until the
+        next `write` has returned. For what can be found out again, such as how far the engine has come."""
+        ...
+
     async def read(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T: ...
 
     async def peek(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:

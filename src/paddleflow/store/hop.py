@@ -25,10 +25,13 @@ T = TypeVar("T")
 class Call:
     """One function on its way to a database thread; the worker leaves the value or the error in it."""
 
-    __slots__ = ("_args", "_fn", "_kwargs", "error", "future", "loop", "value")
+    __slots__ = ("_args", "_fn", "_kwargs", "durable", "error", "future", "loop", "value")
 
-    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, durable: bool = True
+    ) -> None:
         self._fn, self._args, self._kwargs = fn, args, kwargs
+        self.durable = durable  #: it is answered when even a power cut cannot take it back
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[None] = self.loop.create_future()
         self.value: Any = None
@@ -60,15 +63,22 @@ class Lane:
 
     async def ask(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run ``fn(tx, …)`` on one of the threads."""
-        call = Call(fn, args, kwargs)
+        value: T = await self._answered(Call(fn, args, kwargs))
+        return value
+
+    async def ask_soon(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The same, without waiting for the disk."""
+        value: T = await self._answered(Call(fn, args, kwargs, durable=False))
+        return value
+
+    async def _answered(self, call: Call) -> Any:
         with self._gate:
             if self._closed:
                 raise Unavailable(f"{self._name}: the database is closed")
             self._queue.put(call)
         await call.future
         if call.error is None:
-            value: T = call.value
-            return value
+            return call.value
         try:
             raise call.error
         finally:

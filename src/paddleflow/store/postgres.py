@@ -105,6 +105,9 @@ class PostgresDatabase:
     async def write(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._writer.ask(fn, *args, **kwargs)
 
+    async def write_soon(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._writer.ask_soon(fn, *args, **kwargs)
+
     async def read(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._readers.ask(fn, *args, **kwargs)
 
@@ -217,15 +220,18 @@ class _Session:
         self._marked = False
         self._xid = ""
 
-    def begin(self, *, marked: bool) -> None:
+    def begin(self, *, marked: bool, durable: bool) -> None:
         self._marked = marked
         try:
             self.tx.connection = self._link.get()
         except psycopg.Error as error:
             # No server: say so at once rather than let everybody wait. A code means that one had answered.
             raise _aborted(error, again=bool(_code(error))) from error
-        cursor = self._control(_BEGIN_WRITE + "; savepoint mark" if marked else _BEGIN_WRITE)
-        cursor.nextset()  # one message, three results or four: begin, the lock, our number
+        begin: LiteralString = _BEGIN_WRITE
+        if not durable:
+            begin += "; set local synchronous_commit = off"
+        cursor = self._control(begin + "; savepoint mark" if marked else begin)
+        cursor.nextset()  # one message, three results or more: begin, the lock, our number
         cursor.nextset()
         row = cursor.fetchone()
         assert row is not None

@@ -3,8 +3,8 @@
 * Writes are group-committed (see `commit`) inside ``BEGIN IMMEDIATE``: there is one writer at a time, in this process
   because there is one thread, between processes because SQLite says so.
 * Each read has its own connection and snapshot; readers and the writer do not wait for each other (WAL).
-* ``durable`` waits for the disk at each commit (``synchronous=FULL``); without it a power cut may lose the last
-  commits, a killed process never does.
+* ``durable`` waits for the disk at each commit of `write` (``synchronous=FULL``); without it, and after `write_soon`, a
+  power cut may lose the last commits, a killed process never does.
 
 `opening.open_database` is the only caller.
 """
@@ -67,7 +67,7 @@ def open_sqlite(path: Path, *, durable: bool, readers: int) -> SqliteDatabase:
     connections: list[sqlite3.Connection] = []
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        writer = _connect(path, "rw", (*_WRITER_PRAGMAS, f"synchronous = {'full' if durable else 'normal'}"))
+        writer = _connect(path, "rw", (*_WRITER_PRAGMAS, "synchronous = normal"))
         connections.append(writer)
         connections.extend(_connect(path, "ro", ()) for _ in range(readers + 1))
     except (OSError, sqlite3.Error) as error:
@@ -76,7 +76,7 @@ def open_sqlite(path: Path, *, durable: bool, readers: int) -> SqliteDatabase:
         if isinstance(error, sqlite3.Error):
             raise _meaning(error, str(path)) from error
         raise Unavailable(f"database {path}: {error.strerror}", hint="check the folder's owner and mode") from error
-    return SqliteDatabase(str(path), writer, connections[1:])
+    return SqliteDatabase(str(path), writer, connections[1:], durable=durable)
 
 
 class SqliteDatabase:
@@ -84,10 +84,12 @@ class SqliteDatabase:
 
     dialect = "sqlite"
 
-    def __init__(self, file: str, writer: sqlite3.Connection, readers: list[sqlite3.Connection]) -> None:
+    def __init__(
+        self, file: str, writer: sqlite3.Connection, readers: list[sqlite3.Connection], *, durable: bool
+    ) -> None:
         self._closed = False
         self._connections = [*readers, writer]  # the writer last: only it may fold the WAL back into the file
-        session = _Session(file, writer)
+        session = _Session(file, writer, may_wait=durable)
         self._writer = Lane("database-writer", [lambda calls: commit_together(session, calls)], at_once=_AT_ONCE)
         peeker, *others = readers
         self._peek = _reader(file, peeker)
@@ -95,6 +97,9 @@ class SqliteDatabase:
 
     async def write(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._writer.ask(fn, *args, **kwargs)
+
+    async def write_soon(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._writer.ask_soon(fn, *args, **kwargs)
 
     async def read(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._readers.ask(fn, *args, **kwargs)
@@ -181,14 +186,19 @@ class SqliteTx:
 class _Session:
     """The writing connection, as `commit` wants it."""
 
-    def __init__(self, file: str, connection: sqlite3.Connection) -> None:
+    def __init__(self, file: str, connection: sqlite3.Connection, *, may_wait: bool) -> None:
         self.tx = SqliteTx(file, connection)
         self._file = file
         self._connection = connection
         self._marked = False
+        self._may_wait = may_wait
+        self._waits = False  #: a commit waits for the disk, as the connection is set now
 
-    def begin(self, *, marked: bool) -> None:
+    def begin(self, *, marked: bool, durable: bool) -> None:
         self._marked = marked
+        if self._waits != (durable and self._may_wait):
+            self._waits = not self._waits
+            self._control(f"pragma synchronous = {'full' if self._waits else 'normal'}")
         self._control("begin immediate")
         if marked:
             self._control("savepoint mark")

@@ -9,10 +9,12 @@ from __future__ import annotations
 from paddleflow.sdk.legacy.calls import PaddleFlowSDKException
 from paddleflow.sdk.legacy.clusters import ClusterCalls
 from paddleflow.sdk.legacy.jobs import JobCalls
+from paddleflow.sdk.legacy.pipelines import PipelineCalls
 from paddleflow.sdk.legacy.resources import Resources
+from paddleflow.sdk.legacy.runs import RunCalls
 
 __all__ = ["Client", "PaddleFlowSDKException"]
 
 
-class Client(Resources, ClusterCalls, JobCalls):
+class Client(Resources, ClusterCalls, JobCalls, RunCalls, PipelineCalls):
     """`login` comes first. Unless a method says otherwise it returns `(True, payload)`."""

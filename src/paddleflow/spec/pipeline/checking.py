@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
-from paddleflow.base.names import nearest
 from paddleflow.errors import Invalid
 from paddleflow.spec.pipeline import conditions
 from paddleflow.spec.pipeline.drafts import Draft
-from paddleflow.spec.pipeline.faults import Faults, shown
+from paddleflow.spec.pipeline.faults import Faults, Hint, near, shown
 from paddleflow.spec.pipeline.looping import check_loop
 from paddleflow.spec.pipeline.model import Parameter
+from paddleflow.spec.pipeline.nodes import Node
 from paddleflow.spec.pipeline.templates import LOOP_ARGUMENT, PARENT, SYSTEM_PARAMETERS, Reference, references, single
 from paddleflow.spec.pipeline.topology import check_order
 
@@ -53,6 +53,8 @@ def check_component(
             faults.add(draft.at("parameters", name), f"{draft.path}.parameters.{name}", message, hint)
     if not outer:
         for name, template in draft.inputs.items():
+            if _borrowed(draft) and not _own(draft, "artifacts", "input", name):
+                continue  # missing: said already
             for message, hint in _input_faults(draft, name, template, siblings, parent):
                 faults.add(draft.at("artifacts", "input", name), f"{draft.path}.artifacts.input.{name}", message, hint)
     if _borrowed(draft):
@@ -71,8 +73,10 @@ def _own(draft: Draft, *keys: str) -> bool:
     """Whether the author wrote it here, and not in the component that is referred to."""
     if not _borrowed(draft):
         return True
-    node = draft.node.value.get(keys[0]) if isinstance(draft.node.value, dict) else None
-    return node is not None and isinstance(node.value, dict) and keys[1] in node.value
+    node: Node | None = draft.node
+    for key in keys:
+        node = node.value.get(key) if node and isinstance(node.value, dict) else None
+    return node is not None
 
 
 def _check_unique(draft: Draft, faults: Faults) -> None:
@@ -93,7 +97,7 @@ def _check_unique(draft: Draft, faults: Faults) -> None:
                 )
 
 
-Faulty = Iterator[tuple[str, str]]
+Faulty = Iterator[tuple[str, Hint]]
 
 
 def parameter_faults(
@@ -106,42 +110,45 @@ def parameter_faults(
 ) -> Faulty:
     """What is wrong with the templates of a parameter's value: (message, hint) of each."""
     component = path.rpartition(".")[2]
-    for ref in references(value):
+    for ref in dict.fromkeys(references(value)):
         if not ref.component:
             if ref.name not in SYSTEM_PARAMETERS:
-                hint = nearest(ref.name, SYSTEM_PARAMETERS)
-                yield f"unsupported SysParamName[{ref.name}] for param[{name}] of filedType[parameters]", hint
+                hint = _lazy(ref.name, SYSTEM_PARAMETERS)
+                yield f"unsupported SysParamName[{ref.name}] for param[{name}] of field[parameters]", hint
         elif ref.component == PARENT:
             if parent is None:
-                yield "PF_PARENT should used by a child component", "only components inside of a dag have a parent"
+                yield "PF_PARENT should be used by a child component", "only components inside of a dag have a parent"
             elif ref.name != LOOP_ARGUMENT and ref.name not in parent.parameters:
                 yield (
                     f"invalid reference {{{{{ref}}}}}: the parent has no parameter [{ref.name}]",
-                    _near(ref.name, parent.parameters),
+                    _lazy(ref.name, parent.parameters),
                 )
         else:
             upstream, fault = _upstream(ref, component, tuple(deps), siblings)
             if fault:
                 yield fault
-            elif upstream is not None and ref.name not in upstream.parameters:
+            elif not _unresolved(upstream) and ref.name not in upstream.parameters:
                 yield (
                     f"invalid reference {{{{{ref}}}}} in component[{component}]: component[{ref.component}] has no parameter [{ref.name}]",
-                    _near(ref.name, upstream.parameters),
+                    _lazy(ref.name, upstream.parameters),
                 )
 
 
-def _near(name: str, known: Iterable[str]) -> str:
-    names = list(known)
-    return nearest(name, names) if names else "it has none"
+def _lazy(name: str, known: Iterable[str]) -> Hint:
+    return lambda: near(name, known, "it has none")
+
+
+def _unresolved(component: object) -> bool:
+    return isinstance(component, Draft) and component.unresolved
 
 
 def _upstream(
     ref: Reference, component: str, deps: tuple[str, ...], siblings: Mapping[str, Any]
-) -> tuple[Any, tuple[str, str] | None]:
+) -> tuple[Any, tuple[str, Hint] | None]:
     """The sibling that is named, or what is wrong with naming it."""
     if ref.component not in siblings:
         fault = f"invalid reference {{{{{ref}}}}} in component[{component}]: component[{ref.component}] not exist"
-        return None, (fault, nearest(ref.component, deps or siblings))
+        return None, (fault, _lazy(ref.component, deps or siblings))
     if ref.component not in deps:
         fault = f"invalid reference {{{{{ref}}}}} in component[{component}]: component[{ref.component}] not in deps"
         return None, (fault, f"deps: {','.join([*deps, ref.component])}")
@@ -160,17 +167,17 @@ def _input_faults(
         )
     elif ref.component == PARENT:
         if parent is None:
-            yield "PF_PARENT should used by a child component", "only components inside of a dag have a parent"
+            yield "PF_PARENT should be used by a child component", "only components inside of a dag have a parent"
         elif ref.name not in parent.inputs:
             yield (
                 f"invalid reference {{{{{ref}}}}}: the parent has no input artifact [{ref.name}]",
-                _near(ref.name, parent.inputs),
+                _lazy(ref.name, parent.inputs),
             )
     else:
         upstream, fault = _upstream(ref, draft.name, draft.deps, siblings)
         if fault:
             yield fault
-        elif upstream is not None:
+        else:
             yield from _source_faults(draft, ref, upstream)
 
 
@@ -186,7 +193,7 @@ def _output_faults(draft: Draft, name: str, template: str) -> Faulty:
     elif ref.component not in children:
         yield (
             f"invalid reference {{{{{ref}}}}} in dag[{draft.name}]: component[{ref.component}] not exist in it",
-            _near(ref.component, children),
+            _lazy(ref.component, children),
         )
     else:
         yield from _source_faults(draft, ref, children[ref.component])
@@ -194,10 +201,12 @@ def _output_faults(draft: Draft, name: str, template: str) -> Faulty:
 
 def _source_faults(draft: Draft, ref: Reference, source: Draft) -> Faulty:
     """What is wrong with taking an artifact from there."""
+    if source.unresolved:
+        return
     if ref.name not in source.outputs:
         yield (
             f"invalid reference {{{{{ref}}}}} in component[{draft.name}]: component[{ref.component}] has no output artifact [{ref.name}]",
-            _near(ref.name, source.outputs),
+            _lazy(ref.name, source.outputs),
         )
     elif source.condition:
         yield (
@@ -215,18 +224,20 @@ def _check_own_fields(draft: Draft, faults: Faults) -> None:
         "condition": (draft.parameters, draft.inputs),
     }
     for field, key, text in _texts(draft):
-        for ref in references(text):
+        for ref in dict.fromkeys(references(text)):
             known = allowed[field]
             if not ref.component and (ref.name in SYSTEM_PARAMETERS or any(ref.name in names for names in known)):
                 continue
             where = f"{draft.path}.{field}" + (f".{key}" if key else "")
             mark = draft.at(field, *key.split(".")) if key else draft.at(field)
             if ref.component:
-                message = f"unsupported RefParamName[{ref}] for filedType[{field}]: only what component[{draft.name}] has itself"
+                message = (
+                    f"unsupported RefParamName[{ref}] for field[{field}]: only what component[{draft.name}] has itself"
+                )
                 hint = f'parameters: {{{ref.name}: "{{{{{ref}}}}}"}}, and {{{{{ref.name}}}}} here'
             else:
-                message = f"unsupported RefParamName[{ref.name}] for filedType[{field}] of component[{draft.name}]"
-                hint = nearest(ref.name, [*SYSTEM_PARAMETERS, *(name for names in known for name in names)])
+                message = f"unsupported RefParamName[{ref.name}] for field[{field}] of component[{draft.name}]"
+                hint = near(ref.name, [*SYSTEM_PARAMETERS, *(name for names in known for name in names)])
             faults.add(mark, where, message, hint)
     if draft.condition:
         try:

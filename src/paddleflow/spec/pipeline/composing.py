@@ -7,15 +7,14 @@ are nested deep enough.)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from paddleflow.errors import Invalid
-from paddleflow.spec.pipeline.faults import MALFORMED, Faults, shown
+from paddleflow.spec.pipeline.faults import Faults, shown
 from paddleflow.spec.pipeline.model import Mark
-from paddleflow.spec.pipeline.nodes import MOST_DEPTH, MOST_VALUES, Node, Scalar, scalar
+from paddleflow.spec.pipeline.nodes import MOST_DEPTH, MOST_VALUES, Node, Scalar, kind_of, scalar
 
 MOST_BYTES = 4 * 2**20
 
@@ -37,7 +36,7 @@ def from_text(text: str | bytes, faults: Faults) -> Node:
             None, f"the document is not UTF-8: {error}", "save the file in the encoding UTF-8"
         ) from error
     try:
-        return _Builder(faults).build(yaml.parse(decoded, Loader=_Loader))
+        return _Builder(faults).build(decoded)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = Mark(mark.line + 1, mark.column + 1) if mark else None
@@ -65,6 +64,25 @@ def _syntax_hint(text: str, mark: Any) -> str:
     return ""
 
 
+class _Open:
+    """A map or list whose end was not seen yet."""
+
+    __slots__ = ("anchor", "is_map", "key", "node")
+
+    def __init__(self, node: Node, anchor: str | None, is_map: bool) -> None:
+        self.node = node
+        self.anchor = anchor
+        self.is_map = is_map
+        self.key: _Key | None = None  #: the one that waits for its value
+
+
+class _Key(NamedTuple):
+    text: str
+    line: int
+    column: int
+    plain: bool  #: without quotes
+
+
 class _Builder:
     """Builds the tree from events, with its own stack."""
 
@@ -72,32 +90,36 @@ class _Builder:
         self.faults = faults
         self.anchors: dict[str, Node] = {}
         self.count = 0
-        #: open collections: (node, anchor, the key that waits for its value)
-        self.stack: list[tuple[Node, str | None]] = []
-        self.keys: list[Node | None] = []
+        self.stack: list[_Open] = []
+        self.top: _Open | None = None
         self.root: Node | None = None
-        self.documents = 0
 
-    def build(self, events: Iterator[Any]) -> Node:
-        for event in events:
-            kind = type(event)
-            if kind is yaml.ScalarEvent:
-                self._scalar(event)
-            elif kind is yaml.MappingStartEvent:
-                self._open({}, event)
-            elif kind is yaml.SequenceStartEvent:
-                self._open([], event)
-            elif kind in (yaml.MappingEndEvent, yaml.SequenceEndEvent):
-                self._close()
-            elif kind is yaml.AliasEvent:
-                self._alias(event)
-            elif kind is yaml.DocumentStartEvent:
-                self.documents += 1
-                if self.documents > 1:
-                    raise self._stop(event, "the file holds several documents, one is wanted", "remove the line ---")
+    def build(self, text: str) -> Node:
+        loader = _Loader(text)
+        documents = 0
+        try:
+            while (event := loader.get_event()) is not None:
+                kind = event.__class__
+                if kind is yaml.ScalarEvent:
+                    self._scalar(event)
+                elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
+                    self._open(event, kind is yaml.MappingStartEvent)
+                elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+                    self._close()
+                elif kind is yaml.AliasEvent:
+                    self._alias(event)
+                elif kind is yaml.StreamEndEvent:
+                    break
+                elif kind is yaml.DocumentStartEvent:
+                    documents += 1
+                    if documents > 1:
+                        raise self._stop(
+                            event, "the file holds several documents, one is wanted", "remove the line ---"
+                        )
+        finally:
+            loader.dispose()
         if self.root is None:
             raise self.faults.fatal(None, "the document is empty, a map with name and entry_points is wanted")
-        self.faults.raise_any(MALFORMED)
         return self.root
 
     def _stop(self, event: Any, message: str, hint: str = "") -> Invalid:
@@ -111,106 +133,110 @@ class _Builder:
             )
 
     def _scalar(self, event: Any) -> None:
-        self._counted(event, 1)
-        text, tag, start = event.value, event.tag, event.start_mark
+        text, start, plain, top = event.value, event.start_mark, event.implicit[0], self.top
+        tag = event.tag
         value: Scalar = text
         if tag is None or tag == "!":
-            if event.implicit[0] and tag is None:
+            if plain and tag is None:
                 value = scalar(text)
         elif tag != f"{_TAG}str":
             value = self._tagged(event, tag.removeprefix(_TAG), text)
-        self._place(Node(value, start.line + 1, start.column + 1, text), event)
+        if top is not None and top.is_map and top.key is None:
+            if value.__class__ is not str:
+                self._odd_key(event, value, text)
+            top.key = _Key(text, start.line + 1, start.column + 1, plain)
+            return
+        self._counted(event, 1)
+        node = Node(value, start.line + 1, start.column + 1, text)
+        if event.anchor:
+            self.anchors[event.anchor] = node
+        self._put(node)
+
+    def _odd_key(self, event: Any, value: Scalar, text: str) -> None:
+        if value is None:
+            raise self._stop(event, "a key is nothing, text is wanted")
+        self.faults.misread(_mark(event), f"the key [{text}] is {kind_of(value)}, text is wanted", "write it in quotes")
 
     def _tagged(self, event: Any, tag: str, text: str) -> Scalar:
         value = scalar(text)
         if not isinstance(value, _TAGGED.get(tag, ())):
-            self.faults.add(_mark(event), "", f"the tag [{shown(tag)}] is not supported for [{shown(text)}]")
+            self.faults.misread(_mark(event), f"the tag [{shown(tag)}] is not supported for [{shown(text)}]")
         return float(value) if tag == "float" and isinstance(value, int) else value
 
-    def _open(self, value: Any, event: Any) -> None:
+    def _open(self, event: Any, is_map: bool) -> None:
         self._counted(event, 1)
         if len(self.stack) >= MOST_DEPTH:
             raise self._stop(event, f"the document is nested more than {MOST_DEPTH} deep")
         if event.tag not in (None, "!", f"{_TAG}map", f"{_TAG}seq"):
-            self.faults.add(_mark(event), "", f"the tag [{shown(event.tag)}] is not supported")
+            self.faults.misread(_mark(event), f"the tag [{shown(event.tag)}] is not supported")
         start = event.start_mark
-        node = Node(value, start.line + 1, start.column + 1)
-        if self._wants_key():
-            hint = 'put quotes around a template: "{{name}}"' if isinstance(value, dict) else ""
+        node = Node({} if is_map else [], start.line + 1, start.column + 1)
+        if self.top is not None and self.top.is_map and self.top.key is None:
+            hint = 'put quotes around a template: "{{name}}"' if is_map else ""
             raise self._stop(event, f"a key is {node.kind}, text is wanted", hint)
-        self.stack.append((node, event.anchor))
-        self.keys.append(None)
+        self.top = _Open(node, event.anchor, is_map)
+        self.stack.append(self.top)
 
     def _close(self) -> None:
-        node, anchor = self.stack.pop()
-        self.keys.pop()
-        children = node.value.values() if isinstance(node.value, dict) else node.value
-        for child in children:
-            node.size += child.size
-            if child.height >= node.height:
-                node.height = child.height + 1
-        if anchor:
-            self.anchors[anchor] = node
+        done = self.stack.pop()
+        self.top = self.stack[-1] if self.stack else None
+        node = done.node
+        size, height = 1, 0
+        for child in node.value.values() if done.is_map else node.value:
+            size += child.size
+            if child.height > height:
+                height = child.height
+        node.size, node.height = size, height + 1
+        if done.anchor:
+            self.anchors[done.anchor] = node
         self._put(node)
 
     def _alias(self, event: Any) -> None:
         known = self.anchors.get(event.anchor)
         if known is None:
-            raise self._stop(
-                event, f"the alias *{shown(event.anchor)} stands for nothing, or for something that it is part of"
-            )
+            name = shown(event.anchor)
+            raise self._stop(event, f"the alias *{name} stands for nothing, or for something that it is part of")
         self._counted(event, known.size)
         if len(self.stack) + known.height > MOST_DEPTH:
             raise self._stop(
                 event, f"the document is nested more than {MOST_DEPTH} deep, what aliases stand for included"
             )
-        self._place(known.again(), event)
-
-    def _wants_key(self) -> bool:
-        return bool(self.stack) and isinstance(self.stack[-1][0].value, dict) and self.keys[-1] is None
-
-    def _place(self, node: Node, event: Any) -> None:
-        """A finished scalar or alias goes where it belongs: as a key, or as a value."""
-        if self._wants_key():
-            plain = isinstance(event, yaml.ScalarEvent)
-            if not isinstance(node.value, str) and not (plain and node.raw and node.value is not None):
-                raise self._stop(event, f"a key is {node.kind}, text is wanted")
-            if not isinstance(node.value, str):
-                self.faults.add(
-                    _mark(event), "", f"the key [{node.raw}] is {node.kind}, text is wanted", "write it in quotes"
-                )
-            self.keys[-1] = Node(node.raw, node.line, node.column, "" if plain and event.implicit[0] else "quoted")
+        if self.top is not None and self.top.is_map and self.top.key is None:
+            if not isinstance(known.value, str):
+                raise self._stop(event, f"a key is {known.kind}, text is wanted")
+            self.top.key = _Key(known.value, event.start_mark.line + 1, event.start_mark.column + 1, False)
             return
-        if isinstance(event, yaml.ScalarEvent) and event.anchor:
-            self.anchors[event.anchor] = node
-        self._put(node)
+        self._put(known.again())
 
     def _put(self, node: Node) -> None:
-        if not self.stack:
+        """A finished value goes to the collection that is open."""
+        top = self.top
+        if top is None:
             self.root = node
             return
-        parent, key = self.stack[-1][0], self.keys[-1]
-        if key is None:
-            parent.value.append(node)
+        if not top.is_map:
+            top.node.value.append(node)
             return
-        self.keys[-1] = None
+        key, top.key = top.key, None
+        assert key is not None
         node.key_line, node.key_column = key.line, key.column
-        if key.value == "<<" and not key.raw:
-            self._merge(parent, node)
-        elif (before := parent.value.get(key.value)) is not None and before.key_line:
-            where = f", first in line {before.key_line}" if before.key_line else ""
-            self.faults.add(key.mark, "", f"the key [{shown(key.value)}] is given twice{where}", "keep one of them")
+        entries = top.node.value
+        if key.text == "<<" and key.plain:
+            self._merge(entries, node)
+        elif (before := entries.get(key.text)) is not None and before.key_line:
+            message = f"the key [{shown(key.text)}] is given twice, first in line {before.key_line}"
+            self.faults.misread(Mark(key.line, key.column), message, "keep one of them")
         else:
-            parent.value[key.value] = node
+            entries[key.text] = node
 
-    def _merge(self, parent: Node, node: Node) -> None:
+    def _merge(self, entries: dict[str, Node], node: Node) -> None:
         """`<<: *defaults`: keys that the map does not have itself. What comes so has no place of its own."""
         for source in node.value if isinstance(node.value, list) else [node]:
             if not isinstance(source.value, dict):
-                self.faults.add(source.mark, "", f"<< takes a map or a list of maps, found {source.kind}")
+                self.faults.misread(source.mark, f"<< takes a map or a list of maps, found {source.kind}")
                 continue
             for key, child in source.value.items():
-                parent.value.setdefault(key, child.again())
+                entries.setdefault(key, child.again())
 
 
 def _mark(event: Any) -> Mark:

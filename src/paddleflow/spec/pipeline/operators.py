@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from paddleflow.spec.pipeline.faults import shown
+from paddleflow.spec.pipeline.patterns import NotAPattern, search
 from paddleflow.spec.pipeline.templates import as_text
 
 #: How tightly each operator of two sides binds.
@@ -161,9 +162,9 @@ def _matches(sign: str, left: Any, right: Any) -> bool:
     if not isinstance(left, str) or not isinstance(right, str):
         raise Refused(f"{_named(left)} {sign} {_named(right)}: {sign} takes text and a pattern")
     try:
-        return re.search(right, left) is not None
-    except re.error as error:
-        raise Refused(f"[{shown(right)}] is not a pattern: {error}") from error
+        return search(right, left)
+    except NotAPattern as error:
+        raise Refused(f"[{shown(right)}] cannot be searched for: {error}") from error
 
 
 def _named(value: Any) -> str:

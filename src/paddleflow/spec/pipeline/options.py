@@ -57,7 +57,7 @@ def read_cache(reader: Reader, node: Node, path: str) -> CacheDraft:
 
 def _scope(reader: Reader, node: Node, path: str) -> FsScope | None:
     fields = reader.fields(node, path, "[fs_scope]", SCOPE)
-    if not fields:
+    if not isinstance(node.value, dict):
         return None
     if "name" not in fields:
         reader.faults.add(node.mark, path, "[name] in fs_scope must be set")
@@ -78,7 +78,7 @@ def read_mounts(reader: Reader, node: Node, path: str) -> tuple[FsMount, ...]:
 def read_mount(reader: Reader, node: Node, path: str) -> FsMount | None:
     what = path.rpartition(".")[2]
     fields = reader.fields(node, path, f"[{what}]", MOUNT)
-    if not fields:
+    if not isinstance(node.value, dict):
         return None
     texts = {
         key: reader.text(fields[key], f"{path}.{key}") for key in ("name", "mount_path", "sub_path") if key in fields

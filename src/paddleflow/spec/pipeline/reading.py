@@ -16,7 +16,7 @@ from paddleflow.spec.pipeline.composing import from_text
 from paddleflow.spec.pipeline.disabling import check_disabled
 from paddleflow.spec.pipeline.drafts import CONTROL, Draft, read_component, read_components, read_env, read_image
 from paddleflow.spec.pipeline.faults import Faults, shown
-from paddleflow.spec.pipeline.model import CONTINUE, DEFAULT_PARALLELISM, FAIL_FAST, FsMount, Pipeline
+from paddleflow.spec.pipeline.model import CONTINUE, DEFAULT_PARALLELISM, FAIL_FAST, FsMount, Parameter, Pipeline
 from paddleflow.spec.pipeline.nodes import Node, from_json
 from paddleflow.spec.pipeline.options import CacheDraft, read_cache, read_mount, read_mounts
 from paddleflow.spec.pipeline.resolving import MOST_COMPONENTS, Resolver, count
@@ -64,9 +64,10 @@ class _Document:
         cache = read_cache(reader, fields["cache"], "cache") if "cache" in fields else CacheDraft()
         main_fs, extra_fs = self._storages()
         parallelism, strategy = self._parallelism(), self._strategy()
+        env = self._environment()
         entry_points, post = self._components()
         self.faults.raise_any()
-        builder = Builder(cache, extra_fs, self._environment())
+        builder = Builder(cache, extra_fs, env)
         pipeline = Pipeline(
             name=name,
             entry_points={key: builder.build(draft) for key, draft in entry_points.items()},
@@ -128,7 +129,7 @@ class _Document:
             return FAIL_FAST
         word = self.reader.text(found["strategy"], "failure_options.strategy")
         if word not in STRATEGIES:
-            message = f"failure strategy should be [fail_fast] or [continue], setted by [{shown(word)}]"
+            message = f"failure strategy should be [fail_fast] or [continue], set to [{shown(word)}]"
             self.faults.add(found["strategy"].mark, "failure_options.strategy", message, nearest(word, STRATEGIES))
         return word
 
@@ -141,6 +142,9 @@ class _Document:
         env = {
             variable: self.reader.text(self.fields[key], key) for key, variable in CONTROL.items() if key in self.fields
         }
+        for key in ("username", "description"):
+            if key in self.fields:
+                self.reader.text(self.fields[key], key)
         if "env" in self.fields:
             env.update(read_env(self.reader, self.fields["env"], "env"))
         return env
@@ -151,11 +155,11 @@ class _Document:
         entry_points: dict[str, Draft] = {}
         if "entry_points" in fields:
             entry_points = read_components(reader, fields["entry_points"], "entry_points")
-        if not entry_points and isinstance(self.root.value, dict):
-            node = fields.get("entry_points", self.root)
+        node = fields.get("entry_points", self.root)
+        if not entry_points and isinstance(node.value, dict):
             faults.add(node.mark, "entry_points", "workflow has no component in [entry_points]")
         resolver = Resolver(components, faults)
-        ready = {name: found for name in components if (found := resolver.component(name))}
+        ready = {name: resolver.component(name) or draft for name, draft in components.items()}
         entry_points = {name: resolver.resolve(draft) for name, draft in entry_points.items()}
         post = self._post_process(resolver, entry_points)
         check_level(ready, None, faults, outer=True)
@@ -174,12 +178,13 @@ class _Document:
         entries = list(self.reader.entries(node, path))
         if len(entries) > 1:
             self.faults.add(
-                entries[1][1].key_mark, path, f"post_process can only has 1 step at most, found {len(entries)}"
+                entries[1][1].key_mark, path, f"post_process can only have 1 step at most, found {len(entries)}"
             )
-        if not entries:
-            return None
-        name, child = entries[0]
-        path = f"{path}.{name}"
+        drafts = [self._post_step(resolver, entry_points, name, child) for name, child in entries]
+        return drafts[0] if drafts else None
+
+    def _post_step(self, resolver: Resolver, entry_points: Mapping[str, Draft], name: str, child: Node) -> Draft:
+        path = f"post_process.{name}"
         self.reader.named(COMPONENT, name, child, path)
         written = read_component(self.reader, name, child, path)
         if name in entry_points:
@@ -212,5 +217,6 @@ class _Document:
             if any(ref.component for ref in references(parameter.value)):
                 message = "step in post_process can not use parameters of steps in entry_points"
                 self.faults.add(draft.at("parameters", key), f"{path}.parameters.{key}", message)
+                draft.parameters[key] = Parameter("")
         if draft.children is None and not draft.inputs:
             check_component(draft, {}, None, self.faults)

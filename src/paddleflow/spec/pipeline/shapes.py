@@ -52,8 +52,8 @@ class Reader:
 
     def wrong(self, node: Node, path: str, wanted: str, hint: str = "") -> None:
         found = node.kind if isinstance(node.value, dict | list) or node.value is None else f"[{shown(node.raw)}]"
-        key = path.rpartition(".")[2] or path
-        self.faults.add(node.mark, path, f"[{key}] should be {wanted}, found {found}", hint)
+        what = f"[{path.rpartition('.')[2]}]" if path else "a pipeline"
+        self.faults.add(node.mark, path, f"{what} should be {wanted}, found {found}", hint)
 
     def fields(self, node: Node, path: str, what: str, known: Mapping[str, str]) -> dict[str, Node]:
         """The entries of a map by their YAML key. Unknown keys are faults, empty ones are as if left out."""
@@ -105,7 +105,7 @@ class Reader:
             parts = [self.text(item, path) for item in node.value]
         else:
             parts = self.text(node, path).split(",")
-        return list(dict.fromkeys(word for part in parts if (word := part.strip())))
+        return [word for part in parts if (word := part.strip())]
 
     def boolean(self, node: Node, path: str) -> bool:
         value = node.value

@@ -117,4 +117,5 @@ create index run_caches_by_step on run_caches (user_name, pipeline, step, seq);
 create index run_caches_by_run on run_caches (run_id, seq);
 
 -- A job that runs a step lives as long as its run.
-alter table jobs add column run_id text          -- runs.id of the run whose step it runs; null: it is nobody's
+alter table jobs add column run_id text;         -- runs.id of the run whose step it runs; null: it is nobody's
+create index jobs_by_run on jobs (run_id, seq) where run_id is not null;

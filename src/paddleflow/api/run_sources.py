@@ -1,0 +1,135 @@
+"""Where a run's pipeline comes from: text in the request, a registered pipeline, a file on a storage, or JSON.
+
+Everything is checked before anything is written: the document, what the request asks of it, the storages it names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+
+from pydantic_core import to_json
+
+from paddleflow.access.callers import Caller, is_root
+from paddleflow.api.pipelines import decoded, owned_pipeline
+from paddleflow.api.platform import Platform
+from paddleflow.errors import Fault, Invalid
+from paddleflow.runs import pipelines
+from paddleflow.runs.model import NewRun
+from paddleflow.spec.pipeline.binding import RunRequest, bind
+from paddleflow.spec.pipeline.model import Pipeline
+from paddleflow.spec.pipeline.reading import read, read_json
+from paddleflow.spec.run import RunDocument, RunJson
+from paddleflow.storage import files as storage_files
+from paddleflow.storage import storages
+from paddleflow.store.database import Tx
+
+DEFAULT_PATH = "./run.yaml"
+MOST_DESCRIPTION = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A run that passed every check."""
+
+    new: NewRun
+
+
+async def source_of(platform: Platform, caller: Caller, body: RunDocument) -> Source:
+    """The run that a request asks for: text wins over a registered pipeline, that over a file on a storage."""
+    user = body.username or caller.name
+    _check_request(body)
+    if body.run_yaml_raw:
+        raw, origin = decoded(body.run_yaml_raw), ""
+    elif body.pipeline_id:
+        raw, origin = await _registered(platform, caller, body)
+    else:
+        raw, origin = await _from_storage(platform, user, body)
+    request = RunRequest(
+        parameters=body.parameters,
+        disabled=body.disabled_names,
+        docker_env=body.docker_env,
+        fs_name=body.fs_name,
+        strategy=body.failure_options.strategy if body.failure_options else "",
+        name=body.name,
+    )
+    pipeline = await asyncio.to_thread(_bound, raw, request, body.run_yaml_path if origin else "")
+    new = NewRun(
+        user=user,
+        pipeline=pipeline,
+        document=raw.decode("utf-8"),
+        source=origin,
+        name=body.name,
+        description=body.desc,
+        parameters=body.parameters,
+        docker_env=body.docker_env,
+        disabled=body.disabled_names,
+        schedule_id=body.schedule_id,
+        breakpoints=body.breakpoints,
+    )
+    return Source(await platform.database.read(with_storages, new))
+
+
+async def from_json(platform: Platform, caller: Caller, body: RunJson) -> Source:
+    """The run of a pipeline that is written as JSON."""
+    document = {**(body.model_extra or {})}
+    given = dict(document)
+    if body.username:
+        given["username"] = body.username
+    text = to_json(given, indent=2).decode()
+    pipeline = await asyncio.to_thread(_bound_json, given)
+    description = document.get("description")
+    new = NewRun(
+        user=body.username or caller.name,
+        pipeline=pipeline,
+        document=text,
+        source="",
+        description=description if isinstance(description, str) else "",
+    )
+    return Source(await platform.database.read(with_storages, new))
+
+
+def _check_request(body: RunDocument) -> None:
+    if len(body.desc) > MOST_DESCRIPTION:
+        fault = Fault("desc", f"must have at most {MOST_DESCRIPTION} characters, it has {len(body.desc)}")
+        raise Invalid.of([fault], code="InvalidArguments")
+
+
+async def _registered(platform: Platform, caller: Caller, body: RunDocument) -> tuple[bytes, str]:
+    """(text, source) of a version of a registered pipeline; the newest one unless one is named."""
+
+    def find(tx: Tx) -> tuple[bytes, str]:
+        pipeline = owned_pipeline(tx, caller, body.pipeline_id)
+        version = pipelines.get_version(tx, pipeline, body.pipeline_version_id)
+        return version.yaml.encode(), f"{pipeline.id}-{version.id}"
+
+    return await platform.database.read(find)
+
+
+async def _from_storage(platform: Platform, user: str, body: RunDocument) -> tuple[bytes, str]:
+    """(text, path) of a file on a storage."""
+    path = body.run_yaml_path or DEFAULT_PATH
+    if not body.fs_name:
+        raise Invalid(
+            "nothing says what to run: runYamlRaw, pipelineID, or fsName with runYamlPath",
+            code="InvalidArguments",
+            hint="paddleflow run create -yr FILE sends a file of yours",
+        )
+    storage = await platform.database.read(storages.get_storage, user, is_root(user), body.fs_name)
+    return await asyncio.to_thread(storage_files.read_file, storage, path, data=platform.settings.data_folder), path
+
+
+def _bound(raw: bytes, request: RunRequest, file: str) -> Pipeline:
+    return bind(read(raw, file), request, file)
+
+
+def _bound_json(document: dict[str, object]) -> Pipeline:
+    return bind(read_json(document))
+
+
+def with_storages(tx: Tx, new: NewRun) -> NewRun:
+    """The run with its main storage found; all storages that its user does not have are told at once."""
+    storages.require_user(tx, new.user)
+    found = pipelines.require_storages(tx, new.pipeline, new.user, is_root(new.user))
+    main = new.pipeline.main_fs
+    return new if main is None else replace(new, fs_id=found[main.name].id, fs_name=main.name)

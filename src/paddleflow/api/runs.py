@@ -1,0 +1,155 @@
+"""Routes of runs: create, list, show, change, delete."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic_core import to_json
+
+from paddleflow.access.callers import Caller, require_owner
+from paddleflow.api.paging import listed, page, page_fields
+from paddleflow.api.platform import Platform
+from paddleflow.api.routing import Call, NoBody, NoQuery, Route
+from paddleflow.api.run_sources import Source, from_json, source_of
+from paddleflow.base.log import Log
+from paddleflow.jobs.folders import remove_folder
+from paddleflow.runs import changes, codec, files
+from paddleflow.runs.creation import create
+from paddleflow.runs.listing import RunFilter, find_runs, get_components, get_run
+from paddleflow.runs.views import run_summary, run_view
+from paddleflow.spec import wire_runs as wire
+from paddleflow.spec.run import RunActionQuery, RunChange, RunDeletion, RunDocument, RunJson, RunListQuery
+from paddleflow.storage.storages import storage_folder
+from paddleflow.store.database import Row, Tx
+
+JOBS = "jobs"  #: wakes the engine
+
+log = Log("api")
+
+
+def owned_run(tx: Tx, caller: Caller, run: str) -> Row:
+    """A run's row for its owner or root."""
+    row = get_run(tx, run)
+    require_owner(caller, row["user_name"], f"run[{run}]")
+    return row
+
+
+async def create_run(platform: Platform, call: Call[RunDocument, NoQuery]) -> wire.RunId:
+    return await _create(platform, await source_of(platform, call.caller, call.body))
+
+
+async def create_run_json(platform: Platform, call: Call[RunJson, NoQuery]) -> wire.RunId:
+    return await _create(platform, await from_json(platform, call.caller, call.body))
+
+
+async def _create(platform: Platform, source: Source) -> wire.RunId:
+    run = await platform.database.write(create, source.new, platform.clock.now())
+    platform.bus.wake(JOBS)
+    platform.bus.wake("events")
+    log.debug("run accepted", run=run, user=source.new.user)
+    return {"runID": run}
+
+
+async def list_runs(platform: Platform, call: Call[NoBody, RunListQuery]) -> wire.RunList:
+    query = call.query
+    users = listed(query.user_filter) if call.caller.root else [call.caller.name]
+    wanted = RunFilter(
+        users=users,
+        storages=listed(query.fs_filter),
+        runs=listed(query.run_filter),
+        names=listed(query.name_filter),
+        statuses=listed(query.status_filter),
+    )
+    rows = await platform.database.read(find_runs, wanted, query.after, query.limit)
+    shown, truncated, marker = page(rows, query)
+    return {**page_fields(query, truncated, marker), "runList": [run_summary(row) for row in shown]}
+
+
+async def show_run(platform: Platform, call: Call[NoBody, NoQuery]) -> bytes:
+    row, components = await platform.database.read(run_with_components, call.caller, call.path["id"])
+    return await asyncio.to_thread(_shown, row, components, platform.clock.now())
+
+
+def _shown(row: Row, components: Sequence[Row], now: float) -> bytes:
+    """In a thread: a run may have ten thousand steps."""
+    return to_json(run_view(row, components, now))
+
+
+def run_with_components(tx: Tx, caller: Caller, run: str) -> tuple[Row, list[Row]]:
+    return owned_run(tx, caller, run), get_components(tx, run)
+
+
+async def change_run(platform: Platform, call: Call[RunChange | None, RunActionQuery]) -> wire.RunId | None:
+    run, body, now = call.path["id"], call.body or RunChange(), platform.clock.now()
+    made: list[str] = []
+
+    def change(tx: Tx) -> None:
+        owned_run(tx, call.caller, run)
+        match call.query.action:
+            case "stop":
+                changes.stop_run(tx, run, body.stop_force, f"stopped by {call.caller.name}", now)
+            case "breakpoint":
+                changes.change_breakpoints(tx, run, body.add, body.remove, now)
+            case "resume":
+                changes.resume_run(tx, run, body.step, now)
+
+    await platform.database.write(change)
+    platform.bus.wake(JOBS)
+    platform.bus.wake("events")
+    return {"runID": made[0]} if made else None
+
+
+async def remove_run(platform: Platform, call: Call[RunDeletion | None, NoQuery]) -> None:
+    run = call.path["id"]
+    check_cache = call.body.check_cache if call.body is not None else True
+
+    def remove(tx: Tx) -> tuple[Row, list[str], str]:
+        owned_run(tx, call.caller, run)
+        row, jobs = changes.delete_run(tx, run, check_cache)
+        return row, jobs, storage_folder(tx, row["fs_id"])
+
+    row, jobs, folder = await platform.database.write(remove)
+    await asyncio.to_thread(_remove_files, platform.jobs_run_here.data, row, jobs, folder)
+    platform.bus.wake("events")
+
+
+def _remove_files(data: Path, row: Row, jobs: Sequence[str], folder: str) -> None:
+    for job in jobs:
+        remove_folder(data, job)
+    main = codec.load(row["pipeline"]).main_fs
+    if folder and main is not None:
+        files.remove_run(Path(folder), main.sub_path, row["id"])
+
+
+_REFUSED = ("404 RunNotFound", "403 AccessDenied")
+_CREATION = (
+    "MalformedYaml", "InvalidPipeline", "InvalidArguments", "ReadYamlFileFailed", "404 FileSystemNotExist",
+    "404 PipelineNotFound", "404 UserNotExist", "InvalidFileSystemFsName", "403 AccessDenied", "ConnectivityFailed",
+)  # fmt: skip
+
+ROUTES = (
+    Route(
+        "POST", "/run", create_run, "Run a pipeline: its text, a registered one, or a file on a storage.",
+        body=RunDocument, answer=wire.RunId, status=201, errors=_CREATION,
+    ),
+    Route(
+        "POST", "/runjson", create_run_json, "Run a pipeline that is written as JSON.",
+        body=RunJson, answer=wire.RunId, status=201, errors=_CREATION,
+    ),
+    Route(
+        "GET", "/run", list_runs, "Runs, newest first: one's own, or everybody's for root.",
+        query=RunListQuery, answer=wire.RunList,
+    ),
+    Route("GET", "/run/{id}", show_run, "One run with all its components.", answer=wire.Run, errors=_REFUSED),
+    Route(
+        "PUT", "/run/{id}", change_run, "Stop, retry, pause or resume a run.",
+        body=RunChange, body_optional=True, query=RunActionQuery, answer=wire.RunId,
+        errors=(*_REFUSED, "409 ActionNotAllowed", "InvalidArguments"),
+    ),
+    Route(
+        "DELETE", "/run/{id}", remove_run, "Delete a run that has ended, with its jobs, logs and artifacts.",
+        body=RunDeletion, body_optional=True, errors=(*_REFUSED, "409 ActionNotAllowed"),
+    ),
+)  # fmt: skip

@@ -1,0 +1,290 @@
+"""The conductor: keeps the states of all runs, and moves them inside the engine's turns.
+
+    1. gather   what happened: jobs of steps that started or ended, runs that people changed, answers to errands, time
+    2. advance  each run's machine; the jobs of steps that may start are admitted and put on the board, so the same turn
+                places them
+    3. collect  what the machines changed, as rows for the turn's one transaction
+    4. (after the write) errands: files and the cache, outside of transactions; their answers are facts of a later turn
+
+Disposable as the board is: after any error both are thrown away and rebuilt from the rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from paddleflow.access.callers import is_root
+from paddleflow.base.log import Log
+from paddleflow.base.quantity import Resources
+from paddleflow.engine.board import Board, Waiting
+from paddleflow.engine.claims import Claims
+from paddleflow.engine.run_rows import Collected, collect
+from paddleflow.engine.run_writes import FreshJob
+from paddleflow.engine.turn import DELETED, Draft, end_waiting, step
+from paddleflow.errors import PaddleFlowError
+from paddleflow.jobs import facts as job_facts
+from paddleflow.jobs.admission import admit
+from paddleflow.jobs.machine import JobState
+from paddleflow.jobs.model import JobStatus, NewJob, TaskStatus
+from paddleflow.jobs.rows import job_row, request_of
+from paddleflow.jobs.submission import QueueCache, Submitter, look_up
+from paddleflow.runs.documents import document_of
+from paddleflow.runs.facts import (
+    Begun,
+    BreakpointsSet,
+    Command,
+    Fact,
+    Finish,
+    JobEnded,
+    JobStarted,
+    Refused,
+    Stop,
+    StopAsked,
+    Submit,
+    Ticked,
+)
+from paddleflow.runs.machine import advance
+from paddleflow.runs.model import RunStatus
+from paddleflow.runs.restoring import RunRecords, read_run, restore
+from paddleflow.runs.rows import SQL
+from paddleflow.runs.state import Instance, RunState
+from paddleflow.runs.values import Rendered, rendered
+from paddleflow.spec.job import DistributedJob, SingleJob
+from paddleflow.store.database import Database, Row, Tx
+
+NOT_KNOWN_YET = 2**60  #: orders of jobs whose rows are not written yet begin here
+Told = tuple[RunState, Fact]
+
+log = Log("engine")
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What admitting the jobs of steps needs to know of this server."""
+
+    nodes: Sequence[tuple[str, Resources]]
+    skip_queue_maximum: bool
+    queues: QueueCache = field(default_factory=QueueCache)
+
+
+def read_active(tx: Tx) -> list[RunRecords]:
+    """All runs that have not ended."""
+    return [read_run(tx, row) for row in tx.all(SQL["active_runs"])]
+
+
+def _read_one(tx: Tx, run: str) -> RunRecords | None:
+    row = tx.one(SQL["run_by_id"], id=run)
+    return None if row is None or RunStatus(row["status"]).final else read_run(tx, row)
+
+
+class Conductor:
+    """The runs of one engine."""
+
+    def __init__(self, database: Database, admission: Admission) -> None:
+        self._database = database
+        self._admission = admission
+        self.runs: dict[str, RunState] = {}
+        self.jobs: dict[str, tuple[RunState, int]] = {}  #: job of a step at work → its run and number
+        self.inbox: list[Told] = []  #: answers to errands
+        self.errands: list[tuple[RunState, Command]] = []  #: to be done after this turn's write
+        self.rendered: dict[tuple[str, int], Rendered] = {}  #: of steps whose row is not written yet
+        self.claims = Claims()
+        self._submits: list[tuple[RunState, Instance]] = []
+        self._touched: dict[str, RunState] = {}
+        self._order = NOT_KNOWN_YET
+
+    def adopt(self, records: RunRecords, now: float) -> list[Told]:
+        """Take a run up, from its rows; what its machine must be told."""
+        run, ended = restore(records, now)
+        self.runs[run.id] = run
+        for item in run.instances.values():
+            if item.job and item.slot:
+                self.jobs[item.job] = run, item.number
+                self.claims.restore(run, item)
+        return [(run, Begun(now)), *((run, fact) for fact in ended)]
+
+    def next_due(self) -> float | None:
+        """When a run must be looked at even if nothing happens."""
+        return min((due for run in self.runs.values() if (due := run.next_due()) is not None), default=None)
+
+    # ── a turn ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def turn(self, board: Board, draft: Draft, jobs: Iterable[Row], runs: Iterable[Row], now: float) -> None:
+        """Everything that follows for runs from what this turn heard; `decide` comes after it."""
+        told, self.inbox = self.inbox, []
+        told = self._of_jobs(draft, jobs, now) + told
+        told += await self._of_runs(runs, draft, now)
+        await self._go_on(board, draft, told, now)
+
+    async def begin(self, board: Board, draft: Draft, told: list[Told], now: float) -> None:
+        """The first turn: all runs were taken up, and the ends that were heard meanwhile count too."""
+        await self._go_on(board, draft, told + self._of_jobs(draft, (), now), now)
+
+    async def _go_on(self, board: Board, draft: Draft, told: list[Told], now: float) -> None:
+        told += [(run, Ticked(now)) for run in self.runs.values() if (due := run.next_due()) is not None and due <= now]
+        while told or self._submits:
+            for run, fact in told:
+                self._advance(run, fact)
+                self._stop_jobs(board, draft, now)
+            told, self.inbox = self.inbox, []
+            if self._submits:
+                told += await self._submit(board, draft, now)
+        self._collect(draft, now)
+
+    def _of_jobs(self, draft: Draft, rows: Iterable[Row], now: float) -> list[Told]:
+        """Jobs of steps that started or ended."""
+        told: list[Told] = []
+        if not self.jobs:
+            return told
+        for job, moved in draft.moved.items():
+            known = self.jobs.get(job)
+            if known is not None:
+                fact = _fact(moved.active.state, known[1], now)
+                if fact is not None:
+                    told.append((known[0], fact))
+        for row in rows:
+            known = self.jobs.get(row["id"])
+            if known is None or row["id"] in draft.moved:
+                continue
+            if row["status"] == DELETED:
+                told.append((known[0], JobEnded(now, known[1], JobStatus.TERMINATED, None, "its job was deleted")))
+            elif JobStatus(row["status"]).final:
+                told.append((known[0], JobEnded(now, known[1], row["status"], None, row["message"])))
+        told += [(known[0], fact) for state in draft.writes.changes if (known := self.jobs.get(state.after.id)) is not None
+                 and (fact := _fact(state.after, known[1], now)) is not None]  # fmt: skip
+        return told
+
+    async def _of_runs(self, rows: Iterable[Row], draft: Draft, now: float) -> list[Told]:
+        """Runs that people made or changed."""
+        told: list[Told] = []
+        for row in rows:
+            draft.writes.runs.seen.append({"seq": row["seq"], "touched": row["touched"]})
+            run = self.runs.get(row["id"])
+            if run is not None:
+                told.append((run, BreakpointsSet(now, frozenset(json.loads(row["breakpoints"])))))
+                if row["stop"] and not (run.stopping and run.force >= (row["stop"] > 1)):
+                    told.append((run, StopAsked(now, row["stop"] > 1, row["message"])))
+            elif not RunStatus(row["status"]).final:
+                records = await self._database.read(_read_one, row["id"])
+                if records is not None:
+                    told += self.adopt(records, now)
+        return told
+
+    def _advance(self, run: RunState, fact: Fact) -> None:
+        self._touched[run.id] = run
+        _, commands = advance(run, fact)
+        for command in commands:
+            match command:
+                case Submit():
+                    self._submits.append((run, run.instances[command.number]))
+                case Finish():
+                    self.runs.pop(run.id, None)
+                case _:
+                    self.errands.append((run, command))
+
+    # ── jobs of steps ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _stop_jobs(self, board: Board, draft: Draft, now: float) -> None:
+        """Carry out the stops among the errands at once: they are changes of this turn's jobs."""
+        stops = [(run, each) for run, each in self.errands if isinstance(each, Stop)]
+        if not stops:
+            return
+        self.errands = [errand for errand in self.errands if not isinstance(errand[1], Stop)]
+        for run, command in stops:
+            item = run.instances.get(command.number)
+            if item is not None and self._stop_job(board, draft, item, command.message, now):
+                self.inbox.append((run, JobEnded(now, item.number, JobStatus.TERMINATED, None, command.message)))
+
+    def _stop_job(self, board: Board, draft: Draft, item: Instance, message: str, now: float) -> bool:
+        """True when that ended it at once."""
+        before = len(self._submits)
+        self._submits = [each for each in self._submits if each[1] is not item]
+        if len(self._submits) < before:
+            return True
+        active = board.active.get(item.job)
+        if active is not None:
+            step(board, active, job_facts.StopAsked(now, message), draft, now)
+            return False
+        if item.job not in board.waiting:
+            return False  # it has ended, and its run will hear of it
+        if draft.writes.runs.jobs.pop(item.job, None) is not None:
+            board.forget_waiting(item.job)
+        else:
+            end_waiting(board, item.job, message, draft, now)
+        return True
+
+    async def _submit(self, board: Board, draft: Draft, now: float) -> list[Told]:
+        """Admit the jobs of steps and put them on the board; what could not be admitted."""
+        told: list[Told] = []
+        asked: list[tuple[RunState, Instance, SingleJob | DistributedJob]] = []
+        submits, self._submits = self._submits, []
+        for run, item in submits:
+            key = run.id, item.number
+            try:
+                found = self.rendered.get(key) or rendered(run, item)
+                self.rendered[key] = found
+                asked.append((run, item, document_of(run, item, found)))
+            except PaddleFlowError as error:
+                told.append((run, Refused(now, item.number, _words(error))))
+        answers = await self._database.peek(self._admit, [(run.user, document) for run, _, document in asked])
+        for (run, item, _), answer in zip(asked, answers, strict=True):
+            if isinstance(answer, NewJob):
+                item.job = answer.id
+                self.jobs[answer.id] = run, item.number
+                row = job_row(answer, now)
+                draft.writes.runs.jobs[answer.id] = FreshJob(answer, run.id, row)
+                self._order += 1
+                board.enqueue(Waiting(request_of({**row, "seq": self._order}), answer.framework, 1, 0), None, now)
+            else:
+                told.append((run, Refused(now, item.number, _words(answer))))
+        return told
+
+    def _admit(self, tx: Tx, asked: Sequence[tuple[str, SingleJob | DistributedJob]]) -> list[NewJob | PaddleFlowError]:
+        answers: list[NewJob | PaddleFlowError] = []
+        worlds = {}
+        about = self._admission
+        for user, document in asked:
+            if user not in worlds:
+                who = Submitter(user, is_root(user), about.nodes, about.skip_queue_maximum, about.queues)
+                worlds[user] = look_up(tx, who)
+            try:
+                answers.append(admit(document, worlds[user]))
+            except PaddleFlowError as error:
+                answers.append(error)
+        return answers
+
+    def settle(self, board: Board, rows: dict[str, Row], draft: Draft) -> None:
+        """The write stood: jobs that wait have their positions now."""
+        for job in draft.writes.runs.jobs:
+            waiting = board.waiting.get(job)
+            if waiting is not None:
+                board.waiting[job] = replace(waiting, request=replace(waiting.request, order=rows[job]["seq"]))
+
+    # ── rows ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _collect(self, draft: Draft, now: float) -> None:
+        for run in self._touched.values():
+            for item in run.changed.values():
+                if item.status.final and item.job:
+                    self.jobs.pop(item.job, None)
+            collected: Collected = collect(run, self.rendered, draft.writes.runs, now)
+            self.inbox += self.claims.ended(collected, now)
+            if run.status.final:
+                log.info("run ended", run=run.id, status=str(run.status), reason=run.message)
+        self._touched.clear()
+
+
+def _words(error: PaddleFlowError) -> str:
+    return f"{error.message} ({error.hint})" if error.hint else error.message
+
+
+def _fact(state: JobState, number: int, now: float) -> Fact | None:
+    """What a job's state is for its step."""
+    if state.status.final:
+        code = next((task.exit_code for task in state.tasks if task.status is TaskStatus.FAILED), None)
+        return JobEnded(state.finished_at or now, number, state.status, code, state.message, state.started_at)
+    if state.status is JobStatus.RUNNING:
+        return JobStarted(state.started_at or now, number)
+    return None

@@ -1,0 +1,210 @@
+"""Errands of runs: files read and made on storages, and questions to the cache. Outside of transactions and of turns.
+
+Each answer is a fact for the run's machine. An error of a file is an answer too; one of the database is not, and ends the
+engine's round as any other does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from paddleflow.access.callers import is_root
+from paddleflow.base.clock import Clock
+from paddleflow.engine.conductor import Conductor, Told
+from paddleflow.errors import Invalid, PaddleFlowError
+from paddleflow.runs import caches, files
+from paddleflow.runs.facts import (
+    CacheAnswered,
+    Command,
+    Fact,
+    FilesRead,
+    Fingerprints,
+    Hit,
+    LookUp,
+    Prepare,
+    Prepared,
+    Read,
+    Record,
+    Recorded,
+)
+from paddleflow.runs.fingerprints import OUTPUTS_GONE, bare_command, fingerprints
+from paddleflow.runs.state import Instance, Phase, RunState
+from paddleflow.runs.values import on_storage, rendered, step_outputs
+from paddleflow.storage.places import check_folder
+from paddleflow.storage.storages import usable_storage
+from paddleflow.store.database import Database, Tx
+
+T = TypeVar("T")
+Errand = tuple[RunState, Command]
+
+
+@dataclass(slots=True)
+class _Asking:
+    """A step that asks the cache."""
+
+    run: RunState
+    item: Instance
+    prints: Fingerprints
+
+
+class Errands:
+    """Runs errands for a conductor; `wake` tells the engine that there are answers."""
+
+    def __init__(
+        self, database: Database, clock: Clock, data: Path, conductor: Conductor, wake: Callable[[], None]
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._data = data
+        self._conductor = conductor
+        self._wake = wake
+
+    async def do(self, errands: Sequence[Errand]) -> None:
+        """All of them; those that touch files beside each other."""
+        asking = [(run, command) for run, command in errands if isinstance(command, LookUp)]
+        async with asyncio.TaskGroup() as group:
+            if asking:
+                group.create_task(self._look_up(asking))
+            for run, command in errands:
+                if not isinstance(command, LookUp):
+                    group.create_task(self._one(run, command))
+
+    def _answer(self, told: Sequence[Told]) -> None:
+        if told:
+            self._conductor.inbox += told
+            self._wake()
+
+    # ── files ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _one(self, run: RunState, command: Command) -> None:
+        item = run.instances.get(command.number) if isinstance(command, Read | Prepare | Record) else None
+        if item is None:
+            return
+        try:
+            folder = await self._folder(run, "")
+            fact = await asyncio.to_thread(self._file_errand, run, item, command, folder)
+        except Invalid as error:
+            fact = self._failed(command, error.message)
+        self._answer([(run, fact)])
+
+    def _file_errand(self, run: RunState, item: Instance, command: Command, folder: Path) -> Fact:
+        match command:
+            case Read():
+                paths = {name: on_storage(run, path) for name, path in command.paths.items()}
+                return FilesRead(self._clock.now(), item.number, files.read_texts(folder, paths, command.most))
+            case Prepare():
+                outputs = step_outputs(run, item.frame, item.child, item.seq)
+                files.make_places(folder, [on_storage(run, path) for path in outputs.values()])
+                return Prepared(self._clock.now(), item.number)
+            case _:
+                made = {name: files.measure(folder, on_storage(run, path)) for name, path in item.outputs.items()}
+                return Recorded(self._clock.now(), item.number, made)
+
+    def _failed(self, command: Command, message: str) -> Fact:
+        now = self._clock.now()
+        match command:
+            case Read():
+                return FilesRead(now, command.number, {}, message)
+            case Record():
+                return Recorded(now, command.number, {})
+            case _:
+                assert isinstance(command, Prepare)
+                return Prepared(now, command.number, message)
+
+    async def _folder(self, run: RunState, name: str) -> Path:
+        """The folder of a storage: the run's main one, or one by its name. `Invalid` when it may not be used."""
+        main = run.pipeline.main_fs
+        if not name and main is None:
+            raise Invalid("the run has no main storage")
+        wanted = name or (main.name if main is not None else "")
+
+        def find(tx: Tx) -> tuple[str, str, bool] | None:
+            found = usable_storage(tx, run.user, is_root(run.user), wanted)
+            return None if found is None else (found.folder, found.user, found.confined)
+
+        place = await self._database.peek(find)
+        if place is None:
+            raise Invalid(f"fs[{wanted}] does not exist for user[{run.user}]")
+        path, owner, confined = place
+        try:
+            return await asyncio.to_thread(check_folder, path, data=self._data, user=owner, confined=confined)
+        except PaddleFlowError as error:
+            raise Invalid(error.message, hint=error.hint) from error
+
+    # ── the cache ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _look_up(self, errands: Sequence[Errand]) -> None:
+        """Answers for many steps with one look at the database."""
+        asking: list[_Asking] = []
+        told: list[Told] = []
+        for run, command in errands:
+            item = run.instances.get(command.number) if isinstance(command, LookUp) else None
+            if item is None or item.phase is not Phase.CACHING:
+                continue
+            try:
+                asking.append(await self._printed(run, item))
+            except PaddleFlowError as error:
+                told.append(
+                    (run, CacheAnswered(self._clock.now(), item.number, Fingerprints(), None, (), error.message))
+                )
+        claims = self._conductor.claims
+        asking = [each for each in asking if claims.take(each.run, each.item, each.prints)]
+        questions = [
+            caches.Question(each.prints, each.run.user, each.run.fs_id, each.run.pipeline.name, each.item.full_name,
+                            each.item.step.cache.max_expired_time)
+            for each in asking
+        ]  # fmt: skip
+        if questions:
+            found = await self._database.read(caches.ask, questions, self._clock.now())
+            for each, answer in zip(asking, found, strict=True):
+                told.append((each.run, await self._cache_fact(each, answer)))
+        self._answer(told)
+
+    async def _printed(self, run: RunState, item: Instance) -> _Asking:
+        """The step with its fingerprints; the files it reads are looked at in a thread, if there are any."""
+        found = rendered(run, item)
+        contents: Mapping[str, str] = {}
+        scopes: dict[str, str] = {}
+        if found.inputs:
+            folder = await self._folder(run, "")
+            contents = await asyncio.to_thread(_contents, run, folder, found.inputs)
+        for scope in item.step.cache.fs_scope:
+            folder = await self._folder(run, scope.name)
+            for path in scope.paths:
+                scopes[f"{scope.name}:{path}"] = await asyncio.to_thread(files.signature, folder, path)
+        self._conductor.rendered[run.id, item.number] = found
+        command = bare_command(run, item, found)
+        return _Asking(run, item, fingerprints(run, item, found, command, contents, scopes))
+
+    async def _cache_fact(self, asking: _Asking, answer: caches.Found) -> CacheAnswered:
+        now, number = self._clock.now(), asking.item.number
+        misses = answer.misses
+        for row in answer.rows:
+            outputs = json.loads(row["outputs"])
+            if not outputs or await self._still_there(asking.run, outputs):
+                hit = Hit(row["run_id"], row["job_id"], {name: path for name, (path, _) in outputs.items()})
+                return CacheAnswered(now, number, asking.prints, hit)
+            misses = (OUTPUTS_GONE,)
+        return CacheAnswered(now, number, asking.prints, None, misses)
+
+    async def _still_there(self, run: RunState, outputs: Mapping[str, Sequence[str]]) -> bool:
+        """Whether outputs are as they were when they were made."""
+        folder = await self._folder(run, "")
+
+        def same() -> bool:
+            return all(files.measure(folder, on_storage(run, path)).hash == before for path, before in outputs.values())
+
+        return await asyncio.to_thread(same)
+
+
+def _contents(run: RunState, folder: Path, inputs: Mapping[str, str]) -> dict[str, str]:
+    """Input artifact → hash of what is in it."""
+    return {
+        name: ",".join(files.measure(folder, path).hash for path in on_storage(run, paths).split(",") if path)
+        for name, paths in inputs.items()
+    }

@@ -1,0 +1,322 @@
+"""A copy of one kind in this process's memory, kept true by list and watch. docs/internals/kube.md tells the whole story.
+
+What it promises once `synced` is set: it holds every object that the API server had a moment ago; every object that came,
+changed or went since is told to the subscribers at least once, however often the watch broke in between, the server was
+restarted or its history was forgotten. What happened in between is not replayed: two changes may be told as one, and one
+that was made and deleted while nobody watched not at all. Whoever reacts must look at the state, not at the story.
+
+It keeps what `prune` makes of an object and nothing else: a controller of thousands of pods keeps a few fields of each.
+Subscribers are given (key, old, new); the key, because what is kept need not know its own name.
+
+A controller reads what it wrote: `learn` puts the answer of a write into the cache before the watch brings it, so that the
+next look does not repeat the write; `lose` does the same for a deletion. Both step aside for whatever the watch knows better.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import aclosing
+from random import Random
+from typing import Generic, TypeVar
+
+from paddleflow.base.log import Log
+from paddleflow.errors import PaddleFlowError
+from paddleflow.kube import resources
+from paddleflow.kube.client import QUIET, Client, Event
+from paddleflow.kube.queue import Backoff
+from paddleflow.kube.refusals import Gone, Throttled
+from paddleflow.kube.resources import Object, Owner, Resource, View
+
+T = TypeVar("T")
+
+RELIST_AFTER = 3  #: failed watches in a row after which the list is read anew, whatever the server says
+STEADY = 5.0  #: seconds after which a watch that ends was a good one, even if nothing happened meanwhile
+_log = Log("kube.cache")
+
+
+def pruned(obj: Object) -> Object:
+    """The object without what nobody here reads, which is about half of it."""
+    obj["metadata"].pop("managedFields", None)
+    return obj
+
+
+class _Entry(Generic[T]):
+    __slots__ = ("family", "uid", "value", "version")
+
+    def __init__(self, value: T, version: int, uid: str, family: _Family | None) -> None:
+        self.value = value
+        self.version = version
+        self.uid = uid
+        self.family = family
+
+
+class _Family:
+    """The children of one owner; one object for all of them."""
+
+    __slots__ = ("keys", "owner")
+
+    def __init__(self, owner: Owner) -> None:
+        self.owner = owner
+        self.keys: set[str] = set()
+
+
+class Cache(Generic[T]):
+    """One kind, of one namespace or all, as far as the selectors see it."""
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        prune: Callable[[Object], T] = pruned,  # type: ignore[assignment]  # Object, when nobody says what T is
+        backoff: Backoff | None = None,
+        random: Random | None = None,
+        quiet: float = QUIET,
+        page: int = 500,
+    ) -> None:
+        self._client = client
+        self.resource = resource
+        self._namespace = namespace
+        self._labels = labels
+        self._fields = fields
+        self._prune = prune
+        self._backoff = backoff or Backoff(0.05, 30.0)
+        self._random = random or Random()  # noqa: S311  spreading reconnections needs no secrets
+        self._quiet = quiet
+        self._page = page
+        self._entries: dict[str, _Entry[T]] = {}
+        self._families: dict[str, _Family] = {}
+        self._lost: dict[str, str] = {}  # what `lose` took away, uid by key, until the watch confirms it
+        self._position = ""  # where the next watch begins; empty: list first
+        self._known = 0  # the version up to which the server has told everything
+        self._failures = 0  # in a row, without an event in between
+        self._subscribers: list[Callable[[str, T | None, T | None], None]] = []
+        self._owner_subscribers: list[tuple[str, Callable[[str], None]]] = []
+        self.synced = asyncio.Event()
+        self.trouble: PaddleFlowError | None = None  #: why the copy may be old; until the server's next word
+        self.lists = 0
+        self.watches = 0
+
+    # ---- reading
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: str) -> T | None:
+        entry = self._entries.get(key)
+        return None if entry is None else entry.value
+
+    def keys(self) -> list[str]:
+        return list(self._entries)
+
+    def all(self) -> list[T]:
+        return [entry.value for entry in self._entries.values()]
+
+    def by_owner(self, uid: str) -> list[T]:
+        """What the object of this uid controls, in the order of keys."""
+        family = self._families.get(uid)
+        return [] if family is None else [self._entries[key].value for key in sorted(family.keys)]
+
+    def subscribe(self, callback: Callable[[str, T | None, T | None], None]) -> None:
+        """Calls back with (key, old, new) for each change, None for what was or is not there; first for what is there now."""
+        self._subscribers.append(callback)
+        for key, entry in list(self._entries.items()):
+            callback(key, None, entry.value)
+
+    def subscribe_owners(self, kind: str, callback: Callable[[str], None]) -> None:
+        """Calls back with the key of the controlling owner of this kind for each change of what it owns."""
+        self._owner_subscribers.append((kind, callback))
+        for family in list(self._families.values()):
+            if family.owner.kind == kind:
+                callback(family.owner.key)
+
+    # ---- own writes
+
+    def learn(self, obj: View) -> None:
+        """Takes in an answer of a write, unless the watch has come past it already."""
+        version = _number(resources.version(obj))
+        if self.synced.is_set() and version > self._known:
+            self._put(resources.key(obj), _copied(obj), version)
+
+    def lose(self, obj: View) -> None:
+        """Takes away what a delete of ours ended at once; nothing that has its name by now."""
+        key = resources.key(obj)
+        entry = self._entries.get(key)
+        if entry is not None and entry.uid == resources.uid(obj):
+            self._lost[key] = entry.uid
+            self._drop(key)
+
+    # ---- following
+
+    async def run(self) -> None:
+        """Keeps the copy true until it is cancelled; an error of the API server is waited out."""
+        while True:
+            try:
+                if not self._position:
+                    await self._list()
+                await self._watch()
+                self._failures = 0
+            except Gone:
+                self._position = ""
+            except PaddleFlowError as error:
+                self.trouble = error
+                self._failures += 1
+                if self._failures % RELIST_AFTER == 0:
+                    self._position = ""
+                _log.warning("watch broken", kind=self.resource.kind, error=error.message, failures=self._failures)
+                if isinstance(error, Throttled):
+                    await asyncio.sleep(error.retry_after)
+            await asyncio.sleep(self._backoff.next())
+
+    async def _list(self) -> None:
+        """The state as a whole: what is in no page is gone."""
+        self.lists += 1
+        seen: set[str] = set()
+        version = ""
+        before = self._known
+        pages = self._client.pages(
+            self.resource, self._namespace, labels=self._labels, fields=self._fields, limit=self._page
+        )
+        fresh: list[tuple[str, Object]] = []
+        still_lost: dict[str, str] = {}
+        async for page in pages:
+            version = page.version
+            rewound = _number(version) < before  # the server was put back to an earlier state: believe it, not us
+            for item in page.items:
+                key = resources.key(item)
+                seen.add(key)
+                if rewound:
+                    fresh.append((key, item))
+                elif self._lost.get(key) == resources.uid(item):
+                    still_lost[key] = self._lost[key]  # the list was begun before the deletion; the watch will tell it
+                else:
+                    self._put(key, item, _number(resources.version(item)))
+        known = _number(version)
+        if known < before:
+            for key in self.keys():
+                self._drop(key)
+            for key, item in fresh:
+                self._put(key, item, _number(resources.version(item)))
+        for key in [key for key, entry in self._entries.items() if key not in seen and entry.version <= known]:
+            self._drop(key)
+        self._lost = still_lost
+        self._known = known
+        self._position = version
+        self.trouble = None
+        self.synced.set()
+
+    async def _watch(self) -> None:
+        """Takes in changes until the watch ends by itself."""
+        self.watches += 1
+        events = self._client.watch(
+            self.resource,
+            self._namespace,
+            version=self._position,
+            labels=self._labels,
+            fields=self._fields,
+            seconds=self._random.randint(240, 480),
+            quiet=self._quiet,
+        )
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    self._take(event)
+        finally:
+            if loop.time() - began >= STEADY:
+                self._backoff.reset()
+
+    def _take(self, event: Event) -> None:
+        kind, obj = event
+        position = resources.version(obj)
+        version = _number(position)
+        if kind != "BOOKMARK":
+            key = resources.key(obj)
+            entry = self._entries.get(key)
+            if self._lost.get(key) == resources.uid(obj):
+                if kind == "DELETED":
+                    del self._lost[key]
+            elif kind != "DELETED":
+                self._put(key, obj, version)
+            elif entry is not None and entry.version <= version:
+                self._drop(key)
+        self._position = position
+        self._known = max(self._known, version)
+        self._failures = 0
+        self.trouble = None
+        self._backoff.reset()
+
+    # ---- the copy
+
+    def _put(self, key: str, obj: Object, version: int) -> None:
+        entry = self._entries.get(key)
+        if entry is not None and version <= entry.version:
+            return
+        owner, uid = resources.owner(obj), resources.uid(obj)
+        value = self._prune(obj)
+        if entry is None:
+            family = self._join(owner, key)
+            self._entries[key] = _Entry(value, version, uid, family)
+            self._tell(key, None, value, family, None)
+            return
+        old, left = entry.value, entry.family
+        if (owner.uid if owner else "") != (left.owner.uid if left else ""):
+            self._leave(left, key)
+            entry.family = self._join(owner, key)
+        entry.value, entry.version, entry.uid = value, version, uid
+        self._tell(key, old, value, entry.family, left)
+
+    def _drop(self, key: str) -> None:
+        entry = self._entries.pop(key)
+        self._leave(entry.family, key)
+        self._tell(key, entry.value, None, entry.family, None)
+
+    def _join(self, owner: Owner | None, key: str) -> _Family | None:
+        if owner is None:
+            return None
+        family = self._families.get(owner.uid)
+        if family is None:
+            family = self._families[owner.uid] = _Family(owner)
+        family.keys.add(key)
+        return family
+
+    def _leave(self, family: _Family | None, key: str) -> None:
+        if family is not None:
+            family.keys.discard(key)
+            if not family.keys:
+                del self._families[family.owner.uid]
+
+    def _tell(self, key: str, old: T | None, new: T | None, family: _Family | None, left: _Family | None) -> None:
+        for callback in self._subscribers:
+            callback(key, old, new)
+        if family is not None:
+            self._tell_owner(family)
+        if left is not None and left is not family:
+            self._tell_owner(left)
+
+    def _tell_owner(self, family: _Family) -> None:
+        for kind, callback in self._owner_subscribers:
+            if kind == family.owner.kind:
+                callback(family.owner.key)
+
+
+async def wait_synced(caches: Iterable[Cache[T]]) -> None:
+    """Returns when each has listed once."""
+    for cache in caches:
+        await cache.synced.wait()
+
+
+def _number(version: str) -> int:
+    """Versions of one kind may be compared as numbers; one that is none counts as the oldest, so that it is never kept
+    against what the server says."""
+    return int(version) if version.isdigit() else 0
+
+
+def _copied(obj: View) -> Object:
+    """Enough of a copy that pruning does not change what the writer holds."""
+    return {**obj, "metadata": dict(obj["metadata"])}

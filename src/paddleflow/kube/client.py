@@ -1,0 +1,288 @@
+"""The API server's verbs, for plain JSON objects. One `Client` per process: it is cheap to share and knows no state but its
+connections.
+
+What a caller may rely on: errors are those of `refusals`, with the request named; a write is sent once, and when it brings
+`Unavailable` it may have been done nevertheless; a fence, if one is set, is asked before every write, so that a process that
+lost its lease writes nothing any more. Every write carries the one field owner of this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+import orjson
+
+from paddleflow.errors import NotFound, Unavailable
+from paddleflow.kube.refusals import Gone, refusal
+from paddleflow.kube.resources import PODS, Object, Resource, View, name, namespace
+from paddleflow.kube.wire import Answer, Request, Wire
+
+MANAGER = "paddleflow"  #: the field owner, unless the process has a name of its own
+QUIET = 150.0  #: seconds without a byte after which a watch is given up; bookmarks come about once a minute
+
+_PATCHES = {
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+
+
+class Event(NamedTuple):
+    """One line of a watch: ADDED, MODIFIED, DELETED, or BOOKMARK, whose object has nothing but a resourceVersion."""
+
+    type: str
+    object: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a list. `version` is where a watch goes on; `rest` is empty on the last page."""
+
+    items: Sequence[Object]
+    version: str
+    rest: str = ""
+
+
+class Client:
+    """An API server as seen by one field owner."""
+
+    def __init__(self, wire: Wire, *, manager: str = MANAGER, fence: Callable[[], None] | None = None) -> None:
+        self._wire = wire
+        self.manager = manager
+        self.fence = fence  #: raises when this process may not write any more
+
+    async def close(self) -> None:
+        await self._wire.close()
+
+    # ---- reading
+
+    async def get(self, resource: Resource, name: str, namespace: str = "") -> Object:
+        return await self._call("GET", resource.path(namespace, name))
+
+    async def list(self, resource: Resource, namespace: str = "", *, labels: str = "", fields: str = "") -> Page:
+        """Everything, read in pages; consistent with `version`."""
+        items: list[Object] = []
+        page = Page((), "")
+        async for page in self.pages(resource, namespace, labels=labels, fields=fields):
+            items.extend(page.items)
+        return Page(items, page.version)
+
+    async def pages(
+        self, resource: Resource, namespace: str = "", *, labels: str = "", fields: str = "", limit: int = 500
+    ) -> AsyncIterator[Page]:
+        """The list page by page. A server that forgets the list in the middle is asked again for all of it at once, so a
+        page may bring what an earlier one had."""
+        query: dict[str, str | int] = {"labelSelector": labels, "fieldSelector": fields, "limit": limit}
+        path = resource.path(namespace)
+        page = Page((), "")
+        while True:
+            try:
+                page = _page(await self._call("GET", path, query), resource)
+            except Gone:
+                if not query.pop("continue", ""):
+                    raise
+                query["limit"] = 0
+                page = _page(await self._call("GET", path, query), resource)
+            yield page
+            if not page.rest:
+                return
+            query["continue"] = page.rest
+
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        version: str,
+        labels: str = "",
+        fields: str = "",
+        seconds: int = 300,
+        quiet: float = QUIET,
+    ) -> AsyncGenerator[Event, None]:
+        """What happened after `version`, until the server ends it (after `seconds` at the latest).
+
+        `Gone` when the history is forgotten: list again. `Unavailable` when the line broke: watch again from the version
+        of the last event.
+        """
+        query: dict[str, str | int] = {
+            "watch": "1",
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": seconds,
+            "labelSelector": labels,
+            "fieldSelector": fields,
+        }
+        request = Request("GET", resource.path(namespace) + _query(query))
+        begun: Answer | None = None
+        rest = b""
+        async with aclosing(self._wire.stream(request, quiet)) as parts:
+            async for part in parts:
+                if isinstance(part, Answer):
+                    begun = part
+                elif begun is not None and begun.status >= 400:
+                    rest += part
+                else:
+                    *lines, rest = (rest + part).split(b"\n")
+                    for line in lines:
+                        yield _event(line, request)
+        if begun is not None and begun.status >= 400:
+            begun.body = rest
+            raise _refused(begun, request)
+
+    async def log(
+        self, pod: str, namespace: str, *, container: str = "", lines: int = 20, previous: bool = False
+    ) -> str:
+        """The last lines that a container wrote; of the one before it was restarted with `previous`."""
+        query: dict[str, str | int] = {"container": container, "tailLines": lines, "limitBytes": 1 << 20}
+        if previous:
+            query["previous"] = "true"
+        request = Request("GET", PODS.path(namespace, pod, "log") + _query(query))
+        answer = await self._wire.send(request)
+        if answer.status >= 400:
+            raise _refused(answer, request)
+        return answer.body.decode("utf-8", "replace")
+
+    async def serves(self, resource: Resource) -> bool:
+        """Whether the API server knows the kind in this version: a definition may be missing or older."""
+        try:
+            found = await self._call("GET", resource.root)
+        except NotFound:
+            return False
+        return any(each["name"] == resource.plural for each in found.get("resources", ()))
+
+    # ---- writing
+
+    async def create(self, resource: Resource, obj: View) -> Object:
+        """The object as the server keeps it; `AlreadyExists` when its name is taken."""
+        return await self._write("POST", resource.path(namespace(obj)), obj)
+
+    async def update(self, resource: Resource, obj: View, *, subresource: str = "") -> Object:
+        """Replaces the object; `Conflict` when somebody wrote since the resourceVersion that it carries."""
+        return await self._write("PUT", resource.path(namespace(obj), name(obj), subresource), obj)
+
+    async def update_status(self, resource: Resource, obj: View) -> Object:
+        return await self.update(resource, obj, subresource="status")
+
+    async def apply(
+        self, resource: Resource, obj: View, *, field_manager: str = "", force: bool = True, subresource: str = ""
+    ) -> Object:
+        """Server-side apply: creates the object, or makes the fields that `obj` names true and takes away those that an
+        earlier apply of the same owner named and this one does not. Without `force` a field of another owner is a
+        `Conflict`."""
+        query = {"fieldManager": field_manager or self.manager, "force": "true" if force else "false"}
+        path = resource.path(namespace(obj), name(obj), subresource)
+        return await self._write("PATCH", path, obj, query, _PATCHES["apply"])
+
+    async def apply_status(
+        self, resource: Resource, obj: View, *, field_manager: str = "", force: bool = True
+    ) -> Object:
+        return await self.apply(resource, obj, field_manager=field_manager, force=force, subresource="status")
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str = "",
+        *,
+        body: object,
+        kind: str = "merge",
+        subresource: str = "",
+    ) -> Object:
+        """A merge, json or strategic patch."""
+        return await self._write("PATCH", resource.path(namespace, name, subresource), body, None, _PATCHES[kind])
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        version: str = "",
+        propagation: str = "Background",
+        grace: int | None = None,
+    ) -> Object:
+        """The object while it is being taken down, or the server's `Status` when it is gone at once.
+
+        With `uid` only the very object is deleted: `Conflict` when another one has its name by now.
+        """
+        options: Object = {"propagationPolicy": propagation}
+        preconditions = {key: value for key, value in (("uid", uid), ("resourceVersion", version)) if value}
+        if preconditions:
+            options["preconditions"] = preconditions
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
+        return await self._write("DELETE", resource.path(namespace, name), options, {})
+
+    # ---- one request
+
+    async def _write(
+        self,
+        method: str,
+        path: str,
+        body: object,
+        query: Mapping[str, str] | None = None,
+        content: str = "application/json",
+    ) -> Object:
+        if self.fence is not None:
+            self.fence()
+        return await self._call(method, path, {"fieldManager": self.manager} if query is None else query, body, content)
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str | int] | None = None,
+        body: object = None,
+        content: str = "application/json",
+    ) -> Object:
+        payload = b"" if body is None else orjson.dumps(body)
+        request = Request(method, path + _query(query or {}), payload, content)
+        answer = await self._wire.send(request)
+        if answer.status >= 300:
+            raise _refused(answer, request)
+        return _decoded(answer.body, request)
+
+
+def _page(found: Object, resource: Resource) -> Page:
+    metadata = found["metadata"]
+    items: list[Object] = found.get("items") or []
+    for item in items:  # lists leave out what is the same for all their items
+        item.setdefault("apiVersion", resource.api_version)
+        item.setdefault("kind", resource.kind)
+    return Page(items, metadata.get("resourceVersion", ""), metadata.get("continue", ""))
+
+
+def _event(line: bytes, request: Request) -> Event:
+    found = _decoded(line, request)
+    if found["type"] == "ERROR":
+        status = found["object"]
+        raise refusal(status.get("code", 500), status, what=str(request))
+    return Event(found["type"], found["object"])
+
+
+def _decoded(body: bytes, request: Request) -> Object:
+    try:
+        found: Object = orjson.loads(body)
+    except ValueError as error:
+        raise Unavailable(f"{request}: the answer is not JSON: {body[:80]!r}") from error
+    return found
+
+
+def _refused(answer: Answer, request: Request) -> Exception:
+    try:
+        body = orjson.loads(answer.body)
+    except ValueError:
+        body = {"message": answer.body[:300].decode("utf-8", "replace").strip()}
+    status = body if isinstance(body, dict) else {}
+    return refusal(answer.status, status, what=str(request), retry_after=answer.headers.get("retry-after", ""))
+
+
+def _query(values: Mapping[str, str | int]) -> str:
+    given = {key: value for key, value in values.items() if value != "" and value != 0}
+    return "?" + urlencode(given) if given else ""

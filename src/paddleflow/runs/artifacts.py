@@ -1,0 +1,103 @@
+"""Records of artifacts: what steps read and made, who made it, and what it was made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+
+from paddleflow.errors import NotFound
+from paddleflow.store.database import Row, Tx, Value
+from paddleflow.store.statements import load
+from paddleflow.store.where import Where
+
+SQL = load("paddleflow.runs", "artifacts.sql")
+INPUT = "input"
+OUTPUT = "output"
+MOST_LINEAGE = 200  #: steps of one answer
+
+
+@dataclass(frozen=True, slots=True)
+class NewArtifact:
+    """A record to be written."""
+
+    run_id: str
+    fs_id: str
+    fs_name: str
+    user_name: str
+    path: str
+    step: str
+    job_id: str
+    kind: str
+    name: str
+    hash: str = ""
+    size: int = 0
+    meta: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactFilter:
+    """Which records; everything that is given must hold."""
+
+    users: Sequence[str] = ()
+    storages: Sequence[str] = ()
+    runs: Sequence[str] = ()
+    kinds: Sequence[str] = ()
+    paths: Sequence[str] = ()
+
+
+def note(tx: Tx, found: Iterable[NewArtifact], now: float) -> None:
+    """Write records."""
+    rows: list[dict[str, Value]] = [{**asdict(item), "at": now} for item in found]
+    if rows:
+        tx.many(SQL["insert_artifact"], rows)
+
+
+def find_artifacts(tx: Tx, wanted: ArtifactFilter, before: int, limit: int) -> list[Row]:
+    """Records, newest first."""
+    columns = (
+        ("user_name", wanted.users),
+        ("fs_name", wanted.storages),
+        ("run_id", wanted.runs),
+        ("kind", wanted.kinds),
+        ("path", wanted.paths),
+    )
+    return select(tx, "artifacts", columns, before, limit)
+
+
+def select(tx: Tx, table: str, columns: Iterable[tuple[str, Sequence[str]]], before: int, limit: int) -> list[Row]:
+    """Rows of a table, newest first, whose columns have one of the given values; a column without values is not looked at."""
+    where = Where()
+    if before:
+        where.add("seq < :before", before=before)
+    for column, given in columns:
+        where.one_of(column, given)
+    statement = where.statement(f"select * from {table}", "order by seq desc limit :limit")  # noqa: S608 names of ours
+    return tx.all(statement, limit=limit, **where.params)
+
+
+def remove_artifact(tx: Tx, fs_id: str, run: str, path: str) -> None:
+    """The records of a path in a run; its files are the caller's business."""
+    if not tx.run(SQL["delete_artifact"], fs_id=fs_id, run_id=run, path=path):
+        raise NotFound(
+            f"artifact[{path[:200]}] of run[{run}] does not exist",
+            code="ArtifactEventNotFound",
+            hint="paddleflow run listartifact shows those there are",
+        )
+
+
+def lineage(tx: Tx, fs_id: str, path: str) -> list[Row]:
+    """Which steps made what lies at a path, and what that was made of: a row for each, with its inputs, nearest first."""
+    found: list[Row] = []
+    waiting, seen = [path], {path}
+    while waiting and len(found) < MOST_LINEAGE:
+        makers = tx.all(SQL["artifact_makers"], fs_id=fs_id, path=waiting.pop(0))
+        for maker in makers[:1]:
+            around = tx.all(SQL["artifacts_of_job"], run_id=maker["run_id"], step=maker["step"])
+            inputs = [row for row in around if row["kind"] == INPUT]
+            found.append({**maker, "inputs": inputs})
+            for row in inputs:
+                for each in row["path"].split(","):
+                    if each not in seen:
+                        seen.add(each)
+                        waiting.append(each)
+    return found

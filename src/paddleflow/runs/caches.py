@@ -1,0 +1,139 @@
+"""Results that may be used again, as rows. Only steps that succeeded have one, written in the transaction of their success."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from paddleflow.errors import NotFound
+from paddleflow.runs.artifacts import select
+from paddleflow.runs.facts import Fingerprints
+from paddleflow.runs.fingerprints import EXPIRED, NOTHING_YET, changed_parts
+from paddleflow.store.database import Row, Tx
+from paddleflow.store.statements import load
+
+SQL = load("paddleflow.runs", "caches.sql")
+FOR_EVER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class NewCache:
+    """A result to be kept."""
+
+    prints: Fingerprints
+    run_id: str
+    pipeline: str
+    step: str
+    job_id: str
+    fs_id: str
+    fs_name: str
+    user_name: str
+    expired_time: int
+    outputs: Mapping[str, Sequence[str]]  #: artifact → path and hash
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Is there a result for this step?"""
+
+    prints: Fingerprints
+    user: str
+    fs_id: str
+    pipeline: str
+    step: str
+    most_age: int  #: seconds; -1: any
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The results that would serve, newest first; without one, what has changed since the step's last result."""
+
+    rows: Sequence[Row] = ()
+    misses: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CacheFilter:
+    """Which results; everything that is given must hold."""
+
+    users: Sequence[str] = ()
+    storages: Sequence[str] = ()
+    runs: Sequence[str] = ()
+
+
+def keep(tx: Tx, found: Iterable[NewCache], now: float) -> None:
+    """Write results."""
+    for item in found:
+        seq = tx.value(
+            SQL["insert_cache"],
+            id=f"new-{secrets.token_hex(8)}",
+            first_fp=item.prints.first,
+            second_fp=item.prints.second,
+            parts=item.prints.parts,
+            run_id=item.run_id,
+            source=item.source,
+            pipeline=item.pipeline,
+            step=item.step,
+            job_id=item.job_id,
+            fs_id=item.fs_id,
+            fs_name=item.fs_name,
+            user_name=item.user_name,
+            expired_time=item.expired_time,
+            outputs=json.dumps({name: list(each) for name, each in item.outputs.items()}),
+            at=now,
+        )
+        tx.run(SQL["name_cache"], seq=seq, id=f"cch-{seq:06}")
+
+
+def ask(tx: Tx, questions: Sequence[Question], now: float) -> list[Found]:
+    """An answer for each question."""
+    return [_answer(tx, question, now) for question in questions]
+
+
+def _answer(tx: Tx, question: Question, now: float) -> Found:
+    prints = question.prints
+    rows = tx.all(
+        SQL["caches_by_fp"],
+        first_fp=prints.first,
+        second_fp=prints.second,
+        user_name=question.user,
+        fs_id=question.fs_id,
+    )
+    fresh = [row for row in rows if _counts(row, question, now)]
+    if fresh:
+        return Found(fresh)
+    if rows:
+        return Found((), (EXPIRED,))
+    last = tx.one(SQL["last_cache_of_step"], user_name=question.user, pipeline=question.pipeline, step=question.step)
+    return Found(
+        (), (NOTHING_YET,) if last is None else tuple(changed_parts(prints.parts, last["parts"])) or (EXPIRED,)
+    )
+
+
+def _counts(row: Row, question: Question, now: float) -> bool:
+    ages = [age for age in (row["expired_time"], question.most_age) if age != FOR_EVER]
+    return not ages or row["updated_at"] + min(ages) >= now
+
+
+def find_caches(tx: Tx, wanted: CacheFilter, before: int, limit: int) -> list[Row]:
+    """Results, newest first."""
+    columns = (("user_name", wanted.users), ("fs_name", wanted.storages), ("run_id", wanted.runs))
+    return select(tx, "run_caches", columns, before, limit)
+
+
+def get_cache(tx: Tx, cache: str) -> Row:
+    row = tx.one(SQL["cache_by_id"], id=cache)
+    if row is None:
+        raise NotFound(
+            f"run cache[{cache[:80]}] does not exist",
+            code="RunCacheNotFound",
+            hint="paddleflow run listcache shows those there are",
+        )
+    return row
+
+
+def remove_cache(tx: Tx, cache: str) -> None:
+    tx.run(SQL["delete_cache"], id=cache)

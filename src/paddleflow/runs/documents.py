@@ -1,0 +1,119 @@
+"""The job document of a step: what `jobs.admission` is asked. Pure.
+
+A step without a `job:` block is a single job of its command. The reference's control variables (`PF_JOB_QUEUE_NAME`,
+`PF_JOB_FLAVOUR`, …) choose queue, flavour and priority; `PF_JOB_TYPE=distributed` with `PF_JOB_FRAMEWORK=ray` makes a Ray job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from paddleflow.errors import Invalid
+from paddleflow.runs.names import job_id, with_seq
+from paddleflow.runs.state import Instance, RunState
+from paddleflow.runs.values import Rendered
+from paddleflow.spec.document import parse
+from paddleflow.spec.job import DistributedJob, SingleJob
+from paddleflow.spec.pipeline.model import FsMount
+
+NO_MOUNT = "NONE"  #: value of PF_MOUNT_PATH: the command begins in the job's own folder
+SINGLE = frozenset({"", "single", "vcjob"})
+
+
+def document_of(run: RunState, item: Instance, rendered: Rendered) -> SingleJob | DistributedJob:
+    """The job of the next try; `Invalid` lists what is wrong with it."""
+    step, env = item.step, rendered.env
+    general: dict[str, Any] = {
+        "id": job_id(run.id, step.name, item.seq, item.number, item.tries),
+        "name": f"{run.id}-{with_seq(step.name, item.seq)}",
+        "schedulingPolicy": {"queue": env.get("PF_JOB_QUEUE_NAME", ""), "priority": env.get("PF_JOB_PRIORITY", "")},
+    }
+    mounts = _mounts(run, item)
+    kind = env.get("PF_JOB_TYPE", "").lower()
+    if rendered.job is not None:
+        return _given(run, rendered, general, mounts, step.docker_env)
+    if kind == "distributed":
+        return _ray(run, rendered, general, mounts, step.docker_env)
+    if kind not in SINGLE:
+        raise Invalid(f"PF_JOB_TYPE[{kind[:40]}] is not known", hint="single or distributed")
+    command = command_of(run, rendered)
+    general |= {"image": step.docker_env, "env": env, "command": command, **mounts, **_flavours(env)}
+    return parse(SingleJob, general)
+
+
+def _flavours(env: Mapping[str, str]) -> dict[str, Any]:
+    name = env.get("PF_JOB_FLAVOUR", "")
+    return {"flavour": {"name": name}} if name else {}
+
+
+def command_of(run: RunState, rendered: Rendered) -> str:
+    """The shell text that is run: in the run's main storage, if it has one."""
+    if not run.fs_id:
+        return rendered.command
+    if rendered.env.get("PF_MOUNT_PATH") == NO_MOUNT:
+        return f'cd "$PF_WORK_DIR"; {rendered.command}'
+    return f"cd {run.mount}; {rendered.command}"
+
+
+def _mounts(run: RunState, item: Instance) -> dict[str, Any]:
+    """The run's main storage, then what the step has beside it."""
+    main = run.pipeline.main_fs
+    found: dict[str, Any] = {} if main is None else {"fs": _mount(main)}
+    if item.step.extra_fs:
+        found["extraFS"] = [_mount(mount) for mount in item.step.extra_fs]
+    return found
+
+
+def _mount(mount: FsMount) -> dict[str, Any]:
+    return {"name": mount.name, "mountPath": mount.mount_path, "subPath": mount.sub_path, "readOnly": mount.read_only}
+
+
+def _given(
+    run: RunState, rendered: Rendered, general: dict[str, Any], mounts: dict[str, Any], image: str
+) -> SingleJob | DistributedJob:
+    """A `job:` block, with what every step has added where the block says nothing."""
+    job = dict(rendered.job or {})
+    policy = {key: value for key, value in general["schedulingPolicy"].items() if value}
+    policy |= {key: value for key, value in (job.get("schedulingPolicy") or {}).items() if value}
+    job |= {"id": general["id"], "name": job.get("name") or general["name"], "schedulingPolicy": policy}
+    if "framework" not in job and "members" not in job:
+        job.setdefault("command", command_of(run, rendered))
+        return parse(SingleJob, _member(job, rendered, mounts, image))
+    job["members"] = [_member(member, rendered, mounts, image) for member in job.get("members") or ()]
+    return parse(DistributedJob, job)
+
+
+def _member(member: Mapping[str, Any], rendered: Rendered, mounts: dict[str, Any], image: str) -> dict[str, Any]:
+    merged = {**mounts, **member}
+    merged["env"] = {**rendered.env, **(member.get("env") or {})}
+    if not merged.get("image"):
+        merged["image"] = image
+    if not merged.get("command") and rendered.command:
+        merged["command"] = rendered.command
+    return merged
+
+
+def _ray(
+    run: RunState, rendered: Rendered, general: dict[str, Any], mounts: dict[str, Any], image: str
+) -> DistributedJob:
+    env = rendered.env
+    framework = env.get("PF_JOB_FRAMEWORK", "")
+    if framework.lower() != "ray":
+        raise Invalid(
+            f"PF_JOB_FRAMEWORK[{framework[:40]}] cannot be asked for by variables, only ray can",
+            hint="write the step as a job: block",
+        )
+    head = {"role": "master", "replicas": 1, "env": env, **mounts}
+    head["image"] = env.get("RAY_JOB_HEADER_IMAGE") or image
+    head["flavour"] = {"name": env.get("RAY_JOB_HEADER_FLAVOUR") or env.get("PF_JOB_FLAVOUR", "")}
+    if rendered.command:
+        head["command"] = command_of(run, rendered)
+    worker = {"role": "worker", "replicas": _count(env.get("RAY_JOB_WORKER_REPLICAS", "1")), "env": env, **mounts}
+    worker["image"] = env.get("RAY_JOB_WORKER_IMAGE") or image
+    worker["flavour"] = {"name": env.get("RAY_JOB_WORKER_FLAVOUR") or env.get("PF_JOB_FLAVOUR", "")}
+    return parse(DistributedJob, {**general, "framework": "ray", "members": [head, worker]})
+
+
+def _count(text: str) -> object:
+    return int(text) if text.isdigit() else text

@@ -1,0 +1,86 @@
+"""Fingerprints of steps: when may an earlier result serve instead of running one? Pure.
+
+The first says what a step does, the second what it reads. Each part has a hash of its own, so that a miss can say which part
+has changed. Inputs count by their content, not by where they lie: a step whose producer ran again and made the same is a hit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from paddleflow.runs.facts import Fingerprints
+from paddleflow.runs.state import Instance, RunState
+from paddleflow.runs.values import Rendered
+from paddleflow.spec.pipeline.model import FsMount
+from paddleflow.spec.pipeline.templates import LOOP_ARGUMENT, Reference, as_text, render_text
+
+canonical = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), sort_keys=True).encode
+#: variables that the platform gives, and that differ from run to run
+_SYSTEM = ("PF_RUN_ID", "PF_STEP_NAME", "PF_USER_NAME", "PF_INPUT_ARTIFACT_", "PF_OUTPUT_ARTIFACT_", "PF_WORK_DIR")
+NOTHING_YET = "no earlier result"
+EXPIRED = "expired"
+OUTPUTS_GONE = "its outputs were changed or removed"
+
+
+def fingerprints(
+    run: RunState,
+    item: Instance,
+    rendered: Rendered,
+    command: str,
+    contents: Mapping[str, str],
+    scopes: Mapping[str, str],
+) -> Fingerprints:
+    """Of a step: `command` has its output and input artifacts unexpanded; `contents` are hashes of its inputs, `scopes`
+    signatures of the paths it names."""
+    step = item.step
+    first = {
+        "docker_env": step.docker_env,
+        "command": command,
+        "env": {key: value for key, value in rendered.env.items() if not key.startswith(_SYSTEM)},
+        "parameters": dict(rendered.parameters),
+        "inputs": sorted(rendered.inputs),
+        "outputs": sorted(rendered.outputs),
+        "main_fs": _mount(run.pipeline.main_fs, run.fs_id),
+        "extra_fs": [_mount(mount, "") for mount in step.extra_fs],
+        "job": rendered.job,
+    }
+    second = {"input contents": dict(contents), "fs_scope": dict(scopes)}
+    hashes = {name: _hash(canonical(value)) for name, value in first.items()}
+    read = {name: _hash(canonical(value)) for name, value in second.items()}
+    return Fingerprints(_hash(canonical(hashes)), _hash(canonical(read)), canonical(hashes | read))
+
+
+def bare_command(run: RunState, item: Instance, rendered: Rendered) -> str:
+    """The command with its artifacts left as templates: where they lie differs from run to run."""
+    artifacts = rendered.inputs.keys() | rendered.outputs.keys()
+
+    def lookup(reference: Reference) -> Any:
+        name = reference.name
+        if name in rendered.parameters:
+            return rendered.parameters[name]
+        if name in artifacts or name == "PF_RUN_ID":
+            return f"{{{{{name}}}}}"
+        if name == LOOP_ARGUMENT:
+            return as_text(item.item)
+        return rendered.env.get(name, "")
+
+    return render_text(item.step.command, lookup)
+
+
+def changed_parts(now: str, before: str) -> list[str]:
+    """The parts that differ between two sets of hashes."""
+    mine, theirs = json.loads(now), json.loads(before)
+    return [name for name in mine if mine[name] != theirs.get(name)]
+
+
+def _mount(mount: FsMount | None, fs_id: str) -> list[Any]:
+    return [] if mount is None else [fs_id or mount.name, mount.mount_path, mount.sub_path, mount.read_only]
+
+
+@lru_cache(maxsize=4096)
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

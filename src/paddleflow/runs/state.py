@@ -1,0 +1,181 @@
+"""What the machine keeps of a run: indexes, so that the end of a step costs what comes after it and no more.
+
+The state is changed in place by `machine.advance`, which is deterministic all the same: equal histories give equal states
+and commands. What has ended is dropped; what a later step may need of it (outputs, parameters) stays with its frame.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from paddleflow.runs.facts import Fingerprints, Measured
+from paddleflow.runs.model import ComponentStatus, RunStatus
+from paddleflow.runs.names import with_seq
+from paddleflow.runs.plan import Plan
+from paddleflow.spec.pipeline.model import Component, Pipeline, Step
+
+ROOT = 0  #: number of the frame that holds the entry points
+POST = -1  #: number of the frame that holds the post-process
+MOUNTS = "/home/paddleflow/storage/mnt"
+_NOTHING: Mapping[str, Any] = {}
+_NO_PRINTS = Fingerprints()
+
+
+class Phase(StrEnum):
+    """What a component that has begun waits for."""
+
+    OPENING = "opening"  #: its loop's elements, or a person at a breakpoint
+    READING = "reading"  #: files that its condition names
+    CACHING = "caching"  #: an answer of the cache
+    QUEUED = "queued"  #: its turn
+    PREPARING = "preparing"  #: folders of its outputs
+    WORKING = "working"  #: its job, or the components inside it
+    RECORDING = "recording"  #: its outputs are being noted
+    RESTING = "resting"  #: its next try is not due yet
+    ENDED = "ended"
+
+
+@dataclass(slots=True, eq=False)
+class Frame:
+    """One dag at work, or the entry points, or the post-process."""
+
+    number: int
+    plan: Plan
+    path: str  #: dotted run-time name with a dot behind it; empty for the entry points
+    waits: list[int]
+    statuses: list[ComponentStatus]
+    left: int
+    inputs: Mapping[str, str] = field(default_factory=dict)  #: of the dag itself
+    values: Mapping[str, Any] = field(default_factory=dict)  #: its own parameters
+    item: Any = ""  #: its element of the loop
+    groups: dict[int, Group] = field(default_factory=dict)  #: children that have begun and not ended
+    tally: set[ComponentStatus] = field(default_factory=set)  #: how children have ended
+    outputs: dict[tuple[int, int], Mapping[str, str]] = field(default_factory=dict)
+    parameters: dict[int, Mapping[str, Any]] = field(default_factory=dict)  #: of children, rendered
+    counts: dict[int, int] = field(default_factory=dict)  #: elements of loops
+
+
+def frame_of(number: int, plan: Plan, path: str = "") -> Frame:
+    return Frame(number, plan, path, list(plan.waits), [ComponentStatus.INIT] * len(plan.names), len(plan.names))
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """A child that has begun: all its elements."""
+
+    number: int  #: of its first element
+    left: int = 0
+    items: Sequence[Any] | None = None
+    paused: bool = False
+    begun: bool = False  #: its elements are there
+    contents: Mapping[str, str] | None = None  #: of files that were read
+    tally: set[ComponentStatus] = field(default_factory=set)
+
+
+@dataclass(slots=True, eq=False)
+class Instance:
+    """One element of a component (or the whole of it, without a loop), from its beginning to its end."""
+
+    number: int
+    frame: Frame
+    child: int
+    seq: int = 0
+    item: Any = ""
+    status: ComponentStatus = ComponentStatus.PENDING
+    phase: Phase = Phase.OPENING
+    message: str = ""
+    job: str = ""
+    tries: int = 0
+    not_before: float | None = None
+    started_at: float | None = None
+    try_started_at: float | None = None
+    finished_at: float | None = None
+    slot: bool = False  #: counts towards the parallelism
+    timed_out: bool = False
+    prints: Fingerprints = _NO_PRINTS
+    misses: Sequence[str] = ()
+    reused_run: str = ""
+    reused_job: str = ""
+    outputs: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+
+    @property
+    def component(self) -> Component:
+        return self.frame.plan.components[self.child]
+
+    @property
+    def step(self) -> Step:
+        component = self.component
+        assert isinstance(component, Step)
+        return component
+
+    @property
+    def name(self) -> str:
+        return self.frame.plan.names[self.child]
+
+    @property
+    def full_name(self) -> str:
+        """Dotted, with the numbers of loop elements."""
+        return self.frame.path + with_seq(self.name, self.seq)
+
+    @property
+    def post(self) -> bool:
+        return self.frame.number == POST
+
+
+@dataclass(slots=True, eq=False)
+class RunState:
+    """A run that has not ended."""
+
+    id: str
+    user: str
+    pipeline: Pipeline
+    fs_id: str
+    root: Frame
+    post: Frame | None = None
+    status: RunStatus = RunStatus.PENDING
+    message: str = ""
+    breakpoints: frozenset[str] = frozenset()
+    stopping: bool = False  #: somebody asked for it
+    force: bool = False  #: without the post-process
+    halting: str = ""  #: why nothing new begins; empty: it goes on
+    failure: str = ""  #: the first one, for a person
+    activated_at: float | None = None
+    finished_at: float | None = None
+    frames: dict[int, Frame] = field(default_factory=dict)
+    instances: dict[int, Instance] = field(default_factory=dict)
+    queue: deque[Instance] = field(default_factory=deque)
+    running: int = 0  #: steps that hold a slot
+    next_number: int = 1
+    timers: list[tuple[float, int]] = field(default_factory=list)
+    changed: dict[int, Instance] = field(default_factory=dict)  #: rows to write; whoever writes them clears it
+    loops: list[tuple[int, str, Sequence[Any]]] = field(default_factory=list)  #: loops to write: frame, name, elements
+    source: str = ""  #: where the document came from
+    measured: dict[int, Mapping[str, Measured]] = field(
+        default_factory=dict
+    )  #: outputs of steps that are being recorded
+    moved: bool = False  #: status or message of the run itself to be written
+
+    def take_number(self) -> int:
+        number = self.next_number
+        self.next_number += 1
+        return number
+
+    def at(self, moment: float, number: int) -> None:
+        """Look at a component again at that moment."""
+        heapq.heappush(self.timers, (moment, number))
+
+    def next_due(self) -> float | None:
+        return self.timers[0][0] if self.timers else None
+
+    @property
+    def mount(self) -> str:
+        """Where steps see the main storage."""
+        main = self.pipeline.main_fs
+        if main is not None and main.mount_path:
+            return "/" + main.mount_path.strip("/")
+        return f"{MOUNTS}/{self.fs_id}"

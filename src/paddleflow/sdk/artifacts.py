@@ -1,0 +1,157 @@
+"""Artifacts: what steps took in and left behind, with the bytes themselves and where they came from. And cached results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from paddleflow.errors import NotFound
+from paddleflow.sdk.area import PAGE, Area
+from paddleflow.sdk.records import Page, Record, items, wire
+from paddleflow.sdk.transport import Transport, segment
+
+
+@dataclass(frozen=True)
+class Artifact(Record):
+    """That a step took in (type input) or left behind (output) something, and where it lies."""
+
+    run_id: str = wire(key="runID")
+    fs: str = wire(key="fsname")
+    user: str = wire(key="username")
+    path: str = wire(key="artifactPath")
+    step: str = wire()
+    job_id: str = wire(key="jobID")
+    type: str = wire()
+    name: str = wire(key="artifactName")
+    meta: str = wire()
+    create_time: str = wire()
+    update_time: str = wire()
+    transport: Transport | None = field(default=None, repr=False, compare=False)
+
+    def read(self) -> bytes:
+        """All of it; a folder comes as a tar file."""
+        assert self.transport is not None  # `Artifacts` gives it
+        return b"".join(_content(self.transport, self.fs, self.path))
+
+    def download(self, to: str | Path) -> Path:
+        """Writes it to a file, a folder as a tar file."""
+        assert self.transport is not None  # `Artifacts` gives it
+        target = Path(to)
+        with target.open("wb") as out:
+            for chunk in _content(self.transport, self.fs, self.path):
+                out.write(chunk)
+        return target
+
+
+@dataclass(frozen=True)
+class Lineage(Record):
+    """Which run and step made an artifact, of which inputs."""
+
+    fs: str = wire(key="fsname")
+    path: str = wire()
+    run_id: str = wire(key="runID")
+    step: str = wire()
+    inputs: Sequence[Mapping[str, Any]] = wire((), read=lambda value: tuple(items(value)))
+
+
+def _content(transport: Transport, fs: str, path: str) -> Iterator[bytes]:
+    with transport.stream("/artifact/content", query={"fsname": fs, "path": path}) as stream:
+        yield from stream.chunks(lambda: transport.timeout)
+
+
+class Artifacts(Area):
+    """Artifacts of this user's runs; of everybody's for root."""
+
+    def page(
+        self,
+        *,
+        max_keys: int = PAGE,
+        marker: str | None = None,
+        user: str | None = None,
+        fs: str | None = None,
+        run: str | None = None,
+        type: str | None = None,
+        path: str | None = None,
+    ) -> Page[Artifact]:
+        """Filters may be lists with commas; `type` is input or output."""
+        query = {
+            "userFilter": user,
+            "fsFilter": fs,
+            "runFilter": run,
+            "typeFilter": type,
+            "pathFilter": path,
+            "marker": marker,
+            "maxKeys": max_keys,
+        }
+        return self._page("/artifact", "artifactEventList", self._listed, query)
+
+    def list(
+        self,
+        *,
+        user: str | None = None,
+        fs: str | None = None,
+        run: str | None = None,
+        type: str | None = None,
+        path: str | None = None,
+    ) -> Iterator[Artifact]:
+        return self._pages(lambda marker: self.page(marker=marker, user=user, fs=fs, run=run, type=type, path=path))
+
+    def handle(self, fs: str, path: str) -> Artifact:
+        """One that is known by its place, to `read` or `download`."""
+        return Artifact(fs=fs, path=path, transport=self._transport)
+
+    def lineage(self, fs: str, path: str) -> Lineage:
+        return Lineage.of(self._transport.call("GET", "/artifact/lineage", query={"fsname": fs, "path": path}))
+
+    def delete(self, fs: str, run: str, path: str, *, user: str | None = None) -> None:
+        query = {"username": user, "fsname": fs, "runID": run, "path": path}
+        self._transport.call("DELETE", "/artifact", query=query, settled=NotFound)
+
+    def _listed(self, row: object) -> Artifact:
+        return replace(Artifact.of(row), transport=self._transport)
+
+
+@dataclass(frozen=True)
+class RunCache(Record):
+    """A result that may be used again: of which job of which run, and until when."""
+
+    id: str = wire(key="cacheID")
+    first_fingerprint: str = wire(key="firstFp")
+    second_fingerprint: str = wire(key="secondFp")
+    run_id: str = wire(key="runID")
+    source: str = wire()
+    job_id: str = wire(key="jobID")
+    fs: str = wire(key="fsname")
+    user: str = wire(key="username")
+    expired_time: str = wire()
+    strategy: str = wire()
+    custom: str = wire()
+    create_time: str = wire()
+    update_time: str = wire()
+
+
+class Caches(Area):
+    """Cached results of this user's runs; of everybody's for root."""
+
+    def get(self, id: str) -> RunCache:
+        return RunCache.of(self._transport.call("GET", f"/runCache/{segment(id)}"))
+
+    def delete(self, id: str) -> None:
+        self._transport.call("DELETE", f"/runCache/{segment(id)}", settled=NotFound)
+
+    def page(
+        self,
+        *,
+        max_keys: int = PAGE,
+        marker: str | None = None,
+        user: str | None = None,
+        fs: str | None = None,
+        run: str | None = None,
+    ) -> Page[RunCache]:
+        query = {"userFilter": user, "fsFilter": fs, "runFilter": run, "marker": marker, "maxKeys": max_keys}
+        return self._page("/runCache", "runCacheList", RunCache.of, query)
+
+    def list(self, *, user: str | None = None, fs: str | None = None, run: str | None = None) -> Iterator[RunCache]:
+        return self._pages(lambda marker: self.page(marker=marker, user=user, fs=fs, run=run))

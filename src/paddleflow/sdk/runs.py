@@ -1,0 +1,282 @@
+"""Runs of pipelines: start, look, follow, stop, try again, compare."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from paddleflow.errors import Conflict, NotFound
+from paddleflow.sdk import follow as following
+from paddleflow.sdk.area import PAGE, Area
+from paddleflow.sdk.artifacts import Artifact, Artifacts
+from paddleflow.sdk.follow import Event
+from paddleflow.sdk.records import Page, Record, table, wire
+from paddleflow.sdk.run_logs import run_lines
+from paddleflow.sdk.run_views import StepView, View, steps, view, views
+from paddleflow.sdk.transport import Transport, segment
+
+FINAL = frozenset({"succeeded", "failed", "terminated", "skipped"})
+
+_Steps = tuple[StepView, ...]
+
+
+def _list_of_names(value: object) -> tuple[str, ...]:
+    """Names in a list, or joined by commas."""
+    found = value if isinstance(value, list) else str(value).split(",")
+    return tuple(str(name).strip() for name in found if str(name).strip())
+
+
+@dataclass(frozen=True)
+class RunRecord(Record):
+    """A run as it was when it was asked for. A row of a list has neither steps nor document."""
+
+    id: str = wire(key="runID")
+    name: str = wire()
+    source: str = wire()
+    user: str = wire(key="username")
+    fs: str = wire(key="fsName")
+    fs_options: Mapping[str, Any] = wire({})
+    description: str = wire()
+    parameters: Mapping[str, Any] = wire({})
+    yaml: str = wire(key="runYaml")
+    runtime: Mapping[str, Sequence[View]] = wire({}, read=views)
+    post_process: Mapping[str, StepView] = wire(
+        {}, read=lambda value: {name: view(one) for name, one in table(value).items()}
+    )
+    failure_options: Mapping[str, Any] = wire({})
+    docker_env: str = wire()
+    disabled: Sequence[str] = wire((), read=_list_of_names)
+    schedule_id: str = wire(key="scheduleID")
+    message: str = wire(key="runMsg")
+    status: str = wire()
+    cached_ids: Sequence[str] = wire((), key="runCachedIDs", read=_list_of_names)
+    scheduled_time: str = wire()
+    create_time: str = wire()
+    activate_time: str = wire()
+    update_time: str = wire()
+    retry_of: str = wire()  #: the run whose successes it took over
+    breakpoints: Sequence[str] = wire(())
+    paused: Sequence[str] = wire(())
+
+
+class Run:
+    """A run at hand. What it says is as of the last `refresh`; the first question asks the server."""
+
+    def __init__(self, transport: Transport, id: str, record: RunRecord | None = None) -> None:
+        self.id = id
+        self._transport = transport
+        self._record = record
+
+    def __repr__(self) -> str:
+        known = f", status={self._record.status!r}" if self._record else ""
+        return f"Run({self.id!r}{known})"
+
+    @property
+    def record(self) -> RunRecord:
+        if self._record is None:
+            self.refresh()
+        assert self._record is not None
+        return self._record
+
+    @property
+    def status(self) -> str:
+        return self.record.status
+
+    @property
+    def finished(self) -> bool:
+        return self.status in FINAL
+
+    @property
+    def succeeded(self) -> bool:
+        return self.status == "succeeded"
+
+    @property
+    def steps(self) -> Sequence[StepView]:
+        """All steps, inner ones and repetitions too, and the one that comes after all."""
+        return (*steps(self.record.runtime), *self.record.post_process.values())
+
+    @property
+    def artifacts(self) -> Sequence[Artifact]:
+        """What its steps have left behind so far."""
+        return list(Artifacts(self._transport).list(run=self.id, type="output"))
+
+    def refresh(self) -> Run:
+        self._record = RunRecord.of(self._transport.call("GET", self._path))
+        return self
+
+    def wait(self, timeout: float | None = None, on_event: Callable[[Event], None] | None = None) -> Run:
+        """Waits until the run is over, whatever its result. TimeoutError after `timeout` seconds."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        for event in self._events(0, follow=True, deadline=deadline):
+            if on_event is not None:
+                on_event(event)
+        if not self.refresh().finished:
+            raise TimeoutError(f"run[{self.id}] is still {self.status} after {timeout:g} s")
+        return self
+
+    def events(self, after: int = 0, *, follow: bool = True) -> Iterator[Event]:
+        """What happened to it and its steps, from the beginning or behind an event's `seq`."""
+        return self._events(after, follow=follow, deadline=None)
+
+    def logs(self, step: str | None = None, follow: bool = False) -> Iterator[str]:
+        """The lines that its steps wrote, with their line ends; those of one step, or of a DAG's, by dotted name.
+
+        Where there are several, each line begins with its step: ``[train] ``. With `follow` to the end of the run, or
+        of the step.
+        """
+        return run_lines(self._transport, self, step, follow=follow)
+
+    def stop(self, force: bool = False) -> None:
+        """Ends it. The step that comes after all still runs, unless forced."""
+        self._act("stop", {"stopForce": force}, settled=Conflict)
+
+    def retry(self, from_step: str | None = None) -> Run:
+        """A new run that takes over what succeeded; `from_step` and all that come after it run again."""
+        answer = self._act("retry", {"fromStep": from_step} if from_step else None)
+        return Run(self._transport, str(table(answer).get("runID", "")))
+
+    def pause_before(self, *names: str) -> None:
+        """Breakpoints: it will stop before these steps until told to go on."""
+        self._act("breakpoint", {"add": list(names), "remove": []})
+
+    def clear_breakpoints(self, *names: str) -> None:
+        """Breakpoints that no longer count; all of them unless some are named."""
+        self._act("breakpoint", {"add": [], "remove": list(names or self.refresh().record.breakpoints)})
+
+    def resume(self, step: str | None = None) -> None:
+        """Goes on behind a breakpoint; behind all of them unless one is named."""
+        self._act("resume", {"step": step} if step else None)
+
+    def graph(self, format: str = "mermaid") -> str:
+        """Its graph with states: ``mermaid`` or ``svg`` as text, ``json`` as JSON text."""
+        with self._transport.stream(f"{self._path}/graph", query={"format": format}) as stream:
+            return b"".join(stream.chunks(lambda: self._transport.timeout)).decode()
+
+    def diff(self, other: Run | str) -> Mapping[str, Any]:
+        """Parameters, document, fingerprints and durations in which the two differ."""
+        with_run = other if isinstance(other, str) else other.id
+        return table(self._transport.call("GET", f"{self._path}/diff", query={"with": with_run}))
+
+    def delete(self, check_cache: bool = True) -> None:
+        """Only a run that is over; refused if others were served from it, unless told not to look."""
+        self._transport.call("DELETE", self._path, body={"checkCache": check_cache}, settled=NotFound)
+
+    @property
+    def _path(self) -> str:
+        return f"/run/{segment(self.id)}"
+
+    def _act(self, action: str, body: object, settled: type[Conflict] | None = None) -> object:
+        return self._transport.call("PUT", self._path, query={"action": action}, body=body, settled=settled)
+
+    def _events(self, after: int, *, follow: bool, deadline: float | None) -> Iterator[Event]:
+        return following.events(
+            self._transport,
+            f"{self._path}/events",
+            after=after,
+            follow=follow,
+            ended=lambda: self.refresh().finished,
+            final=lambda event: follow and event.type == "status" and event.status in FINAL,
+            deadline=deadline,
+        )
+
+
+class Runs(Area):
+    """Runs of this user; of everybody for root."""
+
+    def create(
+        self,
+        *,
+        yaml: bytes | str | None = None,
+        path: str | None = None,
+        pipeline: str | None = None,
+        version: str | None = None,
+        name: str | None = None,
+        desc: str | None = None,
+        fs: str | None = None,
+        user: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        disabled: Sequence[str] | str = (),
+        docker_env: str | None = None,
+        strategy: str | None = None,
+        breakpoints: Sequence[str] = (),
+    ) -> Run:
+        """Starts a run of a document, of a registered pipeline (the newest version unless named), or of a file on `fs`."""
+        body = {
+            "fsName": fs,
+            "username": user,
+            "name": name,
+            "desc": desc,
+            "parameters": parameters,
+            "dockerEnv": docker_env,
+            "disabled": disabled if isinstance(disabled, str) else ",".join(disabled),
+            "failureOptions": {"strategy": strategy} if strategy else None,
+            "runYamlRaw": encoded(yaml),
+            "pipelineID": pipeline,
+            "pipelineVersionID": version,
+            "runYamlPath": path,
+            "breakpoints": list(breakpoints),
+        }
+        return self._made("/run", {key: value for key, value in body.items() if value})
+
+    def create_json(self, document: Mapping[str, Any]) -> Run:
+        """Starts a run of a whole pipeline as JSON, in camelCase."""
+        return self._made("/runjson", document)
+
+    def _made(self, path: str, body: object) -> Run:
+        return Run(self._transport, str(table(self._transport.call("POST", path, body=body)).get("runID", "")))
+
+    def get(self, id: str) -> Run:
+        """The run as it is now; NotFound if there is none."""
+        return Run(self._transport, id).refresh()
+
+    def handle(self, id: str) -> Run:
+        """The run at hand without asking the server."""
+        return Run(self._transport, id)
+
+    def page(
+        self,
+        *,
+        max_keys: int = PAGE,
+        marker: str | None = None,
+        user: str | None = None,
+        fs: str | None = None,
+        run: str | None = None,
+        name: str | None = None,
+        status: str | None = None,
+    ) -> Page[Run]:
+        """Filters may be lists with commas."""
+        query = {
+            "userFilter": user,
+            "fsFilter": fs,
+            "runFilter": run,
+            "nameFilter": name,
+            "statusFilter": status,
+            "marker": marker,
+            "maxKeys": max_keys,
+        }
+        return self._page("/run", "runList", self._listed, query)
+
+    def list(
+        self,
+        *,
+        user: str | None = None,
+        fs: str | None = None,
+        run: str | None = None,
+        name: str | None = None,
+        status: str | None = None,
+    ) -> Iterator[Run]:
+        return self._pages(lambda marker: self.page(marker=marker, user=user, fs=fs, run=run, name=name, status=status))
+
+    def _listed(self, row: object) -> Run:
+        record = RunRecord.of(row)
+        return Run(self._transport, record.id, record)
+
+
+def encoded(yaml: bytes | str | None) -> str | None:
+    """A document as the wire has it."""
+    if yaml is None:
+        return None
+    return base64.b64encode(yaml.encode() if isinstance(yaml, str) else yaml).decode()

@@ -1,0 +1,308 @@
+"""The watch cache: whatever breaks in between, in the end it is what the server has, and every change was told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paddleflow.errors import Forbidden, NotFound, PaddleFlowError
+from paddleflow.kube.cache import Cache
+from paddleflow.kube.client import Client
+from paddleflow.kube.manifests import owner_reference
+from paddleflow.kube.memory import MemoryServer
+from paddleflow.kube.queue import Backoff
+from paddleflow.kube.resources import CONFIG_MAPS, Object, Resource, key, owner, uid, version
+from paddleflow.kube.wire import Answer, Request
+from tests.kube_server import until
+
+OWNERS = [
+    {"apiVersion": "v1", "kind": "Thing", "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"}}
+    for name in ("x", "y")
+]
+
+
+class World:
+    """A server, a client that writes, and a cache with a mirror that is fed by its callbacks alone."""
+
+    def __init__(self, **options: Any) -> None:
+        self.server = MemoryServer()
+        self.client = Client(self.server)
+        options = {"backoff": Backoff(0.0002, 0.001), "random": Random(1), "page": 3, **options}
+        self.cache: Cache[Object] = Cache(Client(self.server), CONFIG_MAPS, "default", **options)
+        self.mirror: dict[str, str] = {}
+        self.families: set[str] = set()  # owners that were told since they were last looked at
+        self.cache.subscribe(self.told)
+        self.cache.subscribe_owners("Thing", self.families.add)
+
+    def told(self, name: str, old: Object | None, new: Object | None) -> None:
+        assert (old is None) == (name not in self.mirror), f"{name} was told out of order"
+        if old is not None:
+            assert version(old) == self.mirror[name]
+        if new is None:
+            del self.mirror[name]
+        else:
+            assert key(new) == name
+            assert "managedFields" not in new["metadata"]
+            self.mirror[name] = version(new)
+
+    async def state(self) -> dict[str, Object]:
+        return {key(item): item for item in (await self.client.list(CONFIG_MAPS, "default")).items}
+
+    async def settle(self) -> None:
+        """Waits until cache and server agree, and compares everything that follows from it."""
+        self.server.refuse = lambda request: None
+        wanted = {name: version(obj) for name, obj in (await self.state()).items()}
+        await until(lambda: self.cache.synced.is_set() and self.mirror == wanted, f"{wanted}, found {self.mirror}")
+        assert sorted(self.cache.keys()) == sorted(wanted)
+        for each in OWNERS:
+            children = [obj for obj in self.cache.all() if (found := owner(obj)) and found.uid == uid(each)]
+            assert sorted(map(key, children)) == [key(obj) for obj in self.cache.by_owner(uid(each))]
+
+
+@asynccontextmanager
+async def running(world: World) -> AsyncIterator[World]:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        task = group.create_task(world.cache.run())
+        yield world
+        task.cancel()
+
+
+NAMES = st.sampled_from("abcde")
+STEPS = st.one_of(
+    st.tuples(st.just("write"), NAMES, st.sampled_from([None, 0, 1]), st.booleans()),
+    st.tuples(st.just("delete"), NAMES, st.none(), st.booleans()),
+    st.tuples(st.sampled_from(["drop", "forget", "run", "run", "fail watch", "fail list", "throttle", "gone"])),
+)
+
+
+async def play(world: World, step: tuple[Any, ...]) -> None:
+    """One thing that happens to a server or its connections."""
+    match step:
+        case "write", name, parent, tell:
+            obj = CONFIG_MAPS.object(name, "default", data={"n": str(len(world.server.writes))})
+            if parent is not None:
+                obj["metadata"]["ownerReferences"] = [owner_reference(OWNERS[parent])]
+            made = await world.client.apply(CONFIG_MAPS, obj)
+            if tell:
+                world.cache.learn(made)
+        case "delete", name, _, tell:
+            try:
+                there = await world.client.get(CONFIG_MAPS, name, "default")
+                await world.client.delete(CONFIG_MAPS, name, "default")
+            except NotFound:
+                return
+            if tell:
+                world.cache.lose(there)
+        case ("drop",):
+            world.server.drop_watches()
+        case ("forget",):
+            world.server.forget()
+        case ("run",):
+            for _ in range(20):
+                await asyncio.sleep(0)
+        case (fault,):
+            world.server.refuse = refusing(fault)
+
+
+def refusing(fault: str) -> Callable[[Request], Answer | None]:
+    """Refuses some of what the cache asks; what the test writes and reads itself passes."""
+    status = {"throttle": 429, "gone": 410}.get(fault, 503)
+
+    def refuse(request: Request) -> Answer | None:
+        watch = "watch=1" in request.path
+        if request.method != "GET" or not (watch or "limit=3" in request.path) or (fault == "fail list" and watch):
+            return None
+        if fault == "fail watch" and not watch:
+            return None
+        body = orjson.dumps({"message": fault, "reason": "Expired" if status == 410 else "Busy"})
+        return Answer(status, {}, body)
+
+    return refuse
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(STEPS, max_size=25))
+def test_in_the_end_it_is_what_the_server_has(steps: list[tuple[Any, ...]]) -> None:
+    async def scene() -> None:
+        async with running(World()) as world:
+            for step in steps:
+                if step == ("throttle",):
+                    step = ("fail watch",)  # a real second of patience is tried below, once
+                await play(world, step)
+            await world.settle()
+
+    asyncio.run(scene())
+
+
+async def test_what_is_there_is_told_first_and_later_subscribers_are_told_too() -> None:
+    world = World()
+    for number in range(7):
+        await play(world, ("write", f"c{number}", number % 2, False))
+    async with running(world):
+        await world.settle()
+        assert world.families == {"default/x", "default/y"}
+        late: list[str] = []
+        world.cache.subscribe(lambda name, old, new: late.append(name))
+        assert sorted(late) == [f"default/c{number}" for number in range(7)]
+        owners: list[str] = []
+        world.cache.subscribe_owners("Thing", owners.append)
+        world.cache.subscribe_owners("Other", owners.append)
+        assert sorted(owners) == ["default/x", "default/y"]
+
+
+async def test_a_broken_watch_goes_on_where_it_was_without_a_list() -> None:
+    async with running(World()) as world:
+        await world.settle()
+        for name in "abc":
+            world.server.drop_watches()
+            await play(world, ("write", name, None, False))
+            await world.settle()
+        assert world.cache.lists == 1
+        assert world.cache.watches >= 4
+
+
+async def test_bookmarks_carry_a_quiet_cache_over_forgotten_history() -> None:
+    world = World()
+    world.server.bookmark_every = 0.01
+    async with running(world):
+        await world.settle()
+        other = Resource("", "v1", "secrets", "Secret")
+        for number in range(20):
+            await world.client.create(other, other.object(f"s{number}", "default"))
+        now = world.server._shelf.version
+        await until(lambda: int(world.cache._position) >= now, "a bookmark")
+        world.server.forget()
+        world.server.drop_watches()
+        await play(world, ("write", "a", None, False))
+        await world.settle()
+        assert world.cache.lists == 1
+
+
+async def test_forgotten_history_means_a_new_list_and_what_went_is_told() -> None:
+    async with running(World()) as world:
+        await play(world, ("write", "a", 0, False))
+        await play(world, ("write", "b", 0, False))
+        await world.settle()
+        world.server.refuse = refusing("fail watch")
+        world.server.drop_watches()
+        await play(world, ("delete", "a", None, False))
+        await play(world, ("write", "c", None, False))
+        world.server.forget()
+        world.families.clear()
+        await world.settle()
+        assert world.families == {"default/x"}
+        assert world.cache.lists >= 2
+
+
+async def test_a_write_of_ours_is_there_at_once_and_is_not_told_twice() -> None:
+    async with running(World()) as world:
+        await world.settle()
+        told: list[tuple[str, str]] = []
+        world.cache.subscribe(lambda name, old, new: told.append((name, version(new) if new else "gone")))
+        made = await world.client.create(CONFIG_MAPS, CONFIG_MAPS.object("a", "default"))
+        world.cache.learn(made)
+        assert world.cache.get("default/a") is not None
+        assert "managedFields" in made["metadata"]
+        await play(world, ("write", "b", None, False))
+        await world.settle()
+        assert [name for name, _ in told] == ["default/a", "default/b"]
+        await world.client.delete(CONFIG_MAPS, "a", "default")
+        world.cache.lose(made)
+        assert world.cache.get("default/a") is None
+        await play(world, ("write", "a", None, False))  # another one of the same name
+        await world.settle()
+        assert [name for name, _ in told] == ["default/a", "default/b", "default/a", "default/a"]
+
+
+async def test_an_answer_that_comes_later_than_the_watch_brings_nothing_back() -> None:
+    async with running(World()) as world:
+        made = await world.client.create(CONFIG_MAPS, CONFIG_MAPS.object("a", "default"))
+        await world.client.delete(CONFIG_MAPS, "a", "default")
+        await play(world, ("write", "b", None, False))
+        await world.settle()
+        world.cache.learn(made)
+        assert world.cache.get("default/a") is None
+
+
+async def test_a_server_that_was_put_back_is_believed() -> None:
+    world = World()
+    async with running(world):
+        for name in "abc":
+            await play(world, ("write", name, None, False))
+        await world.settle()
+        restored = MemoryServer()  # a backup of an earlier day: lower versions
+        world.server.refuse = refusing("gone")
+        before = world.cache.lists
+        world.server._shelf = restored._shelf
+        world.server._shelf.told = world.server._tell
+        world.server.drop_watches()
+        await play(world, ("write", "a", None, False))
+        await until(lambda: world.cache.lists > before, "a new list")
+        await world.settle()
+
+
+async def test_throttled_it_waits_as_long_as_it_was_told() -> None:
+    world = World()
+    world.server.refuse = refusing("throttle")
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    async with running(world):
+        await until(lambda: world.cache.trouble is not None, "trouble")
+        assert world.cache.trouble is not None
+        assert world.cache.trouble.code == "Busy"
+        world.server.refuse = lambda request: None
+        await world.settle()
+        assert loop.time() - began >= 1.0
+        await until(lambda: world.cache.trouble is None, "no trouble any more")
+
+
+async def test_a_kind_that_is_missing_or_forbidden_is_waited_for() -> None:
+    world = World()
+    refused: PaddleFlowError | None = None
+    world.server.refuse = lambda request: Answer(403, {}, b'{"message": "no", "reason": "Forbidden"}')
+    async with running(world):
+        await until(lambda: world.cache.trouble is not None, "trouble")
+        refused = world.cache.trouble
+        assert not world.cache.synced.is_set()
+        await world.settle()
+    assert isinstance(refused, Forbidden)
+
+
+async def test_only_what_is_pruned_is_kept() -> None:
+    server = MemoryServer()
+    client = Client(server)
+    await client.create(CONFIG_MAPS, CONFIG_MAPS.object("a", "default", data={"x": "1"}))
+    cache: Cache[str] = Cache(client, CONFIG_MAPS, "default", prune=lambda obj: str(obj["data"]["x"]))
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        task = group.create_task(cache.run())
+        await cache.synced.wait()
+        assert cache.all() == ["1"]
+        assert cache.get("default/a") == "1"
+        task.cancel()
+
+
+async def test_a_server_that_ends_every_watch_at_once_is_not_asked_all_the_time() -> None:
+    server = MemoryServer()
+    asked = 0
+
+    def end(request: Request) -> Answer | None:
+        nonlocal asked
+        if "watch=1" in request.path:
+            asked += 1
+            return Answer(200, {}, b"")
+        return None
+
+    server.refuse = end
+    cache: Cache[Object] = Cache(Client(server), CONFIG_MAPS, backoff=Backoff(0.05, 30.0, Random(1)))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await cache.run()
+    assert 1 <= asked <= 5

@@ -1,0 +1,112 @@
+"""Where the API server is: kubeconfig files and service accounts, and what is wrong with them in words."""
+
+from __future__ import annotations
+
+import base64
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from paddleflow.errors import Invalid
+from paddleflow.kube.config import TokenFile, find, from_kubeconfig, in_cluster
+from paddleflow.settings import KubernetesEnvironment, kubernetes_environment
+
+
+def write(folder: Path, cluster: dict[str, Any], user: dict[str, Any], **more: Any) -> Path:
+    document = {
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u", **more}}],
+        "current-context": "here",
+    }
+    file = folder / "config"
+    file.write_text(yaml.safe_dump(document))
+    return file
+
+
+def test_a_plain_address_with_a_token(tmp_path: Path) -> None:
+    place = from_kubeconfig(write(tmp_path, {"server": "http://127.0.0.1:8080/k8s/"}, {"token": "t"}, namespace="n"))
+    assert (place.host, place.port, place.prefix, place.tls) == ("127.0.0.1", 8080, "/k8s", None)
+    assert (place.token(), place.namespace) == ("t", "n")
+    assert str(place) == "http://127.0.0.1:8080/k8s"
+
+
+def test_tls_is_checked_unless_the_file_says_otherwise(tmp_path: Path) -> None:
+    strict = from_kubeconfig(write(tmp_path, {"server": "https://[::1]"}, {})).tls
+    assert strict is not None
+    assert strict.verify_mode == ssl.CERT_REQUIRED
+    lax = from_kubeconfig(write(tmp_path, {"server": "https://h", "insecure-skip-tls-verify": True}, {})).tls
+    assert lax is not None
+    assert lax.verify_mode == ssl.CERT_NONE
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user", "words"),
+    [
+        ({"server": "https://h"}, {"exec": {"command": "x"}}, "proves itself by exec"),
+        ({"server": "ftp://h"}, {}, "'ftp://h' is not an http"),
+        ({}, {}, "None is not an http"),
+        ({"server": "https://h", "certificate-authority": "nowhere.crt"}, {}, "certificates: .*No such file"),
+        ({"server": "https://h", "certificate-authority-data": "%%%"}, {}, "certificates"),
+        ({"server": "https://h", "certificate-authority-data": base64.b64encode(b"no").decode()}, {}, "certificates"),
+        ({"server": "https://h"}, {"client-certificate": "nowhere.crt"}, "certificates"),
+        ({"server": "https://h"}, {"tokenFile": "nowhere"}, "tokenFile"),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path: Path, cluster: dict[str, Any], user: dict[str, Any], words: str) -> None:
+    with pytest.raises(Invalid, match=words):
+        from_kubeconfig(write(tmp_path, cluster, user))
+
+
+def test_a_context_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="no context named 'x'") as caught:
+        from_kubeconfig(write(tmp_path, {"server": "http://h"}, {}), "x")
+    assert caught.value.hint == "it has: here"
+    with pytest.raises(Invalid, match="nowhere"):
+        from_kubeconfig(tmp_path / "nowhere")
+    (tmp_path / "list").write_text("- 1")
+    with pytest.raises(Invalid, match="not a mapping but list"):
+        from_kubeconfig(tmp_path / "list")
+
+
+def test_a_token_is_read_again_after_a_while(tmp_path: Path) -> None:
+    now = 0.0
+    file = tmp_path / "token"
+    file.write_text("one\n")
+    token = TokenFile(file, lambda: now)
+    file.write_text("two")
+    assert token() == "one"
+    now = 61.0
+    assert token() == "two"
+    file.unlink()
+    now = 200.0
+    assert token() == "two"
+
+
+def test_a_pod_without_a_service_account_is_told(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="service account") as caught:
+        in_cluster("10.0.0.1", "443", tmp_path)
+    assert "automountServiceAccountToken" in caught.value.hint
+
+
+def test_what_was_named_wins_over_the_pod_and_the_pod_over_the_users_file(tmp_path: Path) -> None:
+    file = write(tmp_path, {"server": "http://127.0.0.1:1"}, {})
+    pod = KubernetesEnvironment("10.0.0.1", "443", str(file))
+    assert find(pod, file).port == 1
+    with pytest.raises(Invalid, match="service account"):
+        find(pod)
+    assert find(KubernetesEnvironment(kubeconfig=str(file))).port == 1
+    with pytest.raises(Invalid, match="no Kubernetes"):
+        find(KubernetesEnvironment())
+
+
+def test_the_surroundings_are_read_from_the_environment(tmp_path: Path) -> None:
+    assert kubernetes_environment({"HOME": str(tmp_path)}) == KubernetesEnvironment()
+    given = {"HOME": str(tmp_path), "KUBERNETES_SERVICE_HOST": "h", "KUBERNETES_SERVICE_PORT": "1", "KUBECONFIG": "f"}
+    assert kubernetes_environment(given) == KubernetesEnvironment("h", "1", "f")
+    (tmp_path / ".kube").mkdir()
+    (tmp_path / ".kube" / "config").write_text("")
+    assert kubernetes_environment({"HOME": str(tmp_path)}).kubeconfig == str(tmp_path / ".kube" / "config")
