@@ -221,6 +221,7 @@ class Flaky:
     def __init__(self, inner: Database, bad: int) -> None:
         self.inner, self.bad, self.count, self.dialect = inner, bad, 0, inner.dialect
         self.read, self.peek, self.close = inner.read, inner.peek, inner.close
+        self.write_soon = inner.write_soon
 
     async def write(self, fn, *args, **kwargs):  # type: ignore[no-untyped-def]  # stands for the real one
         self.count += 1

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from paddleflow.base.clock import Clock
 from paddleflow.base.log import Log
 from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, PaddleFlowError
-from paddleflow.runs import creation, scheduled
+from paddleflow.runs import changes, creation, scheduled
 from paddleflow.runs.model import NewRun
 from paddleflow.schedules import schedules
 from paddleflow.schedules.machine import Active, Decision, Fire, decide
@@ -131,7 +131,7 @@ def fire(tx: Tx, seq: int, token: int, now: float, *, refusal: str = "") -> Fire
     except (NotFound, ValueError) as error:
         schedules.change(tx, schedule, ScheduleStatus.FAILED, str(error), now)
         return Fired()
-    active = [Active(run, stopping) for run, stopping in scheduled.active(tx, schedule.id)]
+    active = [Active(run, stopping) for run, stopping in scheduled.active(tx, schedule.id, schedule.user)]
     decision = decide(schedule, table, active, now)
     fired = _carry_out(tx, schedule, decision, refusal, now)
     after = decision.schedule
@@ -155,7 +155,7 @@ def _carry_out(tx: Tx, schedule: Schedule, decision: Decision, refusal: str, now
             creation.record_skipped(tx, run, reason, now)
     if runs:
         for stopped in decision.stops:
-            scheduled.make_room(tx, stopped, MADE_ROOM, now)
+            changes.stop_run(tx, stopped, False, MADE_ROOM, now)
     return Fired(tuple(runs), len(decision.slots) - len(runs))
 
 

@@ -34,6 +34,7 @@ from paddleflow.jobs.rows import SQL
 from paddleflow.queues.queues import scheduled_queues
 from paddleflow.runs.rows import SQL as RUNS
 from paddleflow.runtimes.runtime import NodeInfo, Observation, Runtime
+from paddleflow.schedules.schedules import TOPIC as SCHEDULES
 from paddleflow.scheduling.model import Node, Reason
 from paddleflow.scheduling.suggestions import Suggestion, suggest
 from paddleflow.settings import Settings
@@ -270,6 +271,8 @@ class Mover:
             settle(board, draft, placed, self._around, now)
             self._conductor.settle(board, placed, draft)
             parts.bus.wake(EVENTS)
+            if any(row["finished_at"] is not None for row in draft.writes.runs.runs):
+                parts.bus.wake(SCHEDULES)  # a slot may wait for the end of a run
             _tell(draft)
         self._send_out()
         if draft.launches:
