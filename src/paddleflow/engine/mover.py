@@ -112,7 +112,7 @@ class Mover:
             try:
                 await self._hold_and_move()
             except* (PaddleFlowError, OSError) as group:
-                log.warning("engine begins anew", reason="; ".join(str(e) for e in group.exceptions))
+                log.warning("engine begins anew", reason="; ".join(_words(group)))
             finally:
                 self._board = None
             # A task group that is ending by an error forgets a cancellation that comes meanwhile (until Python 3.13).
@@ -297,6 +297,13 @@ class Mover:
             placed = await parts.database.write_soon(write_turn, draft.writes, lease, parts.settings.jobs, now)
         self._ahead.set()
         return placed
+
+
+def _words(error: BaseException) -> list[str]:
+    """What went wrong, without the groups that task groups put around it."""
+    if isinstance(error, BaseExceptionGroup):
+        return [word for each in error.exceptions for word in _words(each)]
+    return [str(error)]
 
 
 def _tell(draft: Draft) -> None:
