@@ -28,6 +28,7 @@ from paddleflow.api import (
     queues,
     runs,
     scheduler,
+    schedules,
     statistics,
     storages,
     users,
@@ -40,7 +41,8 @@ from paddleflow.settings import Settings
 
 ROUTE_GROUPS = (
     users.ROUTES, grants.ROUTES, clusters.ROUTES, cluster_nodes.ROUTES, queues.ROUTES, flavours.ROUTES, pools.ROUTES, storages.ROUTES,
-    pipelines.ROUTES, runs.ROUTES, jobs.ROUTES, why.ROUTES, scheduler.ROUTES, logs.ROUTES, events.ROUTES, statistics.ROUTES,
+    pipelines.ROUTES, runs.ROUTES, schedules.ROUTES, jobs.ROUTES, why.ROUTES, scheduler.ROUTES, logs.ROUTES, events.ROUTES,
+    statistics.ROUTES,
 )  # fmt: skip
 
 
