@@ -30,6 +30,7 @@ COMMANDS = {
     "log": Late("log:log", "Logs of jobs."),
     "login": Late("account:login", "Log in to a server and remember it as a context."),
     "logout": Late("account:logout", "End the token of the context in use."),
+    "operator": Late("operator:operator", "Look after PaddleJobs on Kubernetes."),
     "pipeline": Late("pipeline:pipeline", "Pipeline documents: check one, print the schema."),
     "queue": Late("queue:queue", "Queues, and who may use them."),
     "run": Late("run:run", "Runs of pipelines: start, watch, stop, try again, compare."),

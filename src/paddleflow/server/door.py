@@ -27,6 +27,7 @@ from paddleflow.api import (
     pools,
     queues,
     runs,
+    schedules,
     statistics,
     storages,
     users,
@@ -39,7 +40,7 @@ from paddleflow.settings import Settings
 
 ROUTE_GROUPS = (
     users.ROUTES, grants.ROUTES, clusters.ROUTES, cluster_nodes.ROUTES, queues.ROUTES, flavours.ROUTES, pools.ROUTES, storages.ROUTES,
-    pipelines.ROUTES, runs.ROUTES, jobs.ROUTES, why.ROUTES, logs.ROUTES, events.ROUTES, statistics.ROUTES,
+    pipelines.ROUTES, runs.ROUTES, schedules.ROUTES, jobs.ROUTES, why.ROUTES, logs.ROUTES, events.ROUTES, statistics.ROUTES,
 )  # fmt: skip
 
 
