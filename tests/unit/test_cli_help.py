@@ -142,6 +142,7 @@ Commands:
   log         Logs of jobs.
   login       Log in to a server and remember it as a context.
   logout      End the token of the context in use.
+  operator    Look after PaddleJobs on Kubernetes.
   pipeline    Pipeline documents: check one, print the schema.
   queue       Queues, and who may use them.
   run         Runs of pipelines: start, watch, stop, try again, compare.
