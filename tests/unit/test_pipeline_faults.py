@@ -45,7 +45,8 @@ TOP = {
     "strategy": Case(steps("  a: {command: x}", "failure_options: {strategy: fail-fast}"), "4:29 failure_options.strategy", "failure strategy should be [fail_fast] or [continue], set to [fail-fast]", "did you mean fail_fast?"),
     "failure key": Case(steps("  a: {command: x}", "failure_options: {stratgy: continue}"), "4:19 failure_options", "[failure_options] has no attribute [stratgy]", "did you mean strategy?"),
     "unknown disabled": Case(steps("  abc: {command: x}", "disabled: abd"), "4:11 disabled", "disabled component[abd] not existed", "did you mean abc?"),
-    "disabled twice, nested": Case(steps("  d: {entry_points: {e: {command: x}}}", "disabled: d.f"), "4:11 disabled", "disabled component[d.f] not existed", "did you mean"),
+    "disabled twice": Case(steps("  a: {command: x}", "disabled: 'a, a'"), "4:11 disabled", "disabled component[a] is set repeatedly"),
+    "unknown disabled in a dag": Case(steps("  d: {entry_points: {e: {command: x}}}", "disabled: d.f"), "4:11 disabled", "disabled component[d.f] not existed", "did you mean"),
     "disabled but needed": Case(steps(PREP + "  b: {command: x, deps: prep, parameters: {m: '{{prep.n}}'}}", "disabled: prep"), "5:11 disabled", "disabled component[prep] is referred by component[b]"),
     "disabled but an output": Case(
         steps("  d: {entry_points: {c: {command: x, artifacts: {output: [o]}}}, artifacts: {output: {r: '{{c.o}}'}}}", "disabled: d.c\nfs_options: {main_fs: {name: f}}"),
@@ -85,6 +86,7 @@ PARAMETERS = {
     "string": Case(steps("  a: {command: x, parameters: {p: {type: string, default: 1}}}"), "3:35 entry_points.a.parameters.p", "expect type[string], found an integer [1]"),
     "list": Case(steps("  a: {command: x, parameters: {p: {type: list, default: 1}}}"), "3:35 entry_points.a.parameters.p", "expect type[list]"),
     "path": Case(steps("  a: {command: x, parameters: {p: {type: path, default: 'a b'}}}"), "3:35 entry_points.a.parameters.p", "invalid path value[a b] in parameter[p]"),
+    "list nested too deep": Case(steps(f"  a: {{command: x, parameters: {{p: {'[' * 20}{']' * 20}}}}}"), "3:35 entry_points.a.parameters.p", "nested more than 16 deep"),
     "map in a list": Case(steps("  a: {command: x, parameters: {p: [{a: 1}]}}"), "3:35 entry_points.a.parameters.p", "holds a map"),
     "template in a list": Case(steps("  a: {command: x, parameters: {p: ['{{PF_RUN_ID}}']}}"), "3:35 entry_points.a.parameters.p", "templates cannot be in lists"),
     "same name in other case": Case(steps("  a: {command: x, parameters: {pa: 1, PA: 2}}"), "3:39 entry_points.a.parameters.PA", "parameter name[PA] has already existed in params/artifacts of component[a]"),
@@ -117,6 +119,11 @@ TEMPLATES = {
     "output of no child": Case(steps("  d: {artifacts: {output: {o: '{{b.o}}'}}, entry_points: {a: {command: x}}}"), "3:31 entry_points.d.artifacts.output.o", "component[b] not exist in it"),
     "outputs of a dag as a list": Case(steps("  d: {artifacts: {output: [o]}, entry_points: {a: {command: x}}}"), "3:27 entry_points.d.artifacts.output", "should be a map of names"),
     "artifact key": Case(steps("  a: {command: x, artifacts: {outputs: [o]}}"), "3:31 entry_points.a.artifacts", "[artifacts] of step has no attribute [outputs]", "did you mean output?"),
+    "input name": Case(steps(PREP + "  a: {command: x, deps: prep, artifacts: {input: {i-1: '{{prep.data}}'}}}"), "4:51 entry_points.a.artifacts.input.i-1", "variable name[i-1] is invalid"),
+    "output name": Case(steps("  a: {command: x, artifacts: {output: [1o]}}"), "3:40 entry_points.a.artifacts.output", "variable name[1o] is invalid"),
+    "output name in a map": Case(steps("  a: {command: x, artifacts: {output: {o.o: ''}}}"), "3:40 entry_points.a.artifacts.output.o.o", "variable name[o.o] is invalid"),
+    "NUL in a command": Case(steps('  a: {command: "x\\0"}'), "3:16 entry_points.a.command", "a NUL character cannot be part of a command"),
+    "NUL in env": Case(steps('  a: {command: x, env: {A: "\\0"}}'), "3:28 entry_points.a.env.A", "the value of [A] holds a NUL character"),
     "output twice": Case(steps("  a: {command: x, artifacts: {output: [o, o]}}", "fs_options: {main_fs: {name: f}}"), "3:43 entry_points.a.artifacts.output", "the output artifact [o] is given twice"),
 }  # fmt: skip
 
@@ -129,6 +136,7 @@ LOOPS = {
     "template and more": Case(steps("  a: {command: x, loop_argument: '{{p}},1', parameters: {p: 1}}"), "3:34 entry_points.a.loop_argument", "one template and nothing beside it"),
     "unknown template": Case(steps("  a: {command: x, loop_argument: '{{q}}', parameters: {p: 1}}"), "3:34 entry_points.a.loop_argument", "loop_argument {{q}} is not parameter or input artifact of component[a]"),
     "own output": Case(steps("  a: {command: x, loop_argument: '{{o}}', artifacts: {output: [o]}}"), "3:34 entry_points.a.loop_argument", "{{o}} is not parameter or input"),
+    "list nested too deep": Case(steps(f"  a: {{command: x, loop_argument: '{'[' * 50}{']' * 50}'}}"), "3:34 entry_points.a.loop_argument", "nested more than 16 deep"),
     "100,000 elements": Case(steps(f"  a: {{command: x, loop_argument: {list(range(100_000))}}}"), "3:34 entry_points.a.loop_argument", "loop_argument has 100,000 elements, at most 10,000 are taken"),
     "100,000 elements as text": Case(steps(f"  a: {{command: x, loop_argument: '{list(range(100_000))}'}}"), "3:34 entry_points.a.loop_argument", "loop_argument has 100,000 elements, at most 10,000 are taken"),
 }  # fmt: skip
@@ -154,6 +162,7 @@ REFERENCES = {
 POST = {
     "two": Case(steps("  a: {command: x}", "post_process: {b: {command: x}, c: {command: x}}"), "4:33 post_process", "post_process can only have 1 step at most, found 2"),
     "dag": Case(steps("  a: {command: x}", "post_process: {b: {entry_points: {c: {command: x}}}}"), "4:16 post_process.b", "can only have step, found a dag"),
+    "name": Case(steps("  a: {command: x}", "post_process: {b_c: {command: x}}"), "4:16 post_process.b_c", "stepName[b_c] is invalid"),
     "name taken": Case(steps("  a: {command: x}", "post_process: {a: {command: x}}"), "4:16 post_process.a", "a step in post_process has name [a], which is same to name of a step in entry_points"),
     "deps": Case(steps("  a: {command: x}", "post_process: {b: {command: x, deps: a}}"), "4:32 post_process.b.deps", "step [b] in post_process has deps"),
     "condition": Case(steps("  a: {command: x}", "post_process: {b: {command: x, condition: 1 > 2}}"), "4:32 post_process.b.condition", "step [b] in post_process has condition"),
@@ -182,6 +191,7 @@ OPTIONS = {
     "retry without times": Case(steps("  a: {command: x, retry: {delay: 1}}"), "3:26 entry_points.a.retry", "[retry] says nothing about [times]"),
     "retry too often": Case(steps("  a: {command: x, retry: 1000}"), "3:26 entry_points.a.retry", "a whole number from 0 to 100, found [1000]"),
     "retry factor": Case(steps("  a: {command: x, retry: {times: 1, factor: 0.5}}"), "3:45 entry_points.a.retry.factor", "a number from 1 to 100, found [0.5]"),
+    "retry factor as text": Case(steps("  a: {command: x, retry: {times: 1, factor: x}}"), "3:45 entry_points.a.retry.factor", "[factor] should be a number, found [x]"),
     "retry codes": Case(steps("  a: {command: x, retry: {times: 1, exit_codes: [0]}}"), "3:50 entry_points.a.retry.exit_codes", "numbers from 1 to 255, found [0]"),
     "timeout": Case(steps("  a: {command: x, timeout: soon}"), "3:28 entry_points.a.timeout", "or a text such as 30m or 1h30m, found [soon]"),
     "negative timeout": Case(steps("  a: {command: x, timeout: -1}"), "3:28 entry_points.a.timeout", "found [-1]"),
@@ -193,7 +203,12 @@ OPTIONS = {
     "member's key": Case(steps("  a: {job: {framework: mpi, members: [{role: worker, replica: 1}]}}"), "3:54 entry_points.a.job.members[0]", "[members] has no attribute [replica]", "did you mean replicas?"),
     "job's priority": Case(steps("  a: {command: x, job: {schedulingPolicy: {priority: hgh}}}"), "3:54 entry_points.a.job.schedulingPolicy.priority", "priority[HGH] is not supported", "did you mean HIGH?"),
     "job's port": Case(steps("  a: {command: x, job: {port: 70000}}"), "3:31 entry_points.a.job.port", "[0, 65534], found [70000]"),
+    "job as text": Case(steps("  a: {job: paddle}"), "3:12 entry_points.a.job", "[job] should be a map, found [paddle]"),
+    "job's template": Case(steps("  a: {command: x, job: {extensionTemplate: [a]}}"), "3:44 entry_points.a.job.extensionTemplate", "should be a map, found a list"),
+    "job's storage": Case(steps("  a: {command: x, job: {fs: {subPath: a}}}"), "3:29 entry_points.a.job.fs", "[name] in [fs] must not be empty"),
+    "job's key twice": Case(steps("  a: {command: x, job: {extraFS: [], extra_fs: []}}"), "3:38 entry_points.a.job", "[job] has the attribute [extraFS] twice"),
     "two commands": Case(steps("  a: {command: x, job: {command: y}}"), "3:24 entry_points.a.job", "[command] stands at the step and in its [job]"),
+    "two storages at one place": Case(steps("  a: {command: x, extra_fs: [{name: g, mount_path: /mnt/a/}]}", "fs_options: {main_fs: {name: f, mount_path: /mnt/a}}"), "3:3 entry_points.a.extra_fs", "fs[f] and fs[g] have the same mount_path[/mnt/a]"),
     "artifact without storage": Case(steps("  a: {command: x, artifacts: {output: [o]}}"), "3:3 entry_points.a", "cannot define artifact in component[a] with no Fs mounted"),
     "scope without storage": Case(steps("  a: {command: x, cache: {enable: true, fs_scope: [{name: g}]}, extra_fs: [{name: h}]}"), "3:3 entry_points.a.cache.fs_scope", "fs_name [g] in fs_scope must also be in [extra_fs] or [main_fs]"),
 }  # fmt: skip

@@ -98,6 +98,8 @@ def test_json_is_yaml() -> None:
         ("? [a]\n: b", "1:3", "a key is a list, text is wanted", ""),
         ("1: a", "1:1", "the key [1] is an integer, text is wanted", "quotes"),
         ("true: a", "1:1", "the key [true] is a boolean, text is wanted", "quotes"),
+        ("~: a", "1:1", "a key is nothing, text is wanted", ""),
+        ("a: &a [b]\n*a : c", "2:1", "a key is a list, text is wanted", ""),
         ("a: 1\n---\nb: 2", "2:1", "several documents", "---"),
         ("a:\n\t- b", "2:1", "not YAML", "spaces"),
         ("a: [1, 2", "2:1", "not YAML", ""),
@@ -198,3 +200,61 @@ def test_the_slow_parser_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(composing, "_Loader", yaml.SafeLoader)
     assert read(text) == quick
     assert refused("[" * 5000).message == "the document is nested more than 64 deep"
+
+
+def test_references_nested_deep() -> None:
+    """However the components stand: the reader never gets lost in them."""
+    last = 5000
+    forward = [f"  c{n}: {{reference: {{component: c{n + 1}}}}}" for n in range(last)] + [f"  c{last}: {{command: x}}"]
+    dags = ["  c0: {command: x}"]
+    dags += [f"  c{n}: {{entry_points: {{e: {{reference: {{component: c{n - 1}}}}}}}}}" for n in range(1, last)]
+    for components, name in (
+        (forward, "c0"),
+        (forward[::-1], "c0"),
+        (dags, f"c{last - 1}"),
+        (dags[::-1], f"c{last - 1}"),
+    ):
+        with pytest.raises(Invalid) as caught:
+            read(
+                f"name: p\nentry_points: {{a: {{reference: {{component: {name}}}}}}}\ncomponents:\n"
+                + "\n".join(components)
+            )
+        assert {
+            fault.message.removesuffix(" deep") for fault in caught.value.details if "further" not in fault.message
+        } == {"references and dags are nested more than 40"}
+
+
+def test_as_deep_as_allowed() -> None:
+    components = ["  c0: {command: x}", *(f"  c{n}: {{reference: {{component: c{n - 1}}}}}" for n in range(1, 39))]
+    for order in (components, components[::-1]):
+        read("name: p\nentry_points: {a: {reference: {component: c38}}}\ncomponents:\n" + "\n".join(order))
+
+
+def test_a_long_chain_and_a_long_circle() -> None:
+    steps = [f"  s{n}: {{command: x, deps: s{n - 1}}}" for n in range(1, 5000)]
+    assert len(read("name: p\nentry_points:\n  s0: {command: x}\n" + "\n".join(steps)).entry_points) == 5000
+    with pytest.raises(Invalid) as caught:
+        read("name: p\nentry_points:\n  s0: {command: x, deps: s4999}\n" + "\n".join(steps))
+    assert [fault.message[:50] for fault in caught.value.details] == [
+        "workflow is not acyclic: s0→s4999→s4998→s4997→s499"
+    ]
+
+
+def test_many_circles_are_told_in_part() -> None:
+    deps = ", ".join(f"s{n}" for n in range(100))
+    steps = "\n".join(f"  s{n}: {{command: x, deps: [{deps}]}}" for n in range(100))
+    with pytest.raises(Invalid) as caught:
+        read(f"name: p\nentry_points:\n{steps}")
+    messages = [fault.message for fault in caught.value.details]
+    assert sum("not acyclic" in message for message in messages) == 20
+    assert sum("depends on itself" in message for message in messages) == 100
+
+
+def test_numbers_that_json_alone_can_hold() -> None:
+    for number, message in (
+        (10**400, "more than 64 bits"),
+        (float("nan"), "the number nan"),
+        (float("inf"), "the number inf"),
+    ):
+        with pytest.raises(Invalid, match=message):
+            from_json({"timeout": number}, Faults())

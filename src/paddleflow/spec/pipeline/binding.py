@@ -9,13 +9,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from paddleflow.base import names
 from paddleflow.base.names import nearest
 from paddleflow.spec.pipeline.checking import parameter_faults
 from paddleflow.spec.pipeline.disabling import check_disabled, walk
-from paddleflow.spec.pipeline.faults import Faults, shown
+from paddleflow.spec.pipeline.faults import Faults, near, shown
 from paddleflow.spec.pipeline.model import (
     CONTINUE,
     FAIL_FAST,
@@ -111,12 +112,24 @@ def _check_storage(pipeline: Pipeline, faults: Faults) -> None:
             message = f"cannot define artifact in component[{component.name}] with no Fs mounted"
             faults.add(component.mark, path, message, "fs_options: {main_fs: {name: …}}, or name the fs of the run")
         if isinstance(component, Step):
+            _check_mounts(pipeline.main_fs, component, path, faults)
             known = main | {mount.name for mount in component.extra_fs}
             for scope in component.cache.fs_scope:
                 if scope.name not in known:
                     message = f"fs_name [{shown(scope.name)}] in fs_scope must also be in [extra_fs] or [main_fs]"
-                    hint = nearest(scope.name, known) if known else "the step has no fs"
+                    hint = partial(near, scope.name, known, "the step has no fs")
                     faults.add(component.mark, f"{path}.cache.fs_scope", message, hint)
+
+
+def _check_mounts(main: FsMount | None, step: Step, path: str, faults: Faults) -> None:
+    """At one path there can be one storage only."""
+    seen: dict[str, FsMount] = {}
+    for mount in [*([main] if main else []), *step.extra_fs]:
+        place = mount.mount_path.rstrip("/")
+        before = seen.setdefault(place, mount) if place else mount
+        if (before.name, before.sub_path) != (mount.name, mount.sub_path):
+            message = f"fs[{before.name}] and fs[{mount.name}] have the same mount_path[{shown(place)}]"
+            faults.add(step.mark, f"{path}.extra_fs", message, "give each a place of its own")
 
 
 class _Changes:
@@ -191,5 +204,5 @@ class _Changes:
         known = {name for _, component in steps for name in component.parameters}
         full = {f"{path}.{name}" for path, component in steps for name in component.parameters}
         for key in unused:
-            hint = nearest(key, full if "." in key else known) if known else "the pipeline has no parameters"
-            self.faults.add(None, f"parameters.{key}", f"param[{shown(key)}] not exist", hint)
+            hint = partial(near, key, full if "." in key else known, "the pipeline has no parameters")
+            self.faults.add(None, f"parameters.{shown(key)}", f"param[{shown(key)}] not exist", hint)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
-from paddleflow.base.names import nearest
 from paddleflow.errors import Invalid
 from paddleflow.spec.pipeline import conditions
 from paddleflow.spec.pipeline.drafts import Draft
-from paddleflow.spec.pipeline.faults import Faults, shown
+from paddleflow.spec.pipeline.faults import Faults, Hint, near, shown
 from paddleflow.spec.pipeline.looping import check_loop
 from paddleflow.spec.pipeline.model import Parameter
 from paddleflow.spec.pipeline.nodes import Node
@@ -98,7 +97,7 @@ def _check_unique(draft: Draft, faults: Faults) -> None:
                 )
 
 
-Faulty = Iterator[tuple[str, str]]
+Faulty = Iterator[tuple[str, Hint]]
 
 
 def parameter_faults(
@@ -111,10 +110,10 @@ def parameter_faults(
 ) -> Faulty:
     """What is wrong with the templates of a parameter's value: (message, hint) of each."""
     component = path.rpartition(".")[2]
-    for ref in references(value):
+    for ref in dict.fromkeys(references(value)):
         if not ref.component:
             if ref.name not in SYSTEM_PARAMETERS:
-                hint = nearest(ref.name, SYSTEM_PARAMETERS)
+                hint = _lazy(ref.name, SYSTEM_PARAMETERS)
                 yield f"unsupported SysParamName[{ref.name}] for param[{name}] of field[parameters]", hint
         elif ref.component == PARENT:
             if parent is None:
@@ -122,7 +121,7 @@ def parameter_faults(
             elif ref.name != LOOP_ARGUMENT and ref.name not in parent.parameters:
                 yield (
                     f"invalid reference {{{{{ref}}}}}: the parent has no parameter [{ref.name}]",
-                    _near(ref.name, parent.parameters),
+                    _lazy(ref.name, parent.parameters),
                 )
         else:
             upstream, fault = _upstream(ref, component, tuple(deps), siblings)
@@ -131,26 +130,25 @@ def parameter_faults(
             elif not _unresolved(upstream) and ref.name not in upstream.parameters:
                 yield (
                     f"invalid reference {{{{{ref}}}}} in component[{component}]: component[{ref.component}] has no parameter [{ref.name}]",
-                    _near(ref.name, upstream.parameters),
+                    _lazy(ref.name, upstream.parameters),
                 )
+
+
+def _lazy(name: str, known: Iterable[str]) -> Hint:
+    return lambda: near(name, known, "it has none")
 
 
 def _unresolved(component: object) -> bool:
     return isinstance(component, Draft) and component.unresolved
 
 
-def _near(name: str, known: Iterable[str]) -> str:
-    names = list(known)
-    return nearest(name, names) if names else "it has none"
-
-
 def _upstream(
     ref: Reference, component: str, deps: tuple[str, ...], siblings: Mapping[str, Any]
-) -> tuple[Any, tuple[str, str] | None]:
+) -> tuple[Any, tuple[str, Hint] | None]:
     """The sibling that is named, or what is wrong with naming it."""
     if ref.component not in siblings:
         fault = f"invalid reference {{{{{ref}}}}} in component[{component}]: component[{ref.component}] not exist"
-        return None, (fault, nearest(ref.component, deps or siblings))
+        return None, (fault, _lazy(ref.component, deps or siblings))
     if ref.component not in deps:
         fault = f"invalid reference {{{{{ref}}}}} in component[{component}]: component[{ref.component}] not in deps"
         return None, (fault, f"deps: {','.join([*deps, ref.component])}")
@@ -173,7 +171,7 @@ def _input_faults(
         elif ref.name not in parent.inputs:
             yield (
                 f"invalid reference {{{{{ref}}}}}: the parent has no input artifact [{ref.name}]",
-                _near(ref.name, parent.inputs),
+                _lazy(ref.name, parent.inputs),
             )
     else:
         upstream, fault = _upstream(ref, draft.name, draft.deps, siblings)
@@ -195,7 +193,7 @@ def _output_faults(draft: Draft, name: str, template: str) -> Faulty:
     elif ref.component not in children:
         yield (
             f"invalid reference {{{{{ref}}}}} in dag[{draft.name}]: component[{ref.component}] not exist in it",
-            _near(ref.component, children),
+            _lazy(ref.component, children),
         )
     else:
         yield from _source_faults(draft, ref, children[ref.component])
@@ -208,7 +206,7 @@ def _source_faults(draft: Draft, ref: Reference, source: Draft) -> Faulty:
     if ref.name not in source.outputs:
         yield (
             f"invalid reference {{{{{ref}}}}} in component[{draft.name}]: component[{ref.component}] has no output artifact [{ref.name}]",
-            _near(ref.name, source.outputs),
+            _lazy(ref.name, source.outputs),
         )
     elif source.condition:
         yield (
@@ -226,7 +224,7 @@ def _check_own_fields(draft: Draft, faults: Faults) -> None:
         "condition": (draft.parameters, draft.inputs),
     }
     for field, key, text in _texts(draft):
-        for ref in references(text):
+        for ref in dict.fromkeys(references(text)):
             known = allowed[field]
             if not ref.component and (ref.name in SYSTEM_PARAMETERS or any(ref.name in names for names in known)):
                 continue
@@ -239,7 +237,7 @@ def _check_own_fields(draft: Draft, faults: Faults) -> None:
                 hint = f'parameters: {{{ref.name}: "{{{{{ref}}}}}"}}, and {{{{{ref.name}}}}} here'
             else:
                 message = f"unsupported RefParamName[{ref.name}] for field[{field}] of component[{draft.name}]"
-                hint = nearest(ref.name, [*SYSTEM_PARAMETERS, *(name for names in known for name in names)])
+                hint = near(ref.name, [*SYSTEM_PARAMETERS, *(name for names in known for name in names)])
             faults.add(mark, where, message, hint)
     if draft.condition:
         try:

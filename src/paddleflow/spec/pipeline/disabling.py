@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from paddleflow.base.names import nearest
 from paddleflow.spec.pipeline.faults import Faults, shown
 from paddleflow.spec.pipeline.model import Component, Dag, Mark, Pipeline
 from paddleflow.spec.pipeline.templates import references
@@ -20,8 +19,7 @@ def check_disabled(pipeline: Pipeline, disabled: Sequence[str], faults: Faults, 
         if name in seen:
             faults.add(mark, path, f"disabled component[{shown(name)}] is set repeatedly")
         elif name not in known:
-            hint = nearest(name, known)
-            faults.add(mark, path, f"disabled component[{shown(name)}] not existed", hint)
+            faults.unknown(mark, path, f"disabled component[{shown(name)}] not existed", name, known)
         seen.add(name)
     if not seen:
         return
@@ -41,7 +39,8 @@ def check_disabled(pipeline: Pipeline, disabled: Sequence[str], faults: Faults, 
 
 def _inside(name: str, disabled: set[str]) -> bool:
     """Whether it is part of a disabled one."""
-    return any(name.startswith(f"{each}.") for each in disabled)
+    parts = name.split(".")
+    return any(".".join(parts[:length]) in disabled for length in range(1, len(parts)))
 
 
 def _named(values: Sequence[object], prefix: str) -> Iterator[str]:

@@ -41,7 +41,19 @@ class Draft:
     """A step or a dag of the document."""
 
     __slots__ = (
-        *("cache", "children", "command", "condition", "deps", "docker_env", "env", "extra_fs", "fields", "inputs"),
+        *(
+            "cache",
+            "children",
+            "command",
+            "condition",
+            "deps",
+            "docker_env",
+            "env",
+            "extra_fs",
+            "fields",
+            "height",
+            "inputs",
+        ),
         *("job", "loop_argument", "name", "node", "outputs", "parameters", "path", "reference", "retry", "timeout"),
     )
 
@@ -51,6 +63,7 @@ class Draft:
         self.path = path
         self.fields: dict[str, Node] = {}
         self.children: dict[str, Draft] | None = None  #: None: a step
+        self.height = 1  #: how deep dags and references go below it, once they are resolved
         self.reference = ""
         self.parameters: dict[str, Parameter] = {}
         self.inputs: dict[str, str] = {}
@@ -187,7 +200,7 @@ def _artifacts(reader: Reader, draft: Draft, node: Node, path: str) -> None:
 
 
 def _deps(reader: Reader, draft: Draft, node: Node, path: str) -> None:
-    draft.deps = tuple(reader.words(node, path))
+    draft.deps = tuple(dict.fromkeys(reader.words(node, path)))
 
 
 def _env(reader: Reader, draft: Draft, node: Node, path: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from paddleflow.base.names import nearest
@@ -12,6 +12,9 @@ from paddleflow.spec.pipeline.model import Mark
 MALFORMED = "MalformedYaml"
 INVALID = "InvalidPipeline"
 MOST_FAULTS = 200  #: shown; who has more than these mends some first
+MOST_NAMES = 500  #: compared with a misspelt one
+
+Hint = str | Callable[[], str]  #: looking for a near name costs, so it is done only for faults that are shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +32,29 @@ class Faults:
     def __init__(self, file: str = "") -> None:
         self.file = file
         self.malformed = False  #: one of them is a fault of the YAML itself
+        self._more = 0  #: faults that are not shown
         self._found: dict[tuple[int, int, str, str], PipelineFault] = {}
 
     def __bool__(self) -> bool:
         return bool(self._found)
 
-    def add(self, mark: Mark | None, path: str, message: str, hint: str = "") -> None:
+    def add(self, mark: Mark | None, path: str, message: str, hint: Hint = "") -> None:
         """`mark` may be None where there is no place, as in a run's request."""
         line, column = (mark.line, mark.column) if mark else (0, 0)
+        key = (line, column, path, message)
+        if key in self._found:
+            return
+        if len(self._found) >= MOST_FAULTS:
+            self._more += 1
+            return
         place = ":".join([*([self.file] if self.file else []), *([str(line), str(column)] if line else [])])
-        fault = PipelineFault(" ".join(part for part in (place, path) if part), message, hint, line, column, path)
-        self._found.setdefault((line, column, path, message), fault)
+        words = hint if isinstance(hint, str) else hint()
+        where = " ".join(part for part in (place, path) if part)
+        self._found[key] = PipelineFault(where, message, words, line, column, path)
 
     def unknown(self, mark: Mark | None, path: str, message: str, word: str, known: Iterable[str]) -> None:
         """A word that nobody knows, with the nearest one that is known."""
-        self.add(mark, path, message, nearest(word, known))
+        self.add(mark, path, message, lambda: near(word, known))
 
     def raise_any(self) -> None:
         """Raise `Invalid` with all of them, if there are any."""
@@ -53,11 +64,11 @@ class Faults:
     def error(self) -> Invalid:
         """One error for all faults, in the order of the document."""
         found = sorted(self._found.values(), key=lambda fault: (fault.line, fault.column))
-        if len(found) > MOST_FAULTS:
-            found = [*found[:MOST_FAULTS], PipelineFault("", f"and {len(found) - MOST_FAULTS} further faults")]
+        if self._more:
+            found.append(PipelineFault("", f"and {self._more:,} further faults"))
         return Invalid.of(found, code=MALFORMED if self.malformed else INVALID)
 
-    def misread(self, mark: Mark | None, message: str, hint: str = "") -> None:
+    def misread(self, mark: Mark | None, message: str, hint: Hint = "") -> None:
         """A fault of the YAML itself, behind which reading can go on."""
         self.malformed = True
         self.add(mark, "", message, hint)
@@ -66,6 +77,19 @@ class Faults:
         """The error to raise when nothing further can be read."""
         self.misread(mark, message, hint)
         return self.error()
+
+
+def near(word: str, known: Iterable[str], none: str = "") -> str:
+    """A hint that names the nearest known word; `none` is what it says when there is none."""
+    names = list(known)
+    if not names and none:
+        return none
+    if len(names) > MOST_NAMES:  # comparing all would take long: those that begin alike and are about as long
+        alike = [name for name in names if name[:1] == word[:1] and abs(len(name) - len(word)) <= 2]
+        names = alike[:MOST_NAMES]
+        if not names:
+            return ""
+    return nearest(word, names)
 
 
 def shown(value: object, most: int = 80) -> str:

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from paddleflow.base.names import nearest
 from paddleflow.spec.pipeline.drafts import Draft
-from paddleflow.spec.pipeline.faults import Faults, shown
+from paddleflow.spec.pipeline.faults import Faults, near, shown
 from paddleflow.spec.pipeline.nodes import kind_of
+from paddleflow.spec.pipeline.parameters import Unfit, plain
 from paddleflow.spec.pipeline.templates import references, single
 
 MOST_LOOP_ITEMS = 10_000
@@ -24,7 +24,7 @@ def check_loop(draft: Draft, faults: Faults) -> None:
         ref = single(loop.strip())
         if ref:
             if ref.component or (ref.name not in draft.parameters and ref.name not in draft.inputs):
-                hint = nearest(ref.name, [*draft.parameters, *draft.inputs])
+                hint = near(ref.name, [*draft.parameters, *draft.inputs], "it has neither")
                 faults.add(
                     mark,
                     where,
@@ -66,7 +66,13 @@ def loop_faults(loop: Any) -> Iterator[tuple[str, str]]:
         )
         return
     for item in loop:
-        if isinstance(item, bool) or not isinstance(item, str | int | float | list):
-            yield f"[{shown(item)}] in loop_argument is {kind_of(item)}: elements are text, numbers or lists", ""
-        elif references(item):
+        if references(item):
             yield f"[{shown(item)}] in loop_argument is a template: elements of a list must not be", ""
+            continue
+        try:
+            plain("loop_argument", item)
+        except Unfit as error:
+            yield (
+                f"[{shown(item)}] in loop_argument is {kind_of(item)}: {error.message}",
+                "elements are text, numbers or lists",
+            )

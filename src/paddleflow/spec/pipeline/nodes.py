@@ -120,6 +120,10 @@ def from_json(value: object, faults: Faults) -> Node:
             return Node({key: build(child, depth + 1) for key, child in item.items()})
         if isinstance(item, list | tuple):
             return Node([build(child, depth + 1) for child in item])
+        if isinstance(item, int) and not isinstance(item, bool) and abs(item) >= 2**63:
+            raise faults.fatal(None, "the document holds a whole number of more than 64 bits")
+        if isinstance(item, float) and not math.isfinite(item):
+            raise faults.fatal(None, f"the document holds the number {item}, which JSON does not know")
         if item is None or isinstance(item, str | int | float | bool):
             return Node(item, raw=item if isinstance(item, str) else str(item))
         raise faults.fatal(None, f"a value of type {type(item).__name__} is not JSON")

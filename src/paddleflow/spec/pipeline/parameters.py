@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any
 
@@ -30,9 +31,10 @@ def plain(name: str, value: Any) -> Value:
     if isinstance(value, bool):
         raise Unfit(f"type[bool] is not supported for param[{name}]", f'write it as text: "{str(value).lower()}"')
     if isinstance(value, str | int | float):
+        _check_number(name, value)
         return value
     if isinstance(value, list):
-        _list(name, value, 1)
+        _check_list(name, value, 1)
         return value
     if value is None:
         raise Unfit(f"param[{name}] has no value", 'write "" for empty text')
@@ -78,12 +80,20 @@ def _from_text(type: str, text: str) -> Any:
     return scalar(text.strip()) if text.strip() else text
 
 
-def _list(name: str, values: list[Any], depth: int) -> None:
+def _check_number(name: str, value: str | int | float) -> None:
+    """Numbers that every program reads the same way."""
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise Unfit(f"the number of param[{name}] has more than 64 bits")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise Unfit(f"the number {value} is not supported for param[{name}]")
+
+
+def _check_list(name: str, values: list[Any], depth: int) -> None:
     if depth > MOST_LIST_DEPTH:
         raise Unfit(f"the list of param[{name}] is nested more than {MOST_LIST_DEPTH} deep")
     for value in values:
         if isinstance(value, list):
-            _list(name, value, depth + 1)
+            _check_list(name, value, depth + 1)
         elif isinstance(value, bool) or not isinstance(value, str | int | float):
             raise Unfit(
                 f"the list of param[{name}] holds {kind_of(value)} [{shown(value)}]",
@@ -91,3 +101,5 @@ def _list(name: str, values: list[Any], depth: int) -> None:
             )
         elif references(value):
             raise Unfit(f"the list of param[{name}] holds the template [{shown(value)}], templates cannot be in lists")
+        else:
+            _check_number(name, value)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from paddleflow.base.names import nearest
 from paddleflow.spec.pipeline.drafts import Draft
-from paddleflow.spec.pipeline.faults import Faults, shown
+from paddleflow.spec.pipeline.faults import Faults, near, shown
 from paddleflow.spec.pipeline.model import Parameter
 from paddleflow.spec.pipeline.parameters import Unfit, typed
 
 MOST_COMPONENTS = 50_000
+MOST_NESTING = 40  #: dags in dags, and references to references
 
 
 class Resolver:
@@ -30,13 +30,21 @@ class Resolver:
         """The component without references, in it or below. Where one leads nowhere it stays as it is: a fault is noted."""
         if draft.children is not None:
             draft.children = {name: self.resolve(child) for name, child in draft.children.items()}
+            draft.height = 1 + max((child.height for child in draft.children.values()), default=0)
             return draft
         if not draft.reference:
             if "reference" in draft.fields:
                 self.faults.add(draft.at("reference"), f"{draft.path}.reference", "[reference] names no [component]")
             return draft
         target = self.component(draft.reference, draft)
+        if target and target.height >= MOST_NESTING:
+            self._too_deep(draft)
+            return draft
         return self._merged(draft, target) if target else draft
+
+    def _too_deep(self, draft: Draft) -> None:
+        message = f"references and dags are nested more than {MOST_NESTING} deep"
+        self.faults.add(draft.at("reference", "component"), f"{draft.path}.reference.component", message)
 
     def component(self, name: str, by: Draft | None = None) -> Draft | None:
         """The resolved component of this name, or None if it cannot be had."""
@@ -56,6 +64,9 @@ class Resolver:
             path = f"{by.path}.reference.component" if by else draft.path
             self.faults.add(mark, path, f"reference should not be recursive: {way}")
             return None
+        if len(self._on_the_way) > MOST_NESTING:
+            self._too_deep(by or draft)
+            return None
         self._on_the_way.append(name)
         resolved = self.resolve(draft)
         self._on_the_way.pop()
@@ -67,6 +78,7 @@ class Resolver:
         result.name, result.path, result.node = draft.name, draft.path, draft.node
         result.fields = {**target.fields, **draft.fields}
         result.reference = ""
+        result.height = target.height + 1
         result.deps = draft.deps
         result.parameters = self._parameters(draft, target)
         result.inputs = self._inputs(draft, target)
@@ -98,7 +110,7 @@ class Resolver:
         for name in draft.inputs:
             if name not in target.inputs:
                 message = f"input artifact in step with reference must be in referred component[{draft.reference}]: [{shown(name)}]"
-                hint = nearest(name, target.inputs) if target.inputs else "it has no input artifacts"
+                hint = near(name, target.inputs, "it has no input artifacts")
                 self.faults.add(draft.at_key("artifacts", "input", name), f"{where}.{name}", message, hint)
         missing = [name for name in target.inputs if name not in draft.inputs]
         if missing:

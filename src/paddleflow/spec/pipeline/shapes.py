@@ -105,7 +105,7 @@ class Reader:
             parts = [self.text(item, path) for item in node.value]
         else:
             parts = self.text(node, path).split(",")
-        return list(dict.fromkeys(word for part in parts if (word := part.strip())))
+        return [word for part in parts if (word := part.strip())]
 
     def boolean(self, node: Node, path: str) -> bool:
         value = node.value

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from paddleflow.spec.pipeline.drafts import Draft
 from paddleflow.spec.pipeline.faults import Faults, shown
 
 SHOWN = 20  #: names of a circle that a message lists
+MOST_CIRCLES = 20  #: of one level that are told
 
 
 def check_order(siblings: Mapping[str, Draft], faults: Faults) -> None:
@@ -25,7 +27,7 @@ def check_order(siblings: Mapping[str, Draft], faults: Faults) -> None:
                     dep,
                     (name for name in siblings if name != draft.name),
                 )
-    for circle in circles({name: draft.deps for name, draft in siblings.items()}):
+    for circle in islice(circles({name: draft.deps for name, draft in siblings.items()}), MOST_CIRCLES):
         names = circle if len(circle) <= SHOWN else [*circle[:SHOWN], "…"]
         draft = siblings[circle[0]]
         faults.add(
