@@ -1,38 +1,15 @@
-"""API servers for tests of `kube`: the one in memory, and the real one of the project's own cluster (no nodes, no root)."""
+"""What tests of `kube` share: a client of the real API server, a namespace of one's own, a condition with a deadline."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import subprocess
 import uuid
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
-
-import pytest
 
 from paddleflow.kube.client import Client
 from paddleflow.kube.resources import NAMESPACES
 from paddleflow.kube.wire import HttpWire, Place
-
-ROOT = Path(__file__).resolve().parent.parent
-CLUSTER = "kube-tests"
-
-
-def cluster_call(*arguments: str) -> str:
-    """What `scripts/cluster` prints on stdout."""
-    done = subprocess.run([ROOT / "scripts/cluster", *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
-def cluster_up() -> Path:
-    """The kubeconfig of a control plane without nodes; skips where it is not built."""
-    check = subprocess.run([ROOT / "scripts/cluster", "build", "--check", "kube"], capture_output=True, check=False)
-    if check.returncode:
-        pytest.skip("no Kubernetes built here: scripts/cluster build")
-    cluster_call("up", "--name", CLUSTER)
-    return Path(cluster_call("kubeconfig", "--name", CLUSTER))
 
 
 @contextlib.asynccontextmanager

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # Sourced by the scripts beside this folder: brings up everything that the repository needs, once.
 #
-# Sets ROOT and VENV and defines `environment` (the Python environment) and `debian_parts` (PostgreSQL and Open MPI for
-# the tests). A stamp in the environment, written last, says what it was made from: with a true stamp `environment`
+# Sets ROOT and VENV and defines `environment` (the Python environment), `debian_parts` (PostgreSQL and Open MPI for the
+# tests) and `cluster_parts` (the test cluster, built). A stamp in the environment, written last, says what it was made from: with a true stamp `environment`
 # touches neither disk nor network, and an interrupted set-up is simply done again.
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -70,4 +70,15 @@ debian_parts() {
             > /dev/null 2>&1; then return 0; fi
     fi
     say "not installed here: ${missing[*]}; tests that need them are skipped (Debian: apt-get install ${missing[*]})"
+}
+
+# The parts of the test cluster that tests use, built when the tests that these pytest arguments choose have use for them.
+# The first time takes a quarter of an hour, later calls no time. Its lack is said, and is no error here.
+cluster_parts() {
+    local parts=(kube volcano kwok)
+    [ "$(id -u)" != 0 ] || parts+=(node-images coredns python-image operator-image)
+    ! "$ROOT/scripts/cluster" build --check "${parts[@]}" 2> /dev/null || return 0
+    "$VENV/bin/pytest" --collect-only -qq -p no:cacheprovider -m cluster "$@" > /dev/null 2>&1 || return 0
+    say "building the test cluster's parts: ${parts[*]}"
+    "$ROOT/scripts/cluster" build "${parts[@]}" || say "no test cluster here; tests that need one are skipped"
 }

@@ -3,34 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing
-from pathlib import Path
 
 import pytest
 
+from paddleflow.base.clock import SystemClock
 from paddleflow.errors import Conflict, Invalid, NotFound
 from paddleflow.kube.client import Client, Event
 from paddleflow.kube.config import from_kubeconfig
+from paddleflow.kube.lease import Lease, Terms
 from paddleflow.kube.memory import MemoryServer
+from paddleflow.kube.recorder import Recorder
 from paddleflow.kube.refusals import AlreadyExists, Gone
-from paddleflow.kube.resources import CONFIG_MAPS, LEASES, PADDLEJOBS, PODS, SERVICES, Object, uid, version
-from tests.kube_server import cluster_call, cluster_up, connected, own_namespace
+from paddleflow.kube.resources import CONFIG_MAPS, EVENTS, LEASES, PADDLEJOBS, PODS, SERVICES, Object, uid, version
+from tests.cluster_fixture import LiveCluster
+from tests.kube_server import connected, own_namespace
+
+REAL = pytest.param(
+    "cluster", marks=[pytest.mark.cluster, pytest.mark.xdist_group("control-plane"), pytest.mark.timeout(400)]
+)
 
 
-@pytest.fixture(scope="module")
-def real() -> Iterator[Path]:
-    file = cluster_up()
-    yield file
-    cluster_call("down", "--name", "kube-tests")
-
-
-@pytest.fixture(params=["memory", "cluster"])
+@pytest.fixture(params=["memory", REAL])
 async def client(request: pytest.FixtureRequest) -> AsyncIterator[Client]:
     if request.param == "memory":
         yield Client(MemoryServer(), manager="kube-tests")
         return
-    async with connected(from_kubeconfig(request.getfixturevalue("real"))) as client:
+    real: LiveCluster = request.getfixturevalue("control_plane")
+    async with connected(from_kubeconfig(real.kubeconfig)) as client:
         yield client
 
 
@@ -167,6 +168,42 @@ async def test_nothing_is_written_behind_a_fence(client: Client, space: str) -> 
         await client.get(CONFIG_MAPS, "a", space)
 
 
+async def test_a_lease_is_taken_renewed_and_given_back(client: Client, space: str) -> None:
+    terms = Terms(duration=3, renew_within=2.0, every=0.2)
+    seen: list[str] = []
+
+    async def work() -> None:
+        for _ in range(2):  # two renewals
+            before = version(await client.get(LEASES, "boss", space))
+            while version(found := await client.get(LEASES, "boss", space)) == before:
+                await asyncio.sleep(0.02)
+            seen.append(found["spec"]["holderIdentity"])
+
+    async with asyncio.timeout(30):
+        await Lease(client, "boss", space, "one", SystemClock(), terms).lead(work)
+        await Lease(client, "boss", space, "two", SystemClock(), terms).lead(work)
+    assert seen == ["one", "one", "two", "two"]
+    assert (await client.get(LEASES, "boss", space))["spec"]["leaseTransitions"] == 1
+
+
+async def test_events_are_counted(client: Client, space: str) -> None:
+    made = await client.create(CONFIG_MAPS, config(space, "a"))
+
+    async def found() -> list[Object]:
+        return list((await client.list(EVENTS, space, fields="involvedObject.name=a")).items)
+
+    for number in (1, 2):
+        recorder = Recorder(client, "tests", SystemClock())
+        async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+            task = group.create_task(recorder.run())
+            recorder.tell(made, "Scaled", "from 2 to 3", warning=True)
+            while [event["count"] for event in await found()] != [number]:
+                await asyncio.sleep(0.02)
+            task.cancel()
+    (event,) = await found()
+    assert (event["reason"], event["type"], event["involvedObject"]["uid"]) == ("Scaled", "Warning", uid(made))
+
+
 # ---- server-side apply ---------------------------------------------------------------------------------------------
 
 
@@ -288,7 +325,7 @@ async def test_a_watch_ends_when_its_time_is_over(client: Client, space: str) ->
 
 
 async def test_a_forgotten_version_is_gone() -> None:
-    """In memory only: the real one forgets when it restarts (tests/fault/test_kube.py)."""
+    """In memory only: a real one forgets after minutes, or when it restarts (tests/fault/test_kube_chaos.py)."""
     server = MemoryServer()
     client = Client(server)
     server.forget()

@@ -131,6 +131,7 @@ Options:
   -h, --help                  Show this message and exit.
 
 Commands:
+  artifact    Artifacts: what steps of runs took in and left behind.
   cluster     Clusters, and what they have free.
   completion  Shell completion for bash, zsh and fish.
   context     The servers that you work with.
@@ -142,6 +143,8 @@ Commands:
   logout      End the token of the context in use.
   pipeline    Pipeline documents: check one, print the schema.
   queue       Queues, and who may use them.
+  run         Runs of pipelines: start, watch, stop, try again, compare.
+  schedule    Pipelines that are run by the clock.
   server      Start the server on this machine.
   statistics  What jobs used, and card time.
   user        Users and their passwords.

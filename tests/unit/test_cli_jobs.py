@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from paddleflow.cli import progress
-from paddleflow.cli.run import exit_code
+from paddleflow.cli.job_run import exit_code
 from paddleflow.sdk.jobs import JobRecord, Task
 from tests.client_stub import Answer, Shell, Stub
 

@@ -10,6 +10,7 @@ import base64
 import os
 import subprocess
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.lib.cluster import api, images, processes
@@ -180,8 +181,12 @@ def kubectl_variables(cluster: Cluster) -> dict[str, str]:
     }
 
 
-ADDONS: dict[str, Callable[[Cluster, Runner], None]] = {
-    "coredns": start_coredns,
-    "volcano": start_volcano,
-    "kwok": start_kwok,
-}
+@dataclass(frozen=True)
+class Addon:
+    """Something beside Kubernetes itself, of the part of the same name."""
+
+    start: Callable[[Cluster, Runner], None]
+    on_nodes: bool = False  #: whether it runs as pods, and so must wait for nodes
+
+
+ADDONS = {"coredns": Addon(start_coredns, on_nodes=True), "volcano": Addon(start_volcano), "kwok": Addon(start_kwok)}

@@ -1,6 +1,7 @@
 """The control groups of nodes: made before a kubelet starts, removed when its node is gone.
 
-Their names carry cluster and node, so that clusters that are up at once do not share any.
+Their names carry cluster and node, so that clusters that are up at once do not share any. They do not begin as those of
+the platform's own jobs do: a keeper tidies away what looks like a dead one's.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 from scripts.lib.cluster.record import Cluster
 from scripts.lib.cluster.trouble import eventually
 
+_PREFIX = "testcluster"
 _V2 = Path("/sys/fs/cgroup")
 _CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd")
 _REMOVE_SECONDS = 20.0
@@ -24,7 +26,7 @@ def hierarchies() -> list[Path]:
 
 
 def name_of(cluster: Cluster, node: str) -> str:
-    return f"paddleflow-{cluster.name}.{node}"
+    return f"{_PREFIX}-{cluster.name}.{node}"
 
 
 def make(cluster: Cluster, node: str) -> None:
@@ -42,7 +44,7 @@ def remove(name: str) -> None:
 
     def gone() -> bool:
         # a v1 machine may have v2 beside it, where the container runtime makes groups of its own accord
-        left = [*_V2.glob(f"paddleflow-{name}.*"), *_V2.glob(f"*/paddleflow-{name}.*")]
+        left = [*_V2.glob(f"{_PREFIX}-{name}.*"), *_V2.glob(f"*/{_PREFIX}-{name}.*")]
         for group in left:
             for folder, _, _ in os.walk(group, topdown=False):
                 try:

@@ -6,7 +6,7 @@ import dataclasses
 import shutil
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -69,29 +69,34 @@ def _start(cluster: Cluster) -> Cluster:
     nodes = [Node(cluster, name) for name in cluster.node_names]
     if nodes:
         control_plane.open_hub(cluster)
-    with ThreadPoolExecutor(max(1, len(nodes))) as pool:
+    with ThreadPoolExecutor(MOST_NODES + len(ADDONS)) as pool:
         opened = [pool.submit(_open, node, run) for node in nodes]
         control_plane.start(cluster, run)
         reached("API ready")
+        beside = [pool.submit(_add, name, cluster, run) for name in cluster.shape.addons if not ADDONS[name].on_nodes]
         for node, future in zip(nodes, opened, strict=True):
             future.result()
             node.join(run)
-    control_plane.wait_accounts(cluster)
-    if nodes:
-        wait_nodes(cluster)
-        reached(f"{len(nodes)} nodes ready")
-    for addon in cluster.shape.addons:
-        ADDONS[addon](cluster, run)
-        reached(f"{addon} ready")
+        control_plane.wait_accounts(cluster)
+        if nodes:
+            wait_nodes(cluster)
+            reached(f"{len(nodes)} nodes ready")
+        above = [pool.submit(_add, name, cluster, run) for name in cluster.shape.addons if ADDONS[name].on_nodes]
+        for added in as_completed([*beside, *above]):
+            reached(f"{added.result()} ready")
     return dataclasses.replace(run.recorded(), complete=True)
+
+
+def _add(name: str, cluster: Cluster, run: Runner) -> str:
+    ADDONS[name].start(cluster, run)
+    return name
 
 
 def _open(node: Node, run: Runner) -> None:
     """All of a node that does not need the API server."""
     node.open()
     node.start_containers(run)
-    for image in (images.PAUSE, images.BUSYBOX):
-        node.load(image.archive)
+    node.load(images.PAUSE.archive, images.BUSYBOX.archive)
 
 
 def down(name: str) -> bool:
@@ -147,10 +152,19 @@ def describe(cluster: Cluster) -> dict[str, Any]:
 
 
 def restart(name: str, part: str) -> None:
-    """Kill one part and start it again, as it was started before."""
+    """Kill one part, or a whole node, when it lives, and start it again as it was."""
     cluster = record.find(name)
-    if part not in cluster.commands:
-        raise Trouble(f"{name} has no part {part!r}", f"its parts: {', '.join(sorted(cluster.commands))}")
+    if part in cluster.node_names:
+        node, run = Node(cluster, part), Runner(cluster)
+        if node.first_process():
+            node.kill()
+        node.open()
+        node.start_containers(run)
+        node.join(run)
+        run.recorded().save()
+        wait_nodes(cluster, [part])
+        return
+    _require_part(cluster, part)
     processes.end(cluster.folder, part)
     processes.spawn(cluster.folder, part, cluster.commands[part])
     if part in ("etcd", "apiserver"):
@@ -162,11 +176,15 @@ def kill(name: str, part: str) -> None:
     cluster = record.find(name)
     if part in cluster.node_names:
         Node(cluster, part).kill()
-    elif part in cluster.commands:
-        processes.end(cluster.folder, part)
     else:
+        _require_part(cluster, part)
+        processes.end(cluster.folder, part)
+
+
+def _require_part(cluster: Cluster, part: str) -> None:
+    if part not in cluster.commands:
         known = ", ".join(sorted([*cluster.node_names, *cluster.commands]))
-        raise Trouble(f"{name} has no part {part!r}", f"its parts: {known}")
+        raise Trouble(f"{cluster.name} has no part {part!r}", f"its parts: {known}")
 
 
 def load(name: str, wanted: Sequence[str]) -> None:
@@ -183,5 +201,5 @@ def load(name: str, wanted: Sequence[str]) -> None:
             )
     with ThreadPoolExecutor(cluster.nodes) as pool:
         living = [node for node in (Node(cluster, each) for each in cluster.node_names) if node.first_process()]
-        for done in [pool.submit(node.load, archive) for node in living for archive in archives]:
+        for done in [pool.submit(node.load, *archives) for node in living]:
             done.result()

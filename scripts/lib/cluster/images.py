@@ -20,7 +20,7 @@ from typing import Any
 from scripts.lib.cluster.places import IMAGES, OWN, SOURCES
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-RECIPE = "1"  #: counts up when an image of the same sources must be made anew
+RECIPE = "2"  #: counts up when an image of the same sources must be made anew
 _SKELETON = ("bin", "dev", "etc", "proc", "root", "run", "sys", "tmp", "usr", "usr/bin", "var")
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 

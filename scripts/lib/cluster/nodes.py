@@ -82,7 +82,7 @@ class Node:
             ["link", "add", link, "type", "veth", *peer],
             ["link", "set", link, "master", BRIDGE],
             ["link", "set", link, "up"],
-            ["route", "add", self.pods, "via", self.address],
+            ["route", "replace", self.pods, "via", self.address],
         ):
             _run([*hub, "ip", *words])
         others = [Node(self.cluster, name) for name in self.cluster.node_names if name != self.name]
@@ -131,16 +131,17 @@ class Node:
 
         eventually(ready, f"containerd of {self.name} is ready", 60)
 
-    def load(self, archive: Path) -> None:
-        """Give the node the image of a docker or OCI archive."""
-        done = subprocess.run(
-            [*self.entry(), "ctr", "-n", "k8s.io", "images", "import", str(archive)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise Trouble(f"{self.name} cannot load {archive}: {done.stderr.strip()}")
+    def load(self, *archives: Path) -> None:
+        """Give the node the images of docker or OCI archives; one after the other, for they may share layers."""
+        for archive in archives:
+            done = subprocess.run(
+                [*self.entry(), "ctr", "-n", "k8s.io", "images", "import", str(archive)],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if done.returncode:
+                raise Trouble(f"{self.name} cannot load {archive}: {done.stderr.strip()}")
 
     def join(self, run: Runner) -> None:
         """The kubelet, which reports the node, and the proxy, which makes services reachable."""
@@ -188,13 +189,14 @@ def _run(command: list[str]) -> None:
         raise Trouble(f"{shlex.join(command)}: {done.stderr.strip()}")
 
 
-def wait_ready(cluster: Cluster) -> None:
-    """Until every node is ready and all its parts live."""
-    parts = [f"{node}/{program}" for node in cluster.node_names for program in ("containerd", "kubelet", "proxy")]
+def wait_ready(cluster: Cluster, names: list[str] | None = None) -> None:
+    """Until the nodes, all or those named, are ready and all their parts live."""
+    wanted = cluster.node_names if names is None else names
+    parts = [f"{node}/{program}" for node in wanted for program in ("containerd", "kubelet", "proxy")]
 
     def ready() -> bool:
         processes.require_alive(cluster.folder, *parts)
         known = api.ready_nodes(cluster)
-        return all(known.get(node, False) for node in cluster.node_names)
+        return all(known.get(node, False) for node in wanted)
 
-    eventually(ready, f"{cluster.nodes} nodes are ready", READY_SECONDS, f"see {cluster.folder}/logs")
+    eventually(ready, f"{', '.join(wanted)} ready", READY_SECONDS, f"see {cluster.folder}/logs")

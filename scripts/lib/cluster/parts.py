@@ -119,7 +119,7 @@ def _python_image() -> None:
     root = SOURCES / "python"
     shutil.rmtree(root, ignore_errors=True)
     root.parent.mkdir(parents=True, exist_ok=True)
-    include = "--include=python3,ca-certificates"
+    include = "--include=python3,ca-certificates,libgomp1,libstdc++6"  # the libraries are for paddlepaddle
     done = subprocess.run(
         ["debootstrap", "--variant=minbase", include, PYTHON_SUITE, root, *debian.mirror()],
         stdout=subprocess.PIPE,

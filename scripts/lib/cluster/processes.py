@@ -18,6 +18,7 @@ from scripts.lib.cluster.trouble import Trouble, eventually
 _CLUSTER = "PADDLEFLOW_TEST_CLUSTER"
 _PART = "PADDLEFLOW_TEST_CLUSTER_PART"
 _END_SECONDS = 20.0
+_started: dict[tuple[Path, str], subprocess.Popen[bytes]] = {}  #: by this call of the tool
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ def spawn(folder: Path, part: str, command: Sequence[str | Path], files: Sequenc
     log = log_of(folder, part)
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as out:
-        return subprocess.Popen(
+        _started[folder, part] = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=out,
@@ -42,7 +43,8 @@ def spawn(folder: Path, part: str, command: Sequence[str | Path], files: Sequenc
             env={"PATH": os.environ.get("PATH", os.defpath), "HOME": str(folder), _CLUSTER: str(folder), _PART: part},
             start_new_session=True,
             pass_fds=files,
-        ).pid
+        )
+    return _started[folder, part].pid
 
 
 def find(folder: Path, part: str = "") -> list[Process]:
@@ -63,25 +65,31 @@ def find(folder: Path, part: str = "") -> list[Process]:
 
 def end(folder: Path, part: str = "") -> None:
     """Kill the processes, until there is none left. What a node's first process started dies with it, by the kernel."""
+    empty_looks = 0
 
     def gone() -> bool:
+        nonlocal empty_looks
         left = find(folder, part)
         for process in left:
             try:
                 os.kill(process.pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
-        return not left
+        # one look is not enough: a process that is just becoming another program has no environment for a moment
+        empty_looks = 0 if left else empty_looks + 1
+        return empty_looks == 3
 
     eventually(gone, f"the processes of {part or folder.name} are gone", _END_SECONDS)
 
 
 def require_alive(folder: Path, *parts: str) -> None:
-    """Refuse, with the end of its log, when one of the parts has died."""
-    living = {process.part for process in find(folder)}
+    """Refuse, with the end of its log, when one of the parts that this call started has died."""
     for part in parts:
-        if part not in living:
-            raise Trouble(f"{part} has died; the end of {log_of(folder, part)}:\n{tail(folder, part)}")
+        process = _started.get((folder, part))
+        if process is not None and process.poll() is not None:
+            raise Trouble(
+                f"{part} has ended with {process.returncode}; the end of {log_of(folder, part)}:\n{tail(folder, part)}"
+            )
 
 
 def log_of(folder: Path, part: str) -> Path:

@@ -101,7 +101,7 @@ def find(name: str) -> Cluster:
     """The cluster of a name, which must be up."""
     found = load(name)
     if found is None or not found.complete:
-        up = ", ".join(each.name for each in every()) or "none"
+        up = ", ".join(each.name for each in every() if each.complete) or "none"
         raise Trouble(f"no cluster called {name!r} is up (up: {up})", f"scripts/cluster up --name {name}")
     return found
 

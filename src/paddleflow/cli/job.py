@@ -55,7 +55,7 @@ job = group(
     late={
         "events": Late("watch:events", "What happened to a job, and why it waits."),
         "logs": Late("watch:logs", "Print or follow a job's log."),
-        "run": Late("run:run", "Run a command as a job: see its log, end with its exit code."),
+        "run": Late("job_run:run", "Run a command as a job: see its log, end with its exit code."),
         "wait": Late("watch:wait", "Wait until jobs are over."),
         "why": Late("watch:why", "Why a job waits, and what would start it now."),
     },

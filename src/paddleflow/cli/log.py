@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from paddleflow.cli import output
 from paddleflow.cli.lazy import group
 from paddleflow.cli.session import Session, pass_session
 
-log = group(help="Logs of jobs. See also: paddleflow job logs.")
+if TYPE_CHECKING:
+    from paddleflow.sdk.logs import JobLog
+
+log = group(help="Logs of jobs and runs. See also: paddleflow job logs, paddleflow run logs.")
 _FOLLOW = ""  #: what -f means without a word behind it
 
 
@@ -62,6 +67,42 @@ def job(
     if session.output == "json":
         click.echo(output.as_json(found.raw))
         return
+    _show(found)
+
+
+@log.command("run")
+@click.argument("runid")
+@click.option("-j", "--jobid", help="Only of this step's job.")
+@click.option("-ps", "--pagesize", type=int, help="Lines of a page; 100 if not given, and at most.")
+@click.option("-pn", "--pageno", type=int, help="Which page; 1 if not given.")
+@click.option(
+    "-fp",
+    "--logfileposition",
+    type=click.Choice(["begin", "end"]),
+    help="Where page 1 is: at the beginning, or at the end as if not given.",
+)
+@pass_session
+def run(
+    session: Session,
+    runid: str,
+    jobid: str | None,
+    pagesize: int | None,
+    pageno: int | None,
+    logfileposition: str | None,
+) -> None:
+    """Print a page of the logs of a run's steps. To follow them: paddleflow run logs RUNID -f."""
+    found = session.client.logs.run(runid, job=jobid, page_no=pageno, page_size=pagesize, position=logfileposition)
+    if session.output == "json":
+        click.echo(output.as_json(found.raw))
+        return
+    if found.submit_log:
+        click.echo(found.submit_log)
+    for job_log in found.jobs:
+        _show(job_log)
+
+
+def _show(found: JobLog) -> None:
+    """The log of a job's tasks, each below a line of facts."""
     click.echo("eventList:" if found.events else "eventList is None")
     for event in found.events:
         click.echo(output.cell(event))

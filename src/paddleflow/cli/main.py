@@ -20,6 +20,7 @@ from paddleflow.errors import PaddleFlowError
 INTERRUPTED = 130
 
 COMMANDS = {
+    "artifact": Late("artifact:artifact", "Artifacts: what steps of runs took in and left behind."),
     "cluster": Late("cluster:cluster", "Clusters, and what they have free."),
     "completion": Late("completion:completion", "Shell completion for bash, zsh and fish."),
     "context": Late("context:context", "The servers that you work with."),
@@ -29,8 +30,11 @@ COMMANDS = {
     "log": Late("log:log", "Logs of jobs."),
     "login": Late("account:login", "Log in to a server and remember it as a context."),
     "logout": Late("account:logout", "End the token of the context in use."),
+    "operator": Late("operator:operator", "Look after PaddleJobs on Kubernetes."),
     "pipeline": Late("pipeline:pipeline", "Pipeline documents: check one, print the schema."),
     "queue": Late("queue:queue", "Queues, and who may use them."),
+    "run": Late("run:run", "Runs of pipelines: start, watch, stop, try again, compare."),
+    "schedule": Late("schedule:schedule", "Pipelines that are run by the clock."),
     "server": Late("server:server", "Start the server on this machine."),
     "statistics": Late("statistics:statistics", "What jobs used, and card time."),
     "user": Late("user:user", "Users and their passwords."),

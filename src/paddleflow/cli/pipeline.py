@@ -1,4 +1,4 @@
-"""`paddleflow pipeline …`: pipeline documents. What is here works without a server."""
+"""`paddleflow pipeline …`: pipeline documents. What is here works without a server; `registered` talks to one."""
 
 from __future__ import annotations
 
@@ -9,14 +9,25 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from paddleflow.cli import output
-from paddleflow.cli.lazy import group, pair_each
+from paddleflow.cli.lazy import Late, group, pair_each
 from paddleflow.cli.session import Session, pass_session
 from paddleflow.errors import Invalid
 
 if TYPE_CHECKING:
     from paddleflow.spec.pipeline.model import Pipeline
 
-pipeline = group(help="Pipelines: check the document of one, print the language's schema.")
+pipeline = group(
+    help="Pipelines: check a document, register it, look at its versions.",
+    late={
+        "create": Late("registered:create", "Register a pipeline."),
+        "delete": Late("registered:delete", "Delete a registered pipeline with all its versions."),
+        "deleteversion": Late("registered:deleteversion", "Delete one version of a registered pipeline."),
+        "list": Late("registered:list_", "List registered pipelines."),
+        "show": Late("registered:show", "Show a registered pipeline and its versions."),
+        "showversion": Late("registered:showversion", "Show one version of a registered pipeline."),
+        "update": Late("registered:update", "Add a version to a registered pipeline."),
+    },
+)
 
 MOST_SHOWN = 160  #: characters of a source line
 

@@ -11,8 +11,10 @@
     lease       one leader among several processes
     recorder    events that people see in `kubectl describe`
     apply       whether a write would change anything
+    writer      writes that the cache learns of, and that are not repeated when an answer was lost
     manifests   small pieces of objects
-    memory      an API server inside this process, for tests and for trying things out
+    memory      an API server inside this process, for tests and for trying things out; what it keeps is in shelf, and
+                fields, patches and selectors are the API's own rules for them
 
 docs/internals/kube.md has the protocol and a checklist for its next user.
 """

@@ -87,6 +87,10 @@ class MemoryServer:
         self._shelf.forget()
         self._lists.clear()
 
+    def collect(self) -> None:
+        """What the garbage collector does every now and then: ends what names only owners that are not there."""
+        self._shelf.collect()
+
     def _tell(self) -> None:
         for event in self._watching:
             event.set()

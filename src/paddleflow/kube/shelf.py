@@ -140,6 +140,15 @@ class Shelf:
         self.version += 1
         self.oldest = self.version
 
+    def collect(self) -> None:
+        """Deletes what names only owners that are not there."""
+        there = {kept.object["metadata"]["uid"] for found in self._objects.values() for kept in found.values()}
+        for resource, found in list(self._objects.items()):
+            for (namespace, name), kept in list(found.items()):
+                references = kept.object["metadata"].get("ownerReferences") or []
+                if references and not any(reference["uid"] in there for reference in references):
+                    self.delete(resource, namespace, name, None)
+
     def _settle(self, resource: Resource, kept: Kept, wanted: Object) -> Object:
         """Keeps a changed object, or removes one whose last finalizer went."""
         metadata = wanted["metadata"]

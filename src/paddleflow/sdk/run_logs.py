@@ -61,7 +61,7 @@ class _Following:
 
     def __init__(self, transport: Transport, run: Run, step: str | None) -> None:
         self._transport = transport
-        self._run = type(run)(transport, run.id)  # its own, for it is refreshed by another thread
+        self._run = run.another()  # refreshed by another thread
         self._step = step
         self._queue: SimpleQueue[_Message] = SimpleQueue()
         self._known: set[str] = set()

@@ -107,6 +107,10 @@ class Run:
         self._record = RunRecord.of(self._transport.call("GET", self._path))
         return self
 
+    def another(self) -> Run:
+        """A handle of its own, for another thread."""
+        return Run(self._transport, self.id)
+
     def wait(self, timeout: float | None = None, on_event: Callable[[Event], None] | None = None) -> Run:
         """Waits until the run is over, whatever its result. TimeoutError after `timeout` seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout

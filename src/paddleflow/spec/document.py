@@ -70,6 +70,14 @@ def parse(kind: type[D], data: object, *, ignore_unknown: bool = False) -> D:
     return document
 
 
+def checked(kind: type[D], data: object) -> D:
+    """The document in data that is spelled as documented, an API server's for example; `Invalid` lists every fault."""
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        raise Invalid.of(_faults(error), code=kind.code) from error
+
+
 def _tidied(
     kind: type[Document], data: Mapping[str, object], where: str, faults: list[Fault], loose: bool
 ) -> dict[str, object]:

@@ -1,0 +1,81 @@
+"""`paddleflow operator`: runs the controllers. Their room is imported here and nowhere else in the command line."""
+
+from __future__ import annotations
+
+import click
+
+from paddleflow.cli.lazy import Command
+from paddleflow.errors import Invalid, Unavailable
+
+
+@click.command(cls=Command)
+@click.option(
+    "--kubeconfig", default="", help="File that says where the API server is. Default: the cluster it runs in."
+)
+@click.option("--namespace", default="", help="Namespace whose jobs are looked after. Default: all.")
+@click.option("--scheduling", type=click.Choice(["", "volcano"]), default="", help="volcano: schedule jobs in gangs.")
+@click.option("--etcd-server", default="", help="Endpoints for elastic trainers: host:2379[,host:2379].")
+@click.option("--port-range", default="35000,65000", help="Ports for jobs on the nodes' network.", show_default=True)
+@click.option("--leader-elect", is_flag=True, help="Work only while holding the lease; for several operators at once.")
+@click.option("--leader-elect-namespace", default="", help="Namespace of the lease. Default: that of the operator.")
+@click.option("--metrics-bind-address", default=":8080", help="Where /metrics is served; 0: not.", show_default=True)
+@click.option(
+    "--health-probe-bind-address", default=":8081", help="Where /healthz, /readyz are; 0: not.", show_default=True
+)
+@click.option("--crd", is_flag=True, help="Print the definition of PaddleJob, for kubectl apply, and end.")
+@click.pass_context
+def operator(
+    ctx: click.Context,
+    kubeconfig: str,
+    namespace: str,
+    scheduling: str,
+    etcd_server: str,
+    port_range: str,
+    leader_elect: bool,
+    leader_elect_namespace: str,
+    metrics_bind_address: str,
+    health_probe_bind_address: str,
+    crd: bool,
+) -> None:
+    """Look after PaddleJobs on a Kubernetes cluster until told to stop.
+
+    \b
+    Examples:
+      paddleflow operator --crd | kubectl apply --server-side -f -
+      paddleflow operator --namespace research --scheduling volcano
+    """
+    low, _, high = port_range.replace("-", ",").partition(",")
+    if not (low.isdigit() and high.isdigit() and 1024 <= int(low) <= int(high) - 20 <= 65516):
+        raise Invalid(
+            f"--port-range {port_range!r} is not a range of at least 20 ports", hint="as in --port-range 35000,65000"
+        )
+    try:
+        if crd:
+            import yaml
+
+            from paddleflow.operator.definitions import definitions
+
+            click.echo(yaml.safe_dump_all(definitions(), sort_keys=False), nl=False)
+            return
+        from paddleflow.operator.paddlejob.job import Options
+        from paddleflow.operator.running import Running, run
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("paddleflow"):
+            raise
+        raise Unavailable(
+            f"the operator needs {error.name}, which is not installed", hint="pip install 'paddleflow[kubernetes]'"
+        ) from error
+    options = Options(volcano=scheduling == "volcano", etcd=etcd_server, low_port=int(low), high_port=int(high))
+    ctx.exit(
+        run(
+            Running(
+                kubeconfig=kubeconfig,
+                namespace=namespace,
+                leader_elect=leader_elect,
+                lease_namespace=leader_elect_namespace,
+                metrics_address=metrics_bind_address,
+                health_address=health_probe_bind_address,
+                options=options,
+            )
+        )
+    )

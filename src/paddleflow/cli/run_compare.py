@@ -1,0 +1,83 @@
+"""`paddleflow run graph` and `diff`: a run as a picture, and what is different in another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from paddleflow.cli import output
+from paddleflow.cli.lazy import Command
+from paddleflow.cli.session import Session, note, pass_session
+
+FORMATS = ("mermaid", "svg", "json")
+
+
+@click.command(cls=Command)
+@click.argument("runid")
+@click.option("--format", "format_", type=click.Choice(FORMATS), help="By the file's ending, mermaid otherwise.")
+@click.option("--to", type=click.Path(dir_okay=False, path_type=Path), help="Write it to this file.")
+@pass_session
+def graph(session: Session, runid: str, format_: str | None, to: Path | None) -> None:
+    """Print the graph of a run with the states of its steps: Mermaid text, an SVG picture, or JSON.
+
+    \b
+    Examples:
+      paddleflow run graph run-000001
+      paddleflow run graph run-000001 --to run.svg
+    """
+    by_ending = {".svg": "svg", ".json": "json"}.get(to.suffix if to else "", "mermaid")
+    text = session.client.runs.handle(runid).graph(format_ or by_ending)
+    if to is None:
+        click.echo(text, nl=not text.endswith("\n"))
+    else:
+        to.write_text(text, "utf-8")
+        note(f"{to} written")
+
+
+@click.command(cls=Command)
+@click.argument("first")
+@click.argument("second")
+@pass_session
+def diff(session: Session, first: str, second: str) -> None:
+    """Show in what two runs differ: parameters, documents, fingerprints of steps, durations.
+
+    \b
+    Example:
+      paddleflow run diff run-000001 run-000002
+    """
+    found = session.client.runs.handle(first).diff(second)
+    if session.output == "json":
+        click.echo(output.as_json(found))
+        return
+    lines = list(_lines(found))
+    click.echo("\n".join(lines) if lines else f"{first} and {second} do not differ")
+
+
+def _lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """Each part that differs, indented below its name."""
+    for name, value in found.items():
+        if value in (None, "", [], {}) or name in {"runID", "with"}:
+            continue
+        yield f"{name}:"
+        yield from (f"  {line}" for line in _shown(value))
+
+
+def _shown(value: object) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if isinstance(inner, Mapping | list):
+                yield f"{key}:"
+                yield from (f"  {line}" for line in _shown(inner))
+            else:
+                yield f"{key}: {output.cell(inner)}"
+    elif isinstance(value, list):
+        for inner in value:
+            if isinstance(inner, Mapping):
+                yield "  ".join(f"{key}={output.cell(each)}" for key, each in inner.items())
+            else:
+                yield output.cell(inner)
+    else:
+        yield from str(value).splitlines()

@@ -1,0 +1,94 @@
+"""A run drawn as a tree: one line a step, readable without colour. Pure: a record in, lines out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from paddleflow.sdk.run_views import DagView, StepView, View, Views
+from paddleflow.sdk.runs import RunRecord
+
+MARKS = {
+    "succeeded": "✓",
+    "failed": "✗",
+    "running": "▶",
+    "terminating": "■",
+    "terminated": "■",
+    "cancelled": "–",
+    "skipped": "–",
+    "pending": "·",
+    "init": "·",
+}
+
+
+def tree(record: RunRecord) -> list[str]:
+    """The whole run."""
+    head = f"{record.id} {record.name} {record.status}" + (f": {record.message}" if record.message else "")
+    facts = {
+        "user": record.user,
+        "storage": record.fs,
+        "retry of": record.retry_of,
+        "schedule": record.schedule_id,
+        "started": record.activate_time or record.create_time,
+        "paused before": ", ".join(record.paused),
+        "breakpoints": ", ".join(record.breakpoints),
+    }
+    return [head, *(f"  {name}: {value}" for name, value in facts.items() if value), *branches(record)]
+
+
+def branches(record: RunRecord, tail: Callable[[StepView], str] = lambda step: "") -> list[str]:
+    """The components, one line each; the step that comes after all last. `tail` is put behind the line of a step."""
+    rows = _rows(record.runtime)
+    rows += [(f"{one.step_name or one.name} (post_process)", one) for one in record.post_process.values()]
+    return list(_drawn(rows, "", tail))
+
+
+def _rows(found: Views) -> list[tuple[str, View]]:
+    """Components with their titles; repetitions of a loop are told apart by their number."""
+    return [
+        (name if len(several) == 1 else f"{name}[{number}]", one)
+        for name, several in found.items()
+        for number, one in enumerate(several)
+    ]
+
+
+def _drawn(rows: Sequence[tuple[str, View]], indent: str, tail: Callable[[StepView], str]) -> Iterator[str]:
+    wide = max((len(title) for title, _ in rows), default=0)
+    for number, (title, one) in enumerate(rows):
+        end = number == len(rows) - 1
+        yield f"{indent}{'└─' if end else '├─'} {_line(title, one, wide, tail)}".rstrip()
+        if isinstance(one, DagView):
+            yield from _drawn(_rows(one.entry_points), f"{indent}{'   ' if end else '│  '}", tail)
+
+
+def _line(title: str, one: View, wide: int, tail: Callable[[StepView], str]) -> str:
+    words = [f"{MARKS.get(one.status, '?')} {title.ljust(wide)}  {one.status.ljust(10)}"]
+    if one.seconds:
+        words.append(duration(one.seconds))
+    if isinstance(one, StepView):
+        words.append(how(one))
+    words.append(one.message)
+    if isinstance(one, StepView) and (last := tail(one)):
+        words.append(f"│ {last}")
+    return "  ".join(word for word in words if word)
+
+
+def how(step: StepView) -> str:
+    """Whether a step ran or was reused, and if it could not be, what had changed."""
+    if step.reused_from:
+        return f"reused from {step.reused_from}"
+    words = []
+    if step.tries > 1:
+        words.append(f"{step.tries} tries")
+    if step.cache_miss:
+        words.append(f"ran: {', '.join(step.cache_miss)} changed")
+    return "; ".join(words)
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: ``3.2 s``, ``4 min 10 s``, ``2 h 5 min``."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"

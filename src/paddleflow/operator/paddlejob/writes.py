@@ -1,0 +1,68 @@
+"""What a pass wants written. Values only; `wiring` carries them out, in the order of the fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from paddleflow.operator.paddlejob.job import Object
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that a person should see beside the job."""
+
+    reason: str
+    message: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """An object of ours to be deleted, by its uid: one that has come back under the same name is another one."""
+
+    obj: Object
+    force: bool = False  #: its node does not answer: do not wait for it
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A few fields of an object of ours."""
+
+    obj: Object
+    body: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Writes:
+    """Everything that is missing."""
+
+    status: dict[str, Any] | None = None  #: None: as it is
+    urgent: bool = False  #: the status must be seen at once; otherwise it may be held back a little
+    first: bool = False  #: the status must be written before anything else
+    np: int | None = None  #: workers, to be told to elastic trainers in etcd
+    deletes: list[Delete] = field(default_factory=list)
+    creates: list[Object] = field(default_factory=list)
+    patches: list[Patch] = field(default_factory=list)
+    expired: str = ""  #: why the job itself is to be deleted
+    events: list[Event] = field(default_factory=list)
+    again: float | None = None  #: seconds after which to look again, whatever happens
+
+    def look_again(self, after: float) -> None:
+        after = max(0.0, after)
+        self.again = after if self.again is None else min(self.again, after)
+
+    @property
+    def quiet(self) -> bool:
+        return self.status is None and not (self.deletes or self.creates or self.patches or self.events or self.np)
+
+
+@dataclass(frozen=True, slots=True)
+class Children:
+    """The objects that belong to a job, by its uid; nobody else's are among them."""
+
+    pods: Sequence[Object] = ()
+    config_maps: Sequence[Object] = ()
+    services: Sequence[Object] = ()
+    pod_groups: Sequence[Object] = ()

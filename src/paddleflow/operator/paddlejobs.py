@@ -1,0 +1,191 @@
+"""The PaddleJob controller: caches in, passes, writes out. The decisions are `paddlejob.reconcile`'s.
+
+Counts and words of a status are held back for a few seconds, so that a job of many pods costs three status writes and not one
+for each pod. What the API server refused is remembered until it takes it, and tried again ever more seldom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from paddleflow.base.clock import Clock
+from paddleflow.kube.cache import Cache
+from paddleflow.kube.client import Client
+from paddleflow.kube.controller import DONE, Again, Outcome
+from paddleflow.kube.recorder import Recorder
+from paddleflow.kube.resources import CONFIG_MAPS, PADDLEJOBS, PODGROUPS, PODS, SERVICES, Object, Resource, View, uid
+from paddleflow.operator import ports, pruning
+from paddleflow.operator.carrying import Carrier
+from paddleflow.operator.etcd import Etcd
+from paddleflow.operator.metrics import Metrics
+from paddleflow.operator.paddlejob.job import Job, Options, read
+from paddleflow.operator.paddlejob.members import JOB_LABEL
+from paddleflow.operator.paddlejob.reconcile import reconcile
+from paddleflow.operator.paddlejob.writes import Children, Event, Writes
+
+SETTLE = 5.0  #: seconds for which counts and words of a status are gathered
+_FIRST_RETRY, _LONGEST_RETRY = 1.0, 60.0  #: seconds between tries of what was refused
+
+
+@dataclass(slots=True)
+class _Refused:
+    """What the API server would not take, and how often it was tried."""
+
+    event: Event
+    tries: int = 0
+
+
+class PaddleJobs:
+    """One operator's PaddleJobs."""
+
+    def __init__(self, client: Client, recorder: Recorder, clock: Clock, options: Options, namespace: str = "") -> None:
+        self.jobs = _cache(client, PADDLEJOBS, namespace, pruning.job, labels="")
+        self.pods = _cache(client, PODS, namespace, pruning.pod)
+        self.config_maps = _cache(client, CONFIG_MAPS, namespace, pruning.config_map)
+        self.services = _cache(client, SERVICES, namespace, pruning.child)
+        self.pod_groups = _cache(client, PODGROUPS, namespace, pruning.pod_group)
+        self.caches = {
+            "PaddleJob": self.jobs,
+            "Pod": self.pods,
+            "ConfigMap": self.config_maps,
+            "Service": self.services,
+        }
+        self.caches["PodGroup"] = self.pod_groups
+        self.metrics: Metrics | None = None
+        self._carrier = Carrier(client, self.caches)
+        self._recorder = recorder
+        self._clock = clock
+        self._options = options
+        self._etcd = Etcd(options.etcd) if options.etcd else None
+        self._refused: dict[str, _Refused | None] = {}  # by the job's uid; None: the status is not believed any more
+        self._written: dict[str, float] = {}  # when a job's status was last written
+        self._uids: dict[str, str] = {}  # of jobs that were looked at, to forget what is kept about those that are gone
+        self._ports: dict[str, tuple[int, int]] = {}  # ranges of jobs on the nodes' network: first port, members
+
+    async def look(self, key: str) -> Outcome:
+        """One pass over one job."""
+        obj = self.jobs.get(key)
+        if obj is None or self._uids.get(key, uid(obj)) != uid(obj):
+            self._forget(self._uids.pop(key, ""))
+        if obj is None:
+            return DONE
+        self._uids[key] = uid(obj)
+        job = read(obj)
+        refused = self._known_refusal(job)
+        writes = self._pass(job, refused.event if refused else None)
+        event = await self._carry_out(obj, job, writes)
+        if event is not None:
+            return await self._remember(obj, job, event)
+        if refused is not None:  # nothing is refused any more: say so
+            self._refused[job.uid] = None
+            return Again(0.0)
+        return DONE if writes.again is None else Again(writes.again)
+
+    def _pass(self, job: Job, refused: Event | None) -> Writes:
+        children = self._children(job.uid)
+        writes = reconcile(
+            job, children, self._clock.now(), self._options, refused=refused, host_port=self._host_port(job)
+        )
+        if writes.status is not None and not writes.urgent:
+            waited = self._clock.monotonic() - self._written.setdefault(job.uid, self._clock.monotonic())
+            if waited < SETTLE:
+                writes.status = None
+                writes.look_again(SETTLE - waited)
+        return writes
+
+    def _children(self, job_uid: str) -> Children:
+        return Children(
+            self.pods.by_owner(job_uid),
+            self.config_maps.by_owner(job_uid),
+            self.services.by_owner(job_uid),
+            self.pod_groups.by_owner(job_uid),
+        )
+
+    async def _carry_out(self, obj: View, job: Job, writes: Writes) -> Event | None:
+        """Everything that the pass wants, in its order; what was refused."""
+        if writes.status is not None and writes.first:
+            await self._write_status(obj, writes)
+        if writes.np is not None and self._etcd is not None:
+            await self._etcd.tell(job.namespace, job.name, writes.np)
+        if writes.deletes:
+            await self._carrier.delete(writes.deletes)
+            self._count("delete", len(writes.deletes))
+        event = None
+        if writes.creates:
+            event = await self._carrier.create(obj, writes.creates)
+            self._count("create", len(writes.creates))
+        if writes.patches:
+            await self._carrier.patch(writes.patches)
+            self._count("patch", len(writes.patches))
+        if writes.status is not None and not writes.first and event is None:
+            await self._write_status(obj, writes)
+        for each in writes.events:
+            self._recorder.tell(_about(obj), each.reason, each.message, warning=each.warning)
+        if writes.expired:
+            await self._carrier.expire(obj)
+        return event
+
+    async def _write_status(self, obj: View, writes: Writes) -> None:
+        assert writes.status is not None, "asked for by the pass"
+        await self._carrier.write_status(obj, writes.status)
+        self._written[uid(obj)] = self._clock.monotonic()
+        self._count("status", 1)
+
+    def _count(self, verb: str, amount: int) -> None:
+        if self.metrics is not None:
+            self.metrics.writes.labels(verb).inc(amount)
+
+    # ---- refusals --------------------------------------------------------------------------------------------------
+
+    def _known_refusal(self, job: Job) -> _Refused | None:
+        """What was refused in an earlier pass; after a restart the status knows it."""
+        if job.uid not in self._refused:
+            blocked: View = next((c for c in job.status.get("conditions") or () if c["type"] == "Blocked"), {})
+            if blocked.get("status") == "True" and blocked["reason"] != "InvalidSpec":
+                self._refused[job.uid] = _Refused(Event(blocked["reason"], blocked.get("message", ""), warning=True))
+        return self._refused.get(job.uid)
+
+    async def _remember(self, obj: View, job: Job, event: Event) -> Outcome:
+        known = self._refused.get(job.uid) or _Refused(event)
+        self._refused[job.uid] = known
+        known.event, known.tries = event, known.tries + 1
+        self._recorder.tell(_about(obj), event.reason, event.message, warning=True)
+        if self.metrics is not None:
+            self.metrics.refusals.labels(event.reason).inc()
+        now = read(self.jobs.get(f"{job.namespace}/{job.name}") or obj)
+        writes = self._pass(now, event)
+        if writes.status is not None and writes.urgent:
+            await self._write_status(obj, writes)
+        return Again(min(_FIRST_RETRY * 2 ** (known.tries - 1), _LONGEST_RETRY))
+
+    # ---- the nodes' ports ------------------------------------------------------------------------------------------
+
+    def _host_port(self, job: Job) -> int:
+        """A range for a job on the nodes' network."""
+        if job.spec is None or job.spec.intranet != "Host" or job.ended:
+            self._ports.pop(job.uid, None)
+            return 0
+        members = job.spec.members * len(job.spec.roles())
+        first = job.status.get("hostPort")
+        if not first and job.uid not in self._ports:
+            taken = self._ports.values()
+            first = ports.choose(job.uid, members, self._options.low_port, self._options.high_port, taken)
+        if first:
+            self._ports[job.uid] = first, members
+        return self._ports[job.uid][0]
+
+    def _forget(self, job_uid: str) -> None:
+        self._refused.pop(job_uid, None)
+        self._written.pop(job_uid, None)
+        self._ports.pop(job_uid, None)
+
+
+def _cache(
+    client: Client, resource: Resource, namespace: str, prune: Callable[[Object], Object], labels: str = JOB_LABEL
+) -> Cache[Object]:
+    return Cache(client, resource, namespace, labels=labels, prune=prune)
+
+
+def _about(obj: View) -> Object:
+    return {**obj, "apiVersion": PADDLEJOBS.api_version, "kind": PADDLEJOBS.kind}

@@ -1,0 +1,149 @@
+"""A real Kubernetes for the tests, from ``scripts/cluster``: one of each shape per test run, gone at its end.
+
+Loaded as a plugin by ``tests/conftest.py``. Tests ask for `control_plane` (no nodes, no root, ready in seconds) or for
+`cluster` (three real nodes with Volcano and CoreDNS). A test that does is marked `cluster` here, and all users of a fixture
+stay on one worker, so that it is brought up once. Nothing is built here: ``scripts/test`` has done so before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+TOOL = Path(__file__).resolve().parent.parent / "scripts" / "cluster"
+GRACE_SECONDS = 10  #: until the fixture's nodes count as lost; short, for tests of that
+_TIMEOUT = pytest.mark.timeout(400)  # whoever comes first waits for the cluster as well
+_GROUPS = {"control_plane": "control-plane", "cluster": "cluster"}  #: fixture → group of tests that share a worker
+
+
+class LiveCluster:
+    """A cluster that is up, and the tool around it."""
+
+    def __init__(self, name: str, *shape: str) -> None:
+        self.name = name
+        told = json.loads(call("up", "--name", name, "--json", *shape))
+        self.kubeconfig = Path(told["kubeconfig"])
+        self.api: str = told["api"]
+        self.etcd: str = told["etcd"]
+        self.nodes: list[str] = sorted(told["nodes"])
+        self._loaded: set[str] = set()
+
+    def kubectl(self, *words: str, stdin: str = "") -> str:
+        """What kubectl prints; the test fails with what it says when it fails."""
+        return call("kubectl", "--name", self.name, *words, stdin=stdin)
+
+    def apply(self, manifest: str) -> None:
+        self.kubectl("apply", "--server-side", "-f", "-", stdin=manifest)
+
+    def wait(self, what: str, condition: str, namespace: str = "default", seconds: int = 90) -> None:
+        """Until an object has a condition, in kubectl's words: ``wait("pod/a", "jsonpath={.status.phase}=Running")``."""
+        self.kubectl("wait", what, f"--for={condition}", "-n", namespace, f"--timeout={seconds}s")
+
+    def load(self, *images: str) -> None:
+        """Have images on all nodes: `python`, `operator`, or the path of an archive."""
+        if wanted := [image for image in images if image not in self._loaded]:
+            require(f"{image}-image" for image in wanted if "/" not in image)
+            call("load", "--name", self.name, *wanted)
+            self._loaded.update(wanted)
+
+    def kill(self, part: str) -> None:
+        """A node, or a part such as `apiserver`, dies without a word."""
+        call("kill", "--name", self.name, part)
+
+    def restart(self, part: str) -> None:
+        """A dead or living node or part starts again; returns when it is of use."""
+        call("restart", "--name", self.name, part)
+
+    def on(self, node: str, *words: str) -> str:
+        """What a command prints that runs on a node."""
+        return call("on", "--name", self.name, node, *words)
+
+    @contextlib.contextmanager
+    def namespace(self) -> Iterator[str]:
+        """A namespace that nobody else uses; its removal is begun, not waited for."""
+        name = f"test-{uuid.uuid4().hex[:8]}"
+        self.kubectl("create", "namespace", name)
+        yield name
+        self.kubectl("delete", "namespace", name, "--wait=false")
+
+    def down(self) -> None:
+        call("down", "--name", self.name)
+
+
+def call(*words: str, stdin: str = "") -> str:
+    """What ``scripts/cluster`` prints on stdout; the test fails with its errors when it fails."""
+    done = subprocess.run([TOOL, *words], input=stdin, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.fail(f"scripts/cluster {' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def require(parts: Sequence[str] | Iterator[str], root: bool = False) -> None:
+    """Skip, with one line that says what would help, where a cluster of these parts cannot be."""
+    if root and os.geteuid() != 0:
+        pytest.skip("real Kubernetes nodes need root")
+    wanted = list(parts)
+    done = subprocess.run([TOOL, "build", "--check", *wanted], capture_output=True, text=True, check=False)
+    if done.returncode:
+        go = "" if shutil.which("go") else "Go is not installed; install it, then: "
+        pytest.skip(f"the test cluster is not built here: {go}scripts/cluster build {' '.join(wanted)}")
+
+
+def own_name(purpose: str) -> str:
+    """A name for a cluster of this process, by which a later run knows that its owner is gone."""
+    return f"test-{os.getpid()}-{purpose}"
+
+
+def remove_orphans() -> None:
+    """Take away the clusters of test runs that were killed."""
+    for told in json.loads(call("status", "--json")):
+        owner = re.fullmatch(r"test-(\d+)-.*", told["name"])
+        if owner and not Path(f"/proc/{owner[1]}").exists():
+            call("down", "--name", told["name"])
+
+
+@contextlib.contextmanager
+def brought_up(purpose: str, *shape: str) -> Iterator[LiveCluster]:
+    """A cluster that is gone afterwards, even when it did not come up."""
+    remove_orphans()
+    name = own_name(purpose)
+    try:
+        yield LiveCluster(name, *shape)
+    finally:
+        call("down", "--name", name)
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[LiveCluster]:
+    """An API server with etcd, controllers and scheduler; pods stay pending."""
+    require(["kube"])
+    with brought_up("control-plane") as up:
+        yield up
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[LiveCluster]:
+    """Three real nodes with Volcano and CoreDNS. Who kills a node restarts it; node1 carries the DNS and stays."""
+    require(["kube", "node-images", "coredns", "volcano"], root=True)
+    shape = ("--nodes", "3", "--with", "coredns,volcano", "--grace", str(GRACE_SECONDS))
+    with brought_up("nodes", *shape) as up:
+        yield up
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for fixture, group in _GROUPS.items():
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker("cluster")
+                item.add_marker(pytest.mark.xdist_group(group))
+                item.add_marker(_TIMEOUT)

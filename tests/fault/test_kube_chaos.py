@@ -1,0 +1,224 @@
+"""A controller whose API server restarts, answers slowly or not at all, conflicts, throttles, forgets and drops watches:
+in the end nothing drifts, and no write was made that changed nothing.
+
+The controller is the smallest one that has everything: a ConfigMap with a count and a word has so many children that say the
+word. People create, change and delete parents meanwhile, and tamper with children.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from random import Random
+
+import pytest
+
+from paddleflow.base.clock import SystemClock
+from paddleflow.errors import NotFound
+from paddleflow.kube import resources
+from paddleflow.kube.apply import differences, marked
+from paddleflow.kube.cache import Cache
+from paddleflow.kube.client import Client
+from paddleflow.kube.config import from_kubeconfig
+from paddleflow.kube.controller import DONE, Controller, Outcome
+from paddleflow.kube.manifests import metadata
+from paddleflow.kube.memory import MemoryServer
+from paddleflow.kube.queue import Backoff, WorkQueue
+from paddleflow.kube.resources import CONFIG_MAPS, SECRETS, Object, View
+from paddleflow.kube.wire import HttpWire, Wire
+from paddleflow.kube.writer import Writer
+from tests.cluster_fixture import LiveCluster
+from tests.fault.kube_proxy import FaultProxy
+from tests.kube_server import own_namespace, until
+
+PARENT = {"role": "parent"}
+CHILD = {"role": "child"}
+NAMES = [f"p{number}" for number in range(8)]
+
+
+def children_of(parent: View) -> list[Object]:
+    """What a parent asks for. Children are Secrets, so that each kind has a cache of its own."""
+    data = parent["data"]
+    word = base64.b64encode(data["word"].encode()).decode()
+    space = resources.namespace(parent)
+    return [
+        marked(
+            {
+                "apiVersion": SECRETS.api_version,
+                "kind": SECRETS.kind,
+                "metadata": metadata(f"{resources.name(parent)}-{number}", space, labels=CHILD, owner=parent),
+                "data": {"word": word},
+            }
+        )
+        for number in range(int(data["count"]))
+    ]
+
+
+class Family:
+    """The controller, as a process would have it: caches, queue and workers from nothing."""
+
+    def __init__(self, client: Client, space: str) -> None:
+        pause = Backoff(0.02, 0.3)
+        self.parents: Cache[Object] = Cache(
+            client, CONFIG_MAPS, space, labels="role=parent", backoff=Backoff(0.02, 0.3), quiet=2.0, page=3
+        )
+        self.children: Cache[Object] = Cache(
+            client, SECRETS, space, labels="role=child", backoff=Backoff(0.02, 0.3), quiet=2.0, page=3
+        )
+        self.writer = Writer(client, self.children)
+        clock = SystemClock()
+        self.controller = Controller("family", self.reconcile, clock, queue=WorkQueue(clock, pause), workers=4)
+        self.controller.follow(self.parents)
+        self.controller.follow_owned(self.children, "ConfigMap")
+
+    async def reconcile(self, key: str) -> Outcome:
+        parent = self.parents.get(key)
+        if parent is None or "deletionTimestamp" in parent["metadata"]:
+            return DONE
+        wanted = {resources.key(child): child for child in children_of(parent)}
+        there = {resources.key(child): child for child in self.children.by_owner(resources.uid(parent))}
+        for name, child in wanted.items():
+            if name not in there or differences(child, there[name]):
+                await self.writer.apply(child)
+        for name in there.keys() - wanted.keys():
+            await self.writer.delete(there[name])
+        return DONE
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Family]:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each.run()) for each in (self.parents, self.children, self.controller)]
+            yield self
+            for task in tasks:
+                task.cancel()
+
+
+class People:
+    """Whoever else is at work on the cluster, without a proxy in between."""
+
+    def __init__(self, client: Client, space: str, seed: int) -> None:
+        self._client = client
+        self._space = space
+        self._random = Random(seed)
+
+    async def act(self) -> None:
+        random = self._random
+        name = random.choice(NAMES)
+        data = {"count": str(random.randrange(5)), "word": random.choice(["left", "right", "up"])}
+        parent = {**CONFIG_MAPS.object(name, self._space, data=data)}
+        parent["metadata"]["labels"] = PARENT
+        child = f"{name}-{random.randrange(3)}"
+        try:
+            match random.randrange(6):
+                case 0:
+                    await self._client.delete(CONFIG_MAPS, name, self._space)
+                case 1:
+                    await self._client.delete(SECRETS, child, self._space)
+                case 2:
+                    tampered = {"data": {"word": "d3Jvbmc="}, "metadata": {"labels": {"mine": "yes"}}}
+                    await self._client.patch(SECRETS, child, self._space, body=tampered)
+                case _:
+                    await self._client.apply(CONFIG_MAPS, parent, field_manager="people")
+        except NotFound:
+            return
+
+    async def drift(self) -> list[str]:
+        """What is not as the parents want it."""
+        parents = (await self._client.list(CONFIG_MAPS, self._space, labels="role=parent")).items
+        there = {
+            resources.key(child): child
+            for child in (await self._client.list(SECRETS, self._space, labels="role=child")).items
+        }
+        found = []
+        for parent in parents:
+            for child in children_of(parent):
+                live = there.pop(resources.key(child), None)
+                if live is None:
+                    found.append(f"{resources.key(child)} is missing")
+                else:
+                    found.extend(f"{resources.key(child)}: {where}" for where in differences(child, live))
+        return [*found, *(f"{key} is left over" for key in there)]
+
+
+async def no_drift(people: People, server: Wire, seconds: float) -> None:
+    """Waits for the world to be right."""
+    found = ["nothing was looked at"]
+
+    async def look() -> None:
+        nonlocal found
+        while True:
+            if isinstance(server, MemoryServer):
+                server.collect()
+            found = await people.drift()
+            if not found:
+                return
+            await asyncio.sleep(0.05)
+
+    try:
+        async with asyncio.timeout(seconds):
+            await look()
+    except TimeoutError:
+        raise AssertionError(f"drift: {found}") from None
+
+
+async def chaos(
+    server: Wire, space: str, seed: int, *, steps: int, pause: float, patience: float, restart: Callable[[], object]
+) -> FaultProxy:
+    """The scene: wild times, then calm, then a restart of the controller that finds nothing to do."""
+    direct = Client(server, manager="people")
+    people = People(direct, space, seed)
+    async with FaultProxy(server, seed).serving() as proxy:
+        client = Client(HttpWire(proxy.place, timeout=5.0))
+        async with Family(client, space).running() as family:
+            for step in range(steps):
+                await people.act()
+                if step % 40 == 39:
+                    proxy.sever()
+                if step in {steps // 3, steps // 2}:
+                    await asyncio.to_thread(restart)
+                await asyncio.sleep(pause)
+            proxy.wild = False
+            proxy.sever()
+            await no_drift(people, server, patience)
+            queue = family.controller.queue
+            await until(lambda: not len(queue) and not queue.delayed, "nothing more to look at")
+        assert proxy.idle_writes == []
+        await client.close()
+        written = len(proxy.writes)
+        again = Client(HttpWire(proxy.place))
+        turns = 0
+
+        def count(key: str, old: object, new: object) -> None:
+            nonlocal turns
+            turns += 1
+
+        async with Family(again, space).running() as family:
+            family.parents.subscribe(count)
+            queue = family.controller.queue
+            await until(lambda: turns and not len(queue) and not queue.delayed, "all was looked at")
+            await no_drift(people, server, patience)
+        await again.close()
+        assert proxy.writes[written:] == []
+        return proxy
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_in_memory(seed: int) -> None:
+    async with asyncio.timeout(100):
+        server = MemoryServer()
+        proxy = await chaos(server, "default", seed, steps=150, pause=0.01, patience=30.0, restart=server.forget)
+    assert sum(proxy.faults.values()) > 20
+    assert proxy.writes
+
+
+async def test_a_real_api_server_that_is_restarted_as_well(control_plane: LiveCluster) -> None:
+    def restart() -> None:
+        control_plane.restart("apiserver")
+
+    wire = HttpWire(from_kubeconfig(control_plane.kubeconfig), timeout=10.0)
+    async with asyncio.timeout(110), own_namespace(Client(wire)) as space:
+        proxy = await chaos(wire, space, 7, steps=120, pause=0.05, patience=60.0, restart=restart)
+    await wire.close()
+    assert sum(proxy.faults.values()) > 20
