@@ -129,7 +129,7 @@ def _remove_files(data: Path, row: Row, jobs: Sequence[str], folder: str) -> Non
 _REFUSED = ("404 RunNotFound", "403 AccessDenied")
 _CREATION = (
     "MalformedYaml", "InvalidPipeline", "InvalidArguments", "ReadYamlFileFailed", "404 FileSystemNotExist",
-    "404 PipelineNotFound", "404 UserNotExist", "InvalidFileSystemFsName", "403 AccessDenied", "ConnectivityFailed",
+    "400 FileSystemNotExist", "400 Decode base64", "404 PipelineNotFound", "404 InvalidVersion", "404 UserNotExist", "InvalidFileSystemFsName", "403 AccessDenied", "ConnectivityFailed",
 )  # fmt: skip
 
 ROUTES = (
