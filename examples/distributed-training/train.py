@@ -29,7 +29,8 @@ def main(points: str, model_file: str, epochs: int) -> None:
             print(f"epoch {epoch:3d}  loss {float(loss):.5f}", flush=True)
 
     if rank == 0:
-        line = {"slope": float(model.state_dict()["weight"]), "offset": float(model.state_dict()["bias"])}
+        weights = model.state_dict()
+        line = {"slope": weights["weight"].item(), "offset": weights["bias"].item()}
         Path(model_file).write_text(json.dumps(line))
         print(f"y = {line['slope']:.2f} x + {line['offset']:.2f}", flush=True)
 

@@ -13,7 +13,7 @@ import paddleflow
 from paddleflow.errors import NotFound
 from paddleflow.pipeline import ContainerStep, Pipeline
 from paddleflow.sdk.client import PaddleFlow
-from paddleflow.sdk.run_views import DagView
+from paddleflow.sdk.run_views import DagView, views, written_name
 from paddleflow.sdk.runs import Run
 from tests.client_stub import Answer, Stub
 
@@ -116,21 +116,26 @@ def test_logs_of_a_run_are_those_of_its_steps(stub: Stub, pf: PaddleFlow) -> Non
 
 
 def test_following_logs_begins_each_step_as_it_starts(stub: Stub, pf: PaddleFlow) -> None:
-    begun = {"runID": "run-000001", "status": "running", "runtime": {"a": [step("running", jobID="job-1")]}}
+    begun = {
+        "runID": "run-000001",
+        "status": "running",
+        "runtime": {"a": [step("running", jobID="job-1")], "b": [step("init")]},
+    }
     later = {
         "runID": "run-000001",
         "status": "succeeded",
         "runtime": {"a": [step("succeeded", jobID="job-1")], "b": [step("succeeded", jobID="job-2")]},
     }
     first_read = threading.Event()
-    stub.on("GET /run/run-000001", begun, begun, later)
+    stub.on("GET /run/run-000001", begun, later)
     stub.on(
         "GET /run/run-000001/events",
         Answer(
             chunks=[
-                b'id: 1\nevent: step\ndata: {"step": "a"}\n\n',
+                b'id: 1\nevent: step\ndata: {"step": "a", "jobID": "job-1"}\n\n',
                 first_read,
-                b'id: 2\nevent: status\ndata: {"status": "succeeded"}\n\n',
+                b'id: 2\nevent: step\ndata: {"step": "b-1", "jobID": "job-2"}\n\n',
+                b'id: 3\nevent: status\ndata: {"status": "succeeded"}\n\n',
             ]
         ),
     )
@@ -141,7 +146,7 @@ def test_following_logs_begins_each_step_as_it_starts(stub: Stub, pf: PaddleFlow
     for line in run(pf).logs(follow=True):
         found.append(line)
         first_read.set()
-    assert found == ["[a] from a\n", "[b] from b\n"]
+    assert found == ["[a] from a\n", "[b-1] from b\n"]
 
 
 def test_following_one_step_ends_with_it(stub: Stub, pf: PaddleFlow) -> None:
@@ -203,3 +208,17 @@ def test_a_pipeline_is_submitted_run_and_registered(stub: Stub, pf: PaddleFlow, 
         True,
         {"pipelineID": "ppl-000001", "pipelineVersionID": "2"},
     )
+
+
+def test_a_repetition_is_known_by_its_name_in_the_document() -> None:
+    inner = {"train": [step("init")], "train-2": [step("init")]}
+    found = views({"each": [{"entryPoints": inner}], "last-1": [step("init")]})
+    for name, wanted in {
+        "each.train": "each.train",
+        "each-3.train-1": "each.train",
+        "each.train-2": "each.train-2",
+        "last-1": "last-1",
+        "last-1-4": "last-1",
+        "unknown": "unknown",
+    }.items():
+        assert written_name(name, found) == wanted

@@ -6,7 +6,7 @@ Everything is checked before anything is written: the document, what the request
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pydantic_core import to_json
 
@@ -67,7 +67,7 @@ async def source_of(platform: Platform, caller: Caller, body: RunDocument) -> So
         schedule_id=body.schedule_id,
         breakpoints=body.breakpoints,
     )
-    return Source(await platform.database.read(with_storages, new))
+    return Source(await platform.database.read(pipelines.with_storages, new))
 
 
 async def from_json(platform: Platform, caller: Caller, body: RunJson) -> Source:
@@ -86,7 +86,7 @@ async def from_json(platform: Platform, caller: Caller, body: RunJson) -> Source
         source="",
         description=description if isinstance(description, str) else "",
     )
-    return Source(await platform.database.read(with_storages, new))
+    return Source(await platform.database.read(pipelines.with_storages, new))
 
 
 def _check_request(body: RunDocument) -> None:
@@ -125,11 +125,3 @@ def _bound(raw: bytes, request: RunRequest, file: str) -> Pipeline:
 
 def _bound_json(document: dict[str, object]) -> Pipeline:
     return bind(read_json(document))
-
-
-def with_storages(tx: Tx, new: NewRun) -> NewRun:
-    """The run with its main storage found; all storages that its user does not have are told at once."""
-    storages.require_user(tx, new.user)
-    found = pipelines.require_storages(tx, new.pipeline, new.user, is_root(new.user))
-    main = new.pipeline.main_fs
-    return new if main is None else replace(new, fs_id=found[main.name].id, fs_name=main.name)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from paddleflow.cli import output
 from paddleflow.cli.lazy import Command, group, marker_options
 from paddleflow.cli.session import Session, note, pass_session
+
+if TYPE_CHECKING:
+    from paddleflow.sdk.artifacts import Lineage
 
 HEADERS = [
     "run id", "fsname", "username", "artifact path", "type", "step", "artifact name", "meta",
@@ -95,9 +100,16 @@ def lineage(session: Session, path: str, fsname: str) -> None:
     if session.output == "json":
         click.echo(output.as_json(found.raw))
         return
-    click.echo(f"{found.path} was made by {found.run_id} {found.step}")
+    for depth, one in _generations(found, 0):
+        made = f"made by {one.run_id} {one.step}" if one.run_id else "from outside"
+        click.echo(f"{'  ' * depth}{one.path}  {made}")
+
+
+def _generations(found: Lineage, depth: int) -> Iterator[tuple[int, Lineage]]:
+    """An artifact, then what it was made of, each with how far back it lies."""
+    yield depth, found
     for one in found.inputs:
-        click.echo("  of " + "  ".join(f"{key}={output.cell(value)}" for key, value in one.items()))
+        yield from _generations(one, depth + 1)
 
 
 @artifact.command()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from paddleflow.spec.pipeline.model import Pipeline
 
 pipeline = group(
-    help="Pipelines: check a document, register it, look at its versions.",
+    help="Pipelines: check a document, register it, look at its versions, turn it into another engine's.",
     late={
         "create": Late("registered:create", "Register a pipeline."),
         "delete": Late("registered:delete", "Delete a registered pipeline with all its versions."),
@@ -48,16 +48,7 @@ def check(ctx: click.Context, session: Session, file: str, param: dict[str, str]
       paddleflow pipeline check run.yaml
       paddleflow pipeline check run.yaml -p epochs=5 -p train.lr=0.1 --json
     """
-    from paddleflow.spec.pipeline.binding import RunRequest, bind
-    from paddleflow.spec.pipeline.reading import read
-
-    content = _content(file)
-    name = "<stdin>" if file == "-" else file
-    try:
-        found = bind(read(content, name), RunRequest(parameters=param or {}, fs_name=fs_name), name)
-    except Invalid as error:
-        _show_faults(session, error, name, content)
-        ctx.exit(1)
+    found, name = _bound(ctx, session, file, param, fs_name)
     facts = _facts(found)
     if session.output == "json":
         click.echo(output.as_json({"file": name, "ok": True, **facts}))
@@ -77,6 +68,56 @@ def schema() -> None:
     from paddleflow.spec.pipeline.schema import json_schema
 
     click.echo(output.as_json(json_schema()))
+
+
+@pipeline.command()
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
+@click.option("--to", "target", required=True, type=click.Choice(["argo", "airflow"]), help="The engine it is for.")
+@click.option("-o", "--out", default="-", type=click.Path(dir_okay=False, allow_dash=True), help="Where to write it.")
+@click.option("-p", "--param", multiple=True, callback=pair_each, help="A parameter as a run gives it: name=value.")
+@click.option("-f", "--fs-name", default="", help="The storage (fs) that a run names, if the document names none.")
+@pass_session
+@click.pass_context
+def export(
+    ctx: click.Context, session: Session, file: str, target: str, out: str, param: dict[str, str] | None, fs_name: str
+) -> None:
+    """Turn the pipeline document FILE into an Argo Workflow or an Airflow 3 DAG file, without a server.
+
+    What the other engine cannot express is refused by name, everything at once.
+
+    \b
+    Examples:
+      paddleflow pipeline export run.yaml --to argo -o workflow.yaml
+      paddleflow pipeline export run.yaml --to airflow -p epochs=5 -o dags/run.py
+    """
+    from paddleflow.exporters import airflow, argo
+
+    found, _ = _bound(ctx, session, file, param, fs_name)
+    if target == "argo":
+        manifest, notes = argo.export(found)
+        text = argo.to_yaml(manifest)
+    else:
+        text, notes = airflow.export(found)
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
+    with click.open_file(out, "w", encoding="utf-8") as stream:
+        stream.write(text)
+
+
+def _bound(
+    ctx: click.Context, session: Session, file: str, param: dict[str, str] | None, fs_name: str
+) -> tuple[Pipeline, str]:
+    """The pipeline that a run would run, and what its file is called; ends with 1 when it has faults, which are shown."""
+    from paddleflow.spec.pipeline.binding import RunRequest, bind
+    from paddleflow.spec.pipeline.reading import read
+
+    content = _content(file)
+    name = "<stdin>" if file == "-" else file
+    try:
+        return bind(read(content, name), RunRequest(parameters=param or {}, fs_name=fs_name), name), name
+    except Invalid as error:
+        _show_faults(session, error, name, content)
+        ctx.exit(1)
 
 
 def _content(file: str) -> bytes:
@@ -109,7 +150,7 @@ def _facts(found: Pipeline) -> dict[str, Any]:
 
 
 def _show_faults(session: Session, error: Invalid, name: str, content: bytes) -> None:
-    from paddleflow.spec.pipeline.faults import PipelineFault
+    from paddleflow.spec.pipeline.faults import LINE_BREAK, PipelineFault
 
     faults = [fault for fault in error.details if isinstance(fault, PipelineFault)]
     if session.output == "json":
@@ -125,12 +166,12 @@ def _show_faults(session: Session, error: Invalid, name: str, content: bytes) ->
         ]
         click.echo(output.as_json({"file": name, "ok": False, "code": error.code, "faults": rows}))
         return
-    lines = content.decode("utf-8", "replace").split("\n")
+    lines = LINE_BREAK.split(content.decode("utf-8-sig", "replace"))
     for fault in faults:
         place = f"{name}:{fault.line}:{fault.column}" if fault.line else name
         click.echo(f"{place}: {f'{fault.path}: ' if fault.path else ''}{fault.message}")
         if 0 < fault.line <= len(lines):
-            _show_line(lines[fault.line - 1].rstrip("\r"), fault.line, fault.column)
+            _show_line(lines[fault.line - 1], fault.line, fault.column)
         if fault.hint:
             click.echo(f"  hint: {fault.hint}")
     count = len(faults)

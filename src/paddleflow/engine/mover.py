@@ -34,6 +34,7 @@ from paddleflow.jobs.rows import SQL
 from paddleflow.queues.queues import scheduled_queues
 from paddleflow.runs.rows import SQL as RUNS
 from paddleflow.runtimes.runtime import NodeInfo, Observation, Runtime
+from paddleflow.schedules.schedules import TOPIC as SCHEDULES
 from paddleflow.scheduling.model import Node, Reason
 from paddleflow.scheduling.suggestions import Suggestion, suggest
 from paddleflow.settings import Settings
@@ -111,7 +112,7 @@ class Mover:
             try:
                 await self._hold_and_move()
             except* (PaddleFlowError, OSError) as group:
-                log.warning("engine begins anew", reason="; ".join(str(e) for e in group.exceptions))
+                log.warning("engine begins anew", reason="; ".join(_words(group)))
             finally:
                 self._board = None
             # A task group that is ending by an error forgets a cancellation that comes meanwhile (until Python 3.13).
@@ -270,6 +271,8 @@ class Mover:
             settle(board, draft, placed, self._around, now)
             self._conductor.settle(board, placed, draft)
             parts.bus.wake(EVENTS)
+            if any(row["finished_at"] is not None for row in draft.writes.runs.runs):
+                parts.bus.wake(SCHEDULES)  # a slot may wait for the end of a run
             _tell(draft)
         self._send_out()
         if draft.launches:
@@ -294,6 +297,13 @@ class Mover:
             placed = await parts.database.write_soon(write_turn, draft.writes, lease, parts.settings.jobs, now)
         self._ahead.set()
         return placed
+
+
+def _words(error: BaseException) -> list[str]:
+    """What went wrong, without the groups that task groups put around it."""
+    if isinstance(error, BaseExceptionGroup):
+        return [word for each in error.exceptions for word in _words(each)]
+    return [str(error)]
 
 
 def _tell(draft: Draft) -> None:

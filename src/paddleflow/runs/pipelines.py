@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from paddleflow.access.callers import is_root
 from paddleflow.base.names import nearest
 from paddleflow.errors import Conflict, Invalid, NotFound
+from paddleflow.runs.model import NewRun
 from paddleflow.spec.faults import Faults
 from paddleflow.spec.pipeline.model import Component, FsMount, Pipeline, Step
 from paddleflow.storage import storages
@@ -206,6 +208,14 @@ def require_storages(tx: Tx, pipeline: Pipeline, user: str, root: bool) -> dict[
             found[name] = storage
     faults.check()
     return found
+
+
+def with_storages(tx: Tx, new: NewRun) -> NewRun:
+    """A run with its main storage found; all storages that its user does not have are told at once."""
+    storages.require_user(tx, new.user)
+    found = require_storages(tx, new.pipeline, new.user, is_root(new.user))
+    main = new.pipeline.main_fs
+    return new if main is None else replace(new, fs_id=found[main.name].id, fs_name=main.name)
 
 
 def _mounts(pipeline: Pipeline) -> list[FsMount]:

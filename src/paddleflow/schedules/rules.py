@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, tzinfo
 
 from paddleflow.base import names
@@ -55,6 +56,15 @@ def new_schedule(document: NewSchedule, user: str, version: str, now: float) -> 
 def table_of(schedule: Schedule) -> Timetable:
     """The times of a schedule that was accepted once; ValueError when its zone is not known any more."""
     return timetable.parse(schedule.crontab, schedule.timezone, schedule.anchor_at)
+
+
+def coming(schedule: Schedule, now: float) -> Iterator[float]:
+    """The slots that will come; without those that are due and wait. None for one that has ended."""
+    table, end = table_of(schedule), float("inf") if schedule.end_at is None else schedule.end_at
+    first = schedule.next_at
+    if first is not None and first <= now:
+        first = table.next(now)
+    return table.slots(first, end)
 
 
 def shown(schedule: Schedule, at: float | None) -> str:

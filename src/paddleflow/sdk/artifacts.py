@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from paddleflow.errors import NotFound
 from paddleflow.sdk.area import PAGE, Area
@@ -26,6 +25,8 @@ class Artifact(Record):
     type: str = wire()
     name: str = wire(key="artifactName")
     meta: str = wire()
+    hash: str = wire()
+    size: int = wire(0)  #: bytes
     create_time: str = wire()
     update_time: str = wire()
     transport: Transport | None = field(default=None, repr=False, compare=False)
@@ -47,13 +48,18 @@ class Artifact(Record):
 
 @dataclass(frozen=True)
 class Lineage(Record):
-    """Which run and step made an artifact, of which inputs."""
+    """Which run and step made an artifact, of which inputs, each with its own lineage."""
 
     fs: str = wire(key="fsname")
     path: str = wire()
+    name: str = wire()
     run_id: str = wire(key="runID")
     step: str = wire()
-    inputs: Sequence[Mapping[str, Any]] = wire((), read=lambda value: tuple(items(value)))
+    job_id: str = wire(key="jobID")
+    hash: str = wire()
+    size: int = wire(0)
+    create_time: str = wire()
+    inputs: Sequence[Lineage] = wire((), read=lambda value: tuple(Lineage.of(item) for item in items(value)))
 
 
 def _content(transport: Transport, fs: str, path: str) -> Iterator[bytes]:

@@ -7,14 +7,15 @@ One thread per job that is followed, one queue for their lines; the run's events
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from paddleflow.errors import NotFound, PaddleFlowError
+from paddleflow.sdk.follow import Event
 from paddleflow.sdk.jobs import Job
-from paddleflow.sdk.run_views import StepView
+from paddleflow.sdk.run_views import StepView, written_name
 from paddleflow.sdk.transport import Transport
 
 if TYPE_CHECKING:
@@ -26,34 +27,35 @@ _Message = str | PaddleFlowError | int  #: a line, what went wrong, or one more 
 
 
 def run_lines(transport: Transport, run: Run, step: str | None, *, follow: bool) -> Iterator[str]:
-    """Lines of the steps whose name is, or begins with, `step`; of all where it is None."""
+    """Lines of the step called `step`, of all that are in the DAG of that name, or of all where it is None."""
     if follow:
         return _Following(transport, run, step).lines()
-    return _written(transport, _chosen(run.refresh().steps, step, run.id))
+    return _written(transport, _chosen(run.refresh(), step))
 
 
-def _chosen(steps: Sequence[StepView], step: str | None, run: str) -> Sequence[StepView]:
-    found = [one for one in steps if step is None or _meant(one, step)]
+def _chosen(run: Run, step: str | None) -> list[StepView]:
+    known = run.named_steps()
+    found = [view for name, view in known if _meant(step, name, view.full_name)]
     if not found and step is not None:
-        known = ", ".join(sorted({one.full_name for one in steps})) or "none yet"
-        raise NotFound(f"run[{run}] has no step {step!r}", hint=f"its steps: {known}")
-    return sorted((one for one in found if one.job_id), key=lambda one: one.start_time)
+        names = ", ".join(dict.fromkeys(name for name, _ in known)) or "none"
+        raise NotFound(f"run[{run.id}] has no step {step!r}", hint=f"its steps: {names}")
+    return sorted((view for view in found if view.job_id), key=lambda view: view.start_time)
 
 
-def _meant(view: StepView, step: str) -> bool:
-    full = view.full_name or view.step_name
-    return full == step or full.startswith(f"{step}.") or view.name == step or view.step_name == step
+def _meant(step: str | None, name: str, full_name: str) -> bool:
+    """Whether `step` stands for a step by its name in the document, by its name in the run, or for a DAG around it."""
+    return step is None or step in (name, full_name) or name.startswith(f"{step}.") or full_name.startswith(f"{step}.")
 
 
-def _written(transport: Transport, steps: Sequence[StepView]) -> Iterator[str]:
+def _written(transport: Transport, steps: list[StepView]) -> Iterator[str]:
     several = len(steps) > 1
     for one in steps:
         for line in Job(transport, one.job_id).logs():
-            yield _prefixed(one, line) if several else line
+            yield _prefixed(one.full_name or one.step_name, line) if several else line
 
 
-def _prefixed(step: StepView, line: str) -> str:
-    return f"[{step.full_name or step.step_name}] {line if line.endswith(chr(10)) else line + chr(10)}"
+def _prefixed(name: str, line: str) -> str:
+    return f"[{name}] {line}" if line.endswith("\n") else f"[{name}] {line}\n"
 
 
 class _Following:
@@ -100,23 +102,35 @@ class _Following:
         """Begins to follow each job as it comes; ends with the run, or with all that was asked for."""
         if self._look():
             return
-        for _ in self._run.events():
-            if self._look() or self._left.is_set():
+        runtime = self._run.record.runtime
+        for event in self._run.events():
+            if self._left.is_set():
                 return
+            if event.type == "step" and _meant(self._step, written_name(event.step, runtime), event.step):
+                self._begin(str(event.raw.get("jobID") or ""), event.step)
+                if self._step is not None and self._ended(event):
+                    return
         self._look()
 
-    def _look(self) -> bool:
-        """Whether nothing more can come."""
-        steps = self._run.refresh().steps
-        meant = [one for one in steps if self._step is None or _meant(one, self._step)]
-        for one in meant:
-            if one.job_id and one.job_id not in self._known:
-                self._known.add(one.job_id)
-                self._spawn(partial(self._write, one))
-        return self._step is not None and bool(meant) and all(one.status in ENDED for one in meant)
+    def _ended(self, event: Event) -> bool:
+        return event.status in ENDED and self._look()
 
-    def _write(self, step: StepView) -> None:
-        for line in Job(self._transport, step.job_id).logs(follow=True):
-            self._queue.put(_prefixed(step, line) if self._step is None else line)
+    def _look(self) -> bool:
+        """Begins to follow what is there; whether nothing more can come."""
+        self._run.refresh()
+        _chosen(self._run, self._step)
+        meant = [view for name, view in self._run.named_steps() if _meant(self._step, name, view.full_name)]
+        for view in meant:
+            self._begin(view.job_id, view.full_name or view.step_name)
+        return self._step is not None and all(view.status in ENDED for view in meant)
+
+    def _begin(self, job: str, name: str) -> None:
+        if job and job not in self._known:
+            self._known.add(job)
+            self._spawn(partial(self._write, job, name))
+
+    def _write(self, job: str, name: str) -> None:
+        for line in Job(self._transport, job).logs(follow=True):
+            self._queue.put(_prefixed(name, line) if self._step is None else line)
             if self._left.is_set():
                 return

@@ -74,11 +74,23 @@ def views(answer: object) -> dict[str, tuple[View, ...]]:
     return {name: tuple(view(one) for one in items(several)) for name, several in table(answer).items()}
 
 
-def steps(found: Views, prefix: str = "") -> Iterator[StepView]:
-    """All steps, the inner ones too, each with its dotted name where the server gave none."""
+def steps(found: Views, prefix: str = "") -> Iterator[tuple[str, StepView]]:
+    """All steps, the inner ones too: each with the dotted name that the document gives it, whatever its repetition."""
     for name, several in found.items():
         for one in several:
             if isinstance(one, DagView):
                 yield from steps(one.entry_points, f"{prefix}{name}.")
             else:
-                yield one if one.full_name else replace(one, full_name=f"{prefix}{name}")
+                yield f"{prefix}{name}", one if one.full_name else replace(one, full_name=f"{prefix}{name}")
+
+
+def written_name(full_name: str, found: Views) -> str:
+    """The name in the document of what is called `full_name` in a run: a repetition has a number behind its name."""
+    parts: list[str] = []
+    inside: Views = found
+    for part in full_name.split("."):
+        name = part if part in inside else part.rpartition("-")[0]
+        parts.append(name)
+        first = next(iter(inside.get(name, ())), None)
+        inside = first.entry_points if isinstance(first, DagView) else {}
+    return ".".join(parts) if all(parts) else full_name

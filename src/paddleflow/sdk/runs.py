@@ -20,8 +20,6 @@ from paddleflow.sdk.transport import Transport, segment
 
 FINAL = frozenset({"succeeded", "failed", "terminated", "skipped"})
 
-_Steps = tuple[StepView, ...]
-
 
 def _list_of_names(value: object) -> tuple[str, ...]:
     """Names in a list, or joined by commas."""
@@ -96,7 +94,11 @@ class Run:
     @property
     def steps(self) -> Sequence[StepView]:
         """All steps, inner ones and repetitions too, and the one that comes after all."""
-        return (*steps(self.record.runtime), *self.record.post_process.values())
+        return [step for _, step in self.named_steps()]
+
+    def named_steps(self) -> Sequence[tuple[str, StepView]]:
+        """The same, each with its dotted name in the document; repetitions of one step have the same."""
+        return (*steps(self.record.runtime), *self.record.post_process.items())
 
     @property
     def artifacts(self) -> Sequence[Artifact]:

@@ -18,6 +18,7 @@ from paddleflow.base.clock import SystemClock
 from paddleflow.base.ids import new_short_id
 from paddleflow.base.log import Log
 from paddleflow.base.quantity import total
+from paddleflow.engine.firing import Firing
 from paddleflow.engine.housekeeping import delete_for_ever, sample_for_ever
 from paddleflow.engine.launching import GPU
 from paddleflow.engine.mover import Mover, Parts
@@ -61,6 +62,7 @@ async def serve(settings: Settings) -> None:
         async with asyncio.TaskGroup() as group:
             background = [
                 group.create_task(mover.run(), name="mover"),
+                group.create_task(Firing(parts.database, parts.clock, parts.bus, parts.holder).run(), name="schedules"),
                 group.create_task(sample_for_ever(parts), name="samples"),
                 group.create_task(delete_for_ever(parts), name="deletions"),
             ]
