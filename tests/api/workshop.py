@@ -88,3 +88,15 @@ async def until(client: Api, job: str, *statuses: str) -> dict[str, Any]:
         if asyncio.get_running_loop().time() > deadline:
             pytest.fail(f"{job} is {shown['status']}, not {statuses}: {shown['message']}")
         await asyncio.sleep(0.002)
+
+
+async def eventually_answers(client: Api, path: str, good: Callable[[Any], bool]) -> dict[str, Any]:
+    """What a path answers, once that is as wanted."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while True:
+        answer: dict[str, Any] = (await client.get(path)).ok()
+        if good(answer):
+            return answer
+        if asyncio.get_running_loop().time() > deadline:
+            pytest.fail(f"{path} still answers {answer}")
+        await asyncio.sleep(0.005)

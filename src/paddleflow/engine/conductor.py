@@ -12,6 +12,7 @@ Disposable as the board is: after any error both are thrown away and rebuilt fro
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -46,10 +47,10 @@ from paddleflow.runs.facts import (
     Ticked,
 )
 from paddleflow.runs.machine import advance
-from paddleflow.runs.model import RunStatus
+from paddleflow.runs.model import ComponentStatus, RunStatus
 from paddleflow.runs.restoring import RunRecords, read_run, restore
 from paddleflow.runs.rows import SQL
-from paddleflow.runs.state import Instance, RunState
+from paddleflow.runs.state import Instance, Phase, RunState
 from paddleflow.runs.values import Rendered, rendered
 from paddleflow.spec.job import DistributedJob, SingleJob
 from paddleflow.store.database import Database, Row, Tx
@@ -131,6 +132,7 @@ class Conductor:
             told, self.inbox = self.inbox, []
             if self._submits:
                 told += await self._submit(board, draft, now)
+                self._stop_jobs(board, draft, now)
         self._collect(draft, now)
 
     def _of_jobs(self, draft: Draft, rows: Iterable[Row], now: float) -> list[Told]:
@@ -174,7 +176,13 @@ class Conductor:
 
     def _advance(self, run: RunState, fact: Fact) -> None:
         self._touched[run.id] = run
-        _, commands = advance(run, fact)
+        try:
+            _, commands = advance(run, fact)
+        except Exception as error:  # a fault of ours in one run must not end the others, again and again
+            commands = self._give_up(run, error, fact.at)
+        self._carry_out(run, commands)
+
+    def _carry_out(self, run: RunState, commands: Iterable[Command]) -> None:
         for command in commands:
             match command:
                 case Submit():
@@ -183,6 +191,21 @@ class Conductor:
                     self.runs.pop(run.id, None)
                 case _:
                     self.errands.append((run, command))
+
+    def _give_up(self, run: RunState, error: Exception, now: float) -> list[Command]:
+        """End a run that this code cannot go on with; what it had at work is stopped."""
+        log.error("a run cannot go on", run=run.id, reason="".join(traceback.format_exception(error)))
+        run.status, run.finished_at, run.moved = RunStatus.FAILED, now, True
+        run.message = f"a fault of the server ended it: {type(error).__name__}; the server's log has the details"
+        commands: list[Command] = [Finish()]
+        for item in run.instances.values():
+            if item.job and item.phase is Phase.WORKING:
+                commands.append(Stop(item.number, run.message))
+            item.status, item.message, item.finished_at = ComponentStatus.TERMINATED, run.message, now
+            run.changed[item.number] = item
+        run.queue.clear()
+        run.timers.clear()
+        return commands
 
     # ── jobs of steps ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -228,6 +251,8 @@ class Conductor:
                 asked.append((run, item, document_of(run, item, found)))
             except PaddleFlowError as error:
                 told.append((run, Refused(now, item.number, _words(error))))
+            except Exception as error:  # as in `_advance`
+                self._carry_out(run, self._give_up(run, error, now))
         answers = await self._database.peek(self._admit, [(run.user, document) for run, _, document in asked])
         for (run, item, _), answer in zip(asked, answers, strict=True):
             if isinstance(answer, NewJob):

@@ -33,6 +33,10 @@ from queues q join clusters c on c.name = q.cluster where q.name = :queue
 -- One job, whoever owns it.
 select * from jobs where id = :id
 
+-- name: job_status
+-- The status of a job.
+select status from jobs where id = :id
+
 -- name: job_progress
 -- How far a job is.
 select status, attempt from jobs where id = :id

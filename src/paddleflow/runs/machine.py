@@ -24,6 +24,7 @@ from paddleflow.runs.facts import (
     Command,
     Fact,
     FilesRead,
+    Finish,
     JobEnded,
     JobStarted,
     Prepare,
@@ -44,13 +45,13 @@ _TERMINATED, _CANCELLED = ComponentStatus.TERMINATED, ComponentStatus.CANCELLED
 
 
 def advance(state: RunState, fact: Fact) -> tuple[RunState, list[Command]]:
-    """What follows from a fact. A fact about what has ended changes nothing."""
+    """What follows from a fact. A fact about what has ended changes nothing; nothing is asked about what ended by it."""
     if state.status.final:
         return state, []
     walk = _Walk(state, fact.at)
     walk.hear(fact)
     walk.go_on()
-    return state, walk.commands
+    return state, [each for each in walk.commands if isinstance(each, Finish) or each.number in state.instances]
 
 
 class _Walk(Beginning):
