@@ -14,13 +14,14 @@ import re
 import shutil
 import subprocess
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 TOOL = Path(__file__).resolve().parent.parent / "scripts" / "cluster"
 GRACE_SECONDS = 10  #: until the fixture's nodes count as lost; short, for tests of that
+_LACKING = "no test cluster here"
 _TIMEOUT = pytest.mark.timeout(400)  # whoever comes first waits for the cluster as well
 _GROUPS = {"control_plane": "control-plane", "cluster": "cluster"}  #: fixture → group of tests that share a worker
 
@@ -87,15 +88,23 @@ def call(*words: str, stdin: str = "") -> str:
     return done.stdout
 
 
-def require(parts: Sequence[str] | Iterator[str], root: bool = False) -> None:
-    """Skip, with one line that says what would help, where a cluster of these parts cannot be."""
+def require(parts: Iterable[str], root: bool = False) -> None:
+    """Skip, with a line that says what would help, where a cluster of these parts cannot be."""
     if root and os.geteuid() != 0:
-        pytest.skip("real Kubernetes nodes need root")
-    wanted = list(parts)
-    done = subprocess.run([TOOL, "build", "--check", *wanted], capture_output=True, text=True, check=False)
+        pytest.skip(f"{_LACKING}: real nodes need root")
+    done = subprocess.run([TOOL, "build", "--check", *parts], capture_output=True, text=True, check=False)
     if done.returncode:
-        go = "" if shutil.which("go") else "Go is not installed; install it, then: "
-        pytest.skip(f"the test cluster is not built here: {go}scripts/cluster build {' '.join(wanted)}")
+        hint = "scripts/test builds it" if shutil.which("go") else "Go is not installed"
+        pytest.skip(f"{_LACKING}: it is not built; {hint}, scripts/cluster build --help tells more")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Give all tests that `require` skipped one place, so that pytest tells of them in one line."""
+    report = yield
+    if report.skipped and isinstance(report.longrepr, tuple) and _LACKING in report.longrepr[2]:
+        report.longrepr = (__file__, 0, report.longrepr[2])
+    return report
 
 
 def own_name(purpose: str) -> str:

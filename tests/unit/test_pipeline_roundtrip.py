@@ -44,7 +44,14 @@ PARAMETERS = st.one_of(
     st.builds(Parameter, LISTS, st.just("list")),
     st.builds(Parameter, st.sampled_from(["./a", "/b"]), st.just("path")),
 )
-MOUNTS = st.builds(FsMount, st.sampled_from(["fs1", "fs2"]), st.sampled_from(["", "/mnt/a"]), PATHS, st.booleans())
+#: at one place there may be one storage only
+MOUNTS = st.builds(
+    lambda name, path, placed, read_only: FsMount(name, f"/mnt/{name}/{path}" if placed else "", path, read_only),
+    st.sampled_from(["fs1", "fs2"]),
+    PATHS,
+    st.booleans(),
+    st.booleans(),
+)
 SCOPES = st.builds(FsScope, st.just("main"), st.sampled_from([("/",), ("a", "b/c")]))
 CACHES = st.builds(Cache, st.booleans(), st.integers(-1, 100), st.lists(SCOPES, max_size=2).map(tuple))
 RETRIES = st.builds(

@@ -23,6 +23,7 @@ from scripts.lib.cluster.trouble import Trouble, say
 
 def up(name: str, shape: Shape) -> Cluster:
     """Bring a cluster up; one of the same shape that is up already is left as it is."""
+    folder_of(name)  # refuses a name that cannot be
     _check(shape)
     building.require(["kube", *(["node-images"] if shape.nodes else []), *shape.addons])
     with _lock(name):
