@@ -126,6 +126,8 @@ class Scene:
             engine.cancel()
             with suppress(asyncio.CancelledError):
                 await engine
+        if isinstance(self.database, FaultyDatabase):
+            self.database.heal()
         assert await self.statuses() == ("failed", EXPECTED)
         launched = Counter(launch.attempt for launch in self.world.launched)
         assert [attempt for attempt, count in launched.items() if count > 1] == []

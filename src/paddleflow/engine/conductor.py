@@ -24,7 +24,7 @@ from paddleflow.engine.claims import Claims
 from paddleflow.engine.run_rows import Collected, collect
 from paddleflow.engine.run_writes import FreshJob
 from paddleflow.engine.turn import DELETED, Draft, end_waiting, step
-from paddleflow.errors import PaddleFlowError
+from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota, PaddleFlowError
 from paddleflow.jobs import facts as job_facts
 from paddleflow.jobs.admission import admit
 from paddleflow.jobs.machine import JobState
@@ -55,6 +55,7 @@ from paddleflow.runs.values import Rendered, rendered
 from paddleflow.spec.job import DistributedJob, SingleJob
 from paddleflow.store.database import Database, Row, Tx
 
+REFUSALS = (Invalid, NotFound, Forbidden, Conflict, OverQuota)  #: of a job; anything else is no answer
 NOT_KNOWN_YET = 2**60  #: orders of jobs whose rows are not written yet begin here
 Told = tuple[RunState, Fact]
 
@@ -249,9 +250,9 @@ class Conductor:
                 found = self.rendered.get(key) or rendered(run, item)
                 self.rendered[key] = found
                 asked.append((run, item, document_of(run, item, found)))
-            except PaddleFlowError as error:
+            except REFUSALS as error:
                 told.append((run, Refused(now, item.number, _words(error))))
-            except Exception as error:  # as in `_advance`
+            except Exception as error:  # as in `_advance`; nothing here asks the database
                 self._carry_out(run, self._give_up(run, error, now))
         answers = await self._database.peek(self._admit, [(run.user, document) for run, _, document in asked])
         for (run, item, _), answer in zip(asked, answers, strict=True):
@@ -276,7 +277,7 @@ class Conductor:
                 worlds[user] = look_up(tx, who)
             try:
                 answers.append(admit(document, worlds[user]))
-            except PaddleFlowError as error:
+            except REFUSALS as error:
                 answers.append(error)
         return answers
 

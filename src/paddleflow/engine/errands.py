@@ -149,7 +149,7 @@ class Errands:
                 continue
             try:
                 asking.append(await self._printed(run, item))
-            except PaddleFlowError as error:
+            except Invalid as error:
                 told.append(
                     (run, CacheAnswered(self._clock.now(), item.number, Fingerprints(), None, (), error.message))
                 )
