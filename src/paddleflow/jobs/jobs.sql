@@ -137,6 +137,16 @@ update jobs set resizes = resizes + :anew, resized_at = :at, lost_seconds = lost
 -- What a job whose number of members may change holds now.
 update jobs set cpu = :cpu, memory = :memory, scalars = :scalars where id = :id
 
+-- name: ended_since
+-- Jobs that ended lately, the newest first, for what is learnt of durations.
+select id, user_name, name, queue, needs, members, placed_at, started_at, finished_at, updated_at from jobs
+where updated_at > :since and finished_at is not null order by updated_at desc limit :limit
+
+-- name: active_profiles
+-- What jobs that have not ended have in common with others.
+select id, user_name, name, queue, needs, members from jobs
+where status in ('init', 'pending', 'running', 'terminating', 'preempting') order by seq limit :limit
+
 -- name: evicted_jobs
 -- Evictions that still count, after a restart of the engine.
 select id, status, evicted_at, evicted_by from jobs

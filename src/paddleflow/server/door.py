@@ -31,6 +31,7 @@ from paddleflow.api import (
     run_logs,
     run_pictures,
     runs,
+    scheduler,
     schedules,
     statistics,
     storages,
@@ -45,7 +46,7 @@ from paddleflow.settings import Settings
 ROUTE_GROUPS = (
     users.ROUTES, grants.ROUTES, clusters.ROUTES, cluster_nodes.ROUTES, queues.ROUTES, flavours.ROUTES, pools.ROUTES, storages.ROUTES,
     pipelines.ROUTES, runs.ROUTES, run_pictures.ROUTES, run_logs.ROUTES, run_caches.ROUTES, artifacts.ROUTES, schedules.ROUTES,
-    jobs.ROUTES, why.ROUTES, logs.ROUTES, events.ROUTES, statistics.ROUTES,
+    jobs.ROUTES, why.ROUTES, scheduler.ROUTES, logs.ROUTES, events.ROUTES, statistics.ROUTES,
 )  # fmt: skip
 
 
