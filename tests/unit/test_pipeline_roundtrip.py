@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
@@ -145,6 +146,7 @@ def pipelines(draw: st.DrawFn) -> Pipeline:
     return Pipeline(**{**values, "entry_points": entry_points, "post_process": post})
 
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 VALIDATOR = jsonschema_rs.validator_for(json_schema())
 
 
@@ -217,6 +219,14 @@ def test_the_schema_is_one() -> None:
 def test_the_schema_accepts_what_people_write(name: str) -> None:
     tree = read_tree(documents.ALL[name])
     assert list(VALIDATOR.iter_errors(tree)) == []
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*/*.yaml")), ids=lambda file: file.parent.name)
+def test_the_examples_are_read_and_the_schema_accepts_them(file: Path) -> None:
+    text = file.read_text("utf-8")
+    assert list(VALIDATOR.iter_errors(read_tree(text))) == []
+    pipeline = bind(read(text, file.name))
+    assert read(dump(to_document(pipeline))) == pipeline
 
 
 def read_tree(text: str) -> Any:
