@@ -318,7 +318,7 @@ def test_a_try_that_runs_too_long_is_stopped_and_has_failed() -> None:
         ("", "not there"),
         ("{", "not a JSON list"),
         ('{"a": 1}', "must be a list"),
-        ("[" + "1," * 100_000 + "1]", "at most 100000"),
+        ("[" + "1," * 100_000 + "1]", "at most 10,000"),
     ],
 )
 def test_a_loop_over_a_file_that_is_no_list_fails_in_words(content: str, message: str) -> None:

@@ -115,11 +115,16 @@ class _Walk(Beginning):
             return
         item.slot = True
         self.run.running += 1
-        if item.component.outputs:
+        if item.component.outputs or self._in_a_folder_of_its_own():
             item.phase = Phase.PREPARING
             self.commands.append(Prepare(item.number))
         else:
             self._submit(item)
+
+    def _in_a_folder_of_its_own(self) -> bool:
+        """Steps see a part of the main storage, which may still have to be made."""
+        main = self.run.pipeline.main_fs
+        return main is not None and bool(main.sub_path)
 
     def _submit(self, item: Instance) -> None:
         item.phase, item.status, item.message = Phase.WORKING, ComponentStatus.PENDING, ""
