@@ -148,11 +148,10 @@ def cluster() -> Iterator[LiveCluster]:
         yield up
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        for fixture, group in _GROUPS.items():
-            if fixture in getattr(item, "fixturenames", ()):
-                item.add_marker("cluster")
-                item.add_marker(pytest.mark.xdist_group(group))
-                item.add_marker(_TIMEOUT)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the users of our fixtures, early: xdist reads the groups as soon as everything is collected."""
+    for fixture, group in _GROUPS.items():
+        if fixture in getattr(item, "fixturenames", ()):
+            item.add_marker("cluster")
+            item.add_marker(pytest.mark.xdist_group(group))
+            item.add_marker(_TIMEOUT)

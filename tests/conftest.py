@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-pytest_plugins = ["tests.cluster_fixture", "tests.postgres_server"]
+pytest_plugins = ["tests.cluster_fixture", "tests.postgres_server", "tests.worker_groups"]

@@ -16,7 +16,7 @@ from paddleflow.base.quantity import Resources
 from paddleflow.engine.mover import Mover, Parts
 from paddleflow.runtimes.memory import MemoryRuntime
 from paddleflow.runtimes.runtime import NodeInfo
-from paddleflow.scheduling.model import Reason
+from paddleflow.scheduling.model import Reason, Snapshot
 from paddleflow.scheduling.suggestions import Suggestion
 from paddleflow.settings import Settings
 from tests.api.client import Api
@@ -44,10 +44,15 @@ class Workshop:
         self.runtime = MemoryRuntime(clock, CAPACITY)
         self.mover: Mover | None = None
         node = NodeInfo("memory", "127.0.0.1", CAPACITY)
-        self.place = Workplace(settings.data_folder, self.runtime, lambda: [node], self._why, self._explain)
+        self.place = Workplace(
+            settings.data_folder, self.runtime, lambda: [node], self._why, self._explain, self._snapshot
+        )
 
     def _why(self, job: str) -> Reason | None:
         return self.mover.why(job) if self.mover else None
+
+    def _snapshot(self, now: float) -> Snapshot | None:
+        return self.mover.snapshot(now) if self.mover else None
 
     def _explain(
         self, job: str, queues: Iterable[str], sizes: Iterable[Resources]
@@ -88,3 +93,15 @@ async def until(client: Api, job: str, *statuses: str) -> dict[str, Any]:
         if asyncio.get_running_loop().time() > deadline:
             pytest.fail(f"{job} is {shown['status']}, not {statuses}: {shown['message']}")
         await asyncio.sleep(0.002)
+
+
+async def eventually_answers(client: Api, path: str, good: Callable[[Any], bool]) -> dict[str, Any]:
+    """What a path answers, once that is as wanted."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while True:
+        answer: dict[str, Any] = (await client.get(path)).ok()
+        if good(answer):
+            return answer
+        if asyncio.get_running_loop().time() > deadline:
+            pytest.fail(f"{path} still answers {answer}")
+        await asyncio.sleep(0.005)

@@ -26,12 +26,13 @@ from paddleflow.kube.controller import DONE, Controller, Outcome
 from paddleflow.kube.manifests import metadata
 from paddleflow.kube.memory import MemoryServer
 from paddleflow.kube.queue import Backoff, WorkQueue
+from paddleflow.kube.refusals import Gone
 from paddleflow.kube.resources import CONFIG_MAPS, SECRETS, Object, View
 from paddleflow.kube.wire import HttpWire, Wire
 from paddleflow.kube.writer import Writer
 from tests.cluster_fixture import LiveCluster
 from tests.fault.kube_proxy import FaultProxy
-from tests.kube_server import own_namespace, until
+from tests.kube_server import connected, own_namespace, until
 
 PARENT = {"role": "parent"}
 CHILD = {"role": "child"}
@@ -222,3 +223,21 @@ async def test_a_real_api_server_that_is_restarted_as_well(control_plane: LiveCl
         proxy = await chaos(wire, space, 7, steps=120, pause=0.05, patience=60.0, restart=restart)
     await wire.close()
     assert sum(proxy.faults.values()) > 20
+
+
+async def test_a_restarted_api_server_has_forgotten_and_the_cache_lists_again(control_plane: LiveCluster) -> None:
+    async with connected(from_kubeconfig(control_plane.kubeconfig)) as client, own_namespace(client) as space:
+        old = (await client.list(SECRETS, space)).version
+        cache: Cache[Object] = Cache(client, SECRETS, space, backoff=Backoff(0.02, 0.3))
+        async with asyncio.timeout(100), asyncio.TaskGroup() as group:
+            task = group.create_task(cache.run())
+            await cache.synced.wait()
+            for number in range(5):
+                await client.create(SECRETS, SECRETS.object(f"s{number}", space))
+            await asyncio.to_thread(control_plane.restart, "apiserver")
+            await client.delete(SECRETS, "s0", space)
+            await until(lambda: len(cache) == 4, f"four secrets, found {cache.keys()}")
+            with pytest.raises(Gone):
+                async for _ in client.watch(SECRETS, space, version=old):
+                    pass
+            task.cancel()

@@ -66,6 +66,7 @@ Options:
 Commands:
   create  Submit the job in the JSON file JSONPATH (- for standard input).
   delete  Delete a job that is over, and its log.
+  eta     When a waiting job will probably start.
   events  What happened to a job, and why it waits.
   list    List jobs.
   logs    Print or follow a job's log.
@@ -141,10 +142,12 @@ Commands:
   log         Logs of jobs.
   login       Log in to a server and remember it as a context.
   logout      End the token of the context in use.
+  operator    Look after PaddleJobs on Kubernetes.
   pipeline    Pipeline documents: check one, print the schema.
   queue       Queues, and who may use them.
   run         Runs of pipelines: start, watch, stop, try again, compare.
   schedule    Pipelines that are run by the clock.
+  scheduler   What the scheduler decided, and whether it would again.
   server      Start the server on this machine.
   statistics  What jobs used, and card time.
   user        Users and their passwords.

@@ -76,9 +76,9 @@ def test_faults_with_their_lines(folder: Path) -> None:
     assert result.exit_code == 1
     assert result.stderr == "3 faults\n"
     assert result.stdout == snapshot("""\
-run.yaml:3:22: entry_points.prepare.command: unsupported RefParamName[nn] for field[command] of component[prepare]
+run.yaml:3:28: entry_points.prepare.command: unsupported RefParamName[nn] for field[command] of component[prepare]
   3 |   prepare: {command: "echo {{nn}}", parameters: {n: 1}}
-    |                      ^
+    |                            ^
   hint: did you mean n?
 run.yaml:5:5: entry_points.train: step has no attribute [comand]
   5 |     comand: python train.py

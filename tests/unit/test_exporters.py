@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from paddleflow.spec.pipeline.binding import RunRequest, bind
 from paddleflow.spec.pipeline.model import Pipeline
 from paddleflow.spec.pipeline.reading import read
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 FLOW = """\
 name: flow
 docker_env: python:3.11
@@ -248,6 +250,28 @@ def test_words_of_this_platform_are_left_out_with_a_note() -> None:
 def test_a_flood_of_tasks_is_refused() -> None:
     with pytest.raises(Invalid, match="loops come to 2500 tasks, at most 2000 are exported"):
         argo.export(flow(step(loop_argument=list(range(2500)))))
+
+
+#: why an example has no counterpart elsewhere
+REFUSED = {
+    "condition": "repair: condition reads the content of artifact verdict",
+    "distributed-training": "train: job: a job of this platform (framework paddle) has no counterpart there",
+    "loop": "square: loop_argument depends on artifact numbers, which is known only at run time",
+    "machine-learning": "register: condition reads the content of artifact accuracy",
+}
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*/run.yaml")), ids=lambda file: file.parent.name)
+def test_examples_are_exported_or_refused_by_name(file: Path) -> None:
+    found = flow(file.read_text())
+    if file.parent.name in REFUSED:
+        for export in (argo.export, airflow.export):
+            with pytest.raises(Invalid) as refused:
+                export(found)
+            assert REFUSED[file.parent.name] in refused.value.message
+        return
+    assert argo.export(found)[0]["kind"] == "Workflow"
+    compile(airflow.export(found)[0], "dag.py", "exec")
 
 
 def test_nested_loops_become_what_they_mean() -> None:

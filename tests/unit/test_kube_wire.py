@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 
 import pytest
+import uvloop
 
 from paddleflow.errors import Unavailable
 from paddleflow.kube.wire import Answer, HttpWire, Place, Request
@@ -248,3 +249,20 @@ async def test_a_slow_reader_slows_the_server_and_loses_nothing() -> None:
                 total += len(part)
     assert total == size << 20
     assert early < size
+
+
+@pytest.mark.parametrize(
+    "scene",
+    [
+        test_a_connection_is_kept_and_carries_the_token,
+        test_a_read_on_a_dead_kept_connection_is_asked_again,
+        test_a_cancelled_request_closes_its_connection,
+        test_nobody_there_is_said,
+        test_a_growing_answer_that_breaks_is_unavailable,
+        test_a_growing_answer_that_falls_silent_is_unavailable,
+        test_a_slow_reader_slows_the_server_and_loses_nothing,
+    ],
+)
+def test_the_same_on_uvloop(scene: Callable[[], Coroutine[None, None, None]]) -> None:
+    """The operator runs on it, and its transports differ in small things."""
+    uvloop.run(scene())

@@ -101,11 +101,13 @@ PARAMETERS = {
 }  # fmt: skip
 
 TEMPLATES = {
-    "command": Case(steps("  a: {command: 'x {{nam}}', parameters: {name: 1}}"), "3:16 entry_points.a.command", "unsupported RefParamName[nam] for field[command] of component[a]", "did you mean name?"),
-    "upstream in a command": Case(steps(PREP + "  a: {command: '{{prep.n}}', deps: prep}"), "4:16 entry_points.a.command", "RefParamName[prep.n]", 'parameters: {n: "{{prep.n}}"}'),
-    "artifact in env": Case(steps("  a: {command: x, env: {A: '{{o}}'}, artifacts: {output: [o]}}", "fs_options: {main_fs: {name: f}}"), "3:28 entry_points.a.env.A", "unsupported RefParamName[o] for field[env]"),
-    "output in a condition": Case(steps("  a: {command: x, condition: '{{o}} == 1', artifacts: {output: [o]}}", "fs_options: {main_fs: {name: f}}"), "3:30 entry_points.a.condition", "RefParamName[o] for field[condition]"),
-    "job": Case(steps("  a: {job: {command: '{{x}}'}}"), "3:22 entry_points.a.job.command", "RefParamName[x] for field[job]"),
+    "command": Case(steps("  a: {command: 'x {{nam}}', parameters: {name: 1}}"), "3:19 entry_points.a.command", "unsupported RefParamName[nam] for field[command] of component[a]", "did you mean name?"),
+    "upstream in a command": Case(steps(PREP + "  a: {command: '{{prep.n}}', deps: prep}"), "4:17 entry_points.a.command", "RefParamName[prep.n]", 'parameters: {n: "{{prep.n}}"}'),
+    "artifact in env": Case(steps("  a: {command: x, env: {A: '{{o}}'}, artifacts: {output: [o]}}", "fs_options: {main_fs: {name: f}}"), "3:29 entry_points.a.env.A", "unsupported RefParamName[o] for field[env]"),
+    "output in a condition": Case(steps("  a: {command: x, condition: '{{o}} == 1', artifacts: {output: [o]}}", "fs_options: {main_fs: {name: f}}"), "3:31 entry_points.a.condition", "RefParamName[o] for field[condition]"),
+    "in a block of several lines": Case(steps("  a:\n    command: |\n      one\n      two {{ nam }}\n    parameters: {name: 1}"), "6:11 entry_points.a.command", "unsupported RefParamName[nam]", "did you mean name?"),
+    "in a member of a job": Case(steps("  a:\n    job:\n      framework: mpi\n      members:\n      - {role: master, image: a}\n      - {role: worker, image: '{{b}}'}"), "8:32 entry_points.a.job.members.image", "RefParamName[b] for field[job]"),
+    "job": Case(steps("  a: {job: {command: '{{x}}'}}"), "3:23 entry_points.a.job.command", "RefParamName[x] for field[job]"),
     "condition": Case(steps("  a: {command: x, condition: 1 >}"), "3:30 entry_points.a.condition", "condition[1 >] is invalid, error: a value is wanted at character 4, the condition ends"),
     "condition as boolean": Case(steps("  a: {command: x, condition: true}"), "3:30 entry_points.a.condition", "[condition] should be text", 'write "true" in quotes'),
     "input as text": Case(steps("  a: {command: x, artifacts: {input: {i: ./file}}}"), "3:42 entry_points.a.artifacts.input.i", "input artifact [i] of component[a] must be exactly one reference, found [./file]"),
@@ -155,8 +157,8 @@ REFERENCES = {
     "to itself": Case(steps("  a: {command: x}", "components: {c: {reference: {component: c}}}"), "4:41 components.c.reference.component", "reference should not be recursive: c→c"),
     "in a circle": Case(steps("  a: {command: x}", "components:\n  c: {entry_points: {e: {reference: {component: d}}}}\n  d: {reference: {component: c}}"), "6:30 components.d.reference.component", "reference should not be recursive: c→d→c"),
     "deps of a component": Case(steps("  a: {command: x}", "components: {c: {command: x, deps: a}}"), "4:36 components.c.deps", "components can not have deps: [c] has"),
-    "inside a component": Case(steps("  a: {command: x}", "components: {c: {command: '{{y}}'}}"), "4:27 components.c.command", "RefParamName[y]"),
-    "deep inside a component, once": Case(steps("  a: {reference: {component: c}}\n  b: {reference: {component: c}}", "components: {c: {entry_points: {e: {command: '{{y}}'}}}}"), "5:46 components.c.entry_points.e.command", "RefParamName[y]"),
+    "inside a component": Case(steps("  a: {command: x}", "components: {c: {command: '{{y}}'}}"), "4:28 components.c.command", "RefParamName[y]"),
+    "deep inside a component, once": Case(steps("  a: {reference: {component: c}}\n  b: {reference: {component: c}}", "components: {c: {entry_points: {e: {command: '{{y}}'}}}}"), "5:47 components.c.entry_points.e.command", "RefParamName[y]"),
 }  # fmt: skip
 
 POST = {
@@ -256,7 +258,7 @@ entry_points:
 parallelism: many
 """
     _, faults = refused(document)
-    assert [(fault.line, fault.column) for fault in faults] == [(2, 7), (4, 7), (4, 24), (4, 36), (5, 16), (6, 14)]
+    assert [(fault.line, fault.column) for fault in faults] == [(2, 7), (4, 7), (4, 24), (4, 36), (5, 17), (6, 14)]
 
 
 def test_a_fault_names_its_file() -> None:

@@ -220,6 +220,16 @@ def test_any_text_in_the_source_survives(text: str, more: str) -> None:
     assert done.stdout == ascii(text + more) + "\n"
 
 
+@pytest.mark.parametrize("line", ["PADDLEFLOW_STEP", "{{ half", "half }}", "$(exit 3)`exit 4`"])
+def test_a_line_of_its_own_survives(line: str) -> None:
+    source = f"def f():\n    print('''\n{line}\n''')"
+    made = command(source, "f", "[]", [], sys.executable)
+    assert "{{" not in made
+    assert "}}" not in made
+    done = subprocess.run(["sh", "-c", made], capture_output=True, text=True, check=True)
+    assert done.stdout == f"\n{line}\n\n"
+
+
 def _wrong_closure() -> Any:
     inner = 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
@@ -44,7 +45,14 @@ PARAMETERS = st.one_of(
     st.builds(Parameter, LISTS, st.just("list")),
     st.builds(Parameter, st.sampled_from(["./a", "/b"]), st.just("path")),
 )
-MOUNTS = st.builds(FsMount, st.sampled_from(["fs1", "fs2"]), st.sampled_from(["", "/mnt/a"]), PATHS, st.booleans())
+#: at one place there may be one storage only
+MOUNTS = st.builds(
+    lambda name, path, placed, read_only: FsMount(name, f"/mnt/{name}/{path}" if placed else "", path, read_only),
+    st.sampled_from(["fs1", "fs2"]),
+    PATHS,
+    st.booleans(),
+    st.booleans(),
+)
 SCOPES = st.builds(FsScope, st.just("main"), st.sampled_from([("/",), ("a", "b/c")]))
 CACHES = st.builds(Cache, st.booleans(), st.integers(-1, 100), st.lists(SCOPES, max_size=2).map(tuple))
 RETRIES = st.builds(
@@ -138,6 +146,7 @@ def pipelines(draw: st.DrawFn) -> Pipeline:
     return Pipeline(**{**values, "entry_points": entry_points, "post_process": post})
 
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 VALIDATOR = jsonschema_rs.validator_for(json_schema())
 
 
@@ -210,6 +219,14 @@ def test_the_schema_is_one() -> None:
 def test_the_schema_accepts_what_people_write(name: str) -> None:
     tree = read_tree(documents.ALL[name])
     assert list(VALIDATOR.iter_errors(tree)) == []
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*/*.yaml")), ids=lambda file: file.parent.name)
+def test_the_examples_are_read_and_the_schema_accepts_them(file: Path) -> None:
+    text = file.read_text("utf-8")
+    assert list(VALIDATOR.iter_errors(read_tree(text))) == []
+    pipeline = bind(read(text, file.name))
+    assert read(dump(to_document(pipeline))) == pipeline
 
 
 def read_tree(text: str) -> Any:

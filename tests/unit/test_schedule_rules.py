@@ -66,7 +66,7 @@ def test_all_faults_come_at_once() -> None:
         concurrency=-1, expireInterval=-1, concurrencyPolicy="no", crontab="x", startTime="y", endTime="z", timezone="Q"
     )
     assert {fault.where for fault in error.details} == {
-        "concurrency", "expireInterval", "concurrencyPolicy", "startTime", "endTime", "timezone",
+        "concurrency", "expireInterval", "concurrencyPolicy", "startTime", "endTime", "timezone", "crontab",
     }  # fmt: skip
     assert refusal(name="a b").code == "InvalidNamePattern"
     with pytest.raises(Invalid, match="desc too long, should be less than 256"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 
 from pydantic import Field
 from pydantic_core import to_json
@@ -25,6 +27,7 @@ from paddleflow.spec.wire_jobs import Job
 from paddleflow.store import events
 from paddleflow.store.database import Tx
 from paddleflow.store.events import Event
+from paddleflow.store.statements import Statement
 
 EVENTS = "events"
 AT_ONCE = 500
@@ -40,19 +43,35 @@ class JobEventsQuery(EventsQuery):
 
 async def job_events(platform: Platform, call: Call[NoBody, JobEventsQuery]) -> EventStream:
     await platform.database.read(owned_job, call.caller, call.path["id"])
+    return history(platform, call, Told("job", SQL["job_status"], FINAL))
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A kind of thing whose events are told to the end."""
+
+    kind: str
+    status: Statement  #: gives the status of one by its id
+    final: AbstractSet[str]
+
+
+def history(platform: Platform, call: Call[NoBody, JobEventsQuery], what: Told) -> EventStream:
+    """The events of one thing, from where the client was; who may see it has been asked before."""
     after = resume_after(call.request, call.query)
-    return EventStream(_history(platform, call.path["id"], after, call.query.follow), platform.closing)
+    return EventStream(_history(platform, what, call.path["id"], after, call.query.follow), platform.closing)
 
 
-async def _history(platform: Platform, job: str, after: int, follow: bool) -> AsyncGenerator[ServerEvent, None]:
-    """Every event of the job; ends behind the one that made it final."""
+async def _history(
+    platform: Platform, what: Told, subject: str, after: int, follow: bool
+) -> AsyncGenerator[ServerEvent, None]:
+    """Every event; ends behind the one that made it final."""
     with platform.bus.subscribe(EVENTS) as subscription:
         while True:
-            found, last = await platform.database.peek(_events_after, job, after)
+            found, last = await platform.database.peek(_events_after, what, subject, after)
             for event in found:
                 after = event.seq
                 yield event.seq, event.type, _data(event)
-                if event.type == "status" and event.data.get("status") in FINAL:
+                if event.type == "status" and event.data.get("status") in what.final:
                     return
             if len(found) == AT_ONCE:
                 continue
@@ -61,13 +80,13 @@ async def _history(platform: Platform, job: str, after: int, follow: bool) -> As
             await subscription.wait(LOOK_AGAIN)
 
 
-def _events_after(tx: Tx, job: str, after: int) -> tuple[list[Event], bool]:
-    """(events, whether none can follow because the job is gone or its last event was before `after`)."""
-    found = events.after(tx, "job", job, after, AT_ONCE)
+def _events_after(tx: Tx, what: Told, subject: str, after: int) -> tuple[list[Event], bool]:
+    """(events, whether none can follow because the thing is gone or its last event was before `after`)."""
+    found = events.after(tx, what.kind, subject, after, AT_ONCE)
     if found:
         return found, False
-    row = tx.one(SQL["job_by_id"], id=job)
-    return [], row is None or row["status"] in FINAL
+    status = tx.value(what.status, id=subject)
+    return [], status is None or status in what.final
 
 
 def _data(event: Event) -> bytes:

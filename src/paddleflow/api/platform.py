@@ -13,9 +13,10 @@ from paddleflow.access.sessions import Sessions
 from paddleflow.api.cluster_view import ClusterView, NoNodes
 from paddleflow.base.clock import Clock
 from paddleflow.base.quantity import Resources
+from paddleflow.jobs.experience import Experience
 from paddleflow.jobs.submission import QueueCache
 from paddleflow.runtimes.runtime import NodeInfo, Runtime
-from paddleflow.scheduling.model import Reason
+from paddleflow.scheduling.model import Reason, Snapshot
 from paddleflow.scheduling.suggestions import Suggestion
 from paddleflow.settings import Settings
 from paddleflow.store.bus import Bus
@@ -40,6 +41,8 @@ class Workplace:
     nodes: Callable[[], Sequence[NodeInfo]]
     why: Callable[[str], Reason | None]  #: why a job waits; None when that is not known here
     explain: Explain = lambda job, queues, sizes: None
+    snapshot: Callable[[float], Snapshot | None] = lambda now: None  #: what the scheduler sees; None: it is not here
+    experience: Experience = field(default_factory=Experience)  #: what is known of durations
     queues: QueueCache = field(default_factory=QueueCache)  #: for submissions
 
 

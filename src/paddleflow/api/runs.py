@@ -18,6 +18,7 @@ from paddleflow.jobs.folders import remove_folder
 from paddleflow.runs import changes, codec, files
 from paddleflow.runs.creation import create
 from paddleflow.runs.listing import RunFilter, find_runs, get_components, get_run
+from paddleflow.runs.retrying import retry_run
 from paddleflow.runs.views import run_summary, run_view
 from paddleflow.spec import wire_runs as wire
 from paddleflow.spec.run import RunActionQuery, RunChange, RunDeletion, RunDocument, RunJson, RunListQuery
@@ -83,9 +84,8 @@ def run_with_components(tx: Tx, caller: Caller, run: str) -> tuple[Row, list[Row
 
 async def change_run(platform: Platform, call: Call[RunChange | None, RunActionQuery]) -> wire.RunId | None:
     run, body, now = call.path["id"], call.body or RunChange(), platform.clock.now()
-    made: list[str] = []
 
-    def change(tx: Tx) -> None:
+    def change(tx: Tx) -> str:
         owned_run(tx, call.caller, run)
         match call.query.action:
             case "stop":
@@ -94,11 +94,14 @@ async def change_run(platform: Platform, call: Call[RunChange | None, RunActionQ
                 changes.change_breakpoints(tx, run, body.add, body.remove, now)
             case "resume":
                 changes.resume_run(tx, run, body.step, now)
+            case _:
+                return retry_run(tx, run, body.from_step, now)
+        return ""
 
-    await platform.database.write(change)
+    made = await platform.database.write(change)
     platform.bus.wake(JOBS)
     platform.bus.wake("events")
-    return {"runID": made[0]} if made else None
+    return {"runID": made} if made else None
 
 
 async def remove_run(platform: Platform, call: Call[RunDeletion | None, NoQuery]) -> None:
@@ -126,7 +129,7 @@ def _remove_files(data: Path, row: Row, jobs: Sequence[str], folder: str) -> Non
 _REFUSED = ("404 RunNotFound", "403 AccessDenied")
 _CREATION = (
     "MalformedYaml", "InvalidPipeline", "InvalidArguments", "ReadYamlFileFailed", "404 FileSystemNotExist",
-    "404 PipelineNotFound", "404 UserNotExist", "InvalidFileSystemFsName", "403 AccessDenied", "ConnectivityFailed",
+    "400 FileSystemNotExist", "400 Decode base64", "404 PipelineNotFound", "404 InvalidVersion", "404 UserNotExist", "InvalidFileSystemFsName", "403 AccessDenied", "ConnectivityFailed",
 )  # fmt: skip
 
 ROUTES = (

@@ -53,6 +53,7 @@ LISTED = ("id", "name", "queue", "status", "acceptTime", "startTime", "finishTim
 job = group(
     help="Submit jobs, look at them, follow and stop them.",
     late={
+        "eta": Late("watch:eta", "When a waiting job will probably start."),
         "events": Late("watch:events", "What happened to a job, and why it waits."),
         "logs": Late("watch:logs", "Print or follow a job's log."),
         "run": Late("job_run:run", "Run a command as a job: see its log, end with its exit code."),

@@ -35,6 +35,7 @@ COMMANDS = {
     "queue": Late("queue:queue", "Queues, and who may use them."),
     "run": Late("run:run", "Runs of pipelines: start, watch, stop, try again, compare."),
     "schedule": Late("schedule:schedule", "Pipelines that are run by the clock."),
+    "scheduler": Late("scheduler:scheduler", "What the scheduler decided, and whether it would again."),
     "server": Late("server:server", "Start the server on this machine."),
     "statistics": Late("statistics:statistics", "What jobs used, and card time."),
     "user": Late("user:user", "Users and their passwords."),

@@ -150,7 +150,7 @@ def _facts(found: Pipeline) -> dict[str, Any]:
 
 
 def _show_faults(session: Session, error: Invalid, name: str, content: bytes) -> None:
-    from paddleflow.spec.pipeline.faults import PipelineFault
+    from paddleflow.spec.pipeline.faults import LINE_BREAK, PipelineFault
 
     faults = [fault for fault in error.details if isinstance(fault, PipelineFault)]
     if session.output == "json":
@@ -166,12 +166,12 @@ def _show_faults(session: Session, error: Invalid, name: str, content: bytes) ->
         ]
         click.echo(output.as_json({"file": name, "ok": False, "code": error.code, "faults": rows}))
         return
-    lines = content.decode("utf-8", "replace").split("\n")
+    lines = LINE_BREAK.split(content.decode("utf-8-sig", "replace"))
     for fault in faults:
         place = f"{name}:{fault.line}:{fault.column}" if fault.line else name
         click.echo(f"{place}: {f'{fault.path}: ' if fault.path else ''}{fault.message}")
         if 0 < fault.line <= len(lines):
-            _show_line(lines[fault.line - 1].rstrip("\r"), fault.line, fault.column)
+            _show_line(lines[fault.line - 1], fault.line, fault.column)
         if fault.hint:
             click.echo(f"  hint: {fault.hint}")
     count = len(faults)

@@ -17,7 +17,10 @@ ORDERS = ("fifo", "shortest", "fair", "drf")
 
 queue = group(
     help="Queues, and who may use them. Making, changing, deleting and granting is for root.",
-    late={"tree": Late("tree:tree", "Draw the queues that you may use as a tree, with min, max and what is used.")},
+    late={
+        "tree": Late("tree:tree", "Draw the queues that you may use as a tree, with min, max and what is used."),
+        "whatif": Late("whatif:whatif", "Try a change on the recent past; nothing is applied."),
+    },
 )
 
 

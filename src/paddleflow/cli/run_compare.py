@@ -59,16 +59,22 @@ def diff(session: Session, first: str, second: str) -> None:
 def _lines(found: Mapping[str, Any]) -> Iterator[str]:
     """Each part that differs, indented below its name."""
     for name, value in found.items():
-        if value in (None, "", [], {}) or name in {"runID", "with"}:
-            continue
-        yield f"{name}:"
-        yield from (f"  {line}" for line in _shown(value))
+        if value not in (None, "", [], {}):
+            yield from _shown({name: value})
 
 
 def _shown(value: object) -> Iterator[str]:
+    """A pair of plain values stands for what was and what is."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            if isinstance(inner, Mapping | list):
+            if (
+                isinstance(inner, list)
+                and len(inner) == 2
+                and not any(isinstance(each, Mapping | list) for each in inner)
+            ):
+                before, after = (output.cell(each) or "–" for each in inner)
+                yield f"{key}: {before} → {after}"
+            elif isinstance(inner, Mapping | list):
                 yield f"{key}:"
                 yield from (f"  {line}" for line in _shown(inner))
             else:

@@ -100,6 +100,26 @@ def events(session: Session, jobid: str, follow: bool, after: int) -> None:
 @click.command(cls=Command)
 @click.argument("jobid")
 @pass_session
+def eta(session: Session, jobid: str) -> None:
+    """When a waiting job will probably start, by how long jobs like those before it ran.
+
+    \b
+    Example:
+      paddleflow job eta job-0123456789abcdef
+    """
+    found = session.client.jobs.handle(jobid).eta()
+    if session.output == "json":
+        click.echo(output.as_json(found.raw))
+        return
+    click.echo(f"{found.id}: {found.text}")
+    if found.seconds is not None:
+        between = f"between {found.early:.0f} and {found.late:.0f}"
+        click.echo(f"  in {found.seconds:.0f} s ({between}), learnt from {found.learnt_from} ended jobs")
+
+
+@click.command(cls=Command)
+@click.argument("jobid")
+@pass_session
 def why(session: Session, jobid: str) -> None:
     """Why a job is where it is. While it waits: all that is in its way, and the smallest changes that start it now.
 

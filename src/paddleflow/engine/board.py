@@ -11,8 +11,8 @@ from paddleflow.engine.launching import PlacedJob, Prepared, attempt_of
 from paddleflow.engine.ports import Ports
 from paddleflow.jobs.facts import Key
 from paddleflow.jobs.machine import JobState
-from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import Request
+from paddleflow.scheduling.record import Recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Active:
 class Board:
     """All jobs that have not ended, by where they are."""
 
-    core: Core
+    core: Recorded
     ports: Ports
     queue_version: int = -1
     waiting: dict[str, Waiting] = field(default_factory=dict)

@@ -12,6 +12,7 @@ Disposable as the board is: after any error both are thrown away and rebuilt fro
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -23,7 +24,7 @@ from paddleflow.engine.claims import Claims
 from paddleflow.engine.run_rows import Collected, collect
 from paddleflow.engine.run_writes import FreshJob
 from paddleflow.engine.turn import DELETED, Draft, end_waiting, step
-from paddleflow.errors import PaddleFlowError
+from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota, PaddleFlowError
 from paddleflow.jobs import facts as job_facts
 from paddleflow.jobs.admission import admit
 from paddleflow.jobs.machine import JobState
@@ -46,14 +47,15 @@ from paddleflow.runs.facts import (
     Ticked,
 )
 from paddleflow.runs.machine import advance
-from paddleflow.runs.model import RunStatus
+from paddleflow.runs.model import ComponentStatus, RunStatus
 from paddleflow.runs.restoring import RunRecords, read_run, restore
 from paddleflow.runs.rows import SQL
-from paddleflow.runs.state import Instance, RunState
+from paddleflow.runs.state import Instance, Phase, RunState
 from paddleflow.runs.values import Rendered, rendered
 from paddleflow.spec.job import DistributedJob, SingleJob
 from paddleflow.store.database import Database, Row, Tx
 
+REFUSALS = (Invalid, NotFound, Forbidden, Conflict, OverQuota)  #: of a job; anything else is no answer
 NOT_KNOWN_YET = 2**60  #: orders of jobs whose rows are not written yet begin here
 Told = tuple[RunState, Fact]
 
@@ -131,6 +133,7 @@ class Conductor:
             told, self.inbox = self.inbox, []
             if self._submits:
                 told += await self._submit(board, draft, now)
+                self._stop_jobs(board, draft, now)
         self._collect(draft, now)
 
     def _of_jobs(self, draft: Draft, rows: Iterable[Row], now: float) -> list[Told]:
@@ -174,7 +177,13 @@ class Conductor:
 
     def _advance(self, run: RunState, fact: Fact) -> None:
         self._touched[run.id] = run
-        _, commands = advance(run, fact)
+        try:
+            _, commands = advance(run, fact)
+        except Exception as error:  # a fault of ours in one run must not end the others, again and again
+            commands = self._give_up(run, error, fact.at)
+        self._carry_out(run, commands)
+
+    def _carry_out(self, run: RunState, commands: Iterable[Command]) -> None:
         for command in commands:
             match command:
                 case Submit():
@@ -183,6 +192,21 @@ class Conductor:
                     self.runs.pop(run.id, None)
                 case _:
                     self.errands.append((run, command))
+
+    def _give_up(self, run: RunState, error: Exception, now: float) -> list[Command]:
+        """End a run that this code cannot go on with; what it had at work is stopped."""
+        log.error("a run cannot go on", run=run.id, reason="".join(traceback.format_exception(error)))
+        run.status, run.finished_at, run.moved = RunStatus.FAILED, now, True
+        run.message = f"a fault of the server ended it: {type(error).__name__}; the server's log has the details"
+        commands: list[Command] = [Finish()]
+        for item in run.instances.values():
+            if item.job and item.phase is Phase.WORKING:
+                commands.append(Stop(item.number, run.message))
+            item.status, item.message, item.finished_at = ComponentStatus.TERMINATED, run.message, now
+            run.changed[item.number] = item
+        run.queue.clear()
+        run.timers.clear()
+        return commands
 
     # ── jobs of steps ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -226,8 +250,10 @@ class Conductor:
                 found = self.rendered.get(key) or rendered(run, item)
                 self.rendered[key] = found
                 asked.append((run, item, document_of(run, item, found)))
-            except PaddleFlowError as error:
+            except REFUSALS as error:
                 told.append((run, Refused(now, item.number, _words(error))))
+            except Exception as error:  # as in `_advance`; nothing here asks the database
+                self._carry_out(run, self._give_up(run, error, now))
         answers = await self._database.peek(self._admit, [(run.user, document) for run, _, document in asked])
         for (run, item, _), answer in zip(asked, answers, strict=True):
             if isinstance(answer, NewJob):
@@ -251,7 +277,7 @@ class Conductor:
                 worlds[user] = look_up(tx, who)
             try:
                 answers.append(admit(document, worlds[user]))
-            except PaddleFlowError as error:
+            except REFUSALS as error:
                 answers.append(error)
         return answers
 

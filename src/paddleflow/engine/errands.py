@@ -98,6 +98,7 @@ class Errands:
                 paths = {name: on_storage(run, path) for name, path in command.paths.items()}
                 return FilesRead(self._clock.now(), item.number, files.read_texts(folder, paths, command.most))
             case Prepare():
+                files.make_folder(folder, run.pipeline.main_fs.sub_path.strip("/") if run.pipeline.main_fs else "")
                 outputs = step_outputs(run, item.frame, item.child, item.seq)
                 files.make_places(folder, [on_storage(run, path) for path in outputs.values()])
                 return Prepared(self._clock.now(), item.number)
@@ -148,7 +149,7 @@ class Errands:
                 continue
             try:
                 asking.append(await self._printed(run, item))
-            except PaddleFlowError as error:
+            except Invalid as error:
                 told.append(
                     (run, CacheAnswered(self._clock.now(), item.number, Fingerprints(), None, (), error.message))
                 )

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from paddleflow.base.clock import Clock
 from paddleflow.base.log import Log
-from paddleflow.base.quantity import Resources
+from paddleflow.base.quantity import Resources, parse_quantity
 from paddleflow.engine.board import Board
 from paddleflow.engine.conductor import Admission, Conductor, read_active
 from paddleflow.engine.errands import Errands
@@ -35,7 +35,8 @@ from paddleflow.queues.queues import scheduled_queues
 from paddleflow.runs.rows import SQL as RUNS
 from paddleflow.runtimes.runtime import NodeInfo, Observation, Runtime
 from paddleflow.schedules.schedules import TOPIC as SCHEDULES
-from paddleflow.scheduling.model import Node, Reason
+from paddleflow.scheduling.model import Node, Reason, Snapshot
+from paddleflow.scheduling.record import Recorded
 from paddleflow.scheduling.suggestions import Suggestion, suggest
 from paddleflow.settings import Settings
 from paddleflow.store import counters, leases
@@ -103,6 +104,15 @@ class Mover:
         if board is None or job not in board.waiting:
             return None
         return board.core.explain(job), suggest(board.core, job, queues, sizes)
+
+    def snapshot(self, now: float) -> Snapshot | None:
+        """Everything that the scheduler would decide by; None while this server does not move jobs."""
+        return None if self._board is None else self._board.core.snapshot(now)
+
+    @property
+    def scheduler(self) -> Recorded | None:
+        """What decides here; None while this server does not move jobs."""
+        return None if self._board is None else self._board.core
 
     async def run(self) -> None:
         """Take the lease, move jobs, begin anew after errors with growing pauses."""
@@ -177,7 +187,7 @@ class Mover:
 
     def _note(self, seen: Sequence[Observation], *, urgent: bool = False) -> None:
         """Keep what was seen, and see to it that a turn looks at it in time."""
-        delay = self._heard.add(seen, self._parts.clock.monotonic(), urgent=urgent)
+        delay = self._heard.add(seen, _loop_time(), urgent=urgent)
         if delay == 0:
             self._wake.set()
         elif delay is not None:
@@ -213,6 +223,8 @@ class Mover:
         nodes = [Node(n.name, n.capacity, n.labels, n.schedulable) for n in self.nodes]
         ports = Ports(parse_range(parts.settings.local.ports), begin=secrets.randbelow(65536))
         board = rebuild(records, nodes, queues, ports, self._around, now, rules)
+        if parse_quantity(parts.settings.scheduling.log_size):
+            board.core.begin(now)
         draft = Draft()
         self._conductor = self._new_conductor()
         told = [each for run in await parts.database.read(read_active) for each in self._conductor.adopt(run, now)]
@@ -230,7 +242,7 @@ class Mover:
         more = True
         while more:
             now = parts.clock.now()
-            observed = self._heard.take(parts.clock.monotonic())
+            observed = self._heard.take(_loop_time())
             rows, runs, version = await parts.database.peek(_read_changes)
             draft = Draft()
             hear(board, observed, draft, now)
@@ -244,7 +256,7 @@ class Mover:
             more = bool(
                 draft.writes.placements
                 or len(rows) == ROWS_A_TURN
-                or self._heard.due(parts.clock.monotonic())
+                or self._heard.due(_loop_time())
                 or self._conductor.inbox
             )
 
@@ -304,6 +316,11 @@ def _words(error: BaseException) -> list[str]:
     if isinstance(error, BaseExceptionGroup):
         return [word for each in error.exceptions for word in _words(each)]
     return [str(error)]
+
+
+def _loop_time() -> float:
+    """By the clock of the timers that wake the mover: a clock that a test moves by hand would never let them be due."""
+    return asyncio.get_running_loop().time()
 
 
 def _tell(draft: Draft) -> None:

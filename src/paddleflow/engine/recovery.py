@@ -29,9 +29,9 @@ from paddleflow.jobs.facts import MemberEnded, StopAsked
 from paddleflow.jobs.model import JobStatus, TaskStatus
 from paddleflow.jobs.rows import SQL, held_of
 from paddleflow.runtimes.runtime import Observation, Ready, Started
-from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import Eviction, Node, Queue, Snapshot
 from paddleflow.scheduling.policy import DEFAULTS, Rules
+from paddleflow.scheduling.record import Recorded
 from paddleflow.store.database import Row, Tx
 
 LOST = "the process is gone and nobody saw how it ended"
@@ -74,7 +74,7 @@ def rebuild(
     )
     shrinks = tuple(shrink for row in records.held if (shrink := _shrink(row, current[row["id"]], now)) is not None)
     snapshot = Snapshot(now, tuple(nodes), tuple(queues), (), held, evictions=evictions, shrinks=shrinks, rules=rules)
-    board = Board(Core.of(snapshot), ports)
+    board = Board(Recorded.of(snapshot), ports)
     for row in records.held:
         mine = current[row["id"]]
         active = activate(row, mine, row["attempt"], places_of(mine), around)

@@ -28,7 +28,7 @@ def collect(run: RunState, rendered: Waiting, writes: RunWrites, now: float) -> 
         row = component_row(run, item, found)
         writes.components.append(row)
         writes.events.append(NewEvent("run", run.id, now, "step", _event(item)))
-        if found is not None and found.inputs:
+        if found is not None and found.inputs and item.tries <= 1:
             writes.artifacts += [_input(run, item, name, path) for name, path in found.inputs.items()]
         if item.status.final:
             ended.append((run, item))

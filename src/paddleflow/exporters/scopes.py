@@ -197,5 +197,8 @@ class Scope:
         scope = Scope.of(self, child)
         if child.loop_argument is None:
             return scope.output_path(name)
-        items = scope.loop_items()
+        try:
+            items = scope.loop_items()
+        except NotKnown:  # the child itself is refused for that
+            return scope.output_path(name)
         return ",".join(Scope.of(self, child, seq, item).output_path(name) for seq, item in enumerate(items))

@@ -33,6 +33,10 @@ from queues q join clusters c on c.name = q.cluster where q.name = :queue
 -- One job, whoever owns it.
 select * from jobs where id = :id
 
+-- name: job_status
+-- The status of a job.
+select status from jobs where id = :id
+
 -- name: job_progress
 -- How far a job is.
 select status, attempt from jobs where id = :id
@@ -132,6 +136,16 @@ update jobs set resizes = resizes + :anew, resized_at = :at, lost_seconds = lost
 -- name: note_size
 -- What a job whose number of members may change holds now.
 update jobs set cpu = :cpu, memory = :memory, scalars = :scalars where id = :id
+
+-- name: ended_since
+-- Jobs that ended lately, the newest first, for what is learnt of durations.
+select id, user_name, name, queue, needs, members, placed_at, started_at, finished_at, updated_at from jobs
+where updated_at > :since and finished_at is not null order by updated_at desc limit :limit
+
+-- name: active_profiles
+-- What jobs that have not ended have in common with others.
+select id, user_name, name, queue, needs, members from jobs
+where status in ('init', 'pending', 'running', 'terminating', 'preempting') order by seq limit :limit
 
 -- name: evicted_jobs
 -- Evictions that still count, after a restart of the engine.

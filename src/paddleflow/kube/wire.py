@@ -106,6 +106,7 @@ class _Connection(asyncio.Protocol):
         self._whole = False
         self._touched = False  # a byte of the answer came
         self._held = 0  # bytes of a stream that nobody has read yet
+        self._paused = False
         self._error = ""
         self.open = False
         self.idle_since = 0.0
@@ -154,7 +155,8 @@ class _Connection(asyncio.Protocol):
         self._parts.append(body)
         if self._wake is not None:
             self._held += len(body)
-            if self._held > STREAM_BUFFER and self._transport is not None:
+            if self._held > STREAM_BUFFER and not self._paused and self._transport is not None:
+                self._paused = True
                 self._transport.pause_reading()
             self._wake.set()
 
@@ -197,7 +199,8 @@ class _Connection(asyncio.Protocol):
         while True:
             if self._parts:
                 found, self._parts, self._held = b"".join(self._parts), [], 0
-                if self.open:
+                if self._paused and self.open:
+                    self._paused = False
                     self._transport.resume_reading()
                 yield found
             elif self._whole:

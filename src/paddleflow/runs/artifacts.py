@@ -13,7 +13,7 @@ from paddleflow.store.where import Where
 SQL = load("paddleflow.runs", "artifacts.sql")
 INPUT = "input"
 OUTPUT = "output"
-MOST_LINEAGE = 200  #: steps of one answer
+MOST_LINEAGE = 500  #: artifacts of one answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +85,37 @@ def remove_artifact(tx: Tx, fs_id: str, run: str, path: str) -> None:
         )
 
 
-def lineage(tx: Tx, fs_id: str, path: str) -> list[Row]:
-    """Which steps made what lies at a path, and what that was made of: a row for each, with its inputs, nearest first."""
-    found: list[Row] = []
-    waiting, seen = [path], {path}
-    while waiting and len(found) < MOST_LINEAGE:
-        makers = tx.all(SQL["artifact_makers"], fs_id=fs_id, path=waiting.pop(0))
-        for maker in makers[:1]:
-            around = tx.all(SQL["artifacts_of_job"], run_id=maker["run_id"], step=maker["step"])
-            inputs = [row for row in around if row["kind"] == INPUT]
-            found.append({**maker, "inputs": inputs})
-            for row in inputs:
-                for each in row["path"].split(","):
-                    if each not in seen:
-                        seen.add(each)
-                        waiting.append(each)
-    return found
+def lineage(tx: Tx, fs_id: str, path: str) -> Row:
+    """Which step made what lies at a path: its record, with `inputs`, each of them a record of the same kind."""
+    left = [MOST_LINEAGE]
+
+    def trace(name: str, path: str, above: frozenset[str]) -> Row:
+        makers = tx.all(SQL["artifact_makers"], fs_id=fs_id, path=path)
+        left[0] -= 1
+        if not makers or path in above or left[0] < 0:
+            return {"fs_id": fs_id, "path": path, "name": name, "run_id": "", "inputs": []}
+        maker = makers[0]
+        around = tx.all(SQL["artifacts_of_step"], run_id=maker["run_id"], step=maker["step"])
+        inputs = [
+            trace(row["name"], each, above | {path})
+            for row in around
+            if row["kind"] == INPUT
+            for each in row["path"].split(",")
+        ]
+        return {**maker, "inputs": inputs}
+
+    return trace("", path, frozenset())
+
+
+def require_artifact(tx: Tx, fs_id: str, path: str) -> None:
+    """Refuse a path that is no artifact and lies in none."""
+    place = path.strip("/")
+    while place:
+        if tx.value(SQL["artifact_known"], fs_id=fs_id, path=place) is not None:
+            return
+        place = place.rpartition("/")[0]
+    raise NotFound(
+        f"artifact[{path[:200]}] does not exist",
+        code="ArtifactEventNotFound",
+        hint="paddleflow run listartifact shows those there are",
+    )

@@ -59,6 +59,14 @@ def _read_text(folder: Path, name: str, path: str, most: int) -> str:
         raise Invalid(f"artifact[{name}] at {path} is not text in UTF-8") from error
 
 
+def make_folder(folder: Path, path: str) -> None:
+    """The part of a storage that steps see. `Invalid` when something else is there."""
+    try:
+        within(folder, path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Invalid(f"folder {path} of the main storage cannot be made: {error.strerror}") from error
+
+
 def make_places(folder: Path, paths: Iterable[str]) -> None:
     """The parent folders of outputs; what an earlier try left there is removed. `Invalid` when that cannot be."""
     for path in paths:

@@ -24,6 +24,7 @@ from paddleflow.runs.facts import (
     Command,
     Fact,
     FilesRead,
+    Finish,
     JobEnded,
     JobStarted,
     Prepare,
@@ -44,13 +45,13 @@ _TERMINATED, _CANCELLED = ComponentStatus.TERMINATED, ComponentStatus.CANCELLED
 
 
 def advance(state: RunState, fact: Fact) -> tuple[RunState, list[Command]]:
-    """What follows from a fact. A fact about what has ended changes nothing."""
+    """What follows from a fact. A fact about what has ended changes nothing; nothing is asked about what ended by it."""
     if state.status.final:
         return state, []
     walk = _Walk(state, fact.at)
     walk.hear(fact)
     walk.go_on()
-    return state, walk.commands
+    return state, [each for each in walk.commands if isinstance(each, Finish) or each.number in state.instances]
 
 
 class _Walk(Beginning):
@@ -114,11 +115,16 @@ class _Walk(Beginning):
             return
         item.slot = True
         self.run.running += 1
-        if item.component.outputs:
+        if item.component.outputs or self._in_a_folder_of_its_own():
             item.phase = Phase.PREPARING
             self.commands.append(Prepare(item.number))
         else:
             self._submit(item)
+
+    def _in_a_folder_of_its_own(self) -> bool:
+        """Steps see a part of the main storage, which may still have to be made."""
+        main = self.run.pipeline.main_fs
+        return main is not None and bool(main.sub_path)
 
     def _submit(self, item: Instance) -> None:
         item.phase, item.status, item.message = Phase.WORKING, ComponentStatus.PENDING, ""

@@ -10,7 +10,6 @@ from paddleflow.spec.pipeline.model import Pipeline, Value
 
 PAUSED = "paused before it"  #: message of a component that waits at a breakpoint
 SUCCESS = "Run successfully"
-MOST_ITEMS = 100_000  #: elements of one loop
 
 
 class RunStatus(StrEnum):

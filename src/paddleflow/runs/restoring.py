@@ -7,7 +7,7 @@ for a slot, an answer of the cache, a file) had no effect yet and begins anew, w
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -80,9 +80,9 @@ class _Restoring:
         if below.get(POST) and run.pipeline.post_process is not None:
             step = run.pipeline.post_process
             run.post = run.frames[POST] = frame_of(POST, plan_of({step.name: step}))
-        pending = list(run.frames.values())
+        pending = deque(run.frames.values())
         while pending:
-            frame = pending.pop()
+            frame = pending.popleft()
             pending += self._fill(frame, below.get(frame.number, []), loops.get(frame.number, {}))
         self._reasons()
         return run, self.ended

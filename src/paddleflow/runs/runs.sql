@@ -16,6 +16,10 @@ update runs set id = :id where seq = :seq
 -- One run, whoever owns it.
 select * from runs where id = :id
 
+-- name: run_status
+-- The status of a run.
+select status from runs where id = :id
+
 -- name: unseen_runs
 -- Runs that the engine has not looked at since somebody else changed them.
 select seq, id, touched, status, message, stop, breakpoints from runs where touched > seen order by seq limit :limit

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from paddleflow.errors import Invalid
-from paddleflow.runs.model import MOST_ITEMS
 from paddleflow.runs.names import artifact_folder, with_seq
 from paddleflow.runs.state import Frame, Instance, RunState
 from paddleflow.spec.pipeline.conditions import evaluate
+from paddleflow.spec.pipeline.looping import MOST_LOOP_ITEMS
 from paddleflow.spec.pipeline.model import Dag, Step
 from paddleflow.spec.pipeline.templates import (
     LOOP_ARGUMENT,
@@ -185,8 +185,8 @@ def loop_items(run: RunState, item: Instance, files: Mapping[str, str]) -> Seque
             raise Invalid(f"loop_argument is not a JSON list: {error}, found {_shown(given)}") from error
     if not isinstance(given, list | tuple):
         raise Invalid(f"loop_argument must be a list, found {_shown(given)}")
-    if len(given) > MOST_ITEMS:
-        raise Invalid(f"loop_argument has {len(given)} elements, at most {MOST_ITEMS} are possible")
+    if len(given) > MOST_LOOP_ITEMS:
+        raise Invalid(f"loop_argument has {len(given):,} elements, at most {MOST_LOOP_ITEMS:,} are taken")
     return given
 
 

@@ -121,7 +121,7 @@ class _Views:
             "endTime": local_text(ended),
             "status": row["status"],
             "fullName": row["full_name"],
-            "seconds": None if begun is None else round((ended or self._now) - begun, 3),
+            "seconds": 0.0 if begun is None else round((ended or self._now) - begun, 3),
         }
 
     def _step(self, row: Row, step: Step) -> wire.JobView:

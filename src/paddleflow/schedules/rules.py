@@ -26,7 +26,7 @@ def new_schedule(document: NewSchedule, user: str, version: str, now: float) -> 
     zone = _zone(document.timezone, faults)
     start_at, end_at = _span(document, zone or timetable.SERVER, now, faults)
     anchor = now if start_at is None else start_at
-    table = _table(document, anchor, faults) if zone else None
+    table = _table(document, document.timezone if zone else "", anchor, faults)
     faults.check()
     assert table is not None
     next_at = table.next(anchor)
@@ -129,9 +129,9 @@ def _moment(field: str, text: str, zone: tzinfo, now: float, faults: Faults) -> 
     return at
 
 
-def _table(document: NewSchedule, anchor: float, faults: Faults) -> Timetable | None:
+def _table(document: NewSchedule, zone: str, anchor: float, faults: Faults) -> Timetable | None:
     try:
-        return timetable.parse(document.crontab, document.timezone, anchor)
+        return timetable.parse(document.crontab, zone, anchor)
     except ValueError as error:
         faults.add(
             "crontab",

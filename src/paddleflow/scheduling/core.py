@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Self
 
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling.accounts import Account, link, recount
@@ -47,9 +48,9 @@ class Core(Table):
         self._all: Cluster | None = None  # the nodes without jobs, and those that take no jobs at the moment too
         self._quiet_until = float("-inf")  # until then nothing ages that could matter
 
-    @staticmethod
-    def of(snapshot: Snapshot) -> Core:
-        core = Core(snapshot.rules)
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> Self:
+        core = cls(snapshot.rules)
         core.set_nodes(snapshot.nodes)
         core.set_queues(snapshot.queues)
         for past in snapshot.past:
@@ -302,6 +303,11 @@ class Core(Table):
                 last = held.since if held.changed_at is None else held.changed_at
                 moments += [last + rules.resize_pause, last + rules.restart_pause]
         return min([moment for moment in moments if moment > now], default=float("inf"))
+
+    @property
+    def quiet_until(self) -> float:
+        """Until then another cycle finds nothing to do, if nothing happens; the past when something has."""
+        return float("-inf") if self.dirty else self._quiet_until
 
     # --- questions ----------------------------------------------------------------------------------------------
 

@@ -12,15 +12,16 @@ from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from random import Random
 
 from paddleflow.scheduling.core import Core
-from paddleflow.scheduling.model import Request, Snapshot, Start
+from paddleflow.scheduling.model import Request, Snapshot
+from paddleflow.scheduling.playing import Player
 
 _KEPT = 256  #: durations remembered for each key
 _ENOUGH = 8  #: fewer say too little: a broader key is asked
 _OUTCOMES = 100  #: forecasts whose end is known that calibration looks at
+_MOST_MOMENTS = 200_000  #: of one future
 _FEW_OUTCOMES = 8  #: fewer say too little: those of all queues are asked
 
 
@@ -61,21 +62,17 @@ class Durations:
 
 def replay(snapshot: Snapshot, job: str, lasts: Callable[[Request, float], float]) -> float | None:
     """One future: seconds until the job starts, or None if it never would. `lasts`: how long a job still runs."""
-    core, now = Core.of(snapshot), snapshot.now
-    ends: list[tuple[float, str]] = []
-    for held in snapshot.held:
-        heappush(ends, (now + lasts(held.request, now - held.since), held.request.job))
-    requests = {request.job: request for request in snapshot.pending}
-    while True:
-        for decision in core.decide(now):
-            if isinstance(decision, Start):
-                if decision.job == job:
-                    return now - snapshot.now
-                heappush(ends, (now + lasts(requests[decision.job], 0.0), decision.job))
-        if not ends:
+    now = snapshot.now
+    player = Player(Core.of(snapshot), lasts)
+    player.begin(now)
+    for _ in range(_MOST_MOMENTS):
+        player.live(now)
+        if player.outcomes[job].started_at is not None:
+            return now - snapshot.now
+        now = player.next_moment(now)
+        if now == float("inf"):
             return None
-        now, ended = heappop(ends)
-        core.release(ended)
+    return None
 
 
 def expect(

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from paddleflow.sdk.pipelines import Pipelines
     from paddleflow.sdk.queues import Flavours, Queues
     from paddleflow.sdk.runs import Runs
+    from paddleflow.sdk.scheduler import Scheduler
     from paddleflow.sdk.schedules import Schedules
     from paddleflow.sdk.statistics import Statistics
     from paddleflow.sdk.storages import Storages
@@ -42,6 +43,7 @@ _AREAS = {
     "flavours": ("queues", "Flavours"),
     "clusters": ("clusters", "Clusters"),
     "jobs": ("jobs", "Jobs"),
+    "scheduler": ("scheduler", "Scheduler"),
     "logs": ("logs", "Logs"),
     "statistics": ("statistics", "Statistics"),
     "storages": ("storages", "Storages"),
@@ -63,6 +65,7 @@ class PaddleFlow:
         flavours: Flavours
         clusters: Clusters
         jobs: Jobs
+        scheduler: Scheduler
         logs: Logs
         statistics: Statistics
         storages: Storages

@@ -26,6 +26,10 @@ Document = Mapping[str, object]
 Words = str | Sequence[str]  #: read by the shell, or run as it is
 
 
+def _seconds(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
 def _words(value: object) -> Words:
     return value if isinstance(value, str) else tuple(str(item) for item in items(value))
 
@@ -136,6 +140,21 @@ class Why(Record):
     suggestions: Sequence[Suggestion] = wire((), read=many(Suggestion))
 
 
+@dataclass(frozen=True)
+class Eta(Record):
+    """When a waiting job will probably start: seconds from now, and the bounds of four starts out of five."""
+
+    id: str = wire()
+    status: str = wire()
+    queue: str = wire()
+    text: str = wire()
+    seconds: float | None = wire(None, read=_seconds)
+    early: float | None = wire(None, read=_seconds)
+    late: float | None = wire(None, read=_seconds)
+    expected_start: str = wire()
+    learnt_from: int = wire(0)
+
+
 class Job:
     """A job at hand. What it says is as of the last `refresh`; the first question asks the server."""
 
@@ -197,6 +216,10 @@ class Job:
     def why(self) -> Why:
         """Why it is where it is, as of now; while it waits, what would start it."""
         return Why.of(self._transport.call("GET", f"/job/{segment(self.id)}/why"))
+
+    def eta(self) -> Eta:
+        """When it will probably start; `seconds` is None for a job that does not wait, or never starts as things are."""
+        return Eta.of(self._transport.call("GET", f"/job/{segment(self.id)}/eta"))
 
     def stop(self) -> None:
         self._transport.call("PUT", f"/job/{segment(self.id)}", query={"action": "stop"}, settled=Conflict)

@@ -16,6 +16,7 @@ from pathlib import Path
 import uvicorn
 
 from paddleflow.api import (
+    artifacts,
     cluster_nodes,
     clusters,
     events,
@@ -26,7 +27,11 @@ from paddleflow.api import (
     pipelines,
     pools,
     queues,
+    run_caches,
+    run_logs,
+    run_pictures,
     runs,
+    scheduler,
     schedules,
     statistics,
     storages,
@@ -40,7 +45,8 @@ from paddleflow.settings import Settings
 
 ROUTE_GROUPS = (
     users.ROUTES, grants.ROUTES, clusters.ROUTES, cluster_nodes.ROUTES, queues.ROUTES, flavours.ROUTES, pools.ROUTES, storages.ROUTES,
-    pipelines.ROUTES, runs.ROUTES, schedules.ROUTES, jobs.ROUTES, why.ROUTES, logs.ROUTES, events.ROUTES, statistics.ROUTES,
+    pipelines.ROUTES, runs.ROUTES, run_pictures.ROUTES, run_logs.ROUTES, run_caches.ROUTES, artifacts.ROUTES, schedules.ROUTES,
+    jobs.ROUTES, why.ROUTES, scheduler.ROUTES, logs.ROUTES, events.ROUTES, statistics.ROUTES,
 )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from paddleflow.base.clock import SystemClock
 from paddleflow.base.ids import new_short_id
 from paddleflow.base.log import Log
 from paddleflow.base.quantity import total
+from paddleflow.engine.deciding import keep_for_ever
 from paddleflow.engine.firing import Firing
 from paddleflow.engine.housekeeping import delete_for_ever, sample_for_ever
 from paddleflow.engine.launching import GPU
@@ -65,6 +66,7 @@ async def serve(settings: Settings) -> None:
                 group.create_task(Firing(parts.database, parts.clock, parts.bus, parts.holder).run(), name="schedules"),
                 group.create_task(sample_for_ever(parts), name="samples"),
                 group.create_task(delete_for_ever(parts), name="deletions"),
+                group.create_task(keep_for_ever(parts, mover), name="decisions"),
             ]
             await server.serve()
             for task in background:
@@ -104,7 +106,7 @@ async def assembled(settings: Settings, data: Path) -> AsyncIterator[tuple[Parts
             database=database,
             clock=clock,
             bus=bus,
-            workplace=Workplace(data, runtime, lambda: nodes, mover.why, mover.explain),
+            workplace=Workplace(data, runtime, lambda: nodes, mover.why, mover.explain, mover.snapshot),
             clusters=LocalNodes(database, lambda: nodes),
         )
         platform.refresh.append((await JobMetrics.watching(database, platform.registry)).refresh)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any, TypedDict
 
 from paddleflow.spec.wire import Page
 from paddleflow.spec.wire_jobs import TaskLog
@@ -73,7 +73,7 @@ class JobView(TypedDict):
     cacheMiss: Annotated[list[str], "what has changed since its last result, when that could not be used"]
     tries: int
     fullName: Annotated[str, "dotted from the entry points on, with the numbers of loop elements"]
-    seconds: Annotated[float | None, "how long it took, or takes"]
+    seconds: Annotated[float, "how long it took, or takes"]
 
 
 class DagView(TypedDict):
@@ -93,7 +93,7 @@ class DagView(TypedDict):
     message: str
     entryPoints: dict[str, list[dict[str, Any]]]
     fullName: str
-    seconds: float | None
+    seconds: float
 
 
 class Run(TypedDict):
@@ -171,14 +171,19 @@ class ArtifactEventList(Page):
     artifactEventList: list[ArtifactEvent]
 
 
-class LineageStep(ArtifactEvent):
-    """A step that made something, and what it read."""
-
-    inputs: list[ArtifactEvent]
-
-
 class Lineage(TypedDict):
-    lineage: list[LineageStep]
+    """Which step of which run made what lies at a path, and what that was made of."""
+
+    fsname: str
+    path: str
+    name: str
+    runID: Annotated[str, "empty: no run made it"]
+    step: str
+    jobID: str
+    hash: str
+    size: int
+    createTime: str
+    inputs: Annotated[list[dict[str, Any]], "what the step read, each with its own lineage"]
 
 
 class RunJobLog(TypedDict):
@@ -201,7 +206,7 @@ class GraphNode(TypedDict):
     type: str
     status: str
     parent: str
-    seconds: NotRequired[float | None]
+    seconds: float
     count: Annotated[int, "elements of its loop; 1 without a loop"]
 
 
@@ -214,6 +219,7 @@ class Difference(TypedDict):
     """What two runs differ in."""
 
     runs: list[str]
+    status: list[str]
     parameters: dict[str, list[Any]]
     document: Annotated[list[str], "lines of a unified diff"]
     steps: Annotated[

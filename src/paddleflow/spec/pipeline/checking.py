@@ -229,7 +229,7 @@ def _check_own_fields(draft: Draft, faults: Faults) -> None:
             if not ref.component and (ref.name in SYSTEM_PARAMETERS or any(ref.name in names for names in known)):
                 continue
             where = f"{draft.path}.{field}" + (f".{key}" if key else "")
-            mark = draft.at(field, *key.split(".")) if key else draft.at(field)
+            mark = faults.of_template(draft.at(field, *key.split(".")) if key else draft.at(field), ref)
             if ref.component:
                 message = (
                     f"unsupported RefParamName[{ref}] for field[{field}]: only what component[{draft.name}] has itself"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from paddleflow.errors import Invalid
-from paddleflow.spec.pipeline.faults import Faults, shown
+from paddleflow.spec.pipeline.faults import LINE_BREAK, Faults, shown
 from paddleflow.spec.pipeline.model import Mark
 from paddleflow.spec.pipeline.nodes import MOST_DEPTH, MOST_VALUES, Node, Scalar, kind_of, scalar
 
@@ -35,6 +35,7 @@ def from_text(text: str | bytes, faults: Faults) -> Node:
         raise faults.fatal(
             None, f"the document is not UTF-8: {error}", "save the file in the encoding UTF-8"
         ) from error
+    faults.text = decoded
     try:
         return _Builder(faults).build(decoded)
     except yaml.MarkedYAMLError as error:
@@ -55,7 +56,7 @@ def _too_large(text: str | bytes) -> int:
 
 
 def _syntax_hint(text: str, mark: Any) -> str:
-    lines = text.split("\n")
+    lines = LINE_BREAK.split(text)
     line = lines[mark.line] if mark and mark.line < len(lines) else ""
     if "{{" in line and '"{{' not in line and "'{{" not in line:
         return 'put quotes around a value that begins with {{: "{{name}}"'

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from paddleflow.base.names import nearest
 from paddleflow.errors import Fault, Invalid
@@ -13,6 +16,8 @@ MALFORMED = "MalformedYaml"
 INVALID = "InvalidPipeline"
 MOST_FAULTS = 200  #: shown; who has more than these mends some first
 MOST_NAMES = 500  #: compared with a misspelt one
+
+LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")  #: what YAML counts as the end of a line
 
 Hint = str | Callable[[], str]  #: looking for a near name costs, so it is done only for faults that are shown
 
@@ -31,6 +36,7 @@ class Faults:
 
     def __init__(self, file: str = "") -> None:
         self.file = file
+        self.text = ""  #: the document, where there is one
         self.malformed = False  #: one of them is a fault of the YAML itself
         self._more = 0  #: faults that are not shown
         self._found: dict[tuple[int, int, str, str], PipelineFault] = {}
@@ -55,6 +61,22 @@ class Faults:
     def unknown(self, mark: Mark | None, path: str, message: str, word: str, known: Iterable[str]) -> None:
         """A word that nobody knows, with the nearest one that is known."""
         self.add(mark, path, message, lambda: near(word, known))
+
+    def of_template(self, mark: Mark, reference: object) -> Mark:
+        """Where the template that names this stands in the text that begins at `mark`; `mark` if it is not found."""
+        if not mark.line or mark.line > len(self._starts) or len(self._found) >= MOST_FAULTS:
+            return mark
+        template = re.compile(r"\{\{[ \t]*" + re.escape(str(reference)) + r"[ \t]*\}\}")
+        match = template.search(self.text, self._starts[mark.line - 1] + mark.column - 1)
+        if not match:
+            return mark
+        line = bisect_right(self._starts, match.start())
+        return Mark(line, match.start() - self._starts[line - 1] + 1)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """Where each line of the text begins."""
+        return [0, *(match.end() for match in LINE_BREAK.finditer(self.text))]
 
     def raise_any(self) -> None:
         """Raise `Invalid` with all of them, if there are any."""

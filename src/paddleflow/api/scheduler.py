@@ -1,0 +1,224 @@
+"""Routes that look ahead and back: when a job starts, what a change of queues would do, whether decisions come out again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from paddleflow.api.jobs import owned_job
+from paddleflow.api.platform import Platform
+from paddleflow.api.routing import Call, NoBody, NoQuery, Route
+from paddleflow.api.why import standing
+from paddleflow.base.clock import local_text
+from paddleflow.base.quantity import Resources
+from paddleflow.errors import Fault, Invalid, Unavailable
+from paddleflow.jobs.experience import Experience, Keys
+from paddleflow.queues.decision_log import folder_of, read
+from paddleflow.queues.model import DEFAULT_CLUSTER, Queue, QueueStatus
+from paddleflow.queues.queues import cluster_queues
+from paddleflow.queues.rules import changed_queue
+from paddleflow.queues.tree import as_scheduled
+from paddleflow.scheduling import model
+from paddleflow.scheduling.replaying import replay
+from paddleflow.simulator.past import Script, script_of
+from paddleflow.simulator.report import PlayReport, report
+from paddleflow.simulator.whatif import Change, play, queues_with
+from paddleflow.spec import wire_scheduler as wire
+from paddleflow.spec.job_query import parse_time
+from paddleflow.spec.whatif import ReplayQuery, TeamIf, WhatIf
+from paddleflow.store.database import Row, Tx
+
+FUTURES = 15
+MANY = 20_000  #: waiting jobs beyond which fewer futures are tried
+
+
+# --- when ------------------------------------------------------------------------------------------------------------
+
+
+async def eta(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobEta:
+    now, place = platform.clock.now(), platform.jobs_run_here
+
+    def look(tx: Tx) -> tuple[Row, Mapping[str, Keys]]:
+        return owned_job(tx, call.caller, call.path["id"]), place.experience.look(tx)
+
+    row, keys = await platform.database.read(look)
+    answer: wire.JobEta = {
+        "id": row["id"],
+        "status": row["status"],
+        "queue": row["queue"],
+        "text": "",
+        "learntFrom": place.experience.learnt,
+    }
+    known = standing(row, now)
+    snapshot = place.snapshot(now)
+    if known is not None or snapshot is None or all(request.job != row["id"] for request in snapshot.pending):
+        answer["text"] = known.text if known is not None else "the scheduler has not looked at it yet"
+        return answer
+    futures = FUTURES if len(snapshot.pending) < MANY else 3
+    found = await asyncio.to_thread(place.experience.forecast, snapshot, row["id"], keys, futures)
+    if found is None:
+        answer["text"] = "it does not start while things are as they are: see job why"
+        return answer
+    answer["seconds"], answer["early"], answer["late"] = (round(s, 1) for s in (found.middle, found.early, found.late))
+    middle, early, late = (local_text(now + s) for s in (found.middle, found.early, found.late))
+    answer["expectedStart"], answer["earliestStart"], answer["latestStart"] = middle, early, late
+    answer["text"] = f"starts about {middle}, in four of five cases between {early} and {late}"
+    return answer
+
+
+# --- what if ---------------------------------------------------------------------------------------------------------
+
+
+async def what_if(platform: Platform, call: Call[WhatIf, NoQuery]) -> wire.WhatIfAnswer:
+    now, place, asked = platform.clock.now(), platform.jobs_run_here, call.body
+    queues, keys = await platform.database.read(_look, place.experience)
+    live = place.snapshot(now)
+    if live is None:
+        raise Unavailable("this server does not schedule jobs at the moment", hint="try again in a moment")
+    change = _change(asked, queues, live, now)
+    folder = folder_of(place.data)
+
+    def both() -> wire.WhatIfAnswer:
+        script = script_of(read(folder, now - asked.past), now - asked.past) or Script(live)
+
+        def length(request: model.Request, ran: float) -> float:
+            return place.experience.length(request, ran, keys)
+
+        base, other = (play(script, each, length, asked.horizon) for each in (Change(), change))
+        until = max(base.ends, other.ends)
+        return {
+            "begins": local_text(base.begins),
+            "now": local_text(base.now),
+            "cycles": base.cycles,
+            "reproduced": base.first is None,
+            "firstChange": "" if other.first is None else local_text(other.first[0]),
+            "before": _side(report(base, until), base.ends),
+            "after": _side(report(other, until), other.ends),
+        }
+
+    return await asyncio.to_thread(both)
+
+
+def _look(tx: Tx, experience: Experience) -> tuple[list[Queue], Mapping[str, Keys]]:
+    return cluster_queues(tx, DEFAULT_CLUSTER), experience.look(tx)
+
+
+def _change(asked: WhatIf, queues: Sequence[Queue], live: model.Snapshot, now: float) -> Change:
+    """The change that was asked for; refused as making it would be."""
+    known = {queue.name: queue for queue in queues}
+    for item in asked.queues:
+        blank = Queue(
+            id="", name=item.name, namespace="default", cluster=DEFAULT_CLUSTER, quota_type="elasticQuota",
+            most=Resources(), least=Resources(), location={}, policies=(), status=QueueStatus.OPEN, follows=False,
+            created_at=now, updated_at=now,
+        )  # fmt: skip
+        before = known.get(item.name, blank)
+        known[item.name] = changed_queue(before, item, now, [each for each in known.values() if each is not before])
+    names = {node.name for node in live.nodes}
+    faults = [
+        Fault(f"nodesLost[{n}]", f"node[{name}] is not there", f"known: {', '.join(sorted(names))}")
+        for n, name in enumerate(asked.nodes_lost)
+        if name not in names
+    ]
+    if asked.team is not None and asked.team.queue not in known:
+        hint = "describe it in queues as well"
+        faults.append(Fault("team.queue", f"queue[{asked.team.queue}] does not exist", hint))
+    if faults:
+        raise Invalid.of(faults, code=WhatIf.code)
+    added = tuple(
+        model.Node(f"new-{group}-{number}", item.each.over(Resources()))
+        for group, item in enumerate(asked.nodes_added)
+        for number in range(item.count)
+    )
+    lost = set(asked.nodes_lost)
+    return Change(
+        queues=queues_with([as_scheduled(known[item.name], True) for item in asked.queues]),
+        nodes=lambda nodes: (*[node for node in nodes if node.name not in lost], *added),
+        rules={key: value for key, value in asked.rules.model_dump().items() if value is not None},
+        arrivals=() if asked.team is None else _arrivals(asked.team, now - asked.past),
+    )
+
+
+def _arrivals(team: TeamIf, begin: float) -> tuple[tuple[model.Request, float], ...]:
+    need = model.Need("worker", team.replicas, team.each.over(Resources()))
+    return tuple(
+        (
+            model.Request(f"team-{n}", team.queue, (need,), begin + n * team.every, (1 << 40) + n, user="new team"),
+            team.seconds,
+        )
+        for n in range(team.jobs)
+    )
+
+
+def _side(found: PlayReport, ends: float) -> wire.Side:
+    rows: list[wire.QueueOutcome] = [
+        {
+            "name": row.name,
+            "jobs": row.jobs,
+            "started": row.started,
+            "finished": row.finished,
+            "meanWait": round(row.mean_wait, 1),
+            "p90Wait": round(row.p90_wait, 1),
+            "meanCompletion": round(row.mean_completion, 1),
+            "use": round(row.use, 4),
+            "victims": row.victims,
+            "lostSeconds": round(row.lost, 1),
+        }
+        for row in found.queues
+    ]
+    rounded = replace(found, fairness=round(found.fairness, 4), use=round(found.use, 4))
+    return {
+        "queues": rows,
+        "fairness": rounded.fairness,
+        "use": rounded.use,
+        "victims": found.victims,
+        "ends": local_text(ends),
+    }
+
+
+# --- again -----------------------------------------------------------------------------------------------------------
+
+
+async def replay_record(platform: Platform, call: Call[NoBody, ReplayQuery]) -> wire.Replay:
+    since = parse_time("since", call.query.since) if call.query.since else 0.0
+    until = parse_time("until", call.query.until) if call.query.until else float("inf")
+    folder = folder_of(platform.jobs_run_here.data)
+    found = await asyncio.to_thread(lambda: replay(read(folder, since), since, until))
+    differs = found.difference
+    difference: wire.Difference | None = None
+    if differs is not None:
+        difference = {
+            "at": local_text(differs.at),
+            "cycle": differs.cycle,
+            "decision": differs.number,
+            "then": differs.then,
+            "now": differs.now,
+        }
+    return {
+        "begins": local_text(found.begins),
+        "ends": local_text(found.ends),
+        "snapshots": found.snapshots,
+        "events": found.events,
+        "cycles": found.cycles,
+        "starts": found.starts,
+        "evictions": found.evictions,
+        "resizes": found.resizes,
+        "difference": difference,
+    }
+
+
+ROUTES = (
+    Route(
+        "GET", "/job/{id}/eta", eta, "When a waiting job will probably start.",
+        answer=wire.JobEta, errors=("404 JobNotFound", "403 AccessDenied"),
+    ),
+    Route(
+        "POST", "/queue/whatif", what_if, "Try a change of queues, nodes or rules on the recent past; nothing is applied.",
+        body=WhatIf, answer=wire.WhatIfAnswer, errors=("QueueInvalidField",), root=True,
+    ),
+    Route(
+        "GET", "/scheduler/replay", replay_record, "Execute recorded decisions again, up to the first difference.",
+        query=ReplayQuery, answer=wire.Replay, root=True,
+    ),
+)  # fmt: skip

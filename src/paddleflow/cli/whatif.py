@@ -1,0 +1,141 @@
+"""`paddleflow queue whatif`: what a change would do, before it is made."""
+
+from __future__ import annotations
+
+import json
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from paddleflow.cli import output
+from paddleflow.cli.lazy import Command
+from paddleflow.cli.session import Session, pass_session
+from paddleflow.errors import Invalid
+
+if TYPE_CHECKING:
+    from paddleflow.sdk.scheduler import QueueOutcome, WhatIf
+
+#: Words of --queue, --add-nodes and --team → where they stand in the document.
+_QUEUE = {
+    "maxcpu": ("maxResources", "cpu"), "maxmem": ("maxResources", "mem"), "mincpu": ("minResources", "cpu"),
+    "minmem": ("minResources", "mem"), "weight": ("weight",), "order": ("order",), "parent": ("parent",),
+    "status": ("status",),
+}  # fmt: skip
+_NODES = {"count": ("count",), "cpu": ("each", "cpu"), "mem": ("each", "mem")}
+_TEAM = {
+    "jobs": ("jobs",), "every": ("every",), "seconds": ("seconds",), "replicas": ("replicas",),
+    "cpu": ("each", "cpu"), "mem": ("each", "mem"),
+}  # fmt: skip
+_RULES: dict[str, tuple[str, ...]] = {
+    name: (name,) for name in ("preemption", "elastic", "patience", "leastRun", "window", "halfLife")
+}
+HEADERS = ["queue", "jobs", "mean wait", "p90 wait", "mean completion", "use", "victims", "lost"]
+
+
+@click.command(cls=Command)
+@click.option("--queue", "queues", multiple=True, help="A queue as it would be: NAME,maxcpu=8,mincpu=4,order=fair.")
+@click.option("--lose-node", "lost", multiple=True, help="A node that would be gone.")
+@click.option("--add-nodes", "added", multiple=True, help="Nodes that would come: count=2,cpu=8,mem=32Gi.")
+@click.option("--team", help="A new team's jobs: QUEUE,jobs=20,every=60,seconds=600,cpu=1,mem=1Gi.")
+@click.option("--rule", "rules", multiple=True, help="Another rule: preemption=false, patience=60.")
+@click.option("--past", type=float, help="Seconds of the past that are played again; an hour if not given.")
+@click.option("-f", "--file", type=click.File("r", encoding="utf-8"), help="The whole change as JSON (- for stdin).")
+@pass_session
+def whatif(
+    session: Session,
+    queues: tuple[str, ...],
+    lost: tuple[str, ...],
+    added: tuple[str, ...],
+    team: str | None,
+    rules: tuple[str, ...],
+    past: float | None,
+    file: IO[str] | None,
+) -> None:
+    """Try a change of queues, nodes or rules on the recent past and what waits now. Nothing is applied.
+
+    Shown is every figure without and with the change: before -> after.
+
+    \b
+    Examples:
+      paddleflow queue whatif --queue vision,maxcpu=16,mincpu=8
+      paddleflow queue whatif --queue nlp,maxcpu=8,maxmem=32Gi --team nlp,jobs=50,cpu=2,mem=4Gi
+      paddleflow queue whatif --lose-node node-3 --rule preemption=false
+    """
+    given: dict[str, Any] = {
+        "queues": [_named("--queue", text, "name", _QUEUE) for text in queues],
+        "nodesLost": list(lost),
+        "nodesAdded": [_read("--add-nodes", text, _NODES) for text in added],
+        "team": _named("--team", team, "queue", _TEAM) if team else None,
+        "rules": {k: v for text in rules for k, v in _read("--rule", text, _RULES).items()},
+        "past": past,
+    }
+    document = (_document(file) if file else {}) | {key: value for key, value in given.items() if value}
+    answer = session.client.scheduler.what_if(document)
+    if session.output == "json":
+        click.echo(output.as_json(answer.raw))
+    else:
+        _show(session, answer)
+
+
+def _document(file: IO[str]) -> dict[str, Any]:
+    try:
+        found = json.load(file)
+    except ValueError as error:
+        raise Invalid(f"{file.name} is not JSON: {error}", code="MalformedJSON") from error
+    if not isinstance(found, dict):
+        raise Invalid(f"{file.name} holds no JSON object", code="InappropriateJSON")
+    return found
+
+
+def _named(option: str, text: str, key: str, words: dict[str, tuple[str, ...]]) -> dict[str, Any]:
+    name, _, rest = text.partition(",")
+    return {key: name.strip(), **_read(option, rest, words)}
+
+
+def _read(option: str, text: str, words: dict[str, tuple[str, ...]]) -> dict[str, Any]:
+    """``a=1,b=2`` as the document has it."""
+    found: dict[str, Any] = {}
+    for part in (part.strip() for part in text.split(",") if part.strip()):
+        key, equals, value = part.partition("=")
+        if not equals or key not in words:
+            raise click.BadParameter(
+                f"{part} is not one of {', '.join(f'{word}=…' for word in words)}", param_hint=option
+            )
+        *above, last = words[key]
+        at = found
+        for step in above:
+            at = at.setdefault(step, {})
+        at[last] = value if last in ("cpu", "mem", "order", "parent", "status") else _value(value)
+    return found
+
+
+def _value(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _show(session: Session, answer: WhatIf) -> None:
+    before = {row.name: row for row in answer.before.queues}
+    after = {row.name: row for row in answer.after.queues}
+    rows = [[name, *_compared(before.get(name), after.get(name))] for name in sorted({*before, *after})]
+    output.show(session, HEADERS, rows)
+    for name, digits in (("fairness", 2), ("use", 2), ("victims", 0)):
+        old, new = getattr(answer.before, name), getattr(answer.after, name)
+        click.echo(f"{name}: {old:.{digits}f} -> {new:.{digits}f}", err=session.output != "table")
+    same = "all as they were then" if answer.reproduced else "some of them not as they were then"
+    note = f"{answer.cycles} decisions from {answer.begins} to {answer.now} were taken again, {same}"
+    click.echo(
+        f"{note}; the change first mattered {'at ' + answer.first_change if answer.first_change else 'later'}", err=True
+    )
+
+
+def _compared(old: QueueOutcome | None, new: QueueOutcome | None) -> list[str]:
+    cells = []
+    for name, digits in (
+        ("jobs", 0), ("mean_wait", 0), ("p90_wait", 0), ("mean_completion", 0), ("use", 3), ("victims", 0), ("lost_seconds", 0)
+    ):  # fmt: skip
+        texts = ["-" if row is None else f"{getattr(row, name):.{digits}f}" for row in (old, new)]
+        cells.append(texts[0] if texts[0] == texts[1] else " -> ".join(texts))
+    return cells

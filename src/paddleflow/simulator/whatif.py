@@ -1,0 +1,218 @@
+"""What would be, if: the recent past and the state of now played again with a change, beside the same without one.
+
+The past is played cycle by cycle at the moments at which the scheduler really looked; from then on time goes from event to
+event until nothing waits any more, or for `horizon` seconds. A job runs for as long as it ran; one whose end is not known
+gets a length from outside, the same in both plays. Without a change every decision of the past comes out as it did: `first`
+says where it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
+
+from paddleflow.scheduling.core import Core
+from paddleflow.scheduling.model import Node, Queue, Request, Snapshot, Start
+from paddleflow.scheduling.playing import Outcome, Player
+from paddleflow.scheduling.record import Entry, Nodes, Queues, Submitted, Withdrawn, told
+from paddleflow.simulator.past import Runs, Script
+
+_SLACK = 1e-6  #: seconds; sums of moments are not quite exact
+_LAG = 1.0  #: seconds that going takes where nobody knows
+_LONGER = 60.0  #: seconds that an attempt which was ended for another would have run on, at least
+_MOST_MOMENTS = 100_000
+Length = Callable[[Request, float], float]  #: seconds that a job runs in all, given that it ran for at least so many
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is different. Nothing, as it stands."""
+
+    queues: Callable[[tuple[Queue, ...]], tuple[Queue, ...]] = lambda queues: queues
+    nodes: Callable[[tuple[Node, ...]], tuple[Node, ...]] = lambda nodes: nodes
+    rules: dict[str, object] = field(default_factory=dict)
+    arrivals: tuple[tuple[Request, float], ...] = ()  #: jobs of a new team, and how long each runs
+
+
+@dataclass(slots=True)
+class Played:
+    """How it came out."""
+
+    begins: float
+    now: float  #: where the past ends
+    ends: float
+    snapshot: Snapshot  #: as it was played
+    outcomes: dict[str, Outcome]
+    cycles: int
+    first: tuple[float, int] | None  #: moment and number of the first cycle of the past that came out differently
+
+
+class _Play:
+    """One play of a script."""
+
+    def __init__(self, script: Script, change: Change, length: Length) -> None:
+        self._script = script
+        self._change = change
+        self._length = length
+        self._totals = {request.job: seconds for request, seconds in change.arrivals}
+        self._ran = _ran_at_least(script)
+        self._begun: dict[str, int] = {}  # the number of the attempt that runs, or ran last
+        self._done: dict[str, int] = {}  # attempts that ended by themselves
+        self._lags: dict[str, int] = {}
+        self._changes: dict[str, int] = {}
+        self._again: list[tuple[float, str]] = []  # heap: when jobs wait once more
+        self._coming = sorted(change.arrivals, key=lambda pair: pair[0].submitted_at, reverse=True)
+        self.snapshot = _changed(script.snapshot, change)
+        self.player = Player(Core.of(self.snapshot), self._lasts, self._lag, self._change_lag, self._ended)
+        self.player.begin(self.snapshot.now)
+        self.cycles = 0
+        self.first: tuple[float, int] | None = None
+
+    # --- what the player asks -----------------------------------------------------------------------------------
+
+    def _runs(self, job: str) -> Runs:
+        return self._script.runs.get(job) or Runs()
+
+    def _lasts(self, request: Request, elapsed: float) -> float:
+        job = request.job
+        number = self._begun[job] = self._begun.get(job, -1) + 1
+        known = self._runs(job).lengths
+        least = 0.0
+        if number < len(known):
+            least, by_itself = known[number]
+            if by_itself:
+                return max(0.0, least - elapsed)
+        # Nobody knows how long this attempt would have run: as long as one that ended by itself, and longer than it did.
+        if job not in self._totals:
+            ends = [length for length, by_itself in known if by_itself]
+            self._totals[job] = ends[-1] if ends else self._length(request, self._ran.get(job, 0.0))
+        return max(0.0, self._totals[job] - elapsed, least + _LONGER - elapsed)
+
+    def _lag(self, job: str, at: float) -> float:
+        return self._nth(self._runs(job).lags, self._lags, job, at, job in self._script.going)
+
+    def _change_lag(self, job: str, at: float) -> float:
+        return self._nth(self._runs(job).changes, self._changes, job, at, job in self._script.changing)
+
+    def _nth(self, values: list[float], used: dict[str, int], job: str, at: float, unfinished: bool) -> float:
+        """The next of the values that are known; what was not finished goes on to the end of the past."""
+        number = used[job] = used.get(job, -1) + 1
+        if number < len(values):
+            return values[number]
+        return max(_LAG, self._script.ends - at + _LAG) if unfinished and number == len(values) else _LAG
+
+    def _ended(self, outcome: Outcome, now: float) -> None:
+        job = outcome.request.job
+        number = self._done[job] = self._done.get(job, 0) + 1
+        pauses = self._runs(job).pauses
+        if number <= len(pauses):
+            outcome.finished_at = None
+            heappush(self._again, (now + pauses[number - 1], job))
+
+    # --- the plays ----------------------------------------------------------------------------------------------
+
+    def past(self) -> None:
+        for number, moment in enumerate(self._script.moments):
+            at = moment.decided.at
+            self._arrive(at)
+            for entry in moment.outside:
+                self._outside(entry, at)
+            actions = self.player.decide(at, moment.decided.limit)
+            self.cycles += 1
+            if self.first is None and actions != moment.decided.actions:
+                self.first = (at, number + 1)
+
+    def future(self, horizon: float) -> float:
+        now = max(self.snapshot.now, self._script.ends)
+        end = now + horizon
+        for _ in range(_MOST_MOMENTS):
+            self._arrive(now)
+            self.player.live(now)
+            waiting = self.player.core.pending or self._coming or self._again
+            if not waiting and not self.player.core.held:
+                break
+            soonest = [self.player.next_moment(now)]
+            soonest += [self._coming[-1][0].submitted_at] if self._coming else []
+            soonest += [self._again[0][0]] if self._again else []
+            now = max(now, min(soonest))
+            if now >= end:
+                return end
+        return now
+
+    def _arrive(self, now: float) -> None:
+        self.player.settle(now, _SLACK)
+        while self._again and self._again[0][0] <= now + _SLACK:
+            _, job = heappop(self._again)
+            self.player.core.submit(self.player.outcomes[job].request)
+        while self._coming and self._coming[-1][0].submitted_at <= now:
+            self.player.submit(self._coming.pop()[0])
+
+    def _outside(self, entry: Entry, at: float) -> None:
+        player = self.player
+        match entry:
+            case Submitted(request):
+                player.submit(request)
+            case Withdrawn(job):
+                if not player.core.withdraw(job) and job in player.core.held:
+                    player.finish(job, at)  # its user gave it up; here it had started already
+            case Queues(queues):
+                player.core.set_queues(self._change.queues(queues))
+            case Nodes(nodes):
+                player.core.set_nodes(self._change.nodes(nodes))
+            case _:
+                told(player.core, entry)
+
+
+def _ran_at_least(script: Script) -> dict[str, float]:
+    """How long jobs that had not ended ran, at the end of the script."""
+    since = {held.request.job: held.since for held in script.snapshot.held}
+    for moment in script.moments:
+        for action in moment.decided.actions:
+            if isinstance(action, Start):
+                since[action.job] = moment.decided.at
+    return {job: script.ends - at for job, at in since.items()}
+
+
+def _changed(snapshot: Snapshot, change: Change) -> Snapshot:
+    """The beginning as it would have been; jobs on nodes that are not there wait."""
+    nodes = change.nodes(snapshot.nodes)
+    names = {node.name for node in nodes}
+    lost = {node.name for node in snapshot.nodes} - names
+    homeless = [held for held in snapshot.held if any(a.node in lost for a in held.assignments)]
+    gone = {held.request.job for held in homeless}
+    return replace(
+        snapshot,
+        nodes=nodes,
+        queues=change.queues(snapshot.queues),
+        pending=(*snapshot.pending, *[held.request for held in homeless]),
+        held=tuple(held for held in snapshot.held if held.request.job not in gone),
+        reservations=tuple(r for r in snapshot.reservations if all(row[0] in names for row in r.rows)),
+        rules=replace(snapshot.rules, **change.rules),  # type: ignore[arg-type]  # names are checked by whoever asks
+    )
+
+
+def play(script: Script, change: Change, length: Length, horizon: float) -> Played:
+    """The past with this change, and what follows from it."""
+    this = _Play(script, change, length)
+    this.past()
+    ends = this.future(horizon)
+    this.player.close(ends)
+    now = max(this.snapshot.now, script.ends)
+    return Played(script.snapshot.now, now, ends, this.snapshot, this.player.outcomes, this.cycles, this.first)
+
+
+def queues_with(
+    changed: Iterable[Queue], removed: Iterable[str] = ()
+) -> Callable[[tuple[Queue, ...]], tuple[Queue, ...]]:
+    """These queues instead of those of the same name, or beside them; without those that are removed."""
+    wanted, gone = {queue.name: queue for queue in changed}, set(removed)
+
+    def merge(queues: tuple[Queue, ...]) -> tuple[Queue, ...]:
+        known = {queue.name for queue in queues}
+        return (
+            *[wanted.get(queue.name, queue) for queue in queues if queue.name not in gone],
+            *[queue for name, queue in wanted.items() if name not in known],
+        )
+
+    return merge

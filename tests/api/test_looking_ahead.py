@@ -1,0 +1,121 @@
+"""GET /job/{id}/eta, POST /queue/whatif and GET /scheduler/replay over the real engine, time moved by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from paddleflow.api.platform import Platform
+from paddleflow.base.clock import ManualClock
+from paddleflow.engine.deciding import keep_for_ever
+from paddleflow.engine.mover import Parts
+from paddleflow.queues.decision_log import folder_of, read
+from paddleflow.scheduling.record import Released
+from tests.api.client import Api
+from tests.api.workshop import Workshop, eventually, until
+
+pytestmark = pytest.mark.usefixtures("ready")  # a machine of 8 cores and 16Gi
+
+
+async def submit(api: Api, cpu: str, **fields: object) -> str:
+    body = {"command": "x", "name": "train", "flavour": {"cpu": cpu, "mem": "1Gi"}, **fields}
+    made: str = (await api.post("/job/single", body)).ok()["id"]
+    return made
+
+
+async def ran(api: Api, workshop: Workshop, clock: ManualClock, seconds: float) -> None:
+    """A job of the name that ran for so long."""
+    job = await submit(api, "8")
+    await until(api, job, "running")
+    clock.advance(seconds)
+    workshop.finish(f"{job}.worker-0.1")
+    await until(api, job, "succeeded")
+
+
+async def test_the_start_of_a_job_is_forecast_from_jobs_of_its_kind(
+    alice: Api, bob: Api, platform: Platform, workshop: Workshop, clock: ManualClock
+) -> None:
+    async with workshop.open(platform):
+        for seconds in (100, 100, 100, 100, 102, 98, 100, 100, 100):
+            await ran(alice, workshop, clock, float(seconds))
+        first, second, third = [await submit(alice, "8") for _ in range(3)]
+        await until(alice, first, "running")
+        await until(alice, third, "pending")
+        told = (await alice.get(f"/job/{second}/eta")).ok()
+        assert told["learntFrom"] == 9
+        assert 98 <= told["early"] <= told["seconds"] <= told["late"] <= 102
+        later = (await alice.get(f"/job/{third}/eta")).ok()
+        assert 196 <= later["early"] <= later["seconds"] <= later["late"] <= 204
+        assert later["text"].startswith("starts about ")
+        running = (await alice.get(f"/job/{first}/eta")).ok()
+        assert "seconds" not in running
+        assert running["text"].startswith("runs since")
+        (await bob.get(f"/job/{second}/eta")).refused(403, "AccessDenied")
+        (await alice.get("/job/nothing/eta")).refused(404, "JobNotFound")
+        clock.advance(100.0)
+        workshop.finish(f"{first}.worker-0.1")
+        await until(alice, second, "running")
+        assert (await alice.get(f"/job/{third}/eta")).ok()["learntFrom"] == 10, "what ended since is learnt as well"
+
+
+async def _recorded(platform: Platform, workshop: Workshop, least: int) -> None:
+    """Until so many ends are in the record."""
+
+    def look() -> bool:
+        found = list(read(folder_of(workshop.place.data)))
+        return sum(isinstance(entry, Released) for entry in found) >= least
+
+    await eventually(look, "the record is written")
+
+
+async def test_a_past_is_played_again_with_and_without_a_change(
+    root: Api, alice: Api, platform: Platform, workshop: Workshop, clock: ManualClock
+) -> None:
+    async with workshop.open(platform) as mover, asyncio.TaskGroup() as group:
+        parts = Parts(
+            platform.database, workshop.runtime, clock, platform.bus, platform.settings, workshop.place.data, {}, "test"
+        )
+        keeping = group.create_task(keep_for_ever(parts, mover))
+        await eventually(lambda: (mover.scheduler is not None) and mover.scheduler.recording, "it is recorded")
+        for seconds in (10.0, 5.0, 8.0):
+            await ran(alice, workshop, clock, seconds)
+        waiting = [await submit(alice, "5") for _ in range(3)]
+        await until(alice, waiting[0], "running")
+        await until(alice, waiting[2], "pending")
+        await _recorded(platform, workshop, 3)
+        again = (await root.get("/scheduler/replay")).ok()
+        assert again["difference"] is None
+        assert again["starts"] >= 4
+        (await alice.get("/scheduler/replay")).refused(403, "OnlyRootAllowed")
+
+        same: dict[str, Any] = (await root.post("/queue/whatif", {})).ok()
+        assert same["reproduced"]
+        assert same["before"] == same["after"]
+        assert same["firstChange"] == ""
+        (row,) = same["before"]["queues"]
+        assert (row["name"], row["finished"]) == ("default-queue", row["jobs"])
+        more = (await root.post("/queue/whatif", {"nodesAdded": [{"each": {"cpu": "8", "mem": "8Gi"}}]})).ok()
+        assert more["after"]["queues"][0]["meanWait"] <= more["before"]["queues"][0]["meanWait"]
+        less = (await root.post("/queue/whatif", {"queues": [{"name": "default-queue", "status": "closed"}]})).ok()
+        assert less["after"]["queues"][0]["started"] < less["before"]["queues"][0]["started"]
+        team = {"queue": "nlp", "jobs": 5, "every": 1.0, "seconds": 20.0, "each": {"cpu": "4", "mem": "1Gi"}}
+        nlp = {"name": "nlp", "maxResources": {"cpu": "8", "mem": "8Gi"}, "minResources": {"cpu": "8", "mem": "8Gi"}}
+        crowd = (await root.post("/queue/whatif", {"queues": [nlp], "team": team})).ok()
+        assert {row["name"]: row["finished"] for row in crowd["after"]["queues"]}["nlp"] == 5
+        assert (await root.get("/queue/nlp")).status != 200, "nothing was applied"
+        keeping.cancel()
+
+
+async def test_a_change_that_makes_no_sense_is_refused_with_every_fault(
+    root: Api, alice: Api, platform: Platform, workshop: Workshop
+) -> None:
+    async with workshop.open(platform):
+        wrong = {"nodesLost": ["n9"], "team": {"queue": "nobody", "each": {"cpu": "1", "mem": "1Gi"}}}
+        answer = str((await root.post("/queue/whatif", wrong)).refused(400, "QueueInvalidField"))
+        assert "node[n9] is not there" in answer
+        assert "queue[nobody] does not exist" in answer
+        bad = {"queues": [{"name": "default-queue", "minResources": {"cpu": "99"}}]}
+        assert "minResources" in str((await root.post("/queue/whatif", bad)).refused(400, "QueueInvalidField"))
+        (await alice.post("/queue/whatif", {})).refused(403, "OnlyRootAllowed")

@@ -1,0 +1,162 @@
+"""Runs under faults: every store operation fails once, and the engine is killed at any await.
+
+A run with a loop, the cache, a retry and a post-process ends the same however often the engine had to begin anew, and no
+try of any step is started twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, suppress
+from pathlib import Path
+
+import pytest
+
+from paddleflow.access import users
+from paddleflow.base.clock import SystemClock
+from paddleflow.base.quantity import Resources
+from paddleflow.engine import mover as mover_module
+from paddleflow.engine.mover import Mover, Parts
+from paddleflow.errors import PaddleFlowError
+from paddleflow.queues.defaults import ensure_defaults
+from paddleflow.runs.creation import create
+from paddleflow.runs.listing import get_components, get_run
+from paddleflow.runs.model import NewRun
+from paddleflow.runtimes.memory import EXIT, MemoryRuntime, World
+from paddleflow.settings import Settings
+from paddleflow.spec.pipeline.model import CONTINUE, Cache, Component, Dag, FsMount, Pipeline, Retry, Step
+from paddleflow.spec.storage import NewStorage
+from paddleflow.storage.model import Place
+from paddleflow.storage.storages import create_storage
+from paddleflow.store.bus import LocalBus
+from paddleflow.store.database import Database, Tx
+from tests.fault.faulty import FaultyDatabase, InjectedFault, run_until_no_fault
+
+MakeDatabase = Callable[[], AbstractAsyncContextManager[Database]]
+CAPACITY = Resources.of(4000, 8 * 2**30)
+CLOCK = SystemClock()
+OK, BAD = {EXIT: "0"}, {EXIT: "1"}
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mover_module, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(mover_module, "FIRST_PAUSE", 0.005)
+
+
+def pipeline() -> Pipeline:
+    cached = Cache(enable=True)
+    inner: dict[str, Component] = {"x": Step("x", "work", env=OK), "y": Step("y", "work", env=OK, deps=("x",))}
+    steps: dict[str, Component] = {
+        "make": Step("make", "make", env=OK, outputs=("out",), cache=cached),
+        "same": Step("same", "make", env=OK, outputs=("out",), cache=cached, deps=("make",)),
+        "loop": Dag("loop", inner, deps=("make",), loop_argument=[1, 2]),
+        "again": Step("again", "fail", env=BAD, retry=Retry(times=1, delay=0.01)),
+        "never": Step("never", "work", env=OK, deps=("again",)),
+        "skipped": Step("skipped", "work", env=OK, condition="1 > 2"),
+    }
+    return Pipeline(
+        "p", steps, Step("last", "clean", env=OK), main_fs=FsMount("store"), strategy=CONTINUE, parallelism=3
+    )
+
+
+EXPECTED = {
+    "make": "succeeded", "same": "succeeded", "loop": "succeeded", "loop.x": "succeeded", "loop.y": "succeeded",
+    "loop-1": "succeeded", "loop-1.x": "succeeded", "loop-1.y": "succeeded", "again": "failed", "never": "cancelled",
+    "skipped": "skipped", "last": "succeeded",
+}  # fmt: skip
+
+
+class Scene:
+    """One run, and as many engines as it takes."""
+
+    def __init__(self, database: Database, data: Path) -> None:
+        self.database = database
+        self.data = data
+        self.world = World()
+        self.bus = LocalBus()
+        self.run = ""
+
+    async def prepare(self) -> None:
+        folder = self.data / "storage" / "root" / "store"
+        folder.mkdir(parents=True, exist_ok=True)
+
+        def fill(tx: Tx) -> str:
+            ensure_defaults(tx, CLOCK.now(), CAPACITY)
+            users.add(tx, "root", "", CLOCK.now())
+            document = NewStorage(name="store", url=f"local://{folder}")
+            create_storage(tx, document, Place("local", "", str(folder)), "root", False, CLOCK.now())
+            new = NewRun("root", pipeline(), "text", "", fs_id="fs-root-store", fs_name="store")
+            return create(tx, new, CLOCK.now())
+
+        try:
+            self.run = await self.database.write(fill)
+        except InjectedFault:
+            if isinstance(self.database, FaultyDatabase) and self.database.tripped == "acknowledgement":
+                self.run = "run-000001"
+            else:
+                self.run = await self.database.write(fill)
+
+    def engine(self) -> Mover:
+        runtime = MemoryRuntime(CLOCK, CAPACITY, self.world)
+        return Mover(Parts(self.database, runtime, CLOCK, self.bus, Settings(), self.data, {}, "engine"))
+
+    async def statuses(self) -> tuple[str, dict[str, str]]:
+        def look(tx: Tx) -> tuple[str, dict[str, str]]:
+            found = {row["full_name"]: row["status"] for row in get_components(tx, self.run)}
+            return get_run(tx, self.run)["status"], found
+
+        return await self.database.read(look)
+
+    async def to_the_end(self) -> None:
+        engine = asyncio.ensure_future(self.engine().run())
+        try:
+            async with asyncio.timeout(60):
+                while True:
+                    with suppress(PaddleFlowError):
+                        if (await self.statuses())[0] in {"succeeded", "failed", "terminated"}:
+                            break
+                    await asyncio.sleep(0.002)
+        except TimeoutError:
+            pytest.fail(f"the run has not ended: {await self.statuses()}")
+        finally:
+            engine.cancel()
+            with suppress(asyncio.CancelledError):
+                await engine
+        if isinstance(self.database, FaultyDatabase):
+            self.database.heal()
+        assert await self.statuses() == ("failed", EXPECTED)
+        launched = Counter(launch.attempt for launch in self.world.launched)
+        assert [attempt for attempt, count in launched.items() if count > 1] == []
+        assert len(launched) == 8  # make, two of x, two of y, two tries of again, last; `same` was served by make
+
+
+@pytest.mark.timeout(600)
+async def test_every_store_operation_fails_once(tmp_path: Path, make_database: MakeDatabase) -> None:
+    async def scenario(database: FaultyDatabase) -> None:
+        scene = Scene(database, tmp_path)
+        await scene.prepare()
+        await scene.to_the_end()
+
+    survived = await run_until_no_fault(make_database, scenario)
+    assert survived > 30
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", range(15))
+async def test_the_engine_is_killed_at_random_awaits(seed: int, tmp_path: Path, make_database: MakeDatabase) -> None:
+    rng = random.Random(seed)
+    async with make_database() as database:
+        scene = Scene(database, tmp_path)
+        await scene.prepare()
+        for _ in range(rng.randint(1, 8)):
+            engine = asyncio.ensure_future(scene.engine().run())
+            for _ in range(rng.randint(1, 150)):
+                await asyncio.sleep(0)
+            engine.cancel()
+            with suppress(asyncio.CancelledError):
+                await engine
+        await scene.to_the_end()
