@@ -13,6 +13,7 @@ from paddleflow.cli.lazy import Command
 from paddleflow.cli.session import Session, note, pass_session
 
 FORMATS = ("mermaid", "svg", "json")
+LISTS = frozenset({"document", "fingerprint"})  #: all other lists of a difference are what was and what is
 
 
 @click.command(cls=Command)
@@ -67,11 +68,7 @@ def _shown(value: object) -> Iterator[str]:
     """A pair of plain values stands for what was and what is."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            if (
-                isinstance(inner, list)
-                and len(inner) == 2
-                and not any(isinstance(each, Mapping | list) for each in inner)
-            ):
+            if isinstance(inner, list) and key not in LISTS:
                 before, after = (output.cell(each) or "–" for each in inner)
                 yield f"{key}: {before} → {after}"
             elif isinstance(inner, Mapping | list):
