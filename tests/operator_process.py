@@ -29,6 +29,16 @@ def install(cluster: LiveCluster, values: Mapping[str, Any] | None = None, *, de
     cluster.wait("crd/paddlejobs.batch.paddlepaddle.org", "condition=Established")
 
 
+def uninstall(cluster: LiveCluster, values: Mapping[str, Any] | None = None) -> None:
+    """Everything goes again, and nothing of it is left."""
+    cluster.kubectl("delete", "--ignore-not-found", "-f", str(ROOT / "deploy" / "crds"))
+    found = chart.render(CHART, SPACE, values)
+    cluster.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=yaml.safe_dump_all(found))
+    cluster.kubectl("delete", "namespace", SPACE)
+    left = cluster.kubectl("get", "crd,clusterroles,clusterrolebindings", "-o", "name")
+    assert "paddle" not in left, left
+
+
 def account(cluster: LiveCluster, folder: Path) -> Path:
     """A kubeconfig of the operator's service account."""
     document = yaml.safe_load(cluster.kubeconfig.read_text())

@@ -206,7 +206,10 @@ def test_a_worker_that_fails_alone_is_counted_once_and_replaced() -> None:
 def test_a_pod_with_another_address_is_told_to_the_others() -> None:
     world = World(COLLECTIVE)
     world.go()
-    world.pod("demo-worker-0")["status"]["podIP"] = "10.9.9.9"
+    pod = world.pod("demo-worker-0")
+    pod["status"]["podIP"] = "10.9.9.9"
+    assert world.step().quiet  # its container runs where it ran
+    pod["status"]["containerStatuses"][0]["restartCount"] = 1
     world.go()
     assert world.status["formation"] == 2
     assert world.said("Disrupted")

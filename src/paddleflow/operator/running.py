@@ -35,7 +35,7 @@ from paddleflow.operator.probes import door
 
 COMPONENT = "paddlejob-controller"
 LEASE = "paddleflow-operator"
-WORKERS = 2  #: jobs that are worked on at once; each writes all its objects at once
+WORKERS = 4  #: jobs that are worked on at once; each writes all its objects at once
 _log = Log("operator")
 
 

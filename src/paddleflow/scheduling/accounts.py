@@ -158,7 +158,7 @@ class Account:
 
     def _sort_key(self, line: Line) -> SortKey:
         expected = line.sample.expected
-        if self.policy != "shortest" or expected is None:
+        if self.policy != "shortest" or expected is None or expected != expected:  # what is no number says nothing
             return (0.0 if self.policy != "shortest" else float("inf"), line.key)
         return (expected, line.key)
 

@@ -20,6 +20,7 @@ from paddleflow.scheduling.placement import Part, parts_of
 
 Key = tuple[int, float, int, str]  #: minus priority, age, order, job: the one order of all pending jobs
 _STALE = 64  # heaps drop what is out of date at their top; beyond this many extra rows they are swept
+MOST_MEMBERS = 1_000_000  #: of one role; more are a mistake, and listing them would take for ever
 LAST: Key = (1 << 200, float("inf"), 0, "")
 
 
@@ -56,6 +57,8 @@ def fault_of(request: Request) -> str:
     for need in request.needs:
         if need.minimum > need.count:
             return f"role {need.role} has at least {need.minimum} members and at most {need.count}"
+        if need.count > MOST_MEMBERS:
+            return f"role {need.role} has {need.count} members, more than the {MOST_MEMBERS} that a job may have"
         amounts = [need.minimum, need.each.cpu, need.each.memory, *[amount for _, amount in need.each.scalars]]
         if min(amounts) < 0:
             return f"role {need.role} asks for less than nothing ({need.count} of {need.each})"

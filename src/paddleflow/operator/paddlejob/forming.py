@@ -86,15 +86,19 @@ def count_losses(state: Pass) -> None:
 
 
 def _moved(state: Pass, membership: Membership | None) -> list[str]:
-    """Members whose address is not the one that the others were told: their sandbox was made anew."""
+    """Members whose address is not the one that the others were told: their sandbox was made anew, and their container with it.
+
+    A container that runs since its beginning sits where it was, whatever a status says.
+    """
     now = expected(state.job, state.current(), state.options, state.record.host_port)
     if now is None or membership is None:
         return []
+    settled = {(pod.role, pod.index) for pod in state.current() if pod.state == "running" and not pod.restarts}
     return [
         pod_name(state.job, role, index)
         for role, endpoints in now.endpoints.items()
         for index, (new, old) in enumerate(zip(endpoints, membership.endpoints.get(role, ()), strict=False))
-        if new != old
+        if new != old and (role, index) not in settled
     ]
 
 

@@ -1,0 +1,144 @@
+"""Pipelines of one-line steps through the real server, with logs and durable state, beside make and workflow engines.
+
+Every engine runs the same steps (`true N`, output into a log of its own), two at a time. Ours counts from the request to the
+moment when the run's last event is told. Cached runs count the processor time that the server spent after the request was
+answered; memory is what the server's share of memory grew by while all steps of a run waited.
+"""
+
+from __future__ import annotations
+
+import base64
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import Bench, begin, wait_for
+from benchmarks.ours import Server
+from benchmarks.peers import PEERS, Graph, measured
+
+FINAL = ("succeeded", "failed", "terminated")
+
+
+def document(graph: Graph, *, cache: bool = False, first: str = "true 0", mark: str = "") -> str:
+    """The pipeline of a graph."""
+    lines = ["name: bench", "docker_env: none", "parallelism: 20", "entry_points:"]
+    for number in range(graph.count):
+        command = first if number == 0 else f"true {number}{mark}"
+        deps = ", ".join(f"s{other}" for other in graph.before(number))
+        more = (f", deps: {deps}" if deps else "") + (", cache: {enable: true}" if cache else "")
+        lines.append(f"  s{number}: {{command: '{command}'{more}}}")
+    return "\n".join(lines) + "\n"
+
+
+def create(server: Server, text: str) -> str:
+    raw = base64.b64encode(text.encode()).decode()
+    run: str = server.call("POST", "/run", {"runYamlRaw": raw})["runID"]
+    return run
+
+
+def wait(server: Server, run: str, every: float = 0.01) -> None:
+    def over() -> bool:
+        row: dict[str, Any] = server.call("GET", "/run", runFilter=run)["runList"][0]
+        if row["status"] in FINAL and row["status"] != "succeeded":
+            raise RuntimeError(f"{run} is {row['status']}: {row['runMsg']}")
+        return row["status"] in FINAL
+
+    wait_for(over, f"the end of {run}", within=900, every=every)
+
+
+def ours(server: Server, text: str) -> float:
+    """Seconds from the request to the end of the run."""
+    began = time.perf_counter()
+    wait(server, create(server, text))
+    return time.perf_counter() - began
+
+
+def beside_peers(bench: Bench, folder: Path, count: int, links: int, rounds: int) -> None:
+    for figure, graph in (
+        (f"{count} parallel one-line steps", Graph(count)),
+        (f"chain of {links} one-line steps", Graph(links, chain=True)),
+    ):
+        with Server(2) as server:
+            ours(server, document(Graph(20)))
+            mine = [ours(server, document(graph)) for _ in range(rounds)]
+        for peer in PEERS:
+            slow = peer in {"luigi", "snakemake"} and bench.quick
+            theirs = None if slow else measured(bench, peer, graph, rounds, folder)
+            if theirs is not None:
+                bench.figure(figure, "s", mine, peer, theirs)
+
+
+def cached(bench: Bench, count: int, rounds: int) -> None:
+    text = document(Graph(count), cache=True)
+    with Server(2) as server:
+        ours(server, text)
+        found = []
+        for _ in range(rounds):
+            run = create(server, text)
+            spent = server.cpu_seconds(server.pid)
+            wait(server, run, every=0.2)
+            found.append(server.cpu_seconds(server.pid) - spent)
+    bench.goal(f"{count} steps, all cached: engine time", "s", found, 0.1 * count / 1000)
+
+
+def first_step(bench: Bench, rounds: int) -> None:
+    """From the request to the first step's process telling the time."""
+    found = []
+    with Server(2) as server:
+        ours(server, document(Graph(2)))
+        for number in range(rounds):
+            mark = server.folder / f"mark-{number}"
+            text = document(Graph(1), first=f"date +%s.%N > {mark}.new && mv {mark}.new {mark}")
+            began = time.time()
+            run = create(server, text)
+            wait_for(mark.exists, "the first step", within=60, every=0.002)
+            found.append((float(mark.read_text()) - began) * 1000)
+            wait(server, run)
+    bench.goal("submit to first step running, p50", "ms", found, 30.0)
+
+
+def size(bench: Bench, count: int) -> None:
+    """Memory of steps that wait, and the time to the next step after a kill in the middle."""
+    with Server(2) as server:
+        ours(server, document(Graph(20)))
+        before = server.memory(server.pid)
+        gate = server.folder / "gate"
+        hold = f"while [ ! -e {gate} ]; do sleep 0.01; done"
+        steps = [f"  s{number}: {{command: 'true {number}', deps: hold}}" for number in range(count)]
+        head = ["name: bench", "docker_env: none", "parallelism: 20", "entry_points:", f"  hold: {{command: '{hold}'}}"]
+        run = create(server, "\n".join([*head, *steps]) + "\n")
+        wait_for(
+            lambda: server.call("GET", "/job", status="running", maxKeys=1)["jobList"], "its first step", within=120
+        )
+        bench.goal(
+            "memory a step in the server", "KiB", (server.memory(server.pid) - before) * 1024 / count, 2.0, count
+        )
+        gate.touch()
+        wait_for(lambda: _ended_jobs(server) > count // 2, "half of the steps", within=900, every=0.2)
+        server.kill()
+        known = sum(1 for _ in server.data.glob("jobs/*/*"))
+        began = time.perf_counter()
+        server.start()
+        wait_for(lambda: sum(1 for _ in server.data.glob("jobs/*/*")) > known, "the next step", within=120, every=0.01)
+        bench.goal(f"{count} steps half done: kill -9 to the next step", "s", time.perf_counter() - began, 1.0, count)
+        wait(server, run, every=0.2)
+
+
+def _ended_jobs(server: Server) -> int:
+    return sum(1 for _ in server.data.glob("jobs/*/*"))
+
+
+def main() -> None:
+    bench = begin("pipelines", __doc__ or "")
+    count, links, rounds = (100, 20, 3) if bench.quick else (1000, 50, 5)
+    with tempfile.TemporaryDirectory(prefix="paddleflow-bench-peers-") as folder:
+        beside_peers(bench, Path(folder), count, links, rounds)
+    first_step(bench, 5 if bench.quick else 30)
+    cached(bench, count, rounds)
+    size(bench, 500 if bench.quick else 10_000)
+    bench.finish()
+
+
+if __name__ == "__main__":
+    main()
