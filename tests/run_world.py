@@ -59,6 +59,7 @@ class RunWorld:
     loops: dict[tuple[int, str], list[Any]] = field(default_factory=dict)
     jobs: dict[str, JobEnded | None] = field(default_factory=dict)  #: every job; how it ended
     running: dict[int, str] = field(default_factory=dict)  #: jobs that have not ended, by the component's number
+    began: dict[str, float] = field(default_factory=dict)  #: when jobs started
     stops: list[int] = field(default_factory=list)
     pending: list[Fact] = field(default_factory=list)
     started: list[str] = field(default_factory=list)  #: full names, in order, one for each try
@@ -88,11 +89,14 @@ class RunWorld:
             **row,
             "job_status": (end.status if end is not None else "running") if known else None,
             "job_message": end.message if end is not None else "",
+            "job_started_at": self.began.get(row["job_id"]),
         }
 
     def tell(self, fact: Fact) -> None:
         """Advance, answer what can be answered, write rows."""
         self.now = max(self.now, fact.at)
+        if isinstance(fact, JobStarted) and fact.number in self.running:
+            self.began[self.running[fact.number]] = fact.at
         _, commands = advance(self.state, fact)
         self.history += [str(command) for command in commands]
         for command in commands:

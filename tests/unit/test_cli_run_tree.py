@@ -44,9 +44,9 @@ run-000007 train failed: step train failed
   paused before: evaluate
 ├─ ✓ prepare                succeeded   3.2 s  reused from run-000003
 ├─ ✓ each[0]                succeeded   1 min 10 s
-│  └─ ✓ work  succeeded   1 min 9 s  ran: command, env changed
+│  └─ ✓ work  succeeded   1 min 9 s  not reused: command, env
 ├─ ✓ each[1]                succeeded   1 min 10 s
-│  └─ ✓ work  succeeded   1 min 9 s  ran: command, env changed
+│  └─ ✓ work  succeeded   1 min 9 s  not reused: command, env
 ├─ ✗ train                  failed      2 h 1 min  3 tries  the process exited with code 3
 └─ ▶ notify (post_process)  running\
 """)

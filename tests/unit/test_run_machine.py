@@ -312,6 +312,22 @@ def test_a_try_that_runs_too_long_is_stopped_and_has_failed() -> None:
     assert "timeout of 5 s" in world.rows[1]["message"]
 
 
+def test_a_later_try_has_its_whole_time_also_after_a_restart() -> None:
+    step = Step("a", "true", timeout=5.0, retry=Retry(times=1, delay=1.0))
+    world = RunWorld(Pipeline("p", {"a": step}))
+    world.tell(world.pending.pop())
+    world.now += 4.0
+    world.end_job(1, "failed", "exit 1", 1)
+    world.tell(world.pending.pop())
+    world.tell(Ticked(world.now + 1.0))
+    world.tell(world.pending.pop())
+    world.restart()
+    world.tell(Ticked(world.now + 4.9))
+    assert not world.stops
+    world.tell(Ticked(world.now + 0.2))
+    assert world.stops == [1]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

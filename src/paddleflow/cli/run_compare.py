@@ -13,6 +13,7 @@ from paddleflow.cli.lazy import Command
 from paddleflow.cli.session import Session, note, pass_session
 
 FORMATS = ("mermaid", "svg", "json")
+LISTS = frozenset({"document", "fingerprint"})  #: all other lists of a difference are what was and what is
 
 
 @click.command(cls=Command)
@@ -59,16 +60,18 @@ def diff(session: Session, first: str, second: str) -> None:
 def _lines(found: Mapping[str, Any]) -> Iterator[str]:
     """Each part that differs, indented below its name."""
     for name, value in found.items():
-        if value in (None, "", [], {}) or name in {"runID", "with"}:
-            continue
-        yield f"{name}:"
-        yield from (f"  {line}" for line in _shown(value))
+        if value not in (None, "", [], {}):
+            yield from _shown({name: value})
 
 
 def _shown(value: object) -> Iterator[str]:
+    """A pair of plain values stands for what was and what is."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            if isinstance(inner, Mapping | list):
+            if isinstance(inner, list) and key not in LISTS:
+                before, after = (output.cell(each) or "–" for each in inner)
+                yield f"{key}: {before} → {after}"
+            elif isinstance(inner, Mapping | list):
                 yield f"{key}:"
                 yield from (f"  {line}" for line in _shown(inner))
             else:

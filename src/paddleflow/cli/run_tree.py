@@ -66,7 +66,8 @@ def _line(title: str, one: View, wide: int, tail: Callable[[StepView], str]) -> 
         words.append(duration(one.seconds))
     if isinstance(one, StepView):
         words.append(how(one))
-    words.append(one.message)
+    if one.message not in words:
+        words.append(one.message)
     if isinstance(one, StepView) and (last := tail(one)):
         words.append(f"│ {last}")
     return "  ".join(word for word in words if word)
@@ -80,7 +81,7 @@ def how(step: StepView) -> str:
     if step.tries > 1:
         words.append(f"{step.tries} tries")
     if step.cache_miss:
-        words.append(f"ran: {', '.join(step.cache_miss)} changed")
+        words.append(f"not reused: {', '.join(step.cache_miss)}")
     return "; ".join(words)
 
 

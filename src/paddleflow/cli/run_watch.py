@@ -104,7 +104,7 @@ def _told(run: Run) -> None:
             words = [one.full_name or one.step_name, one.status]
             if one.end_time and one.seconds:
                 words.append(duration(one.seconds))
-            words += [how(one), one.message]
+            words += dict.fromkeys([how(one), one.message])  # a reused step says so itself
             click.echo(" ".join(word for word in words if word))
 
     for event in run.events():

@@ -180,7 +180,7 @@ class _Restoring:
         item.phase, item.slot = Phase.WORKING, True
         run.running += 1
         if item.status is ComponentStatus.RUNNING:
-            item.try_started_at = row["started_at"]
+            item.try_started_at = row["job_started_at"]
             if step.timeout and item.try_started_at is not None:
                 run.at(item.try_started_at + step.timeout, item.number)
         if row["job_status"] is None:
