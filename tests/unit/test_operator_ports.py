@@ -27,7 +27,8 @@ def test_jobs_share_ports_only_when_no_free_range_is_left(
     high = LOW + blocks * PORTS + rest
     taken: dict[int, tuple[int, int]] = {}
     for number, (uid, members) in enumerate(jobs):
-        if taken and data.draw(st.booleans(), label="one ends"):
+        ends = data.draw(st.booleans(), label="one ends")
+        if taken and ends:
             del taken[data.draw(st.sampled_from(sorted(taken)))]
         used = set[int]().union(*(blocks_of(*each, blocks) for each in taken.values()))
         first = choose(uid, members, LOW, high, taken.values())
