@@ -40,7 +40,11 @@ class Server:
         self.data = self.folder / "data"
         self._env = {
             # Compiled modules are kept, as where a package is installed; some shells forbid that.
-            **{k: v for k, v in os.environ.items() if not k.startswith("PADDLEFLOW_") and k != "PYTHONDONTWRITEBYTECODE"},
+            **{
+                k: v
+                for k, v in os.environ.items()
+                if not k.startswith("PADDLEFLOW_") and k != "PYTHONDONTWRITEBYTECODE"
+            },
             "PADDLEFLOW_HOME": str(self.folder / "home"),
             "PADDLEFLOW_ACCESS_ROOT_PASSWORD": PASSWORD,
             "PADDLEFLOW_LOCAL_CPUS": str(slots),
