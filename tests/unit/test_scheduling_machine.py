@@ -24,7 +24,6 @@ from paddleflow.scheduling.model import (
     Node,
     Queue,
     Request,
-    Snapshot,
     Start,
     Wait,
 )

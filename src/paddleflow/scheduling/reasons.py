@@ -176,7 +176,7 @@ class Sight:
             return self._on_nodes(line, None)
         version = cluster.version
         lift(cluster, own, line.shape.parts)
-        reason = Sight(table)._on_nodes(line, own)  # noqa: SLF001  what this one has counted is not true for that job
+        reason = Sight(table)._on_nodes(line, own)
         keep(cluster, own, line.shape.parts)
         cluster.version = version
         return reason
