@@ -241,21 +241,6 @@ class Model:
         self.keep()
         return found is not None
 
-    def startable(self, request: Request) -> bool:
-        """Whether it could start on what is free now, before everybody else; nothing changes."""
-        if not self.open(request) or not self.possible(request) or not self.within(request) or self.claimed(request):
-            return False
-        queue, kept = self.queues[request.queue], self.kept.get(request.job)
-        before = {name: list(place.on) for name, place in self.places.items()}
-        self.keep(besides=request.job)
-        found = put(request, queue, list(self.places.values()))
-        if found is None and kept is not None:
-            found = self.put_kept(request, kept, queue)
-        for name, was in before.items():
-            self.places[name].on = was
-        self.keep()
-        return found is not None
-
     def put_kept(self, request: Request, kept: Reservation, queue: Queue) -> list[Assignment] | None:
         before = {name: list(place.on) for name, place in self.places.items()}
         sizes, found = sizes_of(request), list[Assignment]()

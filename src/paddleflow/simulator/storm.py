@@ -19,7 +19,6 @@ from paddleflow.scheduling.classes import held_total
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.devices import WHOLE
 from paddleflow.scheduling.model import Decision, Held, Need, Node, Preempt, Queue, Request, Resize, Snapshot, Start
-from paddleflow.scheduling.policy import Rules
 from paddleflow.simulator.checks import Broken
 
 HUGE = 2**62
@@ -31,13 +30,7 @@ def _size(cpu: int, devices: int = 0) -> Resources:
     return Resources.of(cpu * 1000, cpu * 2**30, {"gpu": devices} if devices else {})
 
 
-#: Everything that may happen does, and often: patience and pauses are short against the steps of the clock.
-LIVELY = Rules(
-    preemption=True, elastic=True, patience=60.0, least_run=5.0, window=60.0, resize_pause=5.0, restart_pause=20.0
-)
-
-
-def small_world(rules: Rules) -> Snapshot:
+def small_world() -> Snapshot:
     """Four nodes, one of them with a taint, and four queues in two levels with three policies."""
     nodes = tuple(
         Node(f"n{i}", _size(16 if i == 0 else 8, 4000 * (i % 2)), {"zone": f"z{i % 2}"}, taints=("spot",) * (i == 3))
@@ -49,7 +42,7 @@ def small_world(rules: Rules) -> Snapshot:
         Queue("q1", _size(20, 8000), _size(4), parent="top", policy="fair"),
         Queue("q2", _size(20, 8000), policy="shortest"),
     )
-    return Snapshot(0.0, nodes, queues, (), (), rules=rules)
+    return Snapshot(0.0, nodes, queues, (), ())
 
 
 class Storm:
