@@ -324,6 +324,34 @@ async def test_a_watch_ends_when_its_time_is_over(client: Client, space: str) ->
     assert set(kinds) <= {"BOOKMARK", "ADDED"}
 
 
+async def test_watches_that_were_cancelled_leave_the_client_whole(client: Client, space: str) -> None:
+    """Each is ended in another moment: before it is answered, while it waits, in the midst of what it tells."""
+    since = (await client.list(CONFIG_MAPS, space)).version
+    told = asyncio.Event()
+
+    async def follow() -> None:
+        async for event in client.watch(CONFIG_MAPS, space, version=since):
+            if event.object["metadata"]["name"] == "a":
+                told.set()
+
+    for number in range(3):
+        task = asyncio.create_task(follow())
+        await asyncio.sleep(0)  # it has begun
+        if number == 1:
+            await client.create(CONFIG_MAPS, config(space, "a", x="1"))
+        if number > 0:
+            async with asyncio.timeout(20):
+                await told.wait()
+        told.clear()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    seen = [event.object["metadata"]["name"] for event in await gather(client, space, since, 1)]
+    assert seen
+    made = await client.create(CONFIG_MAPS, config(space, "b"))
+    assert await client.get(CONFIG_MAPS, "b", space) == made
+
+
 async def test_a_forgotten_version_is_gone() -> None:
     """In memory only: a real one forgets after minutes, or when it restarts (tests/fault/test_kube_chaos.py)."""
     server = MemoryServer()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
 from random import Random
 from typing import Any
 
@@ -306,3 +306,30 @@ async def test_a_server_that_ends_every_watch_at_once_is_not_asked_all_the_time(
         async with asyncio.timeout(0.5):
             await cache.run()
     assert 1 <= asked <= 5
+
+
+async def test_a_watch_that_is_ended_in_the_midst_of_events_goes_on_without_a_pause() -> None:
+    """API servers under load end the watch of a reader that falls behind, and say nothing."""
+    server = MemoryServer()
+    client = Client(server)
+    follow = server.stream
+
+    async def one_event_only(request: Request, quiet: float) -> AsyncGenerator[Answer | bytes, None]:
+        async with aclosing(follow(request, quiet)) as parts:
+            async for part in parts:
+                yield part
+                if isinstance(part, bytes):
+                    return
+
+    server.stream = one_event_only  # type: ignore[method-assign]  # what such a server does
+    cache: Cache[Object] = Cache(Client(server), CONFIG_MAPS, backoff=Backoff(600.0, 600.0))
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        task = group.create_task(cache.run())
+        await cache.synced.wait()
+        for number in range(5):
+            await client.create(CONFIG_MAPS, CONFIG_MAPS.object(f"c{number}", "default"))
+        while len(cache) < 5:
+            await asyncio.sleep(0)
+        task.cancel()
+    assert cache.lists == 1
+    assert cache.watches >= 5

@@ -45,7 +45,7 @@ def operator(
       paddleflow operator --namespace research --scheduling volcano
     """
     low, _, high = port_range.replace("-", ",").partition(",")
-    if not (low.isdigit() and high.isdigit() and 1024 <= int(low) <= int(high) - 20 <= 65516):
+    if not (low.isdecimal() and high.isdecimal() and 1024 <= int(low) <= int(high) - 20 <= 65516):
         raise Invalid(
             f"--port-range {port_range!r} is not a range of at least 20 ports", hint="as in --port-range 35000,65000"
         )

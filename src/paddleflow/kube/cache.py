@@ -158,8 +158,11 @@ class Cache(Generic[T]):
             try:
                 if not self._position:
                     await self._list()
+                before = self._position
                 await self._watch()
                 self._failures = 0
+                if self._position != before:
+                    continue  # servers end the watch of a reader that falls behind: catch up, do not fall further behind
             except Gone:
                 self._position = ""
             except PaddleFlowError as error:

@@ -24,7 +24,8 @@ class Etcd:
     """The etcd of the trainers; the first endpoint that answers is used."""
 
     def __init__(self, endpoints: str) -> None:
-        self._endpoints = [part.strip().removeprefix("http://") for part in endpoints.split(",") if part.strip()]
+        found = (part.strip().removeprefix("http://").rstrip("/") for part in endpoints.split(","))
+        self._endpoints = [part for part in found if part]
 
     async def tell(self, namespace: str, name: str, workers: int) -> bool:
         """Set the number; whether the trainers' key was there."""

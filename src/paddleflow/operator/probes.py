@@ -17,7 +17,7 @@ Page = Callable[[], tuple[int, bytes]]
 def address(text: str, option: str) -> tuple[str, int]:
     """``:8080`` or ``127.0.0.1:8080`` as (host, port)."""
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
+    if not colon or not port.isdecimal() or int(port) > 65535:
         raise Invalid(f"{option} {text!r} is not an address such as :8080 or 127.0.0.1:8080")
     return host.strip("[]"), int(port)
 
@@ -39,7 +39,7 @@ async def door(text: str, option: str, pages: Mapping[str, Page]) -> AsyncIterat
                 writer.write(
                     f"HTTP/1.1 {status} {reason}\r\nContent-Type: text/plain; charset=utf-8\r\n"
                     f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
-                    + body
+                    + (b"" if head[0] == b"HEAD" else body)
                 )
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):

@@ -127,7 +127,7 @@ def read_pod(obj: Object) -> Pod | None:
 
 
 def _number(text: str | None) -> int:
-    return int(text) if text and text.isdigit() else 0
+    return int(text) if text and text.isdecimal() else 0
 
 
 def read_pods(objects: Iterable[Object]) -> list[Pod]:
