@@ -19,17 +19,15 @@ from paddleflow.base.quantity import Resources, total
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import (
     Assignment,
-    Decision,
     Held,
     Need,
     Node,
     Queue,
     Request,
-    Snapshot,
     Start,
     Wait,
 )
-from tests.scheduling_reference import GPU, Model, Place, needs_of, reference, sizes_of
+from tests.scheduling_reference import GPU, Model, Place, needs_of, put, reference, sizes_of
 
 # --- the world: one core, every event checked -----------------------------------------------------------------------
 
@@ -45,6 +43,22 @@ SIZES = [
 QUEUES = ["q0", "q1", "q2", "team"]
 #: What may happen, as often as it is named here.
 EVENTS = ["submit"] * 8 + ["release"] * 8 + ["withdraw", "reprioritise", "tick", "tick", "adopt", "node", "queue"]
+
+
+def startable(model: Model, request: Request) -> bool:
+    """Whether it could start on what is free now, before everybody else; nothing changes."""
+    if not model.open(request) or not model.possible(request) or not model.within(request) or model.claimed(request):
+        return False
+    queue, kept = model.queues[request.queue], model.kept.get(request.job)
+    before = {name: list(place.on) for name, place in model.places.items()}
+    model.keep(besides=request.job)
+    found = put(request, queue, list(model.places.values()))
+    if found is None and kept is not None:
+        found = model.put_kept(request, kept, queue)
+    for name, was in before.items():
+        model.places[name].on = was
+    model.keep()
+    return found is not None
 
 
 class World:
@@ -182,18 +196,31 @@ class World:
                 self.told.add(decision.job)
         if limit is None:
             assert self.pending <= self.told
-            self.reasons(snapshot, decisions)
+            for decision in decisions:
+                if isinstance(decision, Wait):
+                    assert self.core.why(decision.job) == decision.reason
+            assert self.core.decide(self.now, 0) == []
+        self.reasons(complete=limit is None)
 
-    def reasons(self, snapshot: Snapshot, decisions: list[Decision]) -> None:
-        for decision in decisions:
-            if isinstance(decision, Wait):
-                assert self.core.why(decision.job) == decision.reason
+    def reasons(self, complete: bool) -> None:
+        """`next` is said of those, and only those, whom nothing but the order or the cycle's limit holds back."""
+        snapshot, told = self.core.snapshot(self.now), self.core.reasons()
+        model = Model(snapshot, None)
+        claims = {name: account.claim for name, account in self.core.accounts.items()}
+        model.claims = {name: model.pending[claim.job] for name, claim in claims.items()
+                        if claim is not None and claim.job in model.pending}  # fmt: skip
+        first = {line.key[3] for line in self.core.pending.values()}
         for request in snapshot.pending:
-            if request.job in self.pending:
-                reason = self.core.why(request.job)
-                assert reason.text
-                assert reason.code != "next" or self.core.dirty, "a start that is possible is not left out"
-        assert self.core.decide(self.now, 0) == []
+            reason = told[request.job]
+            assert reason.text
+            if request.job in first:
+                assert (reason.code == "next") == startable(model, request), (request, reason)
+        if complete and any(reason.code == "next" for reason in told.values()):
+            assert self.core.dirty, "a start that is possible is not left out"
+        copy = Core.of(snapshot)
+        for _ in range(len(snapshot.pending) + 2):
+            copy.decide(self.now)
+        assert all(reason.code != "next" for reason in copy.reasons().values()), "it does not stay the next for ever"
 
     def check(self) -> None:
         """The books are in order."""

@@ -15,10 +15,10 @@ from paddleflow.base.quantity import Resources, format_bytes, format_milli
 from paddleflow.scheduling import policy
 from paddleflow.scheduling.accounts import Account, Claim
 from paddleflow.scheduling.classes import Line, fault_of, total_of
-from paddleflow.scheduling.model import Held, Node, Queue, Reason, Request
+from paddleflow.scheduling.model import Held, Node, Queue, Reason, Request, Reservation
 from paddleflow.scheduling.nodes import Choice, Cluster, Pool, choice_of, fractional
 from paddleflow.scheduling.placement import Part, Short, parts_of, place, undo
-from paddleflow.scheduling.reservations import keep, lift
+from paddleflow.scheduling.reservations import keep, lift, place_kept
 from paddleflow.scheduling.table import Table
 
 
@@ -169,7 +169,19 @@ class Sight:
         return Reason("quota", text + self._named(account.name, None, dimension))
 
     def _nodes(self, line: Line) -> Reason:
-        """The queue would let it start, the nodes do not."""
+        """The queue would let it start, the nodes do not. What is kept for the job itself is free for it."""
+        table, cluster = self._table, self._cluster
+        own = table.reservations.get(line.key[3])
+        if own is None:
+            return self._on_nodes(line, None)
+        version = cluster.version
+        lift(cluster, own, line.shape.parts)
+        reason = Sight(table)._on_nodes(line, own)
+        keep(cluster, own, line.shape.parts)
+        cluster.version = version
+        return reason
+
+    def _on_nodes(self, line: Line, own: Reservation | None) -> Reason:
         choice, parts = line.shape.choice, line.shape.parts
         pool = self._cluster.pool(choice)
         free = self._free.get(choice)
@@ -178,7 +190,7 @@ class Sight:
         wanted = sum(len(part.members) for part in parts)
         short = next((part for part in parts if self._fitting(pool, part.each) < len(part.members)), None)
         if short is None:
-            if self._placeable(line, pool):
+            if self._placeable(line, pool, own):
                 left = line.key[1] + self._table.rules.data_wait - self._table.now
                 if line.sample.data and left > 0:
                     return Reason("data", f"nodes that hold its data are busy: it waits for them {int(left)} s at most")
@@ -234,9 +246,9 @@ class Sight:
             self._rooms[pool.choice, each] = found
         return found
 
-    def _placeable(self, line: Line, pool: Pool) -> bool:
-        version = self._cluster.version
-        placed = place(self._cluster, pool, line.shape.parts)
+    def _placeable(self, line: Line, pool: Pool, own: Reservation | None = None) -> bool:
+        version, parts = self._cluster.version, line.shape.parts
+        placed = place_kept(self._cluster, pool, own, parts) if own else place(self._cluster, pool, parts)
         if isinstance(placed, Short):
             return False
         undo(self._cluster, placed, line.sample.needs)
