@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paddleflow.kube.packing import packed, unpacked
 from paddleflow.operator import pruning
 from paddleflow.operator.paddlejob.members import FORMATION, JOB_LABEL, TOLD, read_pod
 
@@ -74,7 +75,7 @@ def test_a_pod_that_was_kept_reads_as_the_pod_itself(
     whole = pod(status, **marks)
     if going:
         whole["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    kept = pruning.unpacked(pruning.packed(pruning.pod)(copy.deepcopy(whole)))
+    kept = unpacked(packed(pruning.pod)(copy.deepcopy(whole)))
     before, after = read_pod(whole), read_pod(kept)
     assert before is not None
     assert after is not None
@@ -99,6 +100,6 @@ def test_a_running_pod_takes_half_a_kilobyte() -> None:
     ready = [{"type": kind, "status": "True"} for kind in ("PodScheduled", "Ready", "Initialized")]
     running = [{"name": "main", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}, "image": "x"}]
     status = {"phase": "Running", "podIP": "10.0.0.1", "containerStatuses": running, "conditions": ready}
-    kept = pruning.packed(pruning.pod)(pod(status))
+    kept = packed(pruning.pod)(pod(status))
     assert len(kept) < 512
     assert b"theirs" not in kept

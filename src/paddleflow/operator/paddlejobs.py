@@ -13,6 +13,7 @@ from paddleflow.base.clock import Clock
 from paddleflow.kube.cache import Cache
 from paddleflow.kube.client import Client
 from paddleflow.kube.controller import DONE, Again, Outcome
+from paddleflow.kube.packing import all_unpacked, packed, unpacked
 from paddleflow.kube.recorder import Recorder
 from paddleflow.kube.resources import CONFIG_MAPS, PADDLEJOBS, PODGROUPS, PODS, SERVICES, Object, Resource, View, uid
 from paddleflow.operator import ports, pruning
@@ -84,10 +85,10 @@ class PaddleJobs:
 
     def _job(self, key: str) -> Object | None:
         kept = self.jobs.get(key)
-        return None if kept is None else pruning.unpacked(kept)
+        return None if kept is None else unpacked(kept)
 
     def every_job(self) -> list[Object]:
-        return pruning.all_unpacked(self.jobs.all())
+        return all_unpacked(self.jobs.all())
 
     def _pass(self, job: Job, refused: Event | None) -> Writes:
         children = self._children(job.uid)
@@ -103,7 +104,7 @@ class PaddleJobs:
 
     def _children(self, job_uid: str) -> Children:
         caches = (self.pods, self.config_maps, self.services, self.pod_groups)
-        return Children(*(pruning.all_unpacked(cache.by_owner(job_uid)) for cache in caches))
+        return Children(*(all_unpacked(cache.by_owner(job_uid)) for cache in caches))
 
     async def _carry_out(self, obj: View, job: Job, writes: Writes) -> Event | None:
         """Everything that the pass wants, in its order; what was refused."""
@@ -187,7 +188,7 @@ class PaddleJobs:
 def _cache(
     client: Client, resource: Resource, namespace: str, prune: Callable[[Object], Object], labels: str = JOB_LABEL
 ) -> Cache[bytes]:
-    return Cache(client, resource, namespace, labels=labels, prune=pruning.packed(prune))
+    return Cache(client, resource, namespace, labels=labels, prune=packed(prune))
 
 
 def _about(obj: View) -> Object:
