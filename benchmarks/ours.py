@@ -39,7 +39,12 @@ class Server:
         self.folder = Path(tempfile.mkdtemp(prefix="paddleflow-bench-"))
         self.data = self.folder / "data"
         self._env = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("PADDLEFLOW_")},
+            # Compiled modules are kept, as where a package is installed; some shells forbid that.
+            **{
+                k: v
+                for k, v in os.environ.items()
+                if not k.startswith("PADDLEFLOW_") and k != "PYTHONDONTWRITEBYTECODE"
+            },
             "PADDLEFLOW_HOME": str(self.folder / "home"),
             "PADDLEFLOW_ACCESS_ROOT_PASSWORD": PASSWORD,
             "PADDLEFLOW_LOCAL_CPUS": str(slots),

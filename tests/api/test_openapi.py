@@ -37,6 +37,8 @@ from paddleflow.store.database import Database
 from paddleflow.store.opening import open_database
 from tests.api.client import Api
 
+#: Answer 503 here, rightly: nobody schedules in this application.
+WITHOUT_ENGINE = {"/readyz", f"{PREFIX}/queue/whatif"}
 EXAMPLES = 4  #: per operation and mode; the whole stays well under a minute
 CAPACITY = Resources.of(16_000, 64 * 2**30, {"nvidia.com/gpu": 4000})
 CHECKS = [
@@ -163,7 +165,7 @@ def test_schemathesis_finds_no_fault(seeded: Seeded, routes: list[Route]) -> Non
     tried = 0
     faults: list[str] = []
     for operation, mode in itertools.product(operations, modes):
-        if operation.path == "/readyz" or not _applies(operation, mode):
+        if operation.path in WITHOUT_ENGINE or not _applies(operation, mode):
             continue
         positive = mode is schemathesis.GenerationMode.POSITIVE
         for known in ((False, True) if positive else (True,)) if "{" in operation.path else (False,):

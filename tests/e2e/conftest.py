@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
 import paddleflow
+from paddleflow.errors import Conflict
 from paddleflow.sdk.client import PaddleFlow
 
 T = TypeVar("T")
@@ -115,8 +117,11 @@ class ServerProcess:
         if self.process.poll() is not None:
             self.start()
         client = self.connect()
+        for run in client.runs.list(status="initiating,pending,running,terminating"):
+            run.stop(force=True)
         for job in client.jobs.list(status="init,pending,running"):
-            job.stop()
+            with suppress(Conflict):  # it ended meanwhile
+                job.stop()
         eventually(lambda: not list(client.jobs.list(status="init,pending,running,terminating")), "all jobs have ended")
         self.stop()
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from paddleflow.base import names
 from paddleflow.spec.document import Document
 from paddleflow.spec.fields import MOST_ENTRIES, Amounts, named
+from paddleflow.spec.job_query import parse_time
 from paddleflow.spec.query import Query
 from paddleflow.spec.queue import QueueChange
 
@@ -70,3 +71,10 @@ class ReplayQuery(Query):
 
     since: str = Field(default="", description="YYYY-MM-DD hh:mm:ss; empty: from the beginning of the record")
     until: str = Field(default="", description="YYYY-MM-DD hh:mm:ss; empty: to its end")
+
+    @field_validator("since", "until")
+    @classmethod
+    def _time(cls, value: str) -> str:
+        if value:
+            parse_time("time", value)
+        return value
