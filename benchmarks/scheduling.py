@@ -1,4 +1,4 @@
-"""Speed of the scheduling core: `scripts/bench scheduling [--quick]`. One JSON line per figure.
+"""Speed of the scheduling core: `scripts/bench scheduling [--quick] [--write]`. One JSON line per figure.
 
 The peer of each figure is the obvious scheduler measured in the same run: it keeps the pending jobs sorted and looks at
 every node for every job (first fit by a full scan). Decisions are members placed and jobs started, not jobs finished.
@@ -7,15 +7,13 @@ Seconds are those of the processor, one core: the core does no I/O, and the mach
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
 import random
 import resource
-import statistics
 import time
 from collections.abc import Callable
 
+from benchmarks.harness import Bench, begin, percentile
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import Need, Node, Queue, Request, Start
@@ -28,12 +26,6 @@ FLAVOURS = (
     + [Resources.of(g * 4000, g * 16 * GI, {GPU: g * 1000}) for g in (1, 2, 4, 8)]
     + [Resources.of(1000, 4 * GI, {GPU: 250})]
 )
-
-
-def emit(figure: str, ours: float, unit: str, n: int, theirs: float | None = None, peer: str = "") -> None:
-    ratio = None if theirs is None else round(ours / theirs, 2)
-    line = {"bench": "scheduling", "figure": figure, "ours": round(ours, 6), "peer": peer or None}
-    print(json.dumps(line | {"theirs": theirs and round(theirs, 6), "ratio": ratio, "unit": unit, "n": n}), flush=True)
 
 
 def cluster(nodes: int, queues: int) -> tuple[list[Node], list[Queue]]:
@@ -65,6 +57,17 @@ def timed(work: Callable[[], object]) -> float:
     return time.process_time() - begin
 
 
+def answers(ask: Callable[[str], object], jobs: list[str]) -> list[float]:
+    """The seconds of each question, one after the other."""
+    gc.collect()
+    spent = []
+    for job in jobs:
+        begin = time.process_time()
+        ask(job)
+        spent.append(time.process_time() - begin)
+    return spent
+
+
 def naive_rate(nodes: list[Node], requests: list[Request], seconds: float) -> float:
     """Members placed a second by full scans."""
     free = [[n.capacity.cpu, n.capacity.memory, n.capacity.scalar(GPU)] for n in nodes]
@@ -85,7 +88,7 @@ def naive_rate(nodes: list[Node], requests: list[Request], seconds: float) -> fl
     return placed / (time.process_time() - begin)
 
 
-def large(nodes_count: int, pending: int, queues_count: int, rounds: int) -> None:
+def large(bench: Bench, nodes_count: int, pending: int, queues_count: int, rounds: int) -> None:
     draw = random.Random(1)
     nodes, queues = cluster(nodes_count, queues_count)
     requests = [request(draw, serial, queues_count) for serial in range(pending)]
@@ -93,7 +96,7 @@ def large(nodes_count: int, pending: int, queues_count: int, rounds: int) -> Non
     core.set_nodes(nodes)
     core.set_queues(queues)
     where = f"{nodes_count} nodes, {pending} pending, {queues_count} queues"
-    emit(f"load, {where}", timed(lambda: core.submit_many(requests)), "s", pending)
+    bench.figure(f"load, {where}", "s", timed(lambda: core.submit_many(requests)), n=pending)
     now, serial = pending / 1000, pending
     running: list[str] = []
     members = 0
@@ -110,8 +113,8 @@ def large(nodes_count: int, pending: int, queues_count: int, rounds: int) -> Non
         return spent
 
     spent = cycle()
-    emit(f"first cycle with all reasons, {where}", spent, "s", len(running))
-    emit("first cycle: members placed, reasons included", members / spent, "1/s", members)
+    bench.figure(f"first cycle with all reasons, {where}", "s", spent, n=len(running))
+    bench.goal("first cycle: members placed, reasons included", "1/s", members / spent, 50_000, members)
     rates, job_rates, waits = [], [], []
     for _ in range(rounds):
         draw.shuffle(running)
@@ -130,30 +133,38 @@ def large(nodes_count: int, pending: int, queues_count: int, rounds: int) -> Non
         job_rates.append((len(running) - before) / spent)
         waits.append(timed(lambda: core.decide(now)))
     theirs = naive_rate(nodes, requests, 5.0)
-    emit(f"steady: members placed, {where}", statistics.median(rates), "1/s", rounds, theirs, "full scan, first fit")
-    emit("steady: jobs started (releases, submits and reasons included)", statistics.median(job_rates), "1/s", rounds)
-    emit("cycle in which nothing changed", statistics.median(waits), "s", rounds)
-    emit("jobs pending at the end", core.pending_count, "jobs", 1)
-    sample = draw.sample([r.job for r in core.snapshot(now).pending], 200)
-    asked = sorted(timed(lambda job=job: core.why(job)) for job in sample)  # type: ignore[misc]
-    emit("why, p99", asked[int(len(asked) * 0.99)], "s", len(asked))
-    names = [f"q{i:03}" for i in range(0, queues_count, 50)]
-    asked = sorted(timed(lambda job=job: suggest(core, job, names, FLAVOURS)) for job in sample)  # type: ignore[misc]
+    bench.figure(f"steady: members placed, {where}", "1/s", rates, "full scan, first fit", theirs)
+    bench.goal("steady: members placed, against the goal", "1/s", rates, 50_000)
+    bench.figure("steady: jobs started, releases, submits and reasons included", "1/s", job_rates)
+    bench.figure("cycle in which nothing changed", "s", waits)
+    bench.figure("jobs pending at the end", "jobs", float(core.pending_count))
+    questions(bench, core, draw.sample(list(core.pending), 200), queues_count)
+
+
+def questions(bench: Bench, core: Core, sample: list[str], queues: int) -> None:
+    """What people ask about waiting jobs, and what all of it took in memory."""
+    asked = answers(core.why, sample)
+    bench.figure("why, p99", "s", percentile(asked, 0.99), n=len(asked))
+    names = [f"q{i:03}" for i in range(0, queues, 50)]
+    asked = answers(lambda job: suggest(core, job, names, FLAVOURS), sample)
+    bench.figure("why with suggestions, median", "s", asked)
+    bench.goal("why with suggestions, p99", "s", percentile(asked, 0.99), 0.02, len(asked))
     found = sum([len(suggest(core, job, names, FLAVOURS)) for job in sample[:50]])
-    emit("why with suggestions, p99", asked[int(len(asked) * 0.99)], "s", len(asked))
-    emit("suggestions for 50 of them", found, "suggestions", 50)
-    emit("reason of every pending job", timed(core.reasons), "s", core.pending_count)
-    emit("peak memory", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "MB", 1)
+    bench.figure("suggestions for 50 of them", "suggestions", float(found), n=50)
+    tables = [timed(core.reasons) for _ in range(5)]
+    bench.goal(f"reasons of all {core.pending_count} pending jobs", "s", tables, 1.0)
+    bench.goal("peak memory", "MB", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 4096)
 
 
-def laptop(pending: int, rounds: int) -> None:
+def laptop(bench: Bench, pending: int, rounds: int) -> None:
     """One node of two cores with one queue: one job ends, the next must start at once."""
     core = Core()
     core.set_nodes([Node("local", Resources.of(2000, 8 * GI))])
     core.set_queues([Queue("default-queue", Resources.of(20_000, 20 * GI))])
     sizes = [Resources.of(c, GI) for c in (500, 1000, 2000)]
     requests = [Request(f"job-{i}", "default-queue", (Need("main", 1, sizes[i % 3]),), i, i) for i in range(pending)]
-    emit(f"load, one local node, {pending} pending", timed(lambda: core.submit_many(requests)), "s", pending)
+    spent_loading = timed(lambda: core.submit_many(requests))
+    bench.figure(f"load, one local node, {pending} pending", "s", spent_loading, n=pending)
     now = float(pending)
     running = [d.job for d in core.decide(now) if isinstance(d, Start)]
     spent = []
@@ -162,17 +173,15 @@ def laptop(pending: int, rounds: int) -> None:
         begin = time.process_time()
         running += [d.job for d in core.decide(now) if isinstance(d, Start)]
         spent.append(time.process_time() - begin)
-    spent.sort()
-    emit("decide after one release, one local node, median", statistics.median(spent), "s", rounds)
-    emit("decide after one release, one local node, p99", spent[int(rounds * 0.99)], "s", rounds)
+    bench.figure("decide after one release, one local node, median", "ms", [1000 * one for one in spent])
+    bench.figure("decide after one release, one local node, p99", "ms", 1000 * percentile(spent, 0.99), n=rounds)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="answer within a minute")
-    quick = parser.parse_args().quick
-    laptop(100_000, 200 if quick else 1000)
-    large(10_000, 100_000, 200, 5 if quick else 15)
+    bench = begin("scheduling", " ".join((__doc__ or "").split()))
+    laptop(bench, 100_000, 200 if bench.quick else 1000)
+    large(bench, 10_000, 100_000, 200, 5 if bench.quick else 15)
+    bench.finish()
 
 
 if __name__ == "__main__":

@@ -82,7 +82,10 @@ class Resources:
         return Resources(cpu, memory, tuple(sorted((k, v) for k, v in scalars.items() if v)))
 
     def scalar(self, name: str) -> int:
-        return next((amount for key, amount in self.scalars if key == name), 0)
+        for key, amount in self.scalars:
+            if key == name:
+                return amount
+        return 0
 
     def __add__(self, other: Resources) -> Resources:
         return self._combined(other, 1)
@@ -92,11 +95,17 @@ class Resources:
         return self._combined(other, -1)
 
     def __mul__(self, times: int) -> Resources:
-        return Resources.of(self.cpu * times, self.memory * times, {k: v * times for k, v in self.scalars})
+        if times == 1:
+            return self
+        scalars = tuple([(k, v * times) for k, v in self.scalars]) if times and self.scalars else ()
+        return Resources(self.cpu * times, self.memory * times, scalars)
 
     def _combined(self, other: Resources, sign: int) -> Resources:
         scalars = self.scalars
-        if other.scalars:
+        if other.scalars and len(scalars) == len(other.scalars) == 1 and scalars[0][0] == other.scalars[0][0]:
+            amount = scalars[0][1] + sign * other.scalars[0][1]  # one kind of device: almost always
+            scalars = ((scalars[0][0], amount),) if amount else ()
+        elif other.scalars:
             merged = dict(scalars)
             for name, amount in other.scalars:
                 merged[name] = merged.get(name, 0) + sign * amount

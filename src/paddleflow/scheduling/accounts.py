@@ -208,8 +208,8 @@ def guaranteed_part(used: Resources, least: Resources) -> float:
 
     A scalar that is used and not guaranteed is beyond at once; cpu and memory only count where they are guaranteed.
     """
-    if least == _NOTHING:
-        return float("inf")
+    if not (least.cpu or least.memory or least.scalars):
+        return _ENDLESS
     part = 0.0
     if least.cpu:
         part = used.cpu / least.cpu
@@ -217,11 +217,13 @@ def guaranteed_part(used: Resources, least: Resources) -> float:
         part = max(part, used.memory / least.memory)
     for name, amount in used.scalars:
         guaranteed = least.scalar(name)
-        part = max(part, amount / guaranteed if guaranteed else float("inf"))
+        if not guaranteed:
+            return _ENDLESS
+        part = max(part, amount / guaranteed)
     return part
 
 
-_NOTHING = Resources()
+_ENDLESS = float("inf")
 
 
 def link(accounts: Collection[Account]) -> None:

@@ -7,6 +7,8 @@ function of who holds what, never of the order in which they came, so a rebuilt 
 
 from __future__ import annotations
 
+from itertools import islice
+
 WHOLE = 1000  #: thousandths in one device
 MOST_NUMBERED = 1024  #: a node with more of a resource than this is a measure, not a rack: counted, without numbers
 
@@ -53,19 +55,15 @@ class Devices:
             self.loose += amount
             return ()
         used = self.used
-        if amount % WHOLE == 0:
-            wanted = amount // WHOLE
-            numbers: list[int] = []
-            for number in range(self.count):
-                if len(numbers) == wanted:
-                    break
-                if number not in used:
-                    numbers.append(number)
-        else:
+        if amount % WHOLE:
             open_devices = [(WHOLE - u, n) for n, u in used.items() if n < self.count and WHOLE - u >= amount]
-            numbers = [min(open_devices)[1] if open_devices else next(n for n in range(self.count) if n not in used)]
-        self.hold(amount, tuple(numbers))
-        return tuple(numbers)
+            number = min(open_devices)[1] if open_devices else next(n for n in range(self.count) if n not in used)
+            used[number] = used.get(number, 0) + amount
+            return (number,)
+        numbers = tuple(islice((number for number in range(self.count) if number not in used), amount // WHOLE))
+        for number in numbers:
+            used[number] = WHOLE
+        return numbers
 
     def hold(self, amount: int, numbers: tuple[int, ...]) -> None:
         """Count `amount` on these numbers; what they do not cover is held by no device in particular."""

@@ -79,8 +79,10 @@ def _place(cluster: Cluster, pool: Pool, parts: list[Part]) -> list[Assignment] 
             given = cluster.take(state, each, together)
             taken.append((state, each, given))
             name = state.name
-            for (role, index), devices in zip(members[done : done + together], given, strict=True):
-                assignments.append(Assignment(role, index, name, devices))
+            assignments += [
+                Assignment(role, index, name, devices)
+                for (role, index), devices in zip(members[done : done + together], given, strict=True)
+            ]
             done += together
     if len(parts) > 1:
         assignments.sort(key=lambda assignment: (assignment.role, assignment.index))

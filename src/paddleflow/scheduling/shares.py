@@ -19,11 +19,13 @@ _FORGOTTEN = 1e-9  # less than this much of an average share is no past
 
 def dominant(used: Resources, capacity: Resources) -> float:
     """The largest part of any resource of the cluster; of what the cluster has none, the smallest amount is all."""
-    share = max(
-        used.cpu / capacity.cpu if capacity.cpu else 0.0, used.memory / capacity.memory if capacity.memory else 0.0
-    )
+    share = used.cpu / capacity.cpu if capacity.cpu else 0.0
+    if capacity.memory and used.memory / capacity.memory > share:
+        share = used.memory / capacity.memory
     for name, amount in used.scalars:
-        share = max(share, amount / (capacity.scalar(name) or 1))
+        part = amount / (capacity.scalar(name) or 1)
+        if part > share:
+            share = part
     return share
 
 

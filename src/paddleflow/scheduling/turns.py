@@ -83,15 +83,18 @@ class Turns:
 
     def _climb(self, spot: Spot) -> None:
         """Something changed in a queue: it and all above it stand elsewhere now."""
-        at: Spot = spot
-        while at.account is not None and at.parent is not None:
-            below = at.top()
-            key = min([lane.key() for lane in at.lanes] + [below.entry[1] if below and below.entry else LAST])
+        at, parent = spot, spot.parent
+        while parent is not None and at.account is not None:
+            below, key = at.top(), LAST
+            if below is not None and below.entry is not None:
+                key = below.entry[1]
+            for lane in at.lanes:
+                key = min(key, lane.key())
             at.entry = None
-            if key != LAST:
+            if key is not LAST:
                 at.entry = (at.account.rank(self._capacity), key, at.account.name)
-                heappush(at.parent.below, at.entry)
-            at = at.parent
+                heappush(parent.below, at.entry)
+            at, parent = parent, parent.parent
 
     def first(self) -> Account | None:
         """The queue whose turn it is."""
