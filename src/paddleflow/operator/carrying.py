@@ -20,7 +20,6 @@ from paddleflow.kube.resources import (
     PODGROUPS,
     PODS,
     SERVICES,
-    Object,
     Resource,
     View,
     name,
@@ -37,7 +36,7 @@ _LONGEST = 700
 class Carrier:
     """The hands of the operator. What a write answers goes into the caches at once, so that the next pass knows of it."""
 
-    def __init__(self, client: Client, caches: Mapping[str, Cache[Object]]) -> None:
+    def __init__(self, client: Client, caches: Mapping[str, Cache[bytes]]) -> None:
         self._client = client
         self._caches = caches
 

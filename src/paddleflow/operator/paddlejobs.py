@@ -13,6 +13,7 @@ from paddleflow.base.clock import Clock
 from paddleflow.kube.cache import Cache
 from paddleflow.kube.client import Client
 from paddleflow.kube.controller import DONE, Again, Outcome
+from paddleflow.kube.packing import all_unpacked, packed, unpacked
 from paddleflow.kube.recorder import Recorder
 from paddleflow.kube.resources import CONFIG_MAPS, PADDLEJOBS, PODGROUPS, PODS, SERVICES, Object, Resource, View, uid
 from paddleflow.operator import ports, pruning
@@ -65,7 +66,7 @@ class PaddleJobs:
 
     async def look(self, key: str) -> Outcome:
         """One pass over one job."""
-        obj = self.jobs.get(key)
+        obj = self._job(key)
         if obj is None or self._uids.get(key, uid(obj)) != uid(obj):
             self._forget(self._uids.pop(key, ""))
         if obj is None:
@@ -82,6 +83,13 @@ class PaddleJobs:
             return Again(0.0)
         return DONE if writes.again is None else Again(writes.again)
 
+    def _job(self, key: str) -> Object | None:
+        kept = self.jobs.get(key)
+        return None if kept is None else unpacked(kept)
+
+    def every_job(self) -> list[Object]:
+        return all_unpacked(self.jobs.all())
+
     def _pass(self, job: Job, refused: Event | None) -> Writes:
         children = self._children(job.uid)
         writes = reconcile(
@@ -95,12 +103,8 @@ class PaddleJobs:
         return writes
 
     def _children(self, job_uid: str) -> Children:
-        return Children(
-            self.pods.by_owner(job_uid),
-            self.config_maps.by_owner(job_uid),
-            self.services.by_owner(job_uid),
-            self.pod_groups.by_owner(job_uid),
-        )
+        caches = (self.pods, self.config_maps, self.services, self.pod_groups)
+        return Children(*(all_unpacked(cache.by_owner(job_uid)) for cache in caches))
 
     async def _carry_out(self, obj: View, job: Job, writes: Writes) -> Event | None:
         """Everything that the pass wants, in its order; what was refused."""
@@ -153,7 +157,7 @@ class PaddleJobs:
         self._recorder.tell(_about(obj), event.reason, event.message, warning=True)
         if self.metrics is not None:
             self.metrics.refusals.labels(event.reason).inc()
-        now = read(self.jobs.get(f"{job.namespace}/{job.name}") or obj)
+        now = read(self._job(f"{job.namespace}/{job.name}") or obj)
         writes = self._pass(now, event)
         if writes.status is not None and writes.urgent:
             await self._write_status(obj, writes)
@@ -183,8 +187,8 @@ class PaddleJobs:
 
 def _cache(
     client: Client, resource: Resource, namespace: str, prune: Callable[[Object], Object], labels: str = JOB_LABEL
-) -> Cache[Object]:
-    return Cache(client, resource, namespace, labels=labels, prune=prune)
+) -> Cache[bytes]:
+    return Cache(client, resource, namespace, labels=labels, prune=packed(prune))
 
 
 def _about(obj: View) -> Object:

@@ -36,6 +36,7 @@ from paddleflow.operator.probes import door
 COMPONENT = "paddlejob-controller"
 LEASE = "paddleflow-operator"
 WORKERS = 4  #: jobs that are worked on at once; each writes all its objects at once
+IN_FLIGHT = 32  #: requests at once: a busy API server takes long for each, and the operator only waits meanwhile
 _log = Log("operator")
 
 
@@ -72,7 +73,8 @@ async def serve(running: Running, stopping: asyncio.Event | None = None) -> None
     async with AsyncExitStack() as stack:
         file = Path(running.kubeconfig) if running.kubeconfig else None
         where = config.find(settings.kubernetes_environment(), file)
-        client, plain = Client(HttpWire(where), manager=COMPONENT), Client(HttpWire(where), manager=COMPONENT)
+        client = Client(HttpWire(where, limit=IN_FLIGHT), manager=COMPONENT)
+        plain = Client(HttpWire(where), manager=COMPONENT)
         stack.push_async_callback(client.close)
         stack.push_async_callback(plain.close)
         clock = SystemClock()
@@ -86,7 +88,7 @@ async def serve(running: Running, stopping: asyncio.Event | None = None) -> None
         leads = (lambda: lease.leads) if running.leader_elect else (lambda: True)
         if running.leader_elect:
             client.fence = lease.check
-        metrics = jobs.metrics = Metrics(lambda: len(controller.queue), jobs.jobs.all, leads)
+        metrics = jobs.metrics = Metrics(lambda: len(controller.queue), jobs.every_job, leads)
         pages = {"/metrics": lambda: (200, metrics.page())}
         health = {"/healthz": lambda: (200, b"ok\n"), "/readyz": lambda: readiness(jobs)}
         await stack.enter_async_context(door(running.metrics_address, "--metrics-bind-address", pages))
