@@ -16,7 +16,7 @@ claimant does not ask again while its victims are on their way out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from paddleflow.base.quantity import Resources, total
@@ -86,13 +86,57 @@ def cheapest(table: Table, line: Line, candidates: list[Held]) -> tuple[list[Hel
             low = middle + 1
         else:
             high = middle
-    chosen = candidates[:low]
-    for victim in reversed(chosen[:-1]):  # the last is needed, or the search would have ended before it
-        fewer = [other for other in chosen if other is not victim]
-        if _fits(table, line, fewer) is not None:
-            chosen = fewer
+    chosen = _needed(table, line, candidates[:low])
     placed = _fits(table, line, chosen)
     return (chosen, placed) if placed is not None and len(chosen) <= table.rules.victims else None
+
+
+def _needed(table: Table, line: Line, chosen: list[Held]) -> list[Held]:
+    """Those without whom it would not work, from the last on; the last itself is needed, or there would be fewer."""
+    account, cluster, version = table.accounts[line.queue], table.cluster, table.cluster.version
+    reservation = table.reservations.get(line.key[3])
+    gone = {above.name: Resources() for above in account.path}
+    amounts = [_amount(victim) for victim in chosen]
+    paths = [[above for above in table.accounts[victim.request.queue].path if above.name in gone] for victim in chosen]
+    for amount, path in zip(amounts, paths, strict=True):
+        for above in path:
+            gone[above.name] = gone[above.name] + amount
+    if reservation is not None:
+        lift(cluster, reservation, line.shape.parts)
+    _move(table, chosen, away=True)
+    staying = set[int]()
+    for at in reversed(range(len(chosen) - 1)):
+        less = {above.name: gone[above.name] - amounts[at] for above in paths[at]}
+        if not _within(account, line.total, gone | less):
+            continue
+        _move(table, [chosen[at]], away=False)
+        if _finds_room(table, line):
+            staying.add(at)
+            gone |= less
+        else:
+            _move(table, [chosen[at]], away=True)
+    needed = [victim for at, victim in enumerate(chosen) if at not in staying]
+    _move(table, needed, away=False)
+    if reservation is not None:
+        keep(cluster, reservation, line.shape.parts)
+    cluster.version = version
+    return needed
+
+
+def _within(account: Account, wanted: Resources, gone: Mapping[str, Resources]) -> bool:
+    """Whether all ceilings allow it when this much has gone below each."""
+    return not any(
+        above.queue and above.queue.most is not None and beyond(wanted, above.used - gone[above.name], above.queue.most)
+        for above in account.path
+    )
+
+
+def _finds_room(table: Table, line: Line) -> bool:
+    placed = place(table.cluster, table.cluster.pool(line.shape.choice), line.shape.parts)
+    if isinstance(placed, Short):
+        return False
+    undo(table.cluster, placed, line.sample.needs)
+    return True
 
 
 def _candidates(table: Table, line: Line) -> list[Held]:
