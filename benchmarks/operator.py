@@ -2,6 +2,9 @@
 
 The peer writes the same pods to the same API server, 16 at a time, without deciding anything: nobody can be faster. Pods are
 counted by a watch, from the moment at which the first job is sent. Needs the test cluster's parts (``scripts/cluster build kube kwok``).
+
+One run is one sample: on a shared machine the ratio of pods a second lay between 0.68 and 1.9, and the slowest of the single
+jobs between 102 and 698 ms, in runs of the same code.
 """
 
 from __future__ import annotations
