@@ -13,8 +13,12 @@ from paddleflow.kube.resources import Object
 
 
 def packed(prune: Callable[[Object], Object]) -> Callable[[Object], bytes]:
-    """A cache's `prune` that keeps what another one leaves over."""
-    return lambda obj: orjson.dumps(prune(obj))
+    """A cache's `prune` that keeps what another one leaves over.
+
+    The copy matters: what the encoder returns lies at the beginning of a large buffer, and thousands of those that were cut
+    short leave five times as much memory in pieces as they hold.
+    """
+    return lambda obj: bytes(memoryview(orjson.dumps(prune(obj))))
 
 
 def unpacked(kept: bytes) -> Object:
