@@ -21,7 +21,7 @@ from paddleflow.sdk.client import PaddleFlow
 
 T = TypeVar("T")
 PADDLEFLOW = str(Path(sys.executable).parent / "paddleflow")
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def eventually(look: Callable[[], T], what: str, seconds: float = PATIENCE) -> T:

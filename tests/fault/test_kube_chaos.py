@@ -219,8 +219,8 @@ async def test_a_real_api_server_that_is_restarted_as_well(control_plane: LiveCl
         control_plane.restart("apiserver")
 
     wire = HttpWire(from_kubeconfig(control_plane.kubeconfig), timeout=10.0)
-    async with asyncio.timeout(110), own_namespace(Client(wire)) as space:
-        proxy = await chaos(wire, space, 7, steps=120, pause=0.05, patience=60.0, restart=restart)
+    async with asyncio.timeout(300), own_namespace(Client(wire)) as space:
+        proxy = await chaos(wire, space, 7, steps=120, pause=0.05, patience=120.0, restart=restart)
     await wire.close()
     assert sum(proxy.faults.values()) > 20
 
