@@ -7,9 +7,12 @@ import contextlib
 import uuid
 from collections.abc import AsyncIterator, Callable
 
+from paddleflow.errors import NotFound
 from paddleflow.kube.client import Client
-from paddleflow.kube.resources import NAMESPACES
+from paddleflow.kube.resources import NAMESPACES, Resource
 from paddleflow.kube.wire import HttpWire, Place
+
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 
 
 @contextlib.asynccontextmanager
@@ -23,13 +26,25 @@ async def connected(place: Place) -> AsyncIterator[Client]:
 
 @contextlib.asynccontextmanager
 async def own_namespace(client: Client) -> AsyncIterator[str]:
-    """A namespace that nobody else uses, gone afterwards."""
+    """A namespace that nobody else uses and that takes pods, gone afterwards."""
     name = f"test-{uuid.uuid4().hex[:8]}"
     await client.create(NAMESPACES, NAMESPACES.object(name))
     try:
+        if await _has_account(client, "default"):  # a server that gives them: without its account it takes no pod
+            async with asyncio.timeout(90):
+                while not await _has_account(client, name):
+                    await asyncio.sleep(0.02)
         yield name
     finally:
         await client.delete(NAMESPACES, name)
+
+
+async def _has_account(client: Client, space: str) -> bool:
+    try:
+        await client.get(SERVICE_ACCOUNTS, "default", space)
+    except NotFound:
+        return False
+    return True
 
 
 async def until(condition: Callable[[], object], what: str, seconds: float = 30.0) -> None:
