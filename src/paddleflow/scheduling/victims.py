@@ -9,7 +9,6 @@ as the candidates hold, not as much as the cluster is large.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Self
 
 from paddleflow.base.quantity import Resources, total
@@ -98,11 +97,15 @@ class Ceilings:
 
     def leave(self, leaver: Leaver) -> None:
         path, amount = leaver.path, leaver.amount
-        self._used = [u - amount if above in path else u for u, (above, _) in zip(self._used, self._limits, strict=True)]
+        self._used = [
+            u - amount if above in path else u for u, (above, _) in zip(self._used, self._limits, strict=True)
+        ]
 
     def come_back(self, leaver: Leaver) -> None:
         path, amount = leaver.path, leaver.amount
-        self._used = [u + amount if above in path else u for u, (above, _) in zip(self._used, self._limits, strict=True)]
+        self._used = [
+            u + amount if above in path else u for u, (above, _) in zip(self._used, self._limits, strict=True)
+        ]
 
 
 class Vacancy:
@@ -123,7 +126,7 @@ class Vacancy:
         self._fits = self._pool.count(parts[0].each) if len(parts) == 1 else None
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         for leaver in list(self._gone.values()):
             self.come_back(leaver)
         if self._kept is not None:
