@@ -99,7 +99,8 @@ def _peer(bench: Bench, scheduling: str) -> Iterator[Slurm | None]:
 def main() -> None:
     bench = begin("jobs", __doc__)
     rounds, jobs = (1, 100) if bench.quick else (5, 1000)
-    delays, slurm_delays = (20, 4) if bench.quick else (200, 30)
+    delays, slurm_delays = (20, 4) if bench.quick else (200, 20)
+    slurm_rounds = 1  # of a minute each
     with Server(SLOTS) as server:
         rest = [rest_delay(server) for _ in range(delays)]
         command = [command_delay(server) for _ in range(max(5, delays // 5))]
@@ -123,9 +124,9 @@ def main() -> None:
                 bench.figure(f"REST to running, {label}", "ms", mine, f"sbatch, {name}", theirs, slurm_delays)
                 bench.figure(f"REST to running, {label}", "ms", mine, f"srun, {name}", quick, slurm_delays)
                 bench.figure(f"command line to running, {label}", "ms", typed, f"sbatch, {name}", theirs, slurm_delays)
-            theirs_each = [jobs / slurm.singly(jobs)[0] for _ in range(rounds)]
+            theirs_each = [jobs / slurm.singly(jobs)[0] for _ in range(slurm_rounds)]
             bench.figure(f"{jobs} jobs of true, one by one", "jobs/s", one_each, f"sbatch, {name}", theirs_each)
-            theirs_array = [jobs / slurm.array(jobs) for _ in range(rounds)]
+            theirs_array = [jobs / slurm.array(jobs) for _ in range(slurm_rounds)]
             bench.figure(f"{jobs} jobs of true, at once", "jobs/s", together, f"sbatch --array, {name}", theirs_array)
     bench.finish()
 
