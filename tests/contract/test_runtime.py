@@ -11,7 +11,6 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,19 +58,6 @@ async def test_a_signal_is_128_and_its_number_and_is_named(scene: Scene, number:
 async def test_an_exit_code_above_128_is_not_taken_for_a_signal(scene: Scene) -> None:
     end = await scene.run(scene.shell("one", "exit 137"))
     assert (end.exit_code, end.message) == (137, "")
-
-
-async def test_the_work_folder_is_made_with_those_above(scene: Scene) -> None:
-    work = scene.folder / "jobs" / "one" / "work"
-    launch = replace(scene.shell("one", "echo here > file"), cwd=str(work), work=str(work), log=f"{work.parent}/log")
-    assert (await scene.run(launch)).exit_code == 0
-    assert (work / "file").read_text() == "here\n"
-
-
-async def test_a_work_folder_that_cannot_be_made_is_named(scene: Scene) -> None:
-    (scene.folder / "jobs").touch()
-    end = await scene.run(replace(scene.shell("one", "true"), work=str(scene.folder / "jobs" / "one")))
-    assert (end.exit_code, end.message) == (None, f"work folder {scene.folder}/jobs/one: not a directory")
 
 
 async def test_order_of_observations(scene: Scene) -> None:

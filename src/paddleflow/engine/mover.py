@@ -31,6 +31,7 @@ from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs.rows import SQL
 from paddleflow.queues.queues import scheduled_queues
 from paddleflow.runs.rows import SQL as RUNS
+from paddleflow.runs.tally import Tally
 from paddleflow.runtimes.runtime import NodeInfo, Observation, Runtime
 from paddleflow.schedules.schedules import TOPIC as SCHEDULES
 from paddleflow.scheduling.model import Node, Reason, Snapshot
@@ -84,6 +85,7 @@ class Mover:
         self._ahead = asyncio.Event()  #: turns were written that may not be on the disk yet
         self._heard = Heard()
         self._board: Board | None = None
+        self.tally = Tally()
         self.nodes: Sequence[NodeInfo] = ()
         self.first_turn = asyncio.Event()  #: set once the board was rebuilt and decided upon
 
@@ -262,7 +264,7 @@ class Mover:
     def _new_conductor(self) -> Conductor:
         parts = self._parts
         nodes = [(node.name, node.capacity) for node in self.nodes]
-        conductor = Conductor(parts.database, Admission(nodes, parts.settings.jobs.skip_resource_validate))
+        conductor = Conductor(parts.database, Admission(nodes, parts.settings.jobs.skip_resource_validate), self.tally)
         self._errands = Errands(parts.database, parts.clock, parts.data, conductor, self._wake.set)
         return conductor
 
