@@ -125,7 +125,9 @@ def size(bench: Bench, count: int) -> None:
         whole = server.memory(server.pid)
         engine = _memory_anew(server)
         bench.goal("memory a step in the engine", "KiB", (engine - before) * 1024 / count, 2.0, count)
-        bench.figure("memory a step in a server that read its document", "KiB", (whole - before) * 1024 / count, n=count)
+        bench.figure(
+            "memory a step in a server that read its document", "KiB", (whole - before) * 1024 / count, n=count
+        )
         gate.touch()
         wait_for(lambda: _begun_jobs(server) > count // 2, "half of the steps", within=900, every=0.2)
         server.kill()
