@@ -25,9 +25,9 @@ async def submit(api: Api, cpu: str, **fields: object) -> str:
     return made
 
 
-async def ran(api: Api, workshop: Workshop, clock: ManualClock, seconds: float) -> None:
+async def ran(api: Api, workshop: Workshop, clock: ManualClock, seconds: float, name: str = "train") -> None:
     """A job of the name that ran for so long."""
-    job = await submit(api, "8")
+    job = await submit(api, "8", name=name)
     await until(api, job, "running")
     clock.advance(seconds)
     workshop.finish(f"{job}.worker-0.1")
@@ -58,6 +58,24 @@ async def test_the_start_of_a_job_is_forecast_from_jobs_of_its_kind(
         workshop.finish(f"{first}.worker-0.1")
         await until(alice, second, "running")
         assert (await alice.get(f"/job/{third}/eta")).ok()["learntFrom"] == 10, "what ended since is learnt as well"
+
+
+async def test_the_shortest_first_by_how_long_jobs_of_their_name_ran(
+    root: Api, alice: Api, platform: Platform, workshop: Workshop, clock: ManualClock
+) -> None:
+    async with workshop.open(platform):
+        for _ in range(8):
+            await ran(alice, workshop, clock, 100.0, "long")
+            await ran(alice, workshop, clock, 5.0, "short")
+        running = await submit(alice, "8")
+        await until(alice, running, "running")
+        long, short = await submit(alice, "8", name="long"), await submit(alice, "8", name="short")
+        (await root.put("/queue/default-queue", {"order": "shortest"})).ok()
+        later = await submit(alice, "8", name="short")
+        await until(alice, later, "pending")
+        for ends, starts in ((running, short), (short, later), (later, long)):
+            workshop.finish(f"{ends}.worker-0.1")
+            await until(alice, starts, "running")
 
 
 async def _recorded(platform: Platform, workshop: Workshop, least: int) -> None:

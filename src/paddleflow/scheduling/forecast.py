@@ -59,6 +59,14 @@ class Durations:
                 return ranked[random.randrange(first, len(ranked))] - elapsed
         return max(60.0, elapsed)  # it has outlived all that is known: as long again
 
+    def middle(self, keys: Sequence[Hashable]) -> float | None:
+        """Seconds that a job with these keys probably runs; None when too little is known."""
+        for key in keys:
+            ranked = self._sorted.get(key, [])
+            if len(ranked) >= _ENOUGH:
+                return quantile(ranked, 0.5)
+        return None
+
 
 def replay(snapshot: Snapshot, job: str, lasts: Callable[[Request, float], float]) -> float | None:
     """One future: seconds until the job starts, or None if it never would. `lasts`: how long a job still runs."""

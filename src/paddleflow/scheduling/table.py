@@ -38,6 +38,7 @@ class Table:
         self.dirty = True  #: something happened since a cycle found nothing to start
         self.touched = True  #: something happened since the last cycle that came to its end
         self._empty: Cluster | None = None  # the same nodes without jobs
+        self._stuck: dict[str, int] = {}  # jobs that room kept did not help, and at which version of the cluster
 
     # --- moves --------------------------------------------------------------------------------------------------
 
@@ -74,6 +75,7 @@ class Table:
     def unreserve(self, job: str) -> None:
         """What was kept for a job is open to all; nothing happens when nothing was."""
         reservation = self.reservations.pop(job, None)
+        self._stuck.pop(job, None)
         if reservation is not None:
             parts = self.pending[job].shape.parts
             opened(self.cluster, lift(self.cluster, reservation, parts))
@@ -136,13 +138,16 @@ class Table:
 
     def _start_kept(self, line: Line, reservation: Reservation) -> Start | None:
         shape, version = line.shape, self.cluster.version
+        if self._stuck.get(reservation.job) == version:
+            return None
         before = lift(self.cluster, reservation, shape.parts)
         placed = place_kept(self.cluster, self.cluster.pool(shape.choice), reservation, shape.parts)
         if isinstance(placed, Short):
             keep(self.cluster, reservation, shape.parts)
-            self.cluster.version = version
+            self.cluster.version = self._stuck[reservation.job] = version
             return None
         del self.reservations[reservation.job]
+        self._stuck.pop(reservation.job, None)
         opened(self.cluster, before)
         self.rooms.wake()
         self.dirty = True
