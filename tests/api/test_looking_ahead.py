@@ -45,9 +45,11 @@ async def test_the_start_of_a_job_is_forecast_from_jobs_of_its_kind(
         await until(alice, third, "pending")
         told = (await alice.get(f"/job/{second}/eta")).ok()
         assert told["learntFrom"] == 9
-        assert 98 <= told["early"] <= told["seconds"] <= told["late"] <= 102
+        assert 98 <= told["seconds"] <= 102
+        assert 50 <= told["early"] <= 60
+        assert 180 <= told["late"] <= 190, "no forecast has come true yet: half to double"
         later = (await alice.get(f"/job/{third}/eta")).ok()
-        assert 196 <= later["early"] <= later["seconds"] <= later["late"] <= 204
+        assert 196 <= later["seconds"] <= 204
         assert later["text"].startswith("starts about ")
         running = (await alice.get(f"/job/{first}/eta")).ok()
         assert "seconds" not in running

@@ -1,8 +1,8 @@
 """How long jobs ran, learnt from the database: for forecasts, what-ifs and queues that serve the shortest first.
 
 `Experience` is asked now and then; each time it reads only what ended since, newest first, so that it costs nothing while
-nobody asks and little when somebody does. Narrow keys before broad ones: who ran what of which size, who ran what (the name,
-for a step of a pipeline the step), which image, who, which queue.
+nobody asks and little when somebody does. Narrow keys before broad ones: what was submitted together, who ran what of which
+size, who ran what (the name, for a step of a pipeline the step), which image, who, which queue.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from random import Random
 
 from paddleflow.jobs.rows import SQL
-from paddleflow.scheduling.forecast import Calibration, Durations, Forecast, expect
+from paddleflow.scheduling.forecast import TOGETHER, Calibration, Durations, Forecast, expect
 from paddleflow.scheduling.model import Request, Snapshot
 from paddleflow.store.database import Row, Tx
 
@@ -28,7 +28,8 @@ def keys_of(row: Row) -> Keys:
     image = next((member["document"].get("image", "") for member in members), "")
     named = [("name", user, name, row["needs"]), ("name", user, name)] if name else []
     pictured = [("image", user, image)] if image else []
-    return (*named, *pictured, ("user", user, row["needs"]), ("user", user), ("queue", row["queue"]))
+    together = ("together", user, name, image, row["needs"], row["accepted_at"] // TOGETHER)
+    return (together, *named, *pictured, ("user", user, row["needs"]), ("user", user), ("queue", row["queue"]))
 
 
 class Experience:

@@ -146,12 +146,12 @@ on conflict (job_id, at) do update set scalars = excluded.scalars
 
 -- name: ended_since
 -- Jobs that ended lately, the newest first, for what is learnt of durations.
-select id, user_name, name, queue, needs, members, placed_at, started_at, finished_at, updated_at from jobs
+select id, user_name, name, queue, needs, members, accepted_at, placed_at, started_at, finished_at, updated_at from jobs
 where updated_at > :since and finished_at is not null order by updated_at desc limit :limit
 
 -- name: active_profiles
 -- What jobs that have not ended have in common with others.
-select id, user_name, name, queue, needs, members from jobs
+select id, user_name, name, queue, needs, members, accepted_at from jobs
 where status in ('init', 'pending', 'running', 'terminating', 'preempting') order by seq limit :limit
 
 -- name: evicted_jobs

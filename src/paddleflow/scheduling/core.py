@@ -15,7 +15,7 @@ from typing import Self
 
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling.accounts import Account, link, recount
-from paddleflow.scheduling.classes import LAST, line_key
+from paddleflow.scheduling.classes import LAST, held_total, line_key
 from paddleflow.scheduling.cycle import Cycle
 from paddleflow.scheduling.model import (
     Assignment,
@@ -130,7 +130,7 @@ class Core(Table):
         if job in self.held:
             return False
         self.withdraw(job)
-        self.keep(held)
+        self.keep(held, held_total(held))
         self.dirty = self.touched = True
         for name, members in by_node(held).items():
             state = self.cluster.states.get(name)

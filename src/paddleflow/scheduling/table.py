@@ -48,10 +48,11 @@ class Table:
             account = self.accounts[name] = Account(name, self.rules.half_life)
         return account
 
-    def keep(self, held: Held) -> None:
+    def keep(self, held: Held, total: Resources) -> None:
+        """A job runs, and takes this much of its queue."""
         request = held.request
         self.held[request.job] = held
-        self.account(request.queue).charge(request.job, request.user, held_total(held))
+        self.account(request.queue).charge(request.job, request.user, total)
 
     def leave(self, line: Line, job: str) -> None:
         """A job is no longer in its line."""
@@ -155,7 +156,7 @@ class Table:
 
     def _started(self, line: Line, assignments: tuple[Assignment, ...]) -> Start:
         job = line.key[3]
-        self.keep(Held(line.jobs[job], assignments, self.now))
+        self.keep(Held(line.jobs[job], assignments, self.now), line.total)
         self.leave(line, job)
         return Start(job, assignments)
 
