@@ -40,7 +40,6 @@ log = Log("server")
 def run(settings: Settings) -> int:
     """Serve until told to stop; the exit code."""
     configure(settings.server.log_level, settings.server.log_format)
-    sys.setswitchinterval(0.0002)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(settings))
