@@ -83,9 +83,11 @@ from jobs where placed = 0 and status in ('init', 'pending') order by seq
 select * from jobs where seq = :seq and touched = :touched and placed = 0 and status in ('init', 'pending')
 
 -- name: mark_waiting
--- The engine looked at a new job and it has to wait.
+-- The engine looked at new jobs and they have to wait, all for the same reason; which of them nobody changed meanwhile.
 update jobs set status = 'pending', message = :message, updated_at = :at, seen = :touched
-where seq = :seq and touched = :touched and status in ('init', 'pending') and placed = 0
+where seq in (select cast(value ->> 0 as bigint) from json_each(:seqs)) and touched = :touched
+  and status in ('init', 'pending') and placed = 0
+returning seq
 
 -- name: mark_seen
 -- The engine has dealt with the row as it was; by its position, as a later job may have the same id.
