@@ -51,6 +51,7 @@ class Core(Table):
     @classmethod
     def of(cls, snapshot: Snapshot) -> Self:
         core = cls(snapshot.rules)
+        core.now = snapshot.now  # what changes before the first cycle changes now, not at the beginning of time
         core.set_nodes(snapshot.nodes)
         core.set_queues(snapshot.queues)
         for past in snapshot.past:
