@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from paddleflow.base.ids import AttemptId
 from paddleflow.engine.board import Active, Board, Waiting
@@ -199,7 +199,7 @@ def _later_stages(framework: str, keys: Sequence[Key]) -> frozenset[Key]:
 def settle(board: Board, draft: Draft, rows: Mapping[str, Row], around: Surroundings, now: float) -> None:
     """The write stood: jobs whose placement was taken are active, the others are looked at again."""
     for item in draft.writes.placements:
-        del board.waiting[item.job]
+        waiting = board.waiting.pop(item.job)
         row = rows.get(item.job)
         if row is None:
             board.core.release(item.job)
@@ -208,6 +208,7 @@ def settle(board: Board, draft: Draft, rows: Mapping[str, Row], around: Surround
         fresh = draft.writes.runs.jobs.get(item.job)
         members = members_of(row["members"]) if fresh is None else fresh.job.members
         active = activate(row, members, (), item.attempt, item.places, around)
+        active.request = replace(active.request, expected=waiting.request.expected)
         board.active[item.job] = active
         active.state, commands = advance(active.state, Placed(now, tuple(place.key for place in item.places)))
         _do(board, active, commands, draft, now)
