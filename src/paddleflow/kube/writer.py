@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
-from paddleflow.errors import NotFound, Unavailable
+from paddleflow.errors import Conflict, NotFound, Unavailable
 from paddleflow.kube import resources
 from paddleflow.kube.apply import differences
 from paddleflow.kube.cache import Cache
@@ -52,14 +52,14 @@ class Writer:
                 return
         try:
             left = await self._client.delete(self._resource, own, resources.namespace(obj), uid=uid, grace=grace)
-        except NotFound:
+        except (NotFound, Conflict):
             self._cache.lose(obj)
         except Unavailable:
             self._doubts.add(key)
             raise
         else:
-            if left.get("kind") == self._resource.kind:
-                self._cache.learn(left)  # it waits for its finalizers or its node
+            if left.get("kind") == self._resource.kind and _held(left):
+                self._cache.learn(left)
             else:
                 self._cache.lose(obj)
 
@@ -85,3 +85,9 @@ class Writer:
             raise
         self._cache.learn(made)
         return made
+
+
+def _held(obj: View) -> bool:
+    """Whether an object that was deleted stays for a while: for its finalizers, or until its node has ended it."""
+    metadata = obj["metadata"]
+    return bool(metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds"))
