@@ -62,7 +62,7 @@ class PaddleJobs:
         self._options = options
         self._etcd = Etcd(options.etcd) if options.etcd else None
         self._refused: dict[str, _Refused | None] = {}  # by the job's uid; None: the status is not believed any more
-        self._written: dict[str, float] = {}  # when a job's status was last written
+        self._held: dict[str, float] = {}  # since when a job's status is held back
         self._uids: dict[str, str] = {}  # of jobs that were looked at, to forget what is kept about those that are gone
         self._ports: dict[str, tuple[int, int]] = {}  # ranges of jobs on the nodes' network: first port, members
 
@@ -102,12 +102,24 @@ class PaddleJobs:
         )
         if refused and refused.reason == DEFINITION_TOO_OLD:
             writes.first = True  # without a memory nothing else may be done
-        if writes.status is not None and not writes.urgent:
-            waited = self._clock.monotonic() - self._written.setdefault(job.uid, self._clock.monotonic())
-            if waited < SETTLE:
-                writes.status = None
-                writes.look_again(SETTLE - waited)
+        self._hold_back(job, writes)
         return writes
+
+    def _hold_back(self, job: Job, writes: Writes) -> None:
+        """Take out a status that may come later. The first one comes with the pods that it counts: the next pass has them.
+        Later ones are gathered from the first change on, because with one pod that starts the others soon do."""
+        if writes.creates and not job.status and not writes.first:
+            writes.status = None
+        if writes.status is None or writes.urgent:
+            self._held.pop(job.uid, None)
+            return
+        now = self._clock.monotonic()
+        left = self._held.setdefault(job.uid, now) + SETTLE - now
+        if left > 0:
+            writes.status = None
+            writes.look_again(left)
+        else:
+            del self._held[job.uid]
 
     def _children(self, job_uid: str) -> Children:
         caches = (self.pods, self.config_maps, self.services, self.pod_groups)
@@ -140,7 +152,6 @@ class PaddleJobs:
     async def _write_status(self, obj: View, writes: Writes) -> Event | None:
         assert writes.status is not None, "asked for by the pass"
         event = await self._carrier.write_status(obj, writes.status)
-        self._written[uid(obj)] = self._clock.monotonic()
         self._count("status", 1)
         return event
 
@@ -194,7 +205,7 @@ class PaddleJobs:
 
     def _forget(self, job_uid: str) -> None:
         self._refused.pop(job_uid, None)
-        self._written.pop(job_uid, None)
+        self._held.pop(job_uid, None)
         self._ports.pop(job_uid, None)
 
 
