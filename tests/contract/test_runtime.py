@@ -369,6 +369,28 @@ async def test_sample_counts_all_processes_of_an_attempt(scene: Scene) -> None:
     assert samples[idle.attempt].memory < 50_000_000
 
 
+async def test_what_two_attempts_send_each_other_is_counted_for_each(scene: Scene) -> None:
+    server = (
+        "import socket; s = socket.create_server(('127.0.0.1', 0)); open('port', 'w').write(str(s.getsockname()[1]))\n"
+    )
+    server += "c, _ = s.accept(); c.recv(300_000, socket.MSG_WAITALL); open('heard', 'w').close(); c.recv(1)"
+    client = "import socket; s = socket.create_connection(('127.0.0.1', int(open('port').read())))\n"
+    client += "s.sendall(bytes(300_000)); s.recv(1)"
+    hears = scene.launch("hears", sys.executable, "-S", "-c", server)
+    says = scene.launch("says", sys.executable, "-S", "-c", client)
+    await scene.runtime.start([hears])
+    await eventually(lambda: (Path(hears.cwd) / "port").exists() and bool((Path(hears.cwd) / "port").read_text()))
+    await scene.runtime.start([says])
+    await eventually((Path(hears.cwd) / "heard").exists)
+    await scene.until(lambda: len(scene.told(Started)) == 2)
+    samples = await scene.runtime.sample()
+    if samples[hears.attempt].net_received is None:
+        pytest.skip("this kernel does not tell what goes over connections")
+    assert samples[hears.attempt].net_received == 300_000
+    assert samples[says.attempt].net_received == 0
+    assert (samples[says.attempt].net_sent or 0) > 0  # as far as it was acknowledged by now
+
+
 async def test_the_end_says_what_was_used(scene: Scene) -> None:
     code = "import time; block = bytearray(60_000_000)\nwhile time.process_time() < 0.2: pass"
     end = await scene.run(scene.launch("one", sys.executable, "-S", "-c", code))

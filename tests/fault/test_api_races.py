@@ -35,6 +35,7 @@ from paddleflow.runtimes.memory import MemoryRuntime, World
 from paddleflow.runtimes.runtime import Ended, Launch
 from paddleflow.settings import JobSettings, Settings
 from paddleflow.spec.job import DistributedJob, FlavourChoice, JobChange, MemberDocument, SingleJob
+from paddleflow.spec.orders import order_of
 from paddleflow.store import events, leases
 from paddleflow.store.bus import LocalBus
 from paddleflow.store.database import Database, Row, Tx
@@ -109,7 +110,7 @@ class Scene:
             members = [MemberDocument(role=role, command="x", flavour=SMALL) for role in roles]
             document = DistributedJob(id=job, framework=kind, members=members)
         submitter = Submitter("root", True, [("memory", CAPACITY)])
-        await self.database.write(submit, [document], submitter, CLOCK.now())
+        await self.database.write(submit, [order_of(document)], submitter, CLOCK.now())
         self.submitted[job] += 1
 
     async def stop(self, job: str) -> None:
@@ -248,7 +249,7 @@ async def test_an_end_that_was_not_forgotten_is_not_the_end_of_a_successor(
         attempt = AttemptId("again.worker-0.1")
         scene.world.known[attempt] = [Ended(attempt, CLOCK.now(), 0)]
         document = SingleJob(id="again", command="x", flavour=SMALL)
-        await database.write(submit, [document], Submitter("root", True, [("memory", CAPACITY)]), CLOCK.now())
+        await database.write(submit, [order_of(document)], Submitter("root", True, [("memory", CAPACITY)]), CLOCK.now())
         scene.calm = True
         async with asyncio.timeout(60), asyncio.TaskGroup() as group:
             others = [group.create_task(scene.engines()), group.create_task(scene.fate())]

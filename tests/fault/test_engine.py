@@ -29,6 +29,7 @@ from paddleflow.queues.defaults import ensure_defaults
 from paddleflow.runtimes.memory import EXIT, MemoryRuntime, World
 from paddleflow.settings import JobSettings, Settings
 from paddleflow.spec.job import DistributedJob, FlavourChoice, MemberDocument, SingleJob
+from paddleflow.spec.orders import order_of
 from paddleflow.store.bus import LocalBus
 from paddleflow.store.database import Database
 from tests.fault.faulty import FaultyDatabase, InjectedFault, run_until_no_fault
@@ -88,7 +89,7 @@ class Scene:
     async def _submit(self, document: SingleJob | DistributedJob, submitter: Submitter) -> None:
         rows, _ = await self.database.read(find_jobs, JobFilter(), 0, 100)
         if document.id not in {row["id"] for row in rows}:
-            await self.database.write(submit, [document], submitter, CLOCK.now())
+            await self.database.write(submit, [order_of(document)], submitter, CLOCK.now())
 
     async def retry(self, act: Callable[[], Awaitable[None]]) -> None:
         """As a client does: once more after a fault."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 
 import pytest
 from hypothesis import given, settings
@@ -10,9 +11,9 @@ from hypothesis import strategies as st
 
 from paddleflow.base.ids import AttemptId
 from paddleflow.errors import Invalid
-from paddleflow.runtimes.local import sampling
+from paddleflow.runtimes.local import sampling, sockets
 from paddleflow.runtimes.local.capacity import log_limit, this_machine
-from paddleflow.runtimes.local.sampling import Process, grown, members, parse_process
+from paddleflow.runtimes.local.sampling import Process, Seen, grown, members, parse_process
 from paddleflow.runtimes.runtime import Sample
 from paddleflow.settings import LocalSettings
 
@@ -51,17 +52,58 @@ def test_any_table_of_processes_is_sorted_out(table: dict[int, tuple[int, int]])
 
 
 def test_a_sample_of_ourselves() -> None:
-    taken = sampling.take({os.getsid(0): A}, 5.0)[A]
+    taken = sampling.take({os.getsid(0): A}, 5.0)[A].sample
     assert taken.at == 5.0
     assert taken.memory > 1 << 20
     assert taken.cpu_seconds > 0
-    assert taken.net_received is None
 
 
 def test_counters_never_fall() -> None:
-    before = Sample(1.0, 5.0, 100, disk_read=7, disk_write=None)
-    after = grown(before, Sample(2.0, 4.0, 50, disk_read=None, disk_write=3))
-    assert after == Sample(2.0, 5.0, 50, disk_read=7, disk_write=3)
+    before = Seen(Sample(1.0, 5.0, 100, disk_read=7, disk_write=None), None)
+    after = grown(before, Seen(Sample(2.0, 4.0, 50, disk_read=None, disk_write=3), None))
+    assert after.sample == Sample(2.0, 5.0, 50, disk_read=7, disk_write=3)
+
+
+def traffic(*moments: dict[int, tuple[int, int]] | None) -> list[tuple[int | None, int | None]]:
+    """The network counters of an attempt whose connections are these, one moment after the other."""
+    counters, before = [], None
+    for at, connections in enumerate(moments):
+        before = grown(before, Seen(Sample(float(at), 0.0, 0), connections))
+        counters.append((before.sample.net_received, before.sample.net_sent))
+    return counters
+
+
+def test_a_connection_that_closed_stays_counted() -> None:
+    assert traffic({1: (10, 20)}, {1: (15, 20), 2: (1, 1)}, {2: (4, 1)}, {}) == [(10, 20), (16, 21), (19, 21), (19, 21)]
+
+
+def test_a_number_that_is_used_again_is_another_connection() -> None:
+    assert traffic({1: (10, 20)}, {1: (3, 0)}) == [(10, 20), (13, 20)]
+
+
+def test_a_machine_that_does_not_tell_the_network() -> None:
+    assert traffic(None, None) == [(None, None), (None, None)]
+    assert traffic({1: (10, 20)}, None, {1: (11, 20)})[:2] == [(10, 20), (10, 20)]
+
+
+def test_what_went_over_a_connection_of_ours() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as near:
+        far, _ = server.accept()
+        with far:
+            near.sendall(b"x" * 1000)
+            assert len(far.recv(1000, socket.MSG_WAITALL)) == 1000
+            inodes = [os.fstat(end.fileno()).st_ino for end in (near, far)]
+            assert sockets.held(os.getpid()).issuperset(inodes)
+            found = sockets.traffic()
+    if found is None:
+        pytest.skip("this kernel does not tell what goes over connections")
+    assert (found[inodes[0]][0], found[inodes[1]][0]) == (0, 1000)
+    assert found[inodes[0]][1] >= 0
+
+
+@given(st.binary(min_size=72, max_size=400))
+def test_any_message_is_read_or_passed_over(message: bytes) -> None:
+    assert len(list(sockets.parse(message))) <= len(message) // 128
 
 
 def test_capacity_from_the_settings() -> None:

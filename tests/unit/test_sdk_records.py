@@ -46,7 +46,7 @@ KEYS = """
 
 
 def test_a_job_as_the_reference_has_it() -> None:
-    found = JobRecord.read(
+    found = JobRecord.of(
         {
             "id": "job-1",
             "name": "train",
@@ -71,7 +71,7 @@ def test_a_job_as_the_reference_has_it() -> None:
 
 
 def test_a_single_job_has_one_task() -> None:
-    found = JobRecord.read({"id": "job-1", "runtime": {"role": "worker", "index": 0}})
+    found = JobRecord.of({"id": "job-1", "runtime": {"role": "worker", "index": 0}})
     assert [task.label for task in found.tasks] == ["worker-0"]
     assert found.tasks[0].exit_code is None
 
@@ -92,7 +92,7 @@ def test_no_answer_breaks_a_record(kind: type[Record], answer: object) -> None:
 
 @given(JSON | st.dictionaries(st.sampled_from(KEYS.split()), JSON, max_size=6))
 def test_no_answer_breaks_a_job(answer: object) -> None:
-    JobRecord.read(answer)
+    JobRecord.of(answer)
     Task.of(answer)
 
 

@@ -254,3 +254,10 @@ def test_a_call_makes_one_request(stub: Stub, pf: PaddleFlow, name: str) -> None
     stub.on(f"{line[0]} {line[1]}", {"runID": "run-000002"})
     call(pf)
     assert stub.lines() == [line]
+
+
+@pytest.mark.parametrize("area", ["runs", "artifacts", "caches", "schedules"])
+def test_a_misspelt_filter_is_refused_before_it_lists_everything(stub: Stub, pf: PaddleFlow, area: str) -> None:
+    with pytest.raises(TypeError, match=r"filter\[usr\] is not one of user, "):
+        list(getattr(pf, area).list(usr="alice"))
+    assert stub.requests == []

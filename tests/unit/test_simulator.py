@@ -119,6 +119,16 @@ def test_a_broken_world_is_noticed(what: Held, running: set[str], pending: set[s
         check(world.core, pending, running, set(), 0.0)
 
 
+def test_what_is_kept_for_a_job_that_waited_long_is_no_fault() -> None:
+    world = shared([job("running", 0, 9000, 2), job("large", 0, 10, 4)], 1, 4)
+    for request in requests([job("running", 0, 9000, 2), job("large", 0, 10, 4)], 4):
+        world.core.submit(request)
+    world.core.decide(0.0)
+    world.core.decide(world.core.rules.patience + 1)
+    assert set(world.core.reservations) == {"large"}
+    check(world.core, {"large"}, {"running"}, set(), 301.0)
+
+
 def test_metrics() -> None:
     records = list(run([job("x", 0, 100, 4, "a"), job("y", 0, 100, 2, "b")]).values())
     assert metrics.completion(records) == [100, 200]

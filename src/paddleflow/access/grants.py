@@ -13,6 +13,7 @@ from paddleflow.access.callers import is_root
 from paddleflow.base.ids import new_short_id
 from paddleflow.base.names import nearest
 from paddleflow.errors import Conflict, Invalid, NotFound
+from paddleflow.store.counters import NAMED, bump
 from paddleflow.store.database import Row, Tx
 from paddleflow.store.statements import Statement, load
 
@@ -45,6 +46,7 @@ def add(tx: Tx, user: str, resource_type: str, resource_id: str, now: float) -> 
         raise Conflict(
             f"user[{user}] has been granted {resource_type}[{resource_id}] already", code="GrantAlreadyExist"
         )
+    bump(tx, NAMED)
     return grant_id
 
 
@@ -54,6 +56,7 @@ def remove(tx: Tx, user: str, resource_type: str, resource_id: str) -> None:
     _refuse_root(user)
     if not tx.run(SQL["remove_grant"], user_name=user, resource_type=resource_type, resource_id=resource_id):
         raise NotFound(f"user[{user[:80]}] has no grant of {resource_type}[{resource_id[:80]}]", code="GrantNotFound")
+    bump(tx, NAMED)
 
 
 def after(tx: Tx, user: str, position: int, limit: int) -> Sequence[Row]:
@@ -79,6 +82,7 @@ def granted(tx: Tx, user: str, resource_type: str) -> list[str]:
 def forget_resource(tx: Tx, resource_type: str, resource_id: str) -> None:
     """The resource is deleted: so are all grants on it."""
     tx.run(SQL["remove_grants_on"], resource_type=resource_type, resource_id=resource_id)
+    bump(tx, NAMED)
 
 
 def _known(resource_type: str) -> tuple[Statement, str]:

@@ -8,6 +8,7 @@ from paddleflow.access.callers import ROOT, is_root
 from paddleflow.access.passwords import weakness
 from paddleflow.base import names
 from paddleflow.errors import Conflict, Fault, Forbidden, Invalid, NotFound
+from paddleflow.store.counters import NAMED, bump
 from paddleflow.store.database import Row, Tx
 from paddleflow.store.statements import load
 
@@ -93,3 +94,4 @@ def remove(tx: Tx, name: str) -> None:
     tx.run(SQL["remove_storages_of"], user_name=name)
     tx.run(SQL["remove_failures_of"], user_name=name)
     tx.run(SQL["remove_user"], name=name)
+    bump(tx, NAMED)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import Any
 
 from pydantic import ValidationError
 from starlette.requests import ClientDisconnect, Request
@@ -144,10 +145,10 @@ class Application:
         caller = NOBODY if route.open else await self._caller(headers)
         if route.root and not caller.root:
             require_root(caller, f"call {route.method} {route.path}")
-        body: Document | None = None
+        body: Any = None
         if route.body is not None:
             raw = await requests.read_body(receive, headers, self._limit)
-            body = requests.decode_body(route.body, raw, optional=route.body_optional, ignore_unknown=self._loose)
+            body = requests.decode_body(route, raw, ignore_unknown=self._loose)
         query = entry.no_query
         text: bytes = scope["query_string"]
         if text or (route.query is not None and query is None):

@@ -14,6 +14,7 @@ from paddleflow.api.cluster_view import ClusterView, NoNodes
 from paddleflow.base.clock import Clock
 from paddleflow.base.quantity import Resources
 from paddleflow.jobs.experience import Experience
+from paddleflow.jobs.prototypes import Prototypes
 from paddleflow.jobs.submission import QueueCache
 from paddleflow.runtimes.runtime import NodeInfo, Runtime
 from paddleflow.scheduling.model import Reason, Snapshot
@@ -44,6 +45,7 @@ class Workplace:
     snapshot: Callable[[float], Snapshot | None] = lambda now: None  #: what the scheduler sees; None: it is not here
     experience: Experience = field(default_factory=Experience)  #: what is known of durations
     queues: QueueCache = field(default_factory=QueueCache)  #: for submissions
+    prototypes: Prototypes = field(default_factory=Prototypes)  #: likewise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

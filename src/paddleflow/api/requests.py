@@ -10,14 +10,15 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
+from paddleflow.api.routing import Route
 from paddleflow.errors import Fault, Forbidden, Invalid, TooLarge, Unauthenticated
-from paddleflow.spec.document import Document, decode, parse
+from paddleflow.spec.document import Document, parse
 
 D = TypeVar("D", bound=Document)
 RawHeaders = Mapping[bytes, bytes]
@@ -90,15 +91,15 @@ def _too_large(limit: int) -> TooLarge:
     )
 
 
-def decode_body(kind: type[D], body: bytes, *, optional: bool, ignore_unknown: bool) -> D | None:
-    """The document in a body; None only for an optional one that was left out."""
-    if optional and body.strip() in (b"", b"null"):
+def decode_body(route: Route, body: bytes, *, ignore_unknown: bool) -> Any:
+    """The document in a body, as the route's reader gives it; None only for an optional one that was left out."""
+    if route.body_optional and body.strip() in (b"", b"null"):
         return None
     if b"\x00" in body:
         raise Invalid("the request body is not JSON in UTF-8: it holds a NUL byte", code="MalformedJSON")
     if b"\\u" in body and _SUSPECT.search(body):
         _refuse_unstorable(body)
-    return decode(kind, body, ignore_unknown=ignore_unknown)
+    return route.reader(route.body, body, ignore_unknown=ignore_unknown)
 
 
 def _refuse_unstorable(body: bytes) -> None:

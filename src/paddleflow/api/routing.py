@@ -21,7 +21,7 @@ from starlette.websockets import WebSocket
 
 from paddleflow.access.callers import Caller
 from paddleflow.api.platform import Platform
-from paddleflow.spec.document import Document
+from paddleflow.spec.document import Document, decode
 
 __all__ = ["PREFIX", "Call", "Caller", "Handler", "NoBody", "NoQuery", "Route", "Socket"]
 
@@ -58,6 +58,7 @@ class Route:
     handler: Handler
     summary: str
     body: type[Document] | None = None
+    reader: Callable[..., Any] = decode  #: from the body's bytes to what the handler gets
     query: type[Document] | None = None
     answer: type | None = None  #: TypedDict of the answer; None: empty body
     status: int = 200

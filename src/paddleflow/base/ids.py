@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
+import os
+from itertools import count
 from typing import NewType
 
 from paddleflow.errors import Invalid
@@ -12,13 +13,19 @@ TaskId = NewType("TaskId", str)  #: ``<job>.<role>-<index>``
 AttemptId = NewType("AttemptId", str)  #: ``<job>.<role>-<index>.<attempt>``: what a runtime starts at most once
 
 
-def new_job_id() -> JobId:
-    return JobId(f"job-{secrets.token_hex(8)}")
+#: Never the same twice in a process; begins anywhere, so that two processes hardly meet within a second.
+_numbers = count(int.from_bytes(os.urandom(4)))
+
+
+def new_job_id(now: float) -> JobId:
+    """``job-<second><number>``, 16 hex digits. Ids that are made together sort together: an index of random ones would
+    be written all over at every submission."""
+    return JobId(f"job-{int(now) & 0xFFFFFFFF:08x}{next(_numbers) & 0xFFFFFFFF:08x}")
 
 
 def new_short_id(prefix: str) -> str:
     """``queue-1a2b3c4d`` and the like."""
-    return f"{prefix}-{secrets.token_hex(4)}"
+    return f"{prefix}-{os.urandom(4).hex()}"
 
 
 def task_id(job: str, role: str, index: int) -> TaskId:

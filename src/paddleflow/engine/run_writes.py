@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from paddleflow.jobs.model import JobStatus, NewJob
+from paddleflow.jobs.prototypes import note
 from paddleflow.jobs.rows import SQL as JOBS
-from paddleflow.jobs.submission import notes
 from paddleflow.runs import artifacts, caches
 from paddleflow.runs.rows import SQL
 from paddleflow.store.database import Row, Tx, Value
@@ -73,5 +73,5 @@ def _insert(tx: Tx, new: FreshJob, attempts: Mapping[str, int], reasons: Mapping
     given |= {"placed": int(attempt > 0), "placed_at": now if attempt else None, "attempt": attempt, "run_id": new.run}
     row = tx.one(JOBS["insert_step_job"], **given)
     assert row is not None
-    notes(tx, [new.job])
+    note(tx, new.job)
     return row

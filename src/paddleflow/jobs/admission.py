@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from paddleflow.base.ids import new_job_id
 from paddleflow.base.names import nearest
 from paddleflow.base.quantity import Resources, total
 from paddleflow.errors import Forbidden, OverQuota
@@ -59,7 +58,7 @@ def admit(document: SingleJob | DistributedJob | WorkflowJob, world: World) -> N
     ttl = _ttl(document, faults)
     faults.check()
     return NewJob(
-        id=document.id or new_job_id(),
+        id=document.id,
         name=document.name,
         user=world.user,
         queue=queue.name if queue else "",
@@ -248,9 +247,9 @@ def _ttl(document: Named, faults: Faults) -> float | None:
         return None
 
 
-#: field of a document → its name on the wire; what is empty is left out
+#: field of a document → its name on the wire; what is empty is left out. The name of a single job is the job's own.
 _KEPT = {
-    "name": "name", "image": "image", "command": "command", "args": "args", "port": "port", "labels": "labels",
+    "image": "image", "command": "command", "args": "args", "port": "port", "labels": "labels",
     "annotations": "annotations",
 }  # fmt: skip
 
@@ -264,6 +263,8 @@ def _kept(spec: JobSpec, role: str, replicas: int, request: Resources) -> Mappin
             kept[wire] = value
     kept["flavour"] = {"name": spec.flavour.name, **_shown(request)}
     if isinstance(spec, MemberDocument):
+        if spec.name:
+            kept["name"] = spec.name
         kept |= spec.model_dump(
             by_alias=True, exclude_defaults=True, include={"min_replicas", "max_replicas", "resize"}
         )

@@ -1,9 +1,11 @@
--- name: insert_job
--- A new job. An id that is taken already is a Conflict.
+-- name: insert_jobs
+-- New jobs that differ in nothing but id and name: the stamps. An id that is taken already is a Conflict.
 insert into jobs (id, name, user_name, queue, kind, framework, priority, status, message, members, needs, labels,
                   annotations, template, cpu, memory, scalars, accepted_at, updated_at, ttl)
-values (:id, :name, :user_name, :queue, :kind, :framework, :priority, 'init', '', :members, :needs, :labels,
-        :annotations, :template, :cpu, :memory, :scalars, :accepted_at, :accepted_at, :ttl)
+select value ->> 0, value ->> 1, :user_name, :queue, :kind, :framework, :priority, 'init', '', :members, :needs, :labels,
+       :annotations, cast(:template as text), :cpu, :memory, :scalars, :accepted_at, :accepted_at,
+       cast(:ttl as double precision)
+from json_each(:stamps)
 
 -- name: insert_step_job
 -- The job of a run's step, as the engine makes it: it has seen it already, and may have placed it too.
@@ -41,9 +43,9 @@ select status from jobs where id = :id
 -- How far a job is.
 select status, attempt from jobs where id = :id
 
--- name: job_exists
--- Whether a job id is taken.
-select 1 from jobs where id = :id
+-- name: ids_taken
+-- Which of these ids jobs have already.
+select id from jobs where id in (select value ->> 0 from json_each(:ids))
 
 -- name: tasks_of_job
 -- The members of one job, in order.

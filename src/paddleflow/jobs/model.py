@@ -99,7 +99,7 @@ class Member:
 class NewJob:
     """A job that passed every check, ready to become rows."""
 
-    id: str
+    id: str  #: empty: it gets one when it is written
     name: str
     user: str
     queue: str

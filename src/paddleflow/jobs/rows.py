@@ -19,28 +19,32 @@ from paddleflow.store.statements import load
 
 SQL = load("paddleflow.jobs", "jobs.sql")
 PREEMPTED_VARIABLE = "PF_JOB_WHEN_PREEMPTED"  #: `end`: a job that made way does not wait for a new place
-_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  #: made once: `json.dumps` makes one a call
+json_text = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":")
+).encode  #: made once: `json.dumps` makes one a call
 
 
 def job_row(job: NewJob, at: float) -> dict[str, Value]:
     """The row of a new job."""
+    return {**common_row(job), "id": job.id, "name": job.name, "accepted_at": at}
+
+
+def common_row(job: NewJob) -> dict[str, Value]:
+    """All of it that jobs have in common which differ in nothing but id, name and moment."""
     return {
-        "id": job.id,
-        "name": job.name,
         "user_name": job.user,
         "queue": job.queue,
         "kind": job.kind,
         "framework": job.framework,
         "priority": job.priority,
-        "members": _text([_member_json(member) for member in job.members]),
+        "members": json_text([_member_json(member) for member in job.members]),
         "needs": needs_text(tuple((m.role, m.replicas, m.request, m.least, m.in_place) for m in job.members)),
-        "labels": _text(job.labels) if job.labels else "{}",
-        "annotations": _text(job.annotations) if job.annotations else "{}",
-        "template": None if job.template is None else _text(job.template),
+        "labels": json_text(job.labels) if job.labels else "{}",
+        "annotations": json_text(job.annotations) if job.annotations else "{}",
+        "template": None if job.template is None else json_text(job.template),
         "cpu": job.request.cpu,
         "memory": job.request.memory,
-        "scalars": _text(dict(job.request.scalars)) if job.request.scalars else "{}",
-        "accepted_at": at,
+        "scalars": json_text(dict(job.request.scalars)) if job.request.scalars else "{}",
         "ttl": job.ttl,
     }
 
@@ -48,7 +52,7 @@ def job_row(job: NewJob, at: float) -> dict[str, Value]:
 @lru_cache(maxsize=4096)
 def needs_text(members: tuple[tuple[str, int, Resources, int | None, bool], ...]) -> str:
     """What `needs_of` reads; most jobs are of few sizes, and most members all or none."""
-    return _text(
+    return json_text(
         [
             [role, count, *_amounts(each), *([] if least is None else [least, in_place])]
             for role, count, each, least, in_place in members

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
+from paddleflow.base.ids import new_job_id
 from paddleflow.base.quantity import Resources
 from paddleflow.errors import Conflict, Fault, Forbidden, Invalid, NotFound, OverQuota, PaddleFlowError
 from paddleflow.jobs.admission import admit
-from paddleflow.jobs.model import JobStatus, NewJob
-from paddleflow.jobs.rows import SQL, job_row
+from paddleflow.jobs.model import JobStatus
+from paddleflow.jobs.prototypes import Nodes, Prototype, Prototypes, insert, prototype_of
+from paddleflow.jobs.rows import SQL, json_text
 from paddleflow.jobs.world import QueueFacts, StorageFacts, World
 from paddleflow.queues.flavours import find_flavour, flavour_names
 from paddleflow.queues.model import COUNTER
 from paddleflow.queues.queues import may_use_queue, queue_of, queues_above, usable_queues
-from paddleflow.spec.job import DistributedJob, SingleJob, WorkflowJob
+from paddleflow.spec.orders import Order
 from paddleflow.storage.storages import storage_names, usable_storage
 from paddleflow.store import counters, events
-from paddleflow.store.database import Tx, Value
+from paddleflow.store.database import Tx
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,82 +28,88 @@ class Submitter:
 
     user: str
     root: bool
-    nodes: Sequence[tuple[str, Resources]]  #: name and capacity of each node
+    nodes: Nodes
     skip_queue_maximum: bool = False
     queues: QueueCache = field(default_factory=lambda: QueueCache())
+    prototypes: Prototypes = field(default_factory=Prototypes)
 
 
-AnyJob: TypeAlias = SingleJob | DistributedJob | WorkflowJob
 MOST_REFUSED = 100  #: refused jobs of one batch that are told
 
 
-def submit(tx: Tx, documents: Sequence[AnyJob], submitter: Submitter, now: float, *, batch: bool = False) -> list[str]:
+def submit(tx: Tx, orders: Sequence[Order], submitter: Submitter, now: float, *, batch: bool = False) -> list[str]:
     """The ids of the jobs, in order. One that is refused refuses all; the faults of a batch say which (``jobs[17].id``)."""
+    prototypes = _admit_all(tx, orders, submitter, batch)
+    _refuse_taken_ids(tx, [id for order in orders for id, _ in order.stamps], batch)
+    stamps = [[(id or new_job_id(now), name) for id, name in order.stamps] for order in orders]
+    ids = [id for each in stamps for id, _ in each]
+    insert(tx, list(zip(prototypes, stamps, strict=True)), now)
+    events.append_alike(tx, "job", ids, "status", now, {"status": JobStatus.INIT, "message": ""})
+    return ids
+
+
+def _admit_all(tx: Tx, orders: Sequence[Order], submitter: Submitter, batch: bool) -> list[Prototype]:
+    """One prototype for each order, or the faults of all; the first refusal decides the answer's code."""
+    user = submitter.user
+    known = submitter.prototypes
+    known.look((counters.both(tx, COUNTER, counters.NAMED), submitter.nodes))
     world = look_up(tx, submitter)
-    jobs = _admit_all(documents, world) if batch else [admit(document, world) for document in documents]
-    _refuse_taken_ids(tx, documents, batch)
-    _insert(tx, jobs, now)
-    return [job.id for job in jobs]
-
-
-def _admit_all(documents: Sequence[AnyJob], world: World) -> list[NewJob]:
-    """As `admit` for each, with the faults of all; the first refusal decides the answer's code."""
-    jobs: list[NewJob] = []
-    refused: list[PaddleFlowError] = []
-    faults: list[Fault] = []
-    for number, document in enumerate(documents):
-        try:
-            jobs.append(admit(document, world))
-        except (Invalid, NotFound, Forbidden, OverQuota) as error:
-            refused.append(error)
-            faults += [Fault(f"jobs[{number}].{fault.where}", fault.message, fault.hint) for fault in error.details]
-            if len(refused) == MOST_REFUSED:
-                break
+    found: list[Prototype] = []
+    refused: list[tuple[PaddleFlowError, range]] = []
+    behind = 0
+    for order in orders:
+        numbers = range(behind, behind + len(order.stamps))
+        behind = numbers.stop
+        prototype = known.get(user, order.key)
+        if prototype is None:
+            try:
+                prototype = prototype_of(admit(order.document, world))
+            except (Invalid, NotFound, Forbidden, OverQuota) as error:
+                refused.append((error, numbers))
+                if len(refused) == MOST_REFUSED:
+                    break
+                continue
+            known.keep(user, order.key, prototype)
+        found.append(prototype)
     if refused:
-        first = refused[0]
-        text = "; ".join(map(str, faults)) + ("; and perhaps more" if len(refused) == MOST_REFUSED else "")
-        raise type(first)(text, code=first.code, hint=first.hint, details=faults)
-    return jobs
+        raise _told(refused) if batch else refused[0][0]
+    return found
 
 
-def _refuse_taken_ids(tx: Tx, documents: Sequence[AnyJob], batch: bool) -> None:
+def _told(refused: Sequence[tuple[PaddleFlowError, range]]) -> PaddleFlowError:
+    """One refusal of a whole batch, which says what is wrong with each job."""
+    first = refused[0][0]
+    each = [(error, number) for error, numbers in refused for number in numbers]
+    faults = [
+        Fault(f"jobs[{number}].{fault.where}", fault.message, fault.hint)
+        for error, number in each[:MOST_REFUSED]
+        for fault in error.details
+    ]
+    text = "; ".join(map(str, faults)) + ("; and perhaps more" if len(each) >= MOST_REFUSED else "")
+    return type(first)(text, code=first.code, hint=first.hint, details=faults)
+
+
+def _refuse_taken_ids(tx: Tx, ids: Sequence[str], batch: bool) -> None:
+    given = {id for id in ids if id}
+    if not given:
+        return
+    taken = {row["id"] for row in tx.all(SQL["ids_taken"], ids=json_text([[id] for id in given]))}
+    if not taken and len(given) == len(ids) - ids.count(""):
+        return
     hint = "leave id out to get a new one"
     faults: list[Fault] = []
-    given: set[str] = set()
-    for number, document in enumerate(documents):
-        if not document.id:
-            continue
+    seen: set[str] = set()
+    for number, id in enumerate(ids):
         where = f"jobs[{number}].id" if batch else "id"
-        if document.id in given:
-            faults.append(Fault(where, f"job[{document.id}] is there twice", hint))
-        elif tx.value(SQL["job_exists"], id=document.id) is not None:
-            faults.append(Fault(where, f"job[{document.id}] exists already", hint))
-        given.add(document.id)
+        if id in seen:
+            faults.append(Fault(where, f"job[{id}] is there twice", hint))
+        elif id in taken:
+            faults.append(Fault(where, f"job[{id}] exists already", hint))
+        if id:
+            seen.add(id)
         if len(faults) == MOST_REFUSED:
             break
-    if faults:
-        raise Conflict("; ".join(map(str, faults)), code="DuplicatedName", hint=hint, details=faults)
-
-
-def _insert(tx: Tx, jobs: Sequence[NewJob], now: float) -> None:
-    tx.many(SQL["insert_job"], [job_row(job, now) for job in jobs])
-    notes(tx, jobs)
-    first = {"status": JobStatus.INIT, "message": ""}
-    events.append_many(tx, [events.NewEvent("job", job.id, now, "status", first) for job in jobs])
-
-
-def notes(tx: Tx, jobs: Sequence[NewJob]) -> None:
-    """What is looked for beside the rows of new jobs: their labels, and the storages they use."""
-    labels: list[dict[str, Value]] = [
-        {"job_id": job.id, "key": key, "value": value} for job in jobs for key, value in job.labels.items()
-    ]
-    storages: list[dict[str, Value]] = [
-        {"job_id": job.id, "fs_id": storage.id} for job in jobs for member in job.members for storage in member.storages
-    ]
-    if labels:
-        tx.many(SQL["insert_label"], labels)
-    if storages:
-        tx.many(SQL["insert_storage"], storages)
+    raise Conflict("; ".join(map(str, faults)), code="DuplicatedName", hint=hint, details=faults)
 
 
 class QueueCache:

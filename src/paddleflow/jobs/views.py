@@ -43,6 +43,7 @@ def job_view(row: Row, tasks: Sequence[Row]) -> Job:
         view["extensionTemplate"] = json.loads(row["template"])
     runtimes = [_task(row, task) for task in tasks if task["attempt"] == row["attempt"]]
     if row["kind"] == "single":
+        members[0]["name"] = row["name"]
         for key in ("flavour", "limitFlavour", "fs", "extraFS", "image", "env", "command", "args", "port"):
             if key in members[0]:
                 view[key] = members[0][key]

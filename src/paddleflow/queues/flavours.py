@@ -8,6 +8,7 @@ from paddleflow.queues import rules
 from paddleflow.queues.clusters import cluster_names, find_cluster
 from paddleflow.queues.model import Flavour, amounts, columns
 from paddleflow.spec.flavour import FlavourChange, NewFlavour
+from paddleflow.store.counters import NAMED, bump
 from paddleflow.store.database import Row, Tx
 from paddleflow.store.statements import load
 
@@ -58,6 +59,7 @@ def insert_flavour(tx: Tx, flavour: Flavour) -> None:
         raise Conflict(
             f"flavour[{flavour.name}] exists already", code="DuplicatedName", hint="choose another name, or update it"
         )
+    bump(tx, NAMED)
 
 
 def change_flavour(tx: Tx, name: str, document: FlavourChange, now: float) -> Flavour:
@@ -70,12 +72,14 @@ def change_flavour(tx: Tx, name: str, document: FlavourChange, now: float) -> Fl
         **columns("", changed.each),
         updated_at=changed.updated_at,
     )
+    bump(tx, NAMED)
     return changed
 
 
 def delete_flavour(tx: Tx, name: str) -> None:
     get_flavour(tx, name)
     tx.run(SQL["delete_flavour"], name=name)
+    bump(tx, NAMED)
 
 
 def flavour_of(row: Row) -> Flavour:

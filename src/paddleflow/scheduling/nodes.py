@@ -64,12 +64,10 @@ class State:
 
     def shares(self, each: Resources) -> int:
         """How many members fit here, exact for fractional requests too."""
-        whole = Resources(each.cpu, each.memory, tuple(pair for pair in each.scalars if pair[1] % WHOLE == 0))
-        most = times_fitting(whole, self.cpu, self.memory, self.group, 1 << 40)
-        for name, amount in each.scalars:
+        most = times_fitting(each, self.cpu, self.memory, self.group, 1 << 40)
+        for name, amount in each.scalars if most else ():
             if amount % WHOLE:
-                closed = name not in self.devices or (self.kept is not None and self.kept.scalar(name))
-                most = min(most, 0 if closed else self.devices[name].shares(amount))
+                most = min(most, self.devices[name].shares(amount))
         return most
 
     def suits(self, choice: Choice) -> bool:

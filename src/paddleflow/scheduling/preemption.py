@@ -16,18 +16,16 @@ claimant does not ask again while its victims are on their way out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from paddleflow.base.quantity import Resources, total
-from paddleflow.scheduling.accounts import Account, beyond, guaranteed_part
+from paddleflow.base.quantity import Resources
+from paddleflow.scheduling.accounts import Account, guaranteed_part
 from paddleflow.scheduling.classes import Line, held_total
 from paddleflow.scheduling.elastic import spare_members
-from paddleflow.scheduling.model import Assignment, Eviction, Held, Preempt, Reason, Reservation, Resize
-from paddleflow.scheduling.placement import Short, place, undo
-from paddleflow.scheduling.reservations import keep, lift
+from paddleflow.scheduling.model import Assignment, Eviction, Held, Preempt, Reason, Resize
 from paddleflow.scheduling.shares import dominant
-from paddleflow.scheduling.table import Table, by_node
+from paddleflow.scheduling.table import Table
+from paddleflow.scheduling.victims import cheapest, rows_of
 
 
 def make_way(table: Table, line: Line, *, shrink: bool, evict: bool) -> list[Preempt | Resize]:
@@ -75,70 +73,6 @@ def victims_of(table: Table, line: Line, spare: list[Held]) -> tuple[list[Held],
     return cheapest(table, line, spare + rest) if rest else None
 
 
-def cheapest(table: Table, line: Line, candidates: list[Held]) -> tuple[list[Held], list[Assignment]] | None:
-    """The shortest beginning of the candidates with which it works, less those in it that are not needed."""
-    if not candidates or _fits(table, line, candidates) is None:
-        return None
-    low, high = 1, len(candidates)
-    while low < high:
-        middle = (low + high) // 2
-        if _fits(table, line, candidates[:middle]) is None:
-            low = middle + 1
-        else:
-            high = middle
-    chosen = _needed(table, line, candidates[:low])
-    placed = _fits(table, line, chosen)
-    return (chosen, placed) if placed is not None and len(chosen) <= table.rules.victims else None
-
-
-def _needed(table: Table, line: Line, chosen: list[Held]) -> list[Held]:
-    """Those without whom it would not work, from the last on; the last itself is needed, or there would be fewer."""
-    account, cluster, version = table.accounts[line.queue], table.cluster, table.cluster.version
-    reservation = table.reservations.get(line.key[3])
-    gone = {above.name: Resources() for above in account.path}
-    amounts = [_amount(victim) for victim in chosen]
-    paths = [[above for above in table.accounts[victim.request.queue].path if above.name in gone] for victim in chosen]
-    for amount, path in zip(amounts, paths, strict=True):
-        for above in path:
-            gone[above.name] = gone[above.name] + amount
-    if reservation is not None:
-        lift(cluster, reservation, line.shape.parts)
-    _move(table, chosen, away=True)
-    staying = set[int]()
-    for at in reversed(range(len(chosen) - 1)):
-        less = {above.name: gone[above.name] - amounts[at] for above in paths[at]}
-        if not _within(account, line.total, gone | less):
-            continue
-        _move(table, [chosen[at]], away=False)
-        if _finds_room(table, line):
-            staying.add(at)
-            gone |= less
-        else:
-            _move(table, [chosen[at]], away=True)
-    needed = [victim for at, victim in enumerate(chosen) if at not in staying]
-    _move(table, needed, away=False)
-    if reservation is not None:
-        keep(cluster, reservation, line.shape.parts)
-    cluster.version = version
-    return needed
-
-
-def _within(account: Account, wanted: Resources, gone: Mapping[str, Resources]) -> bool:
-    """Whether all ceilings allow it when this much has gone below each."""
-    return not any(
-        above.queue and above.queue.most is not None and beyond(wanted, above.used - gone[above.name], above.queue.most)
-        for above in account.path
-    )
-
-
-def _finds_room(table: Table, line: Line) -> bool:
-    placed = place(table.cluster, table.cluster.pool(line.shape.choice), line.shape.parts)
-    if isinstance(placed, Short):
-        return False
-    undo(table.cluster, placed, line.sample.needs)
-    return True
-
-
 def _candidates(table: Table, line: Line) -> list[Held]:
     """Everybody who may be evicted for this job, in the order in which they go."""
     mine, priority = table.accounts[line.queue], -line.key[0]
@@ -181,56 +115,6 @@ def _split(mine: Account, other: Account, entitled: list[Account]) -> tuple[Acco
     if same == len(ours) or same == len(theirs) or ours[same] not in entitled:
         return ()
     return theirs[same:]
-
-
-def _fits(table: Table, line: Line, victims: list[Held]) -> list[Assignment] | None:
-    """Where the job would go without these; the table is as before."""
-    account, wanted = table.accounts[line.queue], line.total
-    for above in account.path:
-        most = above.queue.most if above.queue else None
-        if most is not None:
-            gone = [_amount(v) for v in victims if above in table.accounts[v.request.queue].path]
-            used = above.used
-            for amount in gone:
-                used = used - amount
-            if beyond(wanted, used, most):
-                return None
-    cluster, shape = table.cluster, line.shape
-    version, reservation = cluster.version, table.reservations.get(line.key[3])
-    if reservation is not None:
-        lift(cluster, reservation, shape.parts)
-    _move(table, victims, away=True)
-    placed = place(cluster, cluster.pool(shape.choice), shape.parts)
-    if not isinstance(placed, Short):
-        undo(cluster, placed, line.sample.needs)
-    _move(table, victims, away=False)
-    if reservation is not None:
-        keep(cluster, reservation, shape.parts)
-    cluster.version = version
-    return None if isinstance(placed, Short) else placed
-
-
-def _move(table: Table, victims: Iterable[Held], *, away: bool) -> None:
-    for victim in victims:
-        for name, members in by_node(victim).items():
-            state = table.cluster.states.get(name)
-            if state is not None:
-                (table.cluster.put if away else table.cluster.hold)(state, members)
-
-
-def _amount(held: Held) -> Resources:
-    """What these members take: all of a job, or some."""
-    return total(size for sizes in by_node(held).values() for size, _ in sizes) if held.assignments else Resources()
-
-
-def rows_of(job: str, line: Line, assignments: list[Assignment]) -> Reservation:
-    """The places found, as something that can be kept."""
-    size = {member: at for at, part in enumerate(line.shape.parts) for member in part.members}
-    rows: dict[tuple[str, int], int] = {}
-    for assignment in assignments:
-        key = (assignment.node, size[assignment.role, assignment.index])
-        rows[key] = rows.get(key, 0) + 1
-    return Reservation(job, tuple((node, at, count) for (node, at), count in rows.items()))
 
 
 def _reason(line: Line, victim: Held) -> Reason:

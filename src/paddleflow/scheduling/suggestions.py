@@ -18,8 +18,8 @@ from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import Eviction, Request, Reservation
 from paddleflow.scheduling.nodes import choice_of
 from paddleflow.scheduling.placement import Short, parts_of, place, undo
-from paddleflow.scheduling.preemption import cheapest, rows_of
 from paddleflow.scheduling.shares import dominant
+from paddleflow.scheduling.victims import cheapest, rows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,18 +137,16 @@ def _victims(core: Core, line: Line) -> Iterator[Suggestion]:
     if not account.open or not core.possible(line) or ahead or waits or kept:
         return
     over = account.over(line.total)
-    recent = (
-        held
-        for held in reversed(core.held.values())
-        if over is None or over[0] in core.accounts[held.request.queue].path
-    )
+    recent: Iterable[str] = reversed(core.held)  # those who began last lose least
+    if over is not None:
+        below = [job for a in core.accounts.values() if over[0] in a.path for job in a.held]
+        recent = sorted(below, key=lambda job: core.held[job].since, reverse=True)
     capacity = core.cluster.capacity
-    cost = {
-        held.request.job: (core.now - held.since) * dominant(held_total(held), capacity)
-        for held in islice(recent, 4 * core.rules.victims)  # those who have just begun lose least
-    }
-    useful = [core.held[j] for j in sorted(cost, key=lambda j: (core.held[j].request.priority, cost[j], j))]
-    found = cheapest(core, line, useful) if useful else None
+    ranked = sorted(
+        (held.request.priority, (core.now - held.since) * dominant(held_total(held), capacity), held.request.job)
+        for held in map(core.held.__getitem__, islice(recent, 4 * core.rules.victims))
+    )
+    found = cheapest(core, line, [core.held[job] for _, _, job in ranked])
     if found is not None:
         victims = tuple(held.request.job for held in found[0])
         text = f"if {', '.join(victims)} ended it would start now"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from paddleflow.sdk.records import Page, items, table
 from paddleflow.sdk.transport import Query, Transport
@@ -19,6 +19,18 @@ def page_of(answer: object, rows: str, make: Callable[[object], T]) -> Page[T]:
     # Storage lists say `truncated`, the others `isTruncated`; a marker after the last row would loop.
     more = found.get("isTruncated", found.get("truncated", bool(marker)))
     return Page([make(row) for row in items(found.get(rows))], str(marker) if marker and more else None)
+
+
+def narrowed_by(filters: Mapping[str, object], marker: str | None, max_keys: int) -> Query:
+    """The query of a page, with filters as the routes of pipelines and runs call them: ``userFilter`` for `user`."""
+    return {f"{name}Filter": value for name, value in filters.items()} | {"marker": marker, "maxKeys": max_keys}
+
+
+def known(kind: type, filters: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The filters if `kind` has them all: the server passes over those that it does not know, and would list everything."""
+    for name in filters.keys() - kind.__annotations__.keys():
+        raise TypeError(f"filter[{name}] is not one of {', '.join(kind.__annotations__)}")
+    return filters
 
 
 class Area:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from paddleflow.errors import NotFound
-from paddleflow.sdk.area import PAGE, Area
+from paddleflow.sdk.area import PAGE, Area, known, narrowed_by
 from paddleflow.sdk.records import Page, Record, items, wire
 from paddleflow.sdk.transport import Transport, segment
 
@@ -67,42 +68,32 @@ def _content(transport: Transport, fs: str, path: str) -> Iterator[bytes]:
         yield from stream.chunks(lambda: transport.timeout)
 
 
+class CacheFilters(TypedDict, total=False):
+    """What a list of cached results is narrowed by: each may be a list with commas."""
+
+    user: str | None
+    fs: str | None
+    run: str | None
+
+
+class ArtifactFilters(CacheFilters, total=False):
+    """What a list of artifacts is narrowed by."""
+
+    type: str | None  #: input or output
+    path: str | None
+
+
 class Artifacts(Area):
     """Artifacts of this user's runs; of everybody's for root."""
 
     def page(
-        self,
-        *,
-        max_keys: int = PAGE,
-        marker: str | None = None,
-        user: str | None = None,
-        fs: str | None = None,
-        run: str | None = None,
-        type: str | None = None,
-        path: str | None = None,
+        self, *, max_keys: int = PAGE, marker: str | None = None, **filters: Unpack[ArtifactFilters]
     ) -> Page[Artifact]:
-        """Filters may be lists with commas; `type` is input or output."""
-        query = {
-            "userFilter": user,
-            "fsFilter": fs,
-            "runFilter": run,
-            "typeFilter": type,
-            "pathFilter": path,
-            "marker": marker,
-            "maxKeys": max_keys,
-        }
+        query = narrowed_by(known(ArtifactFilters, filters), marker, max_keys)
         return self._page("/artifact", "artifactEventList", self._listed, query)
 
-    def list(
-        self,
-        *,
-        user: str | None = None,
-        fs: str | None = None,
-        run: str | None = None,
-        type: str | None = None,
-        path: str | None = None,
-    ) -> Iterator[Artifact]:
-        return self._pages(lambda marker: self.page(marker=marker, user=user, fs=fs, run=run, type=type, path=path))
+    def list(self, **filters: Unpack[ArtifactFilters]) -> Iterator[Artifact]:
+        return self._pages(lambda marker: self.page(marker=marker, **filters))
 
     def handle(self, fs: str, path: str) -> Artifact:
         """One that is known by its place, to `read` or `download`."""
@@ -148,16 +139,10 @@ class Caches(Area):
         self._transport.call("DELETE", f"/runCache/{segment(id)}", settled=NotFound)
 
     def page(
-        self,
-        *,
-        max_keys: int = PAGE,
-        marker: str | None = None,
-        user: str | None = None,
-        fs: str | None = None,
-        run: str | None = None,
+        self, *, max_keys: int = PAGE, marker: str | None = None, **filters: Unpack[CacheFilters]
     ) -> Page[RunCache]:
-        query = {"userFilter": user, "fsFilter": fs, "runFilter": run, "marker": marker, "maxKeys": max_keys}
+        query = narrowed_by(known(CacheFilters, filters), marker, max_keys)
         return self._page("/runCache", "runCacheList", RunCache.of, query)
 
-    def list(self, *, user: str | None = None, fs: str | None = None, run: str | None = None) -> Iterator[RunCache]:
-        return self._pages(lambda marker: self.page(marker=marker, user=user, fs=fs, run=run))
+    def list(self, **filters: Unpack[CacheFilters]) -> Iterator[RunCache]:
+        return self._pages(lambda marker: self.page(marker=marker, **filters))

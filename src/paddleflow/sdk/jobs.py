@@ -6,18 +6,18 @@ A submitted job carries an id made here, so that a submit whose answer was lost 
 from __future__ import annotations
 
 import json
-import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
+from paddleflow.base.ids import new_job_id
 from paddleflow.errors import Conflict, Invalid, NotFound
 from paddleflow.sdk import follow as following
 from paddleflow.sdk.area import PAGE, Area
-from paddleflow.sdk.follow import Event
+from paddleflow.sdk.handles import Handle
 from paddleflow.sdk.records import Page, Record, items, many, number, table, wire
-from paddleflow.sdk.transport import Transport, segment
 
 FINAL = frozenset({"succeeded", "failed", "terminated", "cancelled", "skipped", "preempted"})
 KINDS = ("single", "distributed", "workflow")
@@ -96,12 +96,12 @@ class JobRecord(Record):
     tasks: Sequence[Task] = ()
 
     @classmethod
-    def read(cls, answer: object) -> JobRecord:
+    def of(cls, answer: object) -> Self:
         data = table(answer)
         policy = table(data.get("schedulingPolicy"))
         several = items(table(data.get("distributedRuntime")).get("runtimes"))
         return replace(
-            cls.of(data),
+            super().of(data),
             queue=str(policy.get("queue") or ""),
             priority=str(policy.get("priority") or ""),
             tasks=many(Task)([data["runtime"]] if data.get("runtime") else several),
@@ -155,54 +155,12 @@ class Eta(Record):
     learnt_from: int = wire(0)
 
 
-class Job:
+class Job(Handle[JobRecord]):
     """A job at hand. What it says is as of the last `refresh`; the first question asks the server."""
 
-    def __init__(self, transport: Transport, id: str, record: JobRecord | None = None) -> None:
-        self.id = id
-        self._transport = transport
-        self._record = record
-
-    def __repr__(self) -> str:
-        known = f", status={self._record.status!r}" if self._record else ""
-        return f"Job({self.id!r}{known})"
-
-    @property
-    def record(self) -> JobRecord:
-        if self._record is None:
-            self.refresh()
-        assert self._record is not None
-        return self._record
-
-    @property
-    def status(self) -> str:
-        return self.record.status
-
-    @property
-    def finished(self) -> bool:
-        return self.status in FINAL
-
-    @property
-    def succeeded(self) -> bool:
-        return self.status == "succeeded"
-
-    def refresh(self) -> Job:
-        self._record = JobRecord.read(self._transport.call("GET", f"/job/{segment(self.id)}"))
-        return self
-
-    def wait(self, timeout: float | None = None, on_event: Callable[[Event], None] | None = None) -> Job:
-        """Waits until the job is over, whatever its result. TimeoutError after `timeout` seconds."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        for event in self._events(0, follow=True, deadline=deadline):
-            if on_event is not None:
-                on_event(event)
-        if not self.refresh().finished:
-            raise TimeoutError(f"job[{self.id}] is still {self.status} after {timeout:g} s")
-        return self
-
-    def events(self, after: int = 0, *, follow: bool = True) -> Iterator[Event]:
-        """What happened, from the beginning or behind an event's `seq`; with `follow` to the job's end."""
-        return self._events(after, follow=follow, deadline=None)
+    kind = "job"
+    final = FINAL
+    _read = JobRecord.of
 
     def logs(self, follow: bool = False, *, task: str | None = None, offset: int = 0) -> Iterator[str]:
         """The log's lines with their line ends. `task` is role-index, such as ``worker-0``, and `offset` bytes of it.
@@ -215,14 +173,14 @@ class Job:
 
     def why(self) -> Why:
         """Why it is where it is, as of now; while it waits, what would start it."""
-        return Why.of(self._transport.call("GET", f"/job/{segment(self.id)}/why"))
+        return Why.of(self._transport.call("GET", f"{self._path}/why"))
 
     def eta(self) -> Eta:
         """When it will probably start; `seconds` is None for a job that does not wait, or never starts as things are."""
-        return Eta.of(self._transport.call("GET", f"/job/{segment(self.id)}/eta"))
+        return Eta.of(self._transport.call("GET", f"{self._path}/eta"))
 
     def stop(self) -> None:
-        self._transport.call("PUT", f"/job/{segment(self.id)}", query={"action": "stop"}, settled=Conflict)
+        self._transport.call("PUT", self._path, query={"action": "stop"}, settled=Conflict)
 
     def update(
         self,
@@ -234,27 +192,16 @@ class Job:
         """Priority while it waits; labels and annotations at any time."""
         body = {"priority": priority, "labels": labels, "annotations": annotations}
         given = {key: value for key, value in body.items() if value is not None}
-        self._transport.call("PUT", f"/job/{segment(self.id)}", query={"action": "modify"}, body=given)
+        self._transport.call("PUT", self._path, query={"action": "modify"}, body=given)
 
     def delete(self) -> None:
         """Only a job that is over."""
-        self._transport.call("DELETE", f"/job/{segment(self.id)}", settled=NotFound)
+        self._transport.call("DELETE", self._path, settled=NotFound)
 
     def _ended(self, task: str | None) -> bool:
         """Whether nothing more can come of the job, or of one task of it."""
         over = {one.label for one in self.refresh().record.tasks if one.status in FINAL or one.status == "stopped"}
         return self.finished or task in over
-
-    def _events(self, after: int, *, follow: bool, deadline: float | None) -> Iterator[Event]:
-        return following.events(
-            self._transport,
-            f"/job/{segment(self.id)}/events",
-            after=after,
-            follow=follow,
-            ended=lambda: self.refresh().finished,
-            final=lambda event: follow and event.type == "status" and event.status in FINAL,
-            deadline=deadline,
-        )
 
 
 class Jobs(Area):
@@ -311,13 +258,13 @@ class Jobs(Area):
         kind = kind or guess_kind(body)
         if kind not in KINDS:
             raise Invalid(f"job type[{kind}] is not one of {', '.join(KINDS)}", code="JobInvalidField")
-        body.setdefault("id", _new_id())
+        body.setdefault("id", new_job_id(time.time()))
         self._transport.call("POST", f"/job/{kind}", body=body, settled=Conflict)
         return Job(self._transport, str(body["id"]))
 
     def submit_many(self, documents: Iterable[Document]) -> Sequence[Job]:
         """Submits single jobs in one request: all are accepted, or none."""
-        bodies = [{"id": _new_id(), **document} for document in documents]
+        bodies = [{"id": new_job_id(time.time()), **document} for document in documents]
         if bodies:
             self._transport.call("POST", "/job/batch", body={"jobs": bodies}, settled=Conflict)
         return [Job(self._transport, str(body["id"])) for body in bodies]
@@ -351,7 +298,7 @@ class Jobs(Area):
             "marker": marker,
             "maxKeys": max_keys,
         }
-        return self._page("/job", "jobList", self._listed, query)
+        return self._page("/job", "jobList", partial(Job.of, self._transport), query)
 
     def list(
         self,
@@ -373,16 +320,7 @@ class Jobs(Area):
             )
         )
 
-    def _listed(self, row: object) -> Job:
-        record = JobRecord.read(row)
-        return Job(self._transport, record.id, record)
-
 
 def guess_kind(document: Document) -> str:
     """Whether a document is of a single job or of a distributed one."""
     return "distributed" if document.get("members") or document.get("framework") else "single"
-
-
-def _new_id() -> str:
-    """As `base.ids.new_job_id`, without the 5 ms that importing `secrets` takes from every command."""
-    return f"job-{os.urandom(8).hex()}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from paddleflow.errors import Fault, Invalid, NotFound
-from paddleflow.sdk.area import PAGE, Area, page_of
+from paddleflow.sdk.area import PAGE, Area, narrowed_by, page_of
 from paddleflow.sdk.records import Page, Record, table, wire
 from paddleflow.sdk.runs import encoded
 from paddleflow.sdk.transport import segment
@@ -80,14 +80,9 @@ class Pipelines(Area):
         return PipelineRecord.of(answer.get("pipeline"))
 
     def page(
-        self,
-        *,
-        max_keys: int = PAGE,
-        marker: str | None = None,
-        user: str | None = None,
-        name: str | None = None,
+        self, *, max_keys: int = PAGE, marker: str | None = None, user: str | None = None, name: str | None = None
     ) -> Page[PipelineRecord]:
-        query = {"userFilter": user, "nameFilter": name, "marker": marker, "maxKeys": max_keys}
+        query = narrowed_by({"user": user, "name": name}, marker, max_keys)
         return self._page("/pipeline", "pipelineList", PipelineRecord.of, query)
 
     def list(self, *, user: str | None = None, name: str | None = None) -> Iterator[PipelineRecord]:
@@ -97,7 +92,7 @@ class Pipelines(Area):
         self, id: str, *, max_keys: int = PAGE, marker: str | None = None, fs: str | None = None
     ) -> tuple[PipelineRecord, Page[PipelineVersion]]:
         """The pipeline, and one page of its versions."""
-        query = {"fsFilter": fs, "marker": marker, "maxKeys": max_keys}
+        query = narrowed_by({"fs": fs}, marker, max_keys)
         answer = table(self._transport.call("GET", f"/pipeline/{segment(id)}", query=query))
         page = page_of(answer.get("pplVersions"), "pplVersionList", PipelineVersion.of)
         return PipelineRecord.of(answer.get("pipeline")), page

@@ -55,6 +55,7 @@ _READERS: dict[type, Callable[[Any], Any]] = {
     int: number,
     float: decimal,
     tuple: _texts,
+    list: items,
     dict: table,
 }
 
@@ -62,8 +63,8 @@ _READERS: dict[type, Callable[[Any], Any]] = {
 def wire(default: Any = "", key: str = "", read: Callable[[Any], Any] | None = None) -> Any:
     """A field: `key` on the wire (camelCase of its name unless given), read by the default's type unless told."""
     metadata = {"key": key, "read": read or _READERS[type(default)]}  # a default without a reader is a fault of ours
-    if isinstance(default, dict):
-        return field(default_factory=dict, metadata=metadata)
+    if isinstance(default, dict | list):
+        return field(default_factory=type(default), metadata=metadata)
     return field(default=default, metadata=metadata)
 
 
@@ -96,6 +97,11 @@ def _plan(kind: type[object]) -> _Plan:
             plan.append((item.name, key, item.metadata["read"]))
     _plans[kind] = plan
     return plan
+
+
+def wire_keys(kind: type[Record]) -> Iterator[tuple[str, str]]:
+    """(field, key on the wire) of each field that comes from the wire."""
+    return ((name, key) for name, key, _ in _plan(kind))
 
 
 def many(kind: type[R]) -> Callable[[object], tuple[R, ...]]:

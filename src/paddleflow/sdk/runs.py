@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import base64
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypedDict, Unpack
 
 from paddleflow.errors import Conflict, NotFound
-from paddleflow.sdk import follow as following
-from paddleflow.sdk.area import PAGE, Area
+from paddleflow.sdk.area import PAGE, Area, known, narrowed_by
 from paddleflow.sdk.artifacts import Artifact, Artifacts
-from paddleflow.sdk.follow import Event
+from paddleflow.sdk.handles import Handle
 from paddleflow.sdk.records import Page, Record, table, wire
 from paddleflow.sdk.run_logs import run_lines
 from paddleflow.sdk.run_views import StepView, View, steps, view, views
-from paddleflow.sdk.transport import Transport, segment
 
 FINAL = frozenset({"succeeded", "failed", "terminated", "skipped"})
 
@@ -60,36 +58,12 @@ class RunRecord(Record):
     paused: Sequence[str] = wire(())
 
 
-class Run:
+class Run(Handle[RunRecord]):
     """A run at hand. What it says is as of the last `refresh`; the first question asks the server."""
 
-    def __init__(self, transport: Transport, id: str, record: RunRecord | None = None) -> None:
-        self.id = id
-        self._transport = transport
-        self._record = record
-
-    def __repr__(self) -> str:
-        known = f", status={self._record.status!r}" if self._record else ""
-        return f"Run({self.id!r}{known})"
-
-    @property
-    def record(self) -> RunRecord:
-        if self._record is None:
-            self.refresh()
-        assert self._record is not None
-        return self._record
-
-    @property
-    def status(self) -> str:
-        return self.record.status
-
-    @property
-    def finished(self) -> bool:
-        return self.status in FINAL
-
-    @property
-    def succeeded(self) -> bool:
-        return self.status == "succeeded"
+    kind = "run"
+    final = FINAL
+    _read = RunRecord.of
 
     @property
     def steps(self) -> Sequence[StepView]:
@@ -105,27 +79,9 @@ class Run:
         """What its steps have left behind so far."""
         return list(Artifacts(self._transport).list(run=self.id, type="output"))
 
-    def refresh(self) -> Run:
-        self._record = RunRecord.of(self._transport.call("GET", self._path))
-        return self
-
     def another(self) -> Run:
         """A handle of its own, for another thread."""
         return Run(self._transport, self.id)
-
-    def wait(self, timeout: float | None = None, on_event: Callable[[Event], None] | None = None) -> Run:
-        """Waits until the run is over, whatever its result. TimeoutError after `timeout` seconds."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        for event in self._events(0, follow=True, deadline=deadline):
-            if on_event is not None:
-                on_event(event)
-        if not self.refresh().finished:
-            raise TimeoutError(f"run[{self.id}] is still {self.status} after {timeout:g} s")
-        return self
-
-    def events(self, after: int = 0, *, follow: bool = True) -> Iterator[Event]:
-        """What happened to it and its steps, from the beginning or behind an event's `seq`."""
-        return self._events(after, follow=follow, deadline=None)
 
     def logs(self, step: str | None = None, follow: bool = False) -> Iterator[str]:
         """The lines that its steps wrote, with their line ends; those of one step, or of a DAG's, by dotted name.
@@ -170,23 +126,18 @@ class Run:
         """Only a run that is over; refused if others were served from it, unless told not to look."""
         self._transport.call("DELETE", self._path, body={"checkCache": check_cache}, settled=NotFound)
 
-    @property
-    def _path(self) -> str:
-        return f"/run/{segment(self.id)}"
-
     def _act(self, action: str, body: object, settled: type[Conflict] | None = None) -> object:
         return self._transport.call("PUT", self._path, query={"action": action}, body=body, settled=settled)
 
-    def _events(self, after: int, *, follow: bool, deadline: float | None) -> Iterator[Event]:
-        return following.events(
-            self._transport,
-            f"{self._path}/events",
-            after=after,
-            follow=follow,
-            ended=lambda: self.refresh().finished,
-            final=lambda event: follow and event.type == "status" and event.status in FINAL,
-            deadline=deadline,
-        )
+
+class RunFilters(TypedDict, total=False):
+    """What a list of runs is narrowed by: each may be a list with commas."""
+
+    user: str | None
+    fs: str | None
+    run: str | None
+    name: str | None
+    status: str | None
 
 
 class Runs(Area):
@@ -242,43 +193,12 @@ class Runs(Area):
         """The run at hand without asking the server."""
         return Run(self._transport, id)
 
-    def page(
-        self,
-        *,
-        max_keys: int = PAGE,
-        marker: str | None = None,
-        user: str | None = None,
-        fs: str | None = None,
-        run: str | None = None,
-        name: str | None = None,
-        status: str | None = None,
-    ) -> Page[Run]:
-        """Filters may be lists with commas."""
-        query = {
-            "userFilter": user,
-            "fsFilter": fs,
-            "runFilter": run,
-            "nameFilter": name,
-            "statusFilter": status,
-            "marker": marker,
-            "maxKeys": max_keys,
-        }
-        return self._page("/run", "runList", self._listed, query)
+    def page(self, *, max_keys: int = PAGE, marker: str | None = None, **filters: Unpack[RunFilters]) -> Page[Run]:
+        query = narrowed_by(known(RunFilters, filters), marker, max_keys)
+        return self._page("/run", "runList", partial(Run.of, self._transport), query)
 
-    def list(
-        self,
-        *,
-        user: str | None = None,
-        fs: str | None = None,
-        run: str | None = None,
-        name: str | None = None,
-        status: str | None = None,
-    ) -> Iterator[Run]:
-        return self._pages(lambda marker: self.page(marker=marker, user=user, fs=fs, run=run, name=name, status=status))
-
-    def _listed(self, row: object) -> Run:
-        record = RunRecord.of(row)
-        return Run(self._transport, record.id, record)
+    def list(self, **filters: Unpack[RunFilters]) -> Iterator[Run]:
+        return self._pages(lambda marker: self.page(marker=marker, **filters))
 
 
 def encoded(yaml: bytes | str | None) -> str | None:

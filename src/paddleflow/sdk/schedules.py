@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypedDict, Unpack
 
 from paddleflow.errors import Conflict, NotFound
-from paddleflow.sdk.area import PAGE, Area, page_of
+from paddleflow.sdk.area import PAGE, Area, known, narrowed_by, page_of
 from paddleflow.sdk.records import Page, Record, items, table, wire
-from paddleflow.sdk.runs import Run, RunRecord
+from paddleflow.sdk.runs import Run
 from paddleflow.sdk.transport import segment
 
 
@@ -59,6 +60,20 @@ _KEYS = {
 }
 
 
+class ScheduleFilters(TypedDict, total=False):
+    """What a list of schedules is narrowed by: each may be a list with commas."""
+
+    user: str | None
+    pipeline: str | None
+    version: str | None
+    schedule: str | None
+    name: str | None
+    status: str | None
+
+
+_FILTERS = {"pipeline": "ppl", "version": "pplVersion"}
+
+
 class Schedules(Area):
     """Schedules of this user; of everybody for root."""
 
@@ -84,49 +99,22 @@ class Schedules(Area):
         status: str | None = None,
     ) -> tuple[Schedule, Page[Run]]:
         """The schedule, and one page of its runs."""
-        query = {"runFilter": run, "statusFilter": status, "marker": marker, "maxKeys": max_keys}
+        query = narrowed_by({"run": run, "status": status}, marker, max_keys)
         answer = table(self._transport.call("GET", f"/schedule/{segment(id)}", query=query))
-        return Schedule.of(answer), page_of(answer.get("runs"), "runList", self._run)
+        return Schedule.of(answer), page_of(answer.get("runs"), "runList", partial(Run.of, self._transport))
 
     def runs(self, id: str, *, run: str | None = None, status: str | None = None) -> Iterator[Run]:
         return self._pages(lambda marker: self.run_page(id, marker=marker, run=run, status=status)[1])
 
     def page(
-        self,
-        *,
-        max_keys: int = PAGE,
-        marker: str | None = None,
-        user: str | None = None,
-        pipeline: str | None = None,
-        version: str | None = None,
-        schedule: str | None = None,
-        name: str | None = None,
-        status: str | None = None,
+        self, *, max_keys: int = PAGE, marker: str | None = None, **filters: Unpack[ScheduleFilters]
     ) -> Page[Schedule]:
-        """Filters may be lists with commas."""
-        query = {
-            "userFilter": user,
-            "pplFilter": pipeline,
-            "pplVersionFilter": version,
-            "scheduleFilter": schedule,
-            "nameFilter": name,
-            "statusFilter": status,
-            "marker": marker,
-            "maxKeys": max_keys,
-        }
+        given = {_FILTERS.get(name, name): value for name, value in known(ScheduleFilters, filters).items()}
+        query = narrowed_by(given, marker, max_keys)
         return self._page("/schedule", "scheduleList", Schedule.of, query)
 
-    def list(
-        self,
-        *,
-        user: str | None = None,
-        pipeline: str | None = None,
-        name: str | None = None,
-        status: str | None = None,
-    ) -> Iterator[Schedule]:
-        return self._pages(
-            lambda marker: self.page(marker=marker, user=user, pipeline=pipeline, name=name, status=status)
-        )
+    def list(self, **filters: Unpack[ScheduleFilters]) -> Iterator[Schedule]:
+        return self._pages(lambda marker: self.page(marker=marker, **filters))
 
     def stop(self, id: str) -> None:
         """For good; its runs go on."""
@@ -149,7 +137,3 @@ class Schedules(Area):
 
     def _act(self, id: str, action: str) -> None:
         self._transport.call("PUT", f"/schedule/{segment(id)}", query={"action": action}, settled=Conflict)
-
-    def _run(self, row: object) -> Run:
-        record = RunRecord.of(row)
-        return Run(self._transport, record.id, record)

@@ -39,7 +39,7 @@ def check(
 
 
 def check_sums(core: Core, now: float) -> None:
-    """Free on every node = capacity − reserved − what jobs hold there, and not negative; queues likewise."""
+    """Free on every node = capacity − reserved − kept − what jobs hold there, and not negative; queues likewise."""
     nodes: dict[str, Resources] = {}
     queues: dict[str, Resources] = {}
     for held in core.held.values():
@@ -54,9 +54,11 @@ def check_sums(core: Core, now: float) -> None:
         used, capacity = nodes.pop(name, Resources()) + state.node.reserved, state.node.capacity
         if used.beyond(capacity):
             raise Broken(f"at {now:.0f} s node {name} gives {used} of {capacity}")
-        if state.cpu + used.cpu != capacity.cpu or state.memory + used.memory != capacity.memory:
+        gone = used + (state.kept or Resources())
+        if state.cpu + gone.cpu != capacity.cpu or state.memory + gone.memory != capacity.memory:
             raise Broken(f"at {now:.0f} s node {name} counts wrong: {used} used of {capacity}")
-        for scalar, whole, _ in state.group:
+        for scalar, devices in state.devices.items():  # what is kept of them is closed, not counted
+            whole, _ = devices.room()
             if used.scalar(scalar) % 1000 == 0 and whole + used.scalar(scalar) != capacity.scalar(scalar):
                 raise Broken(f"at {now:.0f} s node {name} counts {scalar} wrong: {used} used of {capacity}")
     if nodes:

@@ -19,6 +19,7 @@ from paddleflow.spec.fields import Scalars
 PRIORITIES = {"VERY_LOW": 10, "LOW": 20, "NORMAL": 30, "HIGH": 40, "VERY_HIGH": 50}
 MOST_REPLICAS = 10_000
 MOST_JOBS = 100_000  #: in one batch
+MOST_NAME = 512  #: characters of a name
 RESTART, IN_PLACE = "restart", "inPlace"  #: how a job is given more or fewer members
 MOST_DEPTH = 100  #: of the objects and lists in a template; answers cannot be nested much deeper
 
@@ -128,9 +129,9 @@ class Named(Document):
     @field_validator("name")
     @classmethod
     def _short(cls, value: str) -> str:
-        if len(value) > 512:
+        if len(value) > MOST_NAME:
             raise ValueError(
-                f"length of jobName[{value[:40]}…] must be no more than 512 characters, it has {len(value)}"
+                f"length of jobName[{value[:40]}…] must be no more than {MOST_NAME} characters, it has {len(value)}"
             )
         return value
 

@@ -16,6 +16,7 @@ from paddleflow.spec.faults import Faults
 from paddleflow.spec.storage import NewStorage, StorageChange
 from paddleflow.storage.model import Place, Storage, storage_id
 from paddleflow.storage.places import parse_url
+from paddleflow.store.counters import NAMED, bump
 from paddleflow.store.database import Row, Tx, Value
 from paddleflow.store.statements import load
 
@@ -141,6 +142,7 @@ def create_storage(tx: Tx, document: NewStorage, place: Place, user: str, confin
     row = _columns(storage)
     if not tx.run(SQL["insert_storage"], **row, name=storage.name, user_name=user, created_at=now):
         refuse_duplicate(tx, user, document.name)
+    bump(tx, NAMED)
     return storage
 
 
@@ -163,6 +165,7 @@ def change_storage(
         changed = replace(changed, independent=document.independent_mount_process)
     changed = replace(changed, updated_at=now)
     tx.run(SQL["update_storage"], **_columns(changed))
+    bump(tx, NAMED)
     return changed
 
 
@@ -172,6 +175,7 @@ def delete_storage(tx: Tx, user: str, name: str) -> None:
     _refuse_busy(tx, storage, "cannot be deleted")
     tx.run(SQL["delete_storage"], id=storage.id)
     tx.run(SQL["delete_storage_grants"], id=storage.id)
+    bump(tx, NAMED)
 
 
 def _refuse_busy(tx: Tx, storage: Storage, what: str) -> None:

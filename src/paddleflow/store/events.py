@@ -12,7 +12,7 @@ transaction that was undone takes its own with it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +61,18 @@ def append_many(tx: Tx, rows: Iterable[NewEvent]) -> None:
             {"kind": row.kind, "subject": row.subject, "at": row.at, "type": row.type, "data": _text(row.data)}
             for row in rows
         ),
+    )
+
+
+def append_alike(tx: Tx, kind: str, subjects: Sequence[str], type: str, at: float, data: Mapping[str, Any]) -> None:
+    """The same event of many things, in their order."""
+    tx.run(
+        SQL["append_alike"],
+        kind=kind,
+        subjects=_text([[each] for each in subjects]),
+        at=at,
+        type=type,
+        data=_text(data),
     )
 
 

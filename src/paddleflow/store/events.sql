@@ -2,6 +2,11 @@
 -- One more event at the end of the log.
 insert into events (kind, subject, at, type, data) values (:kind, :subject, :at, :type, :data)
 
+-- name: append_alike
+-- The same event of many things.
+insert into events (kind, subject, at, type, data)
+select :kind, value ->> 0, :at, :type, :data from json_each(:subjects)
+
 -- name: after_subject
 -- The events of one thing after a position.
 select seq, kind, subject, at, type, data

@@ -6,7 +6,9 @@ A file is a list of blocks::
     -- One job, whoever owns it.
     select * from jobs where id = :id
 
-Parameters are written ``:name``. A block whose name carries a dialect (``-- name: claim [postgres]``) is used for that
+Parameters are written ``:name``. ``json_each(:rows)`` gives the column ``value`` of each item of a JSON list,
+on both engines; an item that is a list itself is read by ``value ->> 0``. So many rows are one statement, without a word
+of Python between them. A block whose name carries a dialect (``-- name: claim [postgres]``) is used for that
 dialect instead of the plain one. `load` refuses a block without a name or sentence, and two of one name.
 """
 
@@ -20,6 +22,7 @@ from importlib import resources
 _HEAD = re.compile(r"^-- name: (?P<name>[a-z][a-z0-9_]*)(?: \[(?P<dialect>sqlite|postgres)\])?$")
 #: a parameter, but neither a cast (::int) nor anything inside quotes
 _PARAM = re.compile(r"'(?:[^']|'')*'|::|:(?P<name>[a-z_][a-z0-9_]*)")
+_EACH = re.compile(r"\bjson_each\((:[a-z_]+)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,4 +86,5 @@ def _pyformat(sql: str) -> str:
     def spelled(match: re.Match[str]) -> str:
         return f"%({match['name']})s" if match["name"] else match[0]
 
-    return _PARAM.sub(spelled, sql.replace("%", "%%"))
+    each = _EACH.sub(r"json_array_elements(cast(\1 as json))", sql)
+    return _PARAM.sub(spelled, each.replace("%", "%%"))

@@ -49,7 +49,7 @@ class LocalRuntime:
         self._numbers = 0
         self._told: dict[AttemptId, type[Observation]] = {}
         self._pids: dict[AttemptId, int] = {}
-        self._samples: dict[AttemptId, Sample] = {}
+        self._samples: dict[AttemptId, sampling.Seen] = {}
         self._observed: list[Observation] = []
         self._news = asyncio.Event()
         self._states: list[asyncio.Future[list[Observation]]] = []
@@ -254,7 +254,7 @@ class LocalRuntime:
         for attempt, seen in taken.items():
             if attempt in self._pids:
                 self._samples[attempt] = sampling.grown(self._samples.get(attempt), seen)
-        return {attempt: self._samples[attempt] for attempt in taken if attempt in self._samples}
+        return {attempt: self._samples[attempt].sample for attempt in taken if attempt in self._samples}
 
 
 _KINDS: dict[str, type[Observation]] = {"started": Started, "ready": Ready, "ended": Ended}

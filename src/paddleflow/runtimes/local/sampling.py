@@ -1,17 +1,20 @@
 """What running attempts use now: one walk over /proc, in a thread of the server, whatever their number.
 
 A process belongs to an attempt when it is in the attempt's session, or when its parent belongs. Memory is the sum of
-resident sets, so pages that processes share count for each. The network is not told: all attempts share the machine's.
+resident sets, so pages that processes share count for each. The network is what went over TCP connections that were open
+when a sample was taken, on the loopback too: one that opens and closes between two samples is not seen.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paddleflow.base.ids import AttemptId
+from paddleflow.runtimes.local import sockets
 from paddleflow.runtimes.local.procfs import pids, read
+from paddleflow.runtimes.local.sockets import Traffic
 from paddleflow.runtimes.runtime import Sample
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -61,25 +64,39 @@ def members(processes: Mapping[int, Process], leaders: Mapping[int, AttemptId]) 
     return groups
 
 
-def take(leaders: Mapping[int, AttemptId], now: float) -> dict[AttemptId, Sample]:
-    """A sample of each attempt that has processes."""
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A sample, and the connections that its network counters come from; None where the kernel does not tell."""
+
+    sample: Sample
+    connections: Mapping[int, Traffic] | None
+
+
+def take(leaders: Mapping[int, AttemptId], now: float) -> dict[AttemptId, Seen]:
+    """What each attempt that has processes uses."""
     processes = {}
     for pid in pids():
         text = read(f"/proc/{pid}/stat")
         if text:
             processes[pid] = parse_process(pid, text)
-    return {attempt: _sample(group, now) for attempt, group in members(processes, leaders).items()}
+    groups = members(processes, leaders)
+    traffic = sockets.traffic() if groups else None
+    return {attempt: _seen(group, traffic, now) for attempt, group in groups.items()}
 
 
-def _sample(group: list[Process], now: float) -> Sample:
+def _seen(group: list[Process], traffic: Mapping[int, Traffic] | None, now: float) -> Seen:
     told = [io for process in group if (io := _disk(process.pid)) is not None]
-    return Sample(
+    sample = Sample(
         at=now,
         cpu_seconds=sum(process.ticks for process in group) / _TICKS,
         memory=sum(process.pages for process in group) * _PAGE,
         disk_read=sum(io[0] for io in told) if told else None,
         disk_write=sum(io[1] for io in told) if told else None,
     )
+    if not traffic:
+        return Seen(sample, traffic)
+    inodes = set[int]().union(*(sockets.held(process.pid) for process in group))
+    return Seen(sample, {inode: traffic[inode] for inode in inodes if inode in traffic})
 
 
 def _disk(pid: int) -> tuple[int, int] | None:
@@ -90,17 +107,37 @@ def _disk(pid: int) -> tuple[int, int] | None:
     return int(values[b"read_bytes"]), int(values[b"write_bytes"])
 
 
-def grown(before: Sample | None, now: Sample) -> Sample:
-    """Counters never fall: a process that nobody waited for takes its share with it."""
-    if before is None:
-        return now
-    return Sample(
-        at=now.at,
-        cpu_seconds=max(before.cpu_seconds, now.cpu_seconds),
-        memory=now.memory,
-        disk_read=_most(before.disk_read, now.disk_read),
-        disk_write=_most(before.disk_write, now.disk_write),
+def grown(before: Seen | None, now: Seen) -> Seen:
+    """Counters never fall: a process that nobody waited for, or a connection that closed, takes its share with it."""
+    earlier = before.sample if before else now.sample
+    received, sent = _carried(before, now.connections)
+    counted = replace(
+        now.sample,
+        cpu_seconds=max(earlier.cpu_seconds, now.sample.cpu_seconds),
+        disk_read=_most(earlier.disk_read, now.sample.disk_read),
+        disk_write=_most(earlier.disk_write, now.sample.disk_write),
+        net_received=received,
+        net_sent=sent,
     )
+    return Seen(counted, now.connections)
+
+
+def _carried(before: Seen | None, now: Mapping[int, Traffic] | None) -> tuple[int | None, int | None]:
+    """Bytes received and sent since the attempt's start: those known before, and what each connection has added."""
+    earlier = before.sample if before else None
+    received, sent = (earlier.net_received, earlier.net_sent) if earlier else (None, None)
+    if now is None:
+        return received, sent
+    known = before.connections if before and before.connections else {}
+    added = [_added(known.get(inode, (0, 0)), counted) for inode, counted in now.items()]
+    return (received or 0) + sum(each[0] for each in added), (sent or 0) + sum(each[1] for each in added)
+
+
+def _added(known: Traffic, counted: Traffic) -> Traffic:
+    """What a connection added; one that counts less than before is another one with the same number."""
+    if counted[0] < known[0] or counted[1] < known[1]:
+        return counted
+    return counted[0] - known[0], counted[1] - known[1]
 
 
 def _most(left: int | None, right: int | None) -> int | None:

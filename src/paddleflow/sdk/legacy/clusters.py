@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from paddleflow.sdk.clusters import ClusterFields
@@ -69,7 +70,7 @@ class ClusterCalls(Calls):
             names=[clustername] if clustername else (),
             status=clusterstatus,
         )
-        return True, [info.ClusterInfo.of(cluster) for cluster in page], page.next_marker
+        return True, [info.ClusterInfo.of(cluster.raw) for cluster in page], page.next_marker
 
     @translated
     def show_cluster(self, clustername: str) -> tuple[bool, info.ClusterInfo]:
@@ -78,7 +79,7 @@ class ClusterCalls(Calls):
             credential = base64.b64decode(cluster.credential, validate=True).decode()
         except (binascii.Error, UnicodeDecodeError) as error:
             raise PaddleFlowSDKException("InvalidResponse", "Credential is not Base64 encoded") from error
-        return True, info.ClusterInfo.of(cluster, credential)
+        return True, replace(info.ClusterInfo.of(cluster.raw), credential=credential)
 
     @translated
     def delete_cluster(self, clustername: str) -> tuple[bool, str]:

@@ -1,219 +1,130 @@
-"""The objects that `paddleflow.Client` returns, with the attribute names that existing scripts read."""
+"""The objects that `paddleflow.Client` returns, with the attribute names that existing scripts read.
+
+Like the new client's records they are read from the server's answer, which those keep as `raw`.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
-from paddleflow.sdk.access import Grant, User
-from paddleflow.sdk.clusters import Cluster
-from paddleflow.sdk.jobs import JobRecord
-from paddleflow.sdk.queues import Flavour, Queue
+from paddleflow.sdk.records import Record, table, wire
 from paddleflow.sdk.statistics import JobDetail
-from paddleflow.sdk.storages import Storage
+
+
+def _as_it_is(value: object) -> Any:
+    return value
 
 
 @dataclass(frozen=True)
-class UserInfo:
-    name: str
-    create_time: str
-
-    @classmethod
-    def of(cls, user: User) -> UserInfo:
-        return cls(user.name, user.create_time)
+class UserInfo(Record):
+    name: str = wire()
+    create_time: str = wire()
 
 
 @dataclass(frozen=True)
-class GrantInfo:
-    username: str
-    resourceName: str  # noqa: N815  the name that scripts read
-
-    @classmethod
-    def of(cls, grant: Grant) -> GrantInfo:
-        return cls(grant.user, grant.resource)
+class GrantInfo(Record):
+    username: str = wire(key="userName")
+    resourceName: str = wire(key="resourceID")  # noqa: N815  the name that scripts read
 
 
 @dataclass(frozen=True)
-class QueueInfo:
-    name: str
-    status: str
-    namespace: str
-    clusterName: str  # noqa: N815
-    quotaType: str  # noqa: N815
-    maxResources: Mapping[str, Any]  # noqa: N815
-    minResources: Mapping[str, Any]  # noqa: N815
-    usedResources: Mapping[str, Any]  # noqa: N815
-    idleResources: Mapping[str, Any]  # noqa: N815
-    location: Mapping[str, str]
-    schedulingPolicy: Sequence[str]  # noqa: N815
-    createTime: str  # noqa: N815
-    updateTime: str  # noqa: N815
-
-    @classmethod
-    def of(cls, queue: Queue) -> QueueInfo:
-        return cls(
-            queue.name,
-            queue.status,
-            queue.namespace,
-            queue.cluster,
-            queue.quota_type,
-            queue.maximum,
-            queue.minimum,
-            queue.used,
-            queue.idle,
-            queue.location,
-            list(queue.scheduling_policy),
-            queue.create_time,
-            queue.update_time,
-        )
+class QueueInfo(Record):
+    name: str = wire()
+    status: str = wire()
+    namespace: str = wire()
+    clusterName: str = wire()  # noqa: N815
+    quotaType: str = wire()  # noqa: N815
+    maxResources: Mapping[str, Any] = wire({})  # noqa: N815
+    minResources: Mapping[str, Any] = wire({})  # noqa: N815
+    usedResources: Mapping[str, Any] = wire({})  # noqa: N815
+    idleResources: Mapping[str, Any] = wire({})  # noqa: N815
+    location: Mapping[str, str] = wire({})
+    schedulingPolicy: Sequence[str] = wire([])  # noqa: N815
+    createTime: str = wire()  # noqa: N815
+    updateTime: str = wire()  # noqa: N815
 
 
 @dataclass(frozen=True)
-class FlavourInfo:
+class FlavourInfo(Record):
     """`scalar_resources` is JSON as text, or empty."""
 
-    name: str
-    cpu: str
-    mem: str
-    scalar_resources: str
-    cluster_name: str
-    createtime: str
-    updatetime: str
-
-    @classmethod
-    def of(cls, flavour: Flavour) -> FlavourInfo:
-        scalars = json.dumps(flavour.scalars) if flavour.scalars else ""
-        return cls(
-            flavour.name,
-            flavour.cpu,
-            flavour.mem,
-            scalars,
-            flavour.cluster,
-            flavour.create_time,
-            flavour.update_time,
-        )
+    name: str = wire()
+    cpu: str = wire()
+    mem: str = wire()
+    scalar_resources: str = wire(read=lambda value: json.dumps(value) if value else "")
+    cluster_name: str = wire()
+    createtime: str = wire(key="createTime")
+    updatetime: str = wire(key="updateTime")
 
 
 @dataclass(frozen=True)
-class ClusterInfo:
-    """`credential` is decoded."""
+class ClusterInfo(Record):
+    """`credential` is decoded; a list has none."""
 
-    clusterid: str
-    clustername: str
-    description: str
-    endpoint: str
-    source: str
-    clustertype: str
-    version: str
-    status: str
-    credential: str
-    setting: str
-    namespacelist: Sequence[str]
-    createtime: str
-    updatetime: str
-
-    @classmethod
-    def of(cls, cluster: Cluster, credential: str = "") -> ClusterInfo:
-        return cls(
-            cluster.id,
-            cluster.name,
-            cluster.description,
-            cluster.endpoint,
-            cluster.source,
-            cluster.type,
-            cluster.version,
-            cluster.status,
-            credential,
-            cluster.setting,
-            list(cluster.namespaces),
-            cluster.create_time,
-            cluster.update_time,
-        )
+    clusterid: str = wire(key="id")
+    clustername: str = wire(key="clusterName")
+    description: str = wire()
+    endpoint: str = wire()
+    source: str = wire()
+    clustertype: str = wire(key="clusterType")
+    version: str = wire()
+    status: str = wire()
+    credential: str = ""
+    setting: str = wire()
+    namespacelist: Sequence[str] = wire([], key="namespaceList")
+    createtime: str = wire(key="createTime")
+    updatetime: str = wire(key="updateTime")
 
 
 @dataclass(frozen=True)
-class FSInfo:
-    name: str
-    owner: str
-    fstype: str
-    server_adddress: str  #: three d, as scripts have it
-    subpath: str
-    properties: Mapping[str, str]
-
-    @classmethod
-    def of(cls, storage: Storage) -> FSInfo:
-        return cls(
-            storage.name,
-            storage.user,
-            storage.type,
-            storage.server_address,
-            storage.sub_path,
-            storage.properties,
-        )
+class FSInfo(Record):
+    name: str = wire()
+    owner: str = wire(key="username")
+    fstype: str = wire(key="type")
+    server_adddress: str = wire(key="serverAddress")  #: three d, as scripts have it
+    subpath: str = wire(key="subPath")
+    properties: Mapping[str, str] = wire({})
 
 
 @dataclass(frozen=True)
-class JobInfo:
+class JobInfo(Record):
     """Flavour, members and runtimes are as the server answers them."""
 
-    job_id: str
-    job_name: str
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
-    username: str
-    queue: str
-    priority: str
-    flavour: Mapping[str, Any]
-    fs: Mapping[str, Any]
-    extra_fs_list: Sequence[Mapping[str, Any]]
-    image: str
-    env: Mapping[str, str]
-    command: str | Sequence[str]
-    args_list: str | Sequence[str]
-    port: int
-    extension_template: Any
-    framework: str
-    member_list: Any
-    status: str
-    message: str
-    accept_time: str
-    start_time: str
-    finish_time: str
-    runtime: Any
-    distributed_runtime: Any
-    workflow_runtime: Any
+    job_id: str = wire(key="id")
+    job_name: str = wire(key="name")
+    labels: Mapping[str, str] = wire({})
+    annotations: Mapping[str, str] = wire({})
+    username: str = wire(key="UserName")
+    queue: str = ""
+    priority: str = ""
+    flavour: Mapping[str, Any] = wire({})
+    fs: Mapping[str, Any] = wire({})
+    extra_fs_list: Sequence[Mapping[str, Any]] = wire([], key="extraFS")
+    image: str = wire()
+    env: Mapping[str, str] = wire({})
+    command: str | Sequence[str] = wire("", read=_as_it_is)
+    args_list: str | Sequence[str] = wire([], key="args", read=_as_it_is)
+    port: int = wire(0)
+    extension_template: object = wire(None, read=_as_it_is)
+    framework: str = wire()
+    member_list: object = wire(None, key="members", read=_as_it_is)
+    status: str = wire()
+    message: str = wire()
+    accept_time: str = wire()
+    start_time: str = wire()
+    finish_time: str = wire()
+    runtime: object = wire(None, read=_as_it_is)
+    distributed_runtime: object = wire(None, read=_as_it_is)
+    workflow_runtime: object = wire(None, read=_as_it_is)
 
     @classmethod
-    def of(cls, job: JobRecord) -> JobInfo:
-        return cls(
-            job_id=job.id,
-            job_name=job.name,
-            labels=job.labels,
-            annotations=job.annotations,
-            username=job.user,
-            queue=job.queue,
-            priority=job.priority,
-            flavour=job.flavour,
-            fs=job.fs,
-            extra_fs_list=list(job.extra_fs),
-            image=job.image,
-            env=job.env,
-            command=job.command,
-            args_list=job.args if isinstance(job.args, str) else list(job.args),
-            port=job.port,
-            extension_template=job.raw.get("extensionTemplate"),
-            framework=job.framework,
-            member_list=job.raw.get("members"),
-            status=job.status,
-            message=job.message,
-            accept_time=job.accept_time,
-            start_time=job.start_time,
-            finish_time=job.finish_time,
-            runtime=job.raw.get("runtime"),
-            distributed_runtime=job.raw.get("distributedRuntime"),
-            workflow_runtime=job.raw.get("workflowRuntime"),
+    def of(cls, answer: object) -> Self:
+        policy = table(table(answer).get("schedulingPolicy"))
+        return replace(
+            super().of(answer), queue=str(policy.get("queue") or ""), priority=str(policy.get("priority") or "")
         )
 
 

@@ -19,7 +19,7 @@ class JobCalls(Calls):
 
     @translated
     def show_job(self, job_id: str) -> tuple[bool, info.JobInfo]:
-        return True, info.JobInfo.of(self._pf.jobs.get(job_id).record)
+        return True, info.JobInfo.of(self._pf.jobs.get(job_id).record.raw)
 
     @translated
     def list_job(
@@ -41,7 +41,7 @@ class JobCalls(Calls):
             max_keys=count(maxkeys or 100, "maxkeys"),
             marker=marker,
         )
-        return True, [info.JobInfo.of(job.record) for job in page], page.next_marker
+        return True, [info.JobInfo.of(job.record.raw) for job in page], page.next_marker
 
     @translated
     def update_job(

@@ -39,7 +39,7 @@ class PipelineCalls(Calls):
         page = self._pf.pipelines.page(
             user=user_filter, name=name_filter, max_keys=count(max_keys or PAGE_SIZE, "max_keys"), marker=marker
         )
-        return True, {"pipelineList": [info.PipelineInfo.of(one) for one in page], "nextMarker": page.next_marker}
+        return True, {"pipelineList": [info.PipelineInfo.of(one.raw) for one in page], "nextMarker": page.next_marker}
 
     @translated
     def show_pipeline(
@@ -50,8 +50,8 @@ class PipelineCalls(Calls):
             pipeline_id, fs=fs_filter, max_keys=count(max_keys or PAGE_SIZE, "max_keys"), marker=marker
         )
         return True, {
-            "pipelineInfo": info.PipelineInfo.of(found),
-            "pipelineVersionList": [info.PipelineVersionInfo.of(one) for one in page],
+            "pipelineInfo": info.PipelineInfo.of(found.raw),
+            "pipelineVersionList": [info.PipelineVersionInfo.of(one.raw) for one in page],
             "nextMarker": page.next_marker,
         }
 
@@ -76,8 +76,8 @@ class PipelineCalls(Calls):
         """``{"pipelineInfo", "pipelineVersionInfo"}``"""
         found, version = self._pf.pipelines.with_version(pipeline_id, pipeline_version_id)
         return True, {
-            "pipelineInfo": info.PipelineInfo.of(found),
-            "pipelineVersionInfo": info.PipelineVersionInfo.of(version),
+            "pipelineInfo": info.PipelineInfo.of(found.raw),
+            "pipelineVersionInfo": info.PipelineVersionInfo.of(version.raw),
         }
 
     @translated
@@ -146,7 +146,7 @@ class PipelineCalls(Calls):
             marker=marker,
             max_keys=count(max_keys or PAGE_SIZE, "max_keys"),
         )
-        return True, {"scheduleList": [info.ScheduleInfo.of(one) for one in page], "nextMarker": page.next_marker}
+        return True, {"scheduleList": [info.ScheduleInfo.of(one.raw) for one in page], "nextMarker": page.next_marker}
 
     @translated
     def show_schedule(
@@ -166,8 +166,8 @@ class PipelineCalls(Calls):
             max_keys=count(max_keys or PAGE_SIZE, "max_keys"),
         )
         return True, {
-            "scheduleInfo": info.ScheduleInfo.of(found),
-            "runList": [info.RunInfo.of(run.record) for run in page],
+            "scheduleInfo": info.ScheduleInfo.of(found.raw),
+            "runList": [info.RunInfo.of(run.record.raw) for run in page],
             "nextMarker": page.next_marker,
         }
 

@@ -29,7 +29,7 @@ class Resources(Calls):
     @translated
     def list_user(self, maxsize: int = 100) -> tuple[bool, list[info.UserInfo]]:
         page = self._pf.users.page(max_keys=count(maxsize, "maxsize"))
-        return True, [info.UserInfo.of(user) for user in page]
+        return True, [info.UserInfo.of(user.raw) for user in page]
 
     @translated
     def add_queue(
@@ -93,16 +93,16 @@ class Resources(Calls):
         self, maxsize: int = 100, marker: str | None = None
     ) -> tuple[bool, list[info.QueueInfo], str | None]:
         page = self._pf.queues.page(max_keys=count(maxsize, "maxsize"), marker=marker)
-        return True, [info.QueueInfo.of(queue) for queue in page], page.next_marker
+        return True, [info.QueueInfo.of(queue.raw) for queue in page], page.next_marker
 
     @translated
     def show_queue(self, queuename: str) -> tuple[bool, info.QueueInfo]:
-        return True, info.QueueInfo.of(self._pf.queues.get(queuename))
+        return True, info.QueueInfo.of(self._pf.queues.get(queuename).raw)
 
     @translated
     def show_queue_grant(self, username: str | None = None, maxsize: int = 100) -> tuple[bool, list[info.GrantInfo]]:
         page = self._pf.grants.page(user=username, max_keys=count(maxsize, "maxsize"))
-        return True, [info.GrantInfo.of(grant) for grant in page if grant.resource_type == "queue"]
+        return True, [info.GrantInfo.of(grant.raw) for grant in page if grant.resource_type == "queue"]
 
     @translated
     def list_flavour(
@@ -111,11 +111,11 @@ class Resources(Calls):
         page = self._pf.flavours.page(
             max_keys=count(maxsize, "maxsize"), marker=marker, cluster=clustername or None, name=key or None
         )
-        return True, [info.FlavourInfo.of(flavour) for flavour in page], page.next_marker
+        return True, [info.FlavourInfo.of(flavour.raw) for flavour in page], page.next_marker
 
     @translated
     def show_flavour(self, name: str) -> tuple[bool, info.FlavourInfo]:
-        return True, info.FlavourInfo.of(self._pf.flavours.get(name))
+        return True, info.FlavourInfo.of(self._pf.flavours.get(name).raw)
 
     @translated
     def add_flavour(
@@ -151,12 +151,12 @@ class Resources(Calls):
     @translated
     def show_fs(self, fsname: str, username: str | None = None) -> tuple[bool, list[info.FSInfo]]:
         """A list of one."""
-        return True, [info.FSInfo.of(self._pf.storages.get(fsname, user=username))]
+        return True, [info.FSInfo.of(self._pf.storages.get(fsname, user=username).raw)]
 
     @translated
     def list_fs(self, username: str | None = None, maxsize: int = 100) -> tuple[bool, list[info.FSInfo]]:
         page = self._pf.storages.page(user=username, max_keys=count(maxsize, "maxsize"))
-        return True, [info.FSInfo.of(storage) for storage in page]
+        return True, [info.FSInfo.of(storage.raw) for storage in page]
 
     @translated
     def delete_fs(self, fsname: str, username: str | None = None) -> Done:

@@ -1,4 +1,7 @@
-"""What the old calls return of runs, pipelines and schedules, with the attribute names that existing scripts read."""
+"""What the old calls return of runs, pipelines and schedules, with the attribute names that existing scripts read.
+
+Like the new client's records they are read from the server's answer, which those keep as `raw`.
+"""
 
 from __future__ import annotations
 
@@ -6,343 +9,178 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paddleflow.sdk.artifacts import Artifact, RunCache
-from paddleflow.sdk.pipelines import PipelineRecord, PipelineVersion
-from paddleflow.sdk.run_views import DagView, StepView, View
-from paddleflow.sdk.runs import RunRecord
-from paddleflow.sdk.schedules import Schedule
+from paddleflow.sdk.records import Record, items, table, wire, wire_keys
 
 
-@dataclass(frozen=True)
-class JobInfo:
-    """A step of a run, one time. `get_dict()` has the keys of the wire."""
-
-    name: str
-    deps: str
-    parameters: Mapping[str, str]
-    command: str
-    env: Mapping[str, str]
-    status: str
-    start_time: str
-    end_time: str
-    docker_env: str
-    job_id: str
-    type: str
-    step_name: str
-    parent_dag_id: str
-    extra_fs: Sequence[Mapping[str, Any]]
-    artifacts: Mapping[str, Any]
-    cache: Mapping[str, Any]
-    job_message: str
-    cache_run_id: str
-    cache_job_id: str
-
-    @classmethod
-    def of(cls, step: StepView) -> JobInfo:
-        return cls(
-            step.name,
-            step.deps,
-            step.parameters,
-            step.command,
-            step.env,
-            step.status,
-            step.start_time,
-            step.end_time,
-            step.docker_env,
-            step.job_id,
-            step.type,
-            step.step_name,
-            step.parent_dag_id,
-            list(step.extra_fs),
-            {"input": step.inputs, "output": step.outputs},
-            step.cache,
-            step.message,
-            step.cache_run_id,
-            step.cache_job_id,
-        )
+class Component(Record):
+    """A part of a run, one time."""
 
     def get_dict(self) -> dict[str, Any]:
-        return {
-            "artifacts": self.artifacts,
-            "cache": self.cache,
-            "jobMessage": self.job_message,
-            "cacheRunID": self.cache_run_id,
-            "cacheJobID": self.cache_job_id,
-            "extraFS": self.extra_fs,
-            "jobID": self.job_id,
-            "name": self.name,
-            "deps": self.deps,
-            "parameters": self.parameters,
-            "command": self.command,
-            "env": self.env,
-            "status": self.status,
-            "startTime": self.start_time,
-            "endTime": self.end_time,
-            "dockerEnv": self.docker_env,
-            "type": self.type,
-            "stepName": self.step_name,
-            "parentDagID": self.parent_dag_id,
-        }
+        """Its attributes under the keys of the wire."""
+        return {key: getattr(self, name) for name, key in wire_keys(type(self))}
 
 
 @dataclass(frozen=True)
-class DagInfo:
-    """A DAG of a run, one time. `get_dict()` has the keys of the wire."""
+class JobInfo(Component):
+    """A step."""
 
-    dag_id: str
-    name: str
-    type: str
-    dag_name: str
-    parent_dag_id: str
-    deps: str
-    parameters: Mapping[str, str]
-    artifacts: Mapping[str, Any]
-    start_time: str
-    end_time: str
-    status: str
-    message: str
-    entry_points: Mapping[str, Sequence[JobInfo | DagInfo]]
+    name: str = wire()
+    deps: str = wire()
+    parameters: Mapping[str, str] = wire({})
+    command: str = wire()
+    env: Mapping[str, str] = wire({})
+    status: str = wire()
+    start_time: str = wire()
+    end_time: str = wire()
+    docker_env: str = wire()
+    job_id: str = wire(key="jobID")
+    type: str = wire("step")
+    step_name: str = wire()
+    parent_dag_id: str = wire(key="parentDagID")
+    extra_fs: Sequence[Mapping[str, Any]] = wire([], key="extraFS")
+    artifacts: Mapping[str, Any] = wire({})
+    cache: Mapping[str, Any] = wire({})
+    job_message: str = wire()
+    cache_run_id: str = wire(key="cacheRunID")
+    cache_job_id: str = wire(key="cacheJobID")
 
-    @classmethod
-    def of(cls, dag: DagView) -> DagInfo:
-        return cls(
-            dag.id,
-            dag.name,
-            dag.type,
-            dag.dag_name,
-            dag.parent_dag_id,
-            dag.deps,
-            dag.parameters,
-            dag.artifacts,
-            dag.start_time,
-            dag.end_time,
-            dag.status,
-            dag.message,
-            components(dag.entry_points),
-        )
+
+@dataclass(frozen=True)
+class DagInfo(Component):
+    dag_id: str = wire(key="id")
+    name: str = wire()
+    type: str = wire("dag")
+    dag_name: str = wire()
+    parent_dag_id: str = wire(key="parentDagID")
+    deps: str = wire()
+    parameters: Mapping[str, str] = wire({})
+    artifacts: Mapping[str, Any] = wire({})
+    start_time: str = wire()
+    end_time: str = wire()
+    status: str = wire()
+    message: str = wire()
+    entry_points: Mapping[str, Sequence[Component]] = wire({}, read=lambda value: components(value))
 
     def get_dict(self) -> dict[str, Any]:
-        return {
-            "dagID": self.dag_id,
-            "name": self.name,
-            "type": self.type,
-            "dagName": self.dag_name,
-            "parentDagID": self.parent_dag_id,
-            "deps": self.deps,
-            "parameters": self.parameters,
-            "artifacts": self.artifacts,
-            "startTime": self.start_time,
-            "endTime": self.end_time,
-            "status": self.status,
-            "message": self.message,
-            "entryPoints": self.entry_points,
-        }
+        """With ``dagID`` for what the server calls ``id``."""
+        found = super().get_dict()
+        return {"dagID": found.pop("id"), **found}
 
 
-def components(views: Mapping[str, Sequence[View]]) -> dict[str, list[JobInfo | DagInfo]]:
-    return {
-        name: [DagInfo.of(one) if isinstance(one, DagView) else JobInfo.of(one) for one in several]
-        for name, several in views.items()
-    }
+def component(answer: object) -> Component:
+    return DagInfo.of(answer) if "entryPoints" in table(answer) else JobInfo.of(answer)
+
+
+def components(answer: object) -> dict[str, list[Component]]:
+    """Components by name, each with its repetitions."""
+    return {name: [component(one) for one in items(several)] for name, several in table(answer).items()}
+
+
+def joined(value: object) -> str:
+    return ",".join(value) if isinstance(value, list) else str(value)
 
 
 @dataclass(frozen=True)
-class RunInfo:
+class RunInfo(Record):
     """A run; of a list, without its document and components."""
 
-    run_id: str
-    fs_name: str
-    username: str
-    status: str
-    name: str
-    description: str
-    parameters: Mapping[str, Any] | None
-    run_yaml: str | None
-    runtime: Mapping[str, Sequence[JobInfo | DagInfo]] | None
-    post_process: Mapping[str, JobInfo] | None
-    docker_env: str | None
-    update_time: str
-    source: str
-    run_msg: str
-    schedule_id: str
-    scheduled_time: str
-    fs_options: Mapping[str, Any] | None
-    failure_options: Mapping[str, Any] | None
-    disabled: str | None
-    run_cached_ids: str | None
-    create_time: str
-    activate_time: str
-
-    @classmethod
-    def of(cls, run: RunRecord, *, whole: bool = False) -> RunInfo:
-        return cls(
-            run_id=run.id,
-            fs_name=run.fs,
-            username=run.user,
-            status=run.status,
-            name=run.name,
-            description=run.description,
-            parameters=run.parameters if whole else None,
-            run_yaml=run.yaml if whole else None,
-            runtime=components(run.runtime) if whole else None,
-            post_process={name: JobInfo.of(step) for name, step in run.post_process.items()} if whole else None,
-            docker_env=run.docker_env if whole else None,
-            update_time=run.update_time,
-            source=run.source,
-            run_msg=run.message,
-            schedule_id=run.schedule_id,
-            scheduled_time=run.scheduled_time,
-            fs_options=run.fs_options if whole else None,
-            failure_options=run.failure_options if whole else None,
-            disabled=",".join(run.disabled) if whole else None,
-            run_cached_ids=",".join(run.cached_ids) if whole else None,
-            create_time=run.create_time,
-            activate_time=run.activate_time,
-        )
+    run_id: str = wire(key="runID")
+    fs_name: str = wire()
+    username: str = wire()
+    status: str = wire()
+    name: str = wire()
+    description: str = wire()
+    parameters: Mapping[str, Any] | None = wire(None, read=table)
+    run_yaml: str | None = wire(None, read=str)
+    runtime: Mapping[str, Sequence[Component]] | None = wire(None, read=components)
+    post_process: Mapping[str, Component] | None = wire(
+        None, read=lambda value: {name: component(one) for name, one in table(value).items()}
+    )
+    docker_env: str | None = wire(None, read=str)
+    update_time: str = wire()
+    source: str = wire()
+    run_msg: str = wire()
+    schedule_id: str = wire(key="scheduleID")
+    scheduled_time: str = wire()
+    fs_options: Mapping[str, Any] | None = wire(None, read=table)
+    failure_options: Mapping[str, Any] | None = wire(None, read=table)
+    disabled: str | None = wire(None, read=joined)
+    run_cached_ids: str | None = wire(None, key="runCachedIDs", read=joined)
+    create_time: str = wire()
+    activate_time: str = wire()
 
 
 @dataclass(frozen=True)
-class RunCacheInfo:
-    cache_id: str
-    first_fp: str
-    second_fp: str
-    run_id: str
-    source: str
-    job_id: str
-    fs_name: str
-    username: str
-    expired_time: str
-    strategy: str
-    custom: str
-    create_time: str
-    update_time: str
-
-    @classmethod
-    def of(cls, cache: RunCache) -> RunCacheInfo:
-        return cls(
-            cache.id,
-            cache.first_fingerprint,
-            cache.second_fingerprint,
-            cache.run_id,
-            cache.source,
-            cache.job_id,
-            cache.fs,
-            cache.user,
-            cache.expired_time,
-            cache.strategy,
-            cache.custom,
-            cache.create_time,
-            cache.update_time,
-        )
+class RunCacheInfo(Record):
+    cache_id: str = wire(key="cacheID")
+    first_fp: str = wire()
+    second_fp: str = wire()
+    run_id: str = wire(key="runID")
+    source: str = wire()
+    job_id: str = wire(key="jobID")
+    fs_name: str = wire(key="fsname")
+    username: str = wire()
+    expired_time: str = wire()
+    strategy: str = wire()
+    custom: str = wire()
+    create_time: str = wire()
+    update_time: str = wire()
 
 
 @dataclass(frozen=True)
-class ArtifactInfo:
-    run_id: str
-    fs_name: str
-    username: str
-    artifact_path: str
-    type: str
-    step: str
-    artifact_name: str
-    meta: str
-    create_time: str
-    update_time: str
-
-    @classmethod
-    def of(cls, artifact: Artifact) -> ArtifactInfo:
-        return cls(
-            artifact.run_id,
-            artifact.fs,
-            artifact.user,
-            artifact.path,
-            artifact.type,
-            artifact.step,
-            artifact.name,
-            artifact.meta,
-            artifact.create_time,
-            artifact.update_time,
-        )
+class ArtifactInfo(Record):
+    run_id: str = wire(key="runID")
+    fs_name: str = wire(key="fsname")
+    username: str = wire()
+    artifact_path: str = wire()
+    type: str = wire()
+    step: str = wire()
+    artifact_name: str = wire()
+    meta: str = wire()
+    create_time: str = wire()
+    update_time: str = wire()
 
 
 @dataclass(frozen=True)
-class PipelineInfo:
-    pipeline_id: str
-    name: str
-    username: str
-    desc: str
-    create_time: str
-    update_time: str
-
-    @classmethod
-    def of(cls, found: PipelineRecord) -> PipelineInfo:
-        return cls(found.id, found.name, found.user, found.desc, found.create_time, found.update_time)
+class PipelineInfo(Record):
+    pipeline_id: str = wire(key="pipelineID")
+    name: str = wire()
+    username: str = wire()
+    desc: str = wire()
+    create_time: str = wire()
+    update_time: str = wire()
 
 
 @dataclass(frozen=True)
-class PipelineVersionInfo:
-    pipeline_version_id: str
-    pipeline_id: str
-    fs_name: str
-    yaml_path: str
-    pipeline_yaml: str
-    username: str
-    create_time: str
-    update_time: str
-
-    @classmethod
-    def of(cls, found: PipelineVersion) -> PipelineVersionInfo:
-        return cls(
-            found.id,
-            found.pipeline_id,
-            found.fs,
-            found.path,
-            found.yaml,
-            found.user,
-            found.create_time,
-            found.update_time,
-        )
+class PipelineVersionInfo(Record):
+    pipeline_version_id: str = wire(key="pipelineVersionID")
+    pipeline_id: str = wire(key="pipelineID")
+    fs_name: str = wire()
+    yaml_path: str = wire()
+    pipeline_yaml: str = wire()
+    username: str = wire()
+    create_time: str = wire()
+    update_time: str = wire()
 
 
 @dataclass(frozen=True)
-class ScheduleInfo:
-    crontab: str
-    name: str
-    pipeline_id: str
-    pipeline_version_id: str
-    desc: str
-    username: str
-    schedule_id: str
-    fs_config: Mapping[str, Any]
-    options: Mapping[str, Any]
-    start_time: str
-    end_time: str
-    create_time: str
-    update_time: str
-    next_run_time: str
-    message: str
-    status: str
-
-    @classmethod
-    def of(cls, found: Schedule) -> ScheduleInfo:
-        return cls(
-            found.crontab,
-            found.name,
-            found.pipeline_id,
-            found.version_id,
-            found.desc,
-            found.user,
-            found.id,
-            found.fs_config,
-            found.options,
-            found.start_time,
-            found.end_time,
-            found.create_time,
-            found.update_time,
-            found.next_run_time,
-            found.message,
-            found.status,
-        )
+class ScheduleInfo(Record):
+    crontab: str = wire()
+    name: str = wire()
+    pipeline_id: str = wire(key="pipelineID")
+    pipeline_version_id: str = wire(key="pipelineVersionID")
+    desc: str = wire()
+    username: str = wire()
+    schedule_id: str = wire(key="scheduleID")
+    fs_config: Mapping[str, Any] = wire({})
+    options: Mapping[str, Any] = wire({})
+    start_time: str = wire()
+    end_time: str = wire()
+    create_time: str = wire()
+    update_time: str = wire()
+    next_run_time: str = wire()
+    message: str = wire(key="scheduleMsg")
+    status: str = wire()
 
 
 @dataclass(frozen=True)

@@ -68,11 +68,11 @@ class RunCalls(Calls):
             max_keys=count(maxsize, "maxsize"),
             marker=marker,
         )
-        return True, {"runList": [info.RunInfo.of(run.record) for run in page], "nextMarker": page.next_marker}
+        return True, {"runList": [info.RunInfo.of(run.record.raw) for run in page], "nextMarker": page.next_marker}
 
     @translated
     def show_run(self, run_id: str) -> tuple[bool, info.RunInfo]:
-        return True, info.RunInfo.of(self._pf.runs.get(run_id).record, whole=True)
+        return True, info.RunInfo.of(self._pf.runs.get(run_id).record.raw)
 
     @translated
     def stop_run(self, run_id: str, force: bool = False) -> Done:
@@ -110,7 +110,7 @@ class RunCalls(Calls):
             max_keys=count(maxkeys or PAGE_SIZE, "maxkeys"),
             marker=marker,
         )
-        return True, {"artifactList": [info.ArtifactInfo.of(one) for one in page], "nextMarker": page.next_marker}
+        return True, {"artifactList": [info.ArtifactInfo.of(one.raw) for one in page], "nextMarker": page.next_marker}
 
     @translated
     def list_cache(
@@ -129,11 +129,11 @@ class RunCalls(Calls):
             max_keys=count(max_keys or PAGE_SIZE, "max_keys"),
             marker=marker,
         )
-        return True, {"runCacheList": [info.RunCacheInfo.of(one) for one in page], "nextMarker": page.next_marker}
+        return True, {"runCacheList": [info.RunCacheInfo.of(one.raw) for one in page], "nextMarker": page.next_marker}
 
     @translated
     def show_cache(self, cache_id: str) -> tuple[bool, info.RunCacheInfo]:
-        return True, info.RunCacheInfo.of(self._pf.caches.get(cache_id))
+        return True, info.RunCacheInfo.of(self._pf.caches.get(cache_id).raw)
 
     @translated
     def delete_cache(self, cache_id: str) -> Done:

@@ -1,0 +1,97 @@
+"""Jobs that are alike are admitted once, but never by a world that is gone: each change of it is seen by the next job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paddleflow.access import grants
+from paddleflow.queues.model import COUNTER
+from paddleflow.store import counters
+from paddleflow.store.database import Database, Tx
+from tests.api.client import Api
+from tests.api.workshop import TINY
+
+pytestmark = pytest.mark.usefixtures("ready")
+
+JOB: dict[str, Any] = {"command": "true", "flavour": TINY}
+QUEUE = {"name": "q1", "namespace": "n", "clusterName": "default-cluster", "maxResources": {"cpu": "4", "mem": "4Gi"}}
+
+
+async def submit(client: Api, **more: object) -> dict[str, Any]:
+    job = (await client.post("/job/single", {**JOB, **more})).ok()["id"]
+    shown: dict[str, Any] = (await client.get(f"/job/{job}")).ok()
+    return shown
+
+
+async def test_jobs_that_are_alike_keep_their_own_id_and_name(alice: Api) -> None:
+    first, second, third = [await submit(alice, **more) for more in ({"name": "a"}, {"id": "mine", "name": "b"}, {})]
+    assert (first["name"], second["name"], third["name"]) == ("a", "b", "")
+    assert second["id"] == "mine" != first["id"] != third["id"]
+    assert [each["members"][0]["name"] for each in (first, second, third)] == ["a", "b", ""]
+    assert first["command"] == second["command"] == third["command"] == "true"
+
+
+async def test_labels_of_jobs_that_are_alike_are_found(alice: Api) -> None:
+    made = [(await submit(alice, labels={"team": "blue"}))["id"] for _ in range(3)]
+    found = (await alice.get("/job", labels='{"team": "blue"}')).ok()["jobList"]
+    assert [job["id"] for job in found] == made[::-1]
+
+
+async def test_what_one_user_may_is_not_what_another_may(root: Api, alice: Api) -> None:
+    (await root.post("/queue", QUEUE)).ok()
+    await submit(root, schedulingPolicy={"queue": "q1"})
+    (await alice.post("/job/single", {**JOB, "schedulingPolicy": {"queue": "q1"}})).refused(403, "AccessDenied")
+
+
+async def test_a_grant_that_is_given_and_taken(root: Api, alice: Api, database: Database) -> None:
+    (await root.post("/queue", QUEUE)).ok()
+    document = {**JOB, "schedulingPolicy": {"queue": "q1"}}
+    await database.write(grants.add, "alice", "queue", "q1", 1.0)
+    (await alice.post("/job/single", document)).ok()
+    await database.write(grants.remove, "alice", "queue", "q1")
+    (await alice.post("/job/single", document)).refused(403, "AccessDenied")
+
+
+async def test_a_queue_that_is_closed(root: Api) -> None:
+    (await root.post("/queue", QUEUE)).ok()
+    await submit(root, schedulingPolicy={"queue": "q1"})
+    (await root.put("/queue/q1", {"status": "closed"})).ok()
+    (await root.post("/job/single", {**JOB, "schedulingPolicy": {"queue": "q1"}})).refused(400, "InvalidState")
+
+
+async def test_a_flavour_that_is_changed_and_deleted(root: Api) -> None:
+    choice = {"name": "flavour1"}
+    assert (await submit(root, flavour=choice))["flavour"]["cpu"] == "1"
+    (await root.put("/flavour/flavour1", {"cpu": "2", "mem": "1Gi"})).ok()
+    assert (await submit(root, flavour=choice))["flavour"]["cpu"] == "2"
+    (await root.delete("/flavour/flavour1")).ok()
+    (await root.post("/job/single", {**JOB, "flavour": choice})).refused(404, "FlavourNotFound")
+
+
+async def test_a_storage_that_is_made_and_deleted(root: Api, tmp_path: Path) -> None:
+    mount = {"fs": {"name": "s1", "mountPath": "/data"}}
+    document = {**JOB, **mount}
+    (await root.post("/job/single", document)).refused(400, "JobInvalidField")
+    (tmp_path / "files").mkdir()
+    (await root.post("/fs", {"name": "s1", "url": f"local://{tmp_path}/files"})).ok(201)
+    job = await submit(root, **mount)
+    (await root.put(f"/job/{job['id']}", None, action="stop")).ok()
+    (await root.delete("/fs/s1")).ok()
+    (await root.post("/job/single", document)).refused(400, "JobInvalidField")
+
+
+async def test_a_change_that_was_undone_and_another_one_do_not_look_alike(database: Database) -> None:
+    seen: list[int] = []
+
+    def undone(tx: Tx) -> None:
+        counters.bump(tx, COUNTER)
+        seen.append(counters.value(tx, COUNTER))
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await database.write(undone)
+    await database.write(counters.bump, COUNTER)
+    assert await database.read(counters.value, COUNTER) not in seen

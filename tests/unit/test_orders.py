@@ -1,0 +1,77 @@
+"""Reading submissions: the quick way says what the whole document says, and decodes what is alike once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paddleflow.base.ids import new_job_id
+from paddleflow.errors import Invalid
+from paddleflow.spec.document import decode
+from paddleflow.spec.job import DistributedJob, JobBatch, SingleJob
+from paddleflow.spec.orders import AnyJob, Order, read_orders
+
+ODD: Any = st.sampled_from([None, "", "a", "A", "x" * 513, 0, 1, 1.5, False, [], {}, "é"])
+JOBS = st.lists(
+    st.dictionaries(st.sampled_from(["id", "ID", "name", "Name", "command", "env", "port", "other"]), ODD, max_size=4),
+    max_size=4,
+)
+
+
+def documents(orders: list[Order]) -> list[AnyJob]:
+    """The jobs one by one, as they were asked for."""
+    return [order.document.model_copy(update={"id": id, "name": name}) for order in orders for id, name in order.stamps]
+
+
+def outcome(read: Callable[[], list[AnyJob]]) -> object:
+    """What comes of reading a body: the jobs, or what is wrong with it."""
+    try:
+        return [job.model_dump() for job in read()]
+    except Invalid as error:
+        return error.message, error.details
+
+
+@given(JOBS, st.booleans())
+def test_the_quick_way_reads_what_the_whole_document_says(jobs: list[dict[str, Any]], loose: bool) -> None:
+    body = json.dumps({"jobs": jobs}).encode()
+    quickly = outcome(lambda: documents(read_orders(JobBatch, body, ignore_unknown=loose)))
+    assert quickly == outcome(lambda: list(decode(JobBatch, body, ignore_unknown=loose).jobs))
+
+
+def test_an_id_that_is_there_twice_is_refused() -> None:
+    with pytest.raises(Invalid, match="is given twice"):
+        read_orders(SingleJob, b'{"id": "a", "ID": ""}')
+
+
+def test_jobs_that_follow_each_other_and_are_alike_are_one_order() -> None:
+    jobs = [{"command": "a", "name": "1"}, {"id": "x", "command": "a"}, {"command": "b"}, {"command": "a"}]
+    first, second, third = read_orders(JobBatch, json.dumps({"jobs": jobs}).encode())
+    assert first.stamps == [("", "1"), ("x", "")]
+    assert (second.stamps, third.stamps) == ([("", "")], [("", "")])
+    assert first.document is third.document
+    assert first.key == third.key != second.key
+
+
+def test_the_same_words_for_another_kind_of_job_are_not_alike() -> None:
+    (single,) = read_orders(SingleJob, b'{"name": "n"}')
+    (gang,) = read_orders(DistributedJob, b'{"name": "n", "framework": "paddle"}')
+    assert (single.stamps, gang.stamps) == ([("", "n")], [("", "n")])
+    assert single.key != gang.key
+
+
+def test_a_large_document_is_not_remembered() -> None:
+    (order,) = read_orders(SingleJob, json.dumps({"command": "x" * 5000, "id": "i"}).encode())
+    assert order.key is None
+    assert order.stamps == [("i", "")]
+
+
+def test_ids_sort_as_they_were_made_and_do_not_repeat() -> None:
+    made = [new_job_id(1_700_000_000.5) for _ in range(1000)]
+    assert len(set(made)) == 1000
+    assert all(len(each) == len("job-") + 16 for each in made)
+    assert new_job_id(1_700_000_000.0) < new_job_id(1_700_000_001.0)
