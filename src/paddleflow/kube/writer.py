@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
-from paddleflow.errors import Conflict, NotFound, Unavailable
+from paddleflow.errors import NotFound, Unavailable
 from paddleflow.kube import resources
 from paddleflow.kube.apply import differences
 from paddleflow.kube.cache import Cache
@@ -42,7 +42,8 @@ class Writer:
         return await self._done(wanted, self._client.apply(self._resource, wanted))
 
     async def delete(self, obj: View, *, grace: int | None = None) -> None:
-        """Deletes the very object; one that is gone already, or another one of its name, is no error."""
+        """Deletes the very object; one that is gone already is no error. `Conflict` when somebody was faster: the object may
+        be another one of its name, or the same one in a new version, so the caller looks again."""
         key = resources.key(obj)
         own, uid = resources.name(obj), resources.uid(obj)
         if key in self._doubts:
@@ -52,7 +53,7 @@ class Writer:
                 return
         try:
             left = await self._client.delete(self._resource, own, resources.namespace(obj), uid=uid, grace=grace)
-        except (NotFound, Conflict):
+        except NotFound:
             self._cache.lose(obj)
         except Unavailable:
             self._doubts.add(key)

@@ -14,7 +14,7 @@ from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, PaddleFlow
 from paddleflow.kube.cache import Cache
 from paddleflow.kube.client import Client
 from paddleflow.kube.refusals import AlreadyExists
-from paddleflow.kube.resources import PADDLEJOBS, View, name, namespace, owner, uid
+from paddleflow.kube.resources import PADDLEJOBS, View, key, name, namespace, owner, uid
 from paddleflow.kube.writer import Writer
 from paddleflow.operator.paddlejob.writes import Delete, Event, Patch
 
@@ -100,6 +100,11 @@ class Carrier:
         if found is not None and found.uid == uid(job):
             cache.learn(there)  # ours: made by a pass whose answer got lost, or still on its way out
             raise Conflict(f"{kind} {space}/{own} is there already")
+        if found is not None and (found.kind, found.key) == (PADDLEJOBS.kind, key(job)):
+            # Of an earlier job of this name. The garbage collector takes its time, and forgets it where the new job came
+            # while it did not watch.
+            await self._client.delete(cache.resource, own, space, uid=uid(there))
+            raise Conflict(f"{kind} {space}/{own} of an earlier job is on its way out")
         whose = f"belongs to {found.kind} {found.key}" if found else "has no owner"
         return Event(
             "NameTaken",

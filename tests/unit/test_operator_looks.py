@@ -1,4 +1,4 @@
-"""How often the operator writes a job's status: with its pods at first, and later when something is worth it."""
+"""What one look at a job writes: how often its status, and what it does about pods that are in its way."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from paddleflow.base.clock import ManualClock
+from paddleflow.errors import Conflict
 from paddleflow.kube.client import Client
 from paddleflow.kube.controller import DONE, Again
 from paddleflow.kube.memory import MemoryServer
 from paddleflow.kube.recorder import Recorder
-from paddleflow.kube.resources import NAMESPACES, PADDLEJOBS, PODS, Object
+from paddleflow.kube.resources import NAMESPACES, PADDLEJOBS, PODS, Object, owner, uid
 from paddleflow.kube.wire import Answer, Request
 from paddleflow.operator.paddlejob.job import Options
+from paddleflow.operator.paddlejob.members import JOB_LABEL
 from paddleflow.operator.paddlejobs import SETTLE, PaddleJobs
 from tests.kube_server import until
 from tests.paddlejob_world import job, role
@@ -37,12 +41,12 @@ class Scene:
             tasks = [group.create_task(cache.run()) for cache in self.jobs.caches.values()]
             for cache in self.jobs.caches.values():
                 await cache.synced.wait()
+            await self.client.create(NAMESPACES, NAMESPACES.object("team"))
             yield self
             for task in tasks:
                 task.cancel()
 
     async def submit(self, members: int) -> None:
-        await self.client.create(NAMESPACES, NAMESPACES.object("team"))
         asked = job({"worker": role(members)})
         await self.client.create(PADDLEJOBS, PADDLEJOBS.object("demo", "team", spec=asked["spec"]))
         await until(lambda: self.jobs.jobs.get(KEY), "the job")
@@ -82,6 +86,25 @@ async def test_counts_are_gathered_from_the_first_change_on() -> None:
         scene.clock.advance(1.0)
         assert await scene.jobs.look(KEY) == DONE
         assert (await scene.status())["worker"]["starting"] == 1
+
+
+async def test_pods_of_an_earlier_job_of_the_name_make_way() -> None:
+    """The garbage collector forgets them where the new job came while it did not watch."""
+    async with Scene().running() as scene:
+        earlier = {"apiVersion": PADDLEJOBS.api_version, "kind": "PaddleJob", "name": "demo", "uid": "earlier"}
+        left = PODS.object("demo-worker-0", "team", spec={})
+        left["metadata"] |= {"labels": {JOB_LABEL: "demo"}, "ownerReferences": [{**earlier, "controller": True}]}
+        await scene.client.create(PODS, left)
+        await until(scene.jobs.pods.keys, "the pod")
+        await scene.submit(1)
+        with pytest.raises(Conflict):
+            await scene.jobs.look(KEY)
+        await until(lambda: not scene.jobs.pods.keys(), "the pod's end")
+        await scene.jobs.look(KEY)
+        (pod,) = (await scene.client.list(PODS, "team")).items
+        found = owner(pod)
+        assert found is not None
+        assert found.uid == uid(await scene.client.get(PADDLEJOBS, "demo", "team"))
 
 
 async def test_a_status_that_may_not_be_written_is_said_by_an_event() -> None:
