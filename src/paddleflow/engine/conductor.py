@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from paddleflow.access.callers import is_root
@@ -84,9 +84,12 @@ def _read_one(tx: Tx, run: str) -> RunRecords | None:
 class Conductor:
     """The runs of one engine."""
 
-    def __init__(self, database: Database, admission: Admission) -> None:
+    def __init__(
+        self, database: Database, admission: Admission, expected: Callable[[Row], float | None] = lambda row: None
+    ) -> None:
         self._database = database
         self._admission = admission
+        self._expected = expected  # seconds that a job will probably run
         self.runs: dict[str, RunState] = {}
         self.jobs: dict[str, tuple[RunState, int]] = {}  #: job of a step at work → its run and number
         self.inbox: list[Told] = []  #: answers to errands
@@ -262,7 +265,8 @@ class Conductor:
                 row = job_row(answer, now)
                 draft.writes.runs.jobs[answer.id] = FreshJob(answer, run.id, row)
                 self._order += 1
-                board.enqueue(Waiting(request_of({**row, "seq": self._order}), answer.framework, 1, 0), None, now)
+                request = request_of({**row, "seq": self._order, "expected": self._expected(row)})
+                board.enqueue(Waiting(request, answer.framework, 1, 0), None, now)
             else:
                 told.append((run, Refused(now, item.number, _words(answer))))
         return told

@@ -12,7 +12,7 @@ import contextlib
 import os
 import secrets
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paddleflow.base.clock import Clock
@@ -21,6 +21,7 @@ from paddleflow.base.quantity import Resources, parse_quantity
 from paddleflow.engine.board import Board
 from paddleflow.engine.conductor import Admission, Conductor, read_active
 from paddleflow.engine.errands import Errands
+from paddleflow.engine.expecting import Expecting
 from paddleflow.engine.heard import Heard
 from paddleflow.engine.launching import Prepared
 from paddleflow.engine.ports import Ports, parse_range
@@ -85,6 +86,7 @@ class Mover:
         self._wake = asyncio.Event()
         self._ahead = asyncio.Event()  #: turns were written that may not be on the disk yet
         self._heard = Heard()
+        self._expecting = Expecting(parts.database)
         self._board: Board | None = None
         self.nodes: Sequence[NodeInfo] = ()
         self.first_turn = asyncio.Event()  #: set once the board was rebuilt and decided upon
@@ -220,6 +222,7 @@ class Mover:
         queues = await parts.database.read(scheduled_queues, self._cluster)
         rules = rules_of(parts.settings.scheduling)
         records = await parts.database.read(read_records, now - rules.window)
+        records = replace(records, waiting=await self._expecting.fill(records.waiting, queues))
         nodes = [Node(n.name, n.capacity, n.labels, n.schedulable) for n in self.nodes]
         ports = Ports(parse_range(parts.settings.local.ports), begin=secrets.randbelow(65536))
         board = rebuild(records, nodes, queues, ports, self._around, now, rules)
@@ -249,7 +252,8 @@ class Mover:
             if version != board.queue_version:
                 board.core.set_queues(await parts.database.read(scheduled_queues, self._cluster))
                 board.queue_version = version
-            look(board, rows, draft, now)
+            queues = [account.queue for account in board.core.accounts.values()]
+            look(board, await self._expecting.fill(rows, queues), draft, now)
             await self._conductor.turn(board, draft, rows, runs, now)
             decide(board, draft, self._around, now)
             await self._write_and_do(lease, board, draft, now)
@@ -263,7 +267,8 @@ class Mover:
     def _new_conductor(self) -> Conductor:
         parts = self._parts
         nodes = [(node.name, node.capacity) for node in self.nodes]
-        conductor = Conductor(parts.database, Admission(nodes, parts.settings.jobs.skip_resource_validate))
+        admission = Admission(nodes, parts.settings.jobs.skip_resource_validate)
+        conductor = Conductor(parts.database, admission, self._expecting.seconds)
         self._errands = Errands(parts.database, parts.clock, parts.data, conductor, self._wake.set)
         return conductor
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from paddleflow.base.ids import AttemptId
 from paddleflow.engine.board import Active, Board, Waiting
@@ -199,13 +199,14 @@ def _later_stages(framework: str, keys: Sequence[Key]) -> frozenset[Key]:
 def settle(board: Board, draft: Draft, rows: Mapping[str, Row], around: Surroundings, now: float) -> None:
     """The write stood: jobs whose placement was taken are active, the others are looked at again."""
     for item in draft.writes.placements:
-        del board.waiting[item.job]
+        waiting = board.waiting.pop(item.job)
         row = rows.get(item.job)
         if row is None:
             board.core.release(item.job)
             board.ports.release(port for place in item.places for port in place.ports)
             continue
         active = activate(row, (), item.attempt, item.places, around)
+        active.request = replace(active.request, expected=waiting.request.expected)
         board.active[item.job] = active
         active.state, commands = advance(active.state, Placed(now, tuple(place.key for place in item.places)))
         _do(board, active, commands, draft, now)
