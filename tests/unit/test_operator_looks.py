@@ -88,6 +88,20 @@ async def test_counts_are_gathered_from_the_first_change_on() -> None:
         assert (await scene.status())["worker"]["starting"] == 1
 
 
+async def test_a_refusal_is_in_the_first_status() -> None:
+    async with Scene().running() as scene:
+        await scene.submit(1)
+
+        def refuse(request: Request) -> Answer | None:
+            said = b'{"message": "exceeded quota: few"}'
+            return Answer(403, {}, said) if request.path.startswith("/api/v1/namespaces/team/pods") else None
+
+        scene.server.refuse = refuse
+        assert await scene.jobs.look(KEY) == Again(1.0)
+        (blocked,) = (await scene.status())["conditions"]
+        assert (blocked["type"], blocked["status"], blocked["reason"]) == ("Blocked", "True", "QuotaExceeded")
+
+
 async def test_pods_of_an_earlier_job_of_the_name_make_way() -> None:
     """The garbage collector forgets them where the new job came while it did not watch."""
     async with Scene().running() as scene:

@@ -102,14 +102,14 @@ class PaddleJobs:
         )
         if refused and refused.reason == DEFINITION_TOO_OLD:
             writes.first = True  # without a memory nothing else may be done
+        if writes.creates and not (job.status or writes.first or refused):
+            writes.status = None  # the first one comes with the pods that it counts: the next pass has them
         self._hold_back(job, writes)
         return writes
 
     def _hold_back(self, job: Job, writes: Writes) -> None:
-        """Take out a status that may come later. The first one comes with the pods that it counts: the next pass has them.
-        Later ones are gathered from the first change on, because with one pod that starts the others soon do."""
-        if writes.creates and not job.status and not writes.first:
-            writes.status = None
+        """Take out a status that may come later: such are gathered from the first change on, because with one pod that starts
+        the others soon do."""
         if writes.status is None or writes.urgent:
             self._held.pop(job.uid, None)
             return
