@@ -81,7 +81,7 @@ def write_turn(tx: Tx, turn: Turn, lease: tuple[str, int], rules: JobSettings, n
     """Write all of it; the rows of the jobs whose placement stood, and of those that steps of runs made."""
     leases.check(tx, *lease)
     told: list[NewEvent] = list(turn.told)
-    _make_way(tx, turn)
+    _make_way(tx, turn, now)
     for change in turn.changes:  # before the placements: an attempt may fail and the next one be placed in one turn
         _change(tx, change, rules, now, told)
     fresh: dict[str, Row] = {}
@@ -136,7 +136,7 @@ def _place(
     return placed
 
 
-def _make_way(tx: Tx, turn: Turn) -> None:
+def _make_way(tx: Tx, turn: Turn, now: float) -> None:
     """Who was told to go or to change; before the changes, which write the members that are new."""
     for job, at, by, lost in turn.evictions:
         tx.run(SQL["note_eviction"], id=job, at=at, by=by, lost=lost)
@@ -145,6 +145,7 @@ def _make_way(tx: Tx, turn: Turn) -> None:
     for job, size in turn.sizes:
         scalars = json.dumps(dict(size.scalars))
         tx.run(SQL["note_size"], id=job, cpu=size.cpu, memory=size.memory, scalars=scalars)
+        tx.run(SQL["insert_size"], id=job, at=now, scalars=scalars)
     for join in turn.joins:
         tx.many(SQL["insert_task"], [_task_row(join, place, TaskStatus.WAITING) for place in join.places])
 
