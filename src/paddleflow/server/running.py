@@ -15,6 +15,7 @@ from paddleflow import settings as settings_module
 from paddleflow.api.job_metrics import JobMetrics
 from paddleflow.api.local_nodes import LocalNodes
 from paddleflow.api.platform import Platform, Workplace
+from paddleflow.api.run_metrics import RunMetrics
 from paddleflow.base.clock import SystemClock
 from paddleflow.base.ids import new_short_id
 from paddleflow.base.log import Log
@@ -117,6 +118,7 @@ async def assembled(settings: Settings, data: Path) -> AsyncIterator[tuple[Parts
             clusters=LocalNodes(database, lambda: nodes),
         )
         platform.refresh.append((await JobMetrics.watching(database, platform.registry)).refresh)
+        platform.refresh.append(RunMetrics(database, platform.registry, mover.tally).refresh)
         yield parts, platform, mover
 
 
