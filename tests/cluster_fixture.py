@@ -107,13 +107,13 @@ def _printed(done: subprocess.CompletedProcess[str], command: str) -> str:
     return done.stdout
 
 
-def require(parts: Iterable[str], root: bool = False) -> None:
+def require(parts: Iterable[str], root: bool = False, hint: str = "scripts/test builds it") -> None:
     """Skip, with a line that says what would help, where a cluster of these parts cannot be."""
     if root and os.geteuid() != 0:
         pytest.skip(f"{_LACKING}: real nodes need root")
     done = subprocess.run([TOOL, "build", "--check", *parts], capture_output=True, text=True, check=False)
     if done.returncode:
-        hint = "scripts/test builds it" if shutil.which("go") else "Go is not installed"
+        hint = hint if shutil.which("go") else "Go is not installed"
         pytest.skip(f"{_LACKING}: it is not built; {hint}, scripts/cluster build --help tells more")
 
 

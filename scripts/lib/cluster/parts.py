@@ -89,6 +89,8 @@ def _argo() -> None:
     for command, program in (("workflow-controller", "argo-workflow-controller"), ("argoexec", "argoexec")):
         golang.compile_program(module, f"github.com/argoproj/argo-workflows/v3/cmd/{command}", program)
     _keep_definitions("argo", [SOURCES / "argo-workflows" / "manifests" / "base" / "crds" / "minimal"])
+    layer = images.layer_of_files("argoexec", {"bin/argoexec": PROGRAMS / "argoexec"}, {})
+    images.write(images.ARGOEXEC, [layer], ["argoexec"], {})
 
 
 def _keep_definitions(name: str, folders: list[Path]) -> None:
@@ -256,11 +258,11 @@ PARTS = {
         ),
         Part(
             "argo",
-            "Argo's workflow controller and executor, about 9 minutes",
+            "Argo's workflow controller and executor with its image, about 11 minutes",
             _argo,
             (MODULES / "argo",),
             golang.RECIPE,
-            (*_program("argo-workflow-controller", "argoexec"), DEFINITIONS / "argo"),
+            (*_program("argo-workflow-controller", "argoexec"), DEFINITIONS / "argo", images.ARGOEXEC.archive),
             go=True,
         ),
         Part(

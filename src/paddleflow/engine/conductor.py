@@ -51,8 +51,10 @@ from paddleflow.runs.model import ComponentStatus, RunStatus
 from paddleflow.runs.restoring import RunRecords, read_run, restore
 from paddleflow.runs.rows import SQL
 from paddleflow.runs.state import Instance, Phase, RunState
+from paddleflow.runs.tally import REUSED, Tally
 from paddleflow.runs.values import Rendered, rendered
 from paddleflow.spec.job import DistributedJob, SingleJob
+from paddleflow.spec.pipeline.model import Step
 from paddleflow.store.database import Database, Row, Tx
 
 REFUSALS = (Invalid, NotFound, Forbidden, Conflict, OverQuota)  #: of a job; anything else is no answer
@@ -85,10 +87,15 @@ class Conductor:
     """The runs of one engine."""
 
     def __init__(
-        self, database: Database, admission: Admission, expected: Callable[[Row], float | None] = lambda row: None
+        self,
+        database: Database,
+        admission: Admission,
+        tally: Tally,
+        expected: Callable[[Row], float | None] = lambda row: None,
     ) -> None:
         self._database = database
         self._admission = admission
+        self._tally = tally
         self._expected = expected  # seconds that a job will probably run
         self.runs: dict[str, RunState] = {}
         self.jobs: dict[str, tuple[RunState, int]] = {}  #: job of a step at work → its run and number
@@ -265,6 +272,7 @@ class Conductor:
                 row = job_row(answer, now)
                 draft.writes.runs.jobs[answer.id] = FreshJob(answer, run.id, row)
                 self._order += 1
+                self._tally.started += 1
                 request = request_of({**row, "seq": self._order, "expected": self._expected(row)})
                 board.enqueue(Waiting(request, answer.framework, 1, 0), None, now)
             else:
@@ -301,9 +309,13 @@ class Conductor:
                     self.jobs.pop(item.job, None)
             collected: Collected = collect(run, self.rendered, draft.writes.runs, now)
             self.inbox += self.claims.ended(collected, now)
+            steps = (item for _, item in collected if isinstance(item.component, Step))
+            self._tally.steps.update(REUSED if item.reused_run else item.status for item in steps)
             if run.status.final:
+                self._tally.runs[run.status] += 1
                 log.info("run ended", run=run.id, status=str(run.status), reason=run.message)
         self._touched.clear()
+        self._tally.waiting = sum(len(run.queue) for run in self.runs.values())
 
 
 def _words(error: PaddleFlowError) -> str:
