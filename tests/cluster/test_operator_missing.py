@@ -131,6 +131,8 @@ def test_missing_volcano_is_named(control_plane: LiveCluster, space: str, tmp_pa
         assert "Is Volcano there?" in events(control_plane, space, "KindMissing")
         try:
             control_plane.apply(GROUPS)
+            control_plane.wait("crd/podgroups.scheduling.volcano.sh", "condition=Established")
+            until(lambda: not control_plane.refusal("get", "podgroups", "-n", space), "kubectl knows PodGroups")
             control_plane.kubectl("wait", "--for=create", "podgroup/x", "-n", space, "--timeout=60s")
             admitted = '{"status": {"phase": "Inqueue"}}'
             control_plane.kubectl(
