@@ -190,11 +190,12 @@ def _apply(cluster: Cluster, manifests: Path) -> None:
 
 
 def kubectl_variables(cluster: Cluster) -> dict[str, str]:
-    """The environment of a kubectl that neither reads nor leaves anything outside the cluster's folder."""
+    """The environment of a kubectl or helm that neither reads nor leaves anything outside the cluster's folder."""
     return {
         "KUBECONFIG": str(cluster.kubeconfig),
         "KUBECACHEDIR": str(cluster.folder / "kubectl"),
         "KUBERC": "off",
+        **{f"HELM_{kind}_HOME": str(cluster.folder / "helm") for kind in ("CACHE", "CONFIG", "DATA")},
     }
 
 

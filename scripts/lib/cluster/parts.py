@@ -71,6 +71,10 @@ def _kwok() -> None:
     golang.compile_program(MODULES / "kwok", "sigs.k8s.io/kwok/cmd/kwok", "kwok")
 
 
+def _helm() -> None:
+    golang.compile_program(MODULES / "helm", "helm.sh/helm/v3/cmd/helm", "helm")
+
+
 def _training_operator() -> None:
     module = MODULES / "training-operator"
     golang.compile_program(
@@ -232,6 +236,15 @@ PARTS = {
             (MODULES / "kwok",),
             golang.RECIPE,
             _program("kwok"),
+            go=True,
+        ),
+        Part(
+            "helm",
+            "the installer of charts, about 2 minutes",
+            _helm,
+            (MODULES / "helm",),
+            golang.RECIPE,
+            _program("helm"),
             go=True,
         ),
         Part(

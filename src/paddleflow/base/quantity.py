@@ -127,7 +127,9 @@ class Resources(NamedTuple):
         return over
 
     def amount(self, dimension: str) -> int:
-        return {"cpu": self.cpu, "memory": self.memory}.get(dimension, self.scalar(dimension))
+        if dimension == "cpu":
+            return self.cpu
+        return self.memory if dimension == "memory" else self.scalar(dimension)
 
     def text(self, dimension: str) -> str:
         """One dimension as people write it."""

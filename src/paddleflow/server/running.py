@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -38,8 +39,14 @@ from paddleflow.store.opening import open_bus, open_database
 log = Log("server")
 
 
+#: A server keeps very many small objects for long, and makes many at a time that stay: by its own defaults the collector
+#: walks over all of them again and again while the scheduler decides, and finds nothing.
+COLLECTOR = (20_000, 20, 50)
+
+
 def run(settings: Settings) -> int:
     """Serve until told to stop; the exit code."""
+    gc.set_threshold(*COLLECTOR)
     configure(settings.server.log_level, settings.server.log_format)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
