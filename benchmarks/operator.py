@@ -1,10 +1,9 @@
 """The operator on a real API server with simulated nodes: PaddleJobs of ten pods, and a plain client as the limit.
 
 The peer writes the same pods to the same API server, 16 at a time, without deciding anything: nobody can be faster. Pods are
-counted by a watch, from the moment at which the first job is sent. Needs the test cluster's parts (``scripts/cluster build kube kwok``).
-
-One run is one sample: on a shared machine the ratio of pods a second lay between 0.68 and 1.9, and the slowest of the single
-jobs between 102 and 698 ms, in runs of the same code.
+counted by a watch, from the moment at which the first job is sent. The two take turns, the other one first each time, and
+each begins when nodes and scheduler are done with what was before; medians of the rounds count. Needs the test cluster's parts
+(``scripts/cluster build kube kwok``).
 """
 
 from __future__ import annotations
@@ -113,6 +112,10 @@ class Watched:
                 raise TimeoutError(f"{len(self.at)} of {count} pods after {within:.0f} s")
             await asyncio.sleep(0.005)
 
+    async def settled(self) -> None:
+        """Until nodes and scheduler have done their part, and the operator has written what it holds back."""
+        await self.quiet(6.0, within=300.0)
+
     async def quiet(self, seconds: float, within: float = 120.0) -> None:
         """Until nothing happened to a pod for so long."""
         deadline = time.perf_counter() + within
@@ -169,22 +172,9 @@ async def plain(client: Client, jobs: int, namespace: str) -> float:
         began = time.perf_counter()
         await all_at_once(objects)
         await watched.until(len(objects))
-        await watched.quiet(1.0)
-        return len(objects) / (max(watched.at.values()) - began)
-
-
-async def plain_one_by_one(client: Client, count: int, namespace: str) -> list[float]:
-    """Seconds that a client which decides nothing needs for the pods of one job."""
-    found = []
-    async with watching(client, namespace) as watched:
-        for number in range(count):
-            made = peers_pods(number, namespace)
-            began = time.perf_counter()
-            await all_at_once([(client, PODS, each) for each in made])
-            await watched.until((number + 1) * MEMBERS)
-            found.append(max(watched.at.values()) - began)
-            await watched.quiet(0.3)
-    return found
+        rate = len(objects) / (max(watched.at.values()) - began)
+        await watched.settled()
+        return rate
 
 
 async def ours(client: Client, jobs: int, namespace: str) -> tuple[float, float]:
@@ -200,21 +190,56 @@ async def ours(client: Client, jobs: int, namespace: str) -> tuple[float, float]
             if whole[name.rpartition("-worker-")[0]] == MEMBERS:
                 first = at - began
                 break
-        await watched.quiet(10.0, within=300.0)  # nodes and scheduler have done their part
+        await watched.settled()
         return rate, first
 
 
-async def one_by_one(client: Client, count: int, namespace: str) -> list[float]:
-    """Seconds from the creation of a job to its last pod, on an idle operator."""
-    found = []
-    async with watching(client, namespace) as watched:
+async def one_by_one(client: Client, count: int) -> tuple[list[float], list[float]]:
+    """Seconds from the creation of a job to its last pod, on an idle operator; every fourth time also of its pods alone, by
+    a client that decides nothing."""
+    found, limit = [], []
+    async with watching(client, "alone") as watched, watching(client, "plain-alone") as peer:
         for number in range(count):
-            began = time.perf_counter()
-            await client.create(PADDLEJOBS, job(f"one-{number}", namespace))
-            await watched.until((number + 1) * MEMBERS)
-            found.append(max(watched.at.values()) - began)
-            await watched.quiet(0.3)
-    return found
+            found.append(await _alone(watched, [(client, PADDLEJOBS, job(f"one-{number}", "alone"))]))
+            if number % 4 == 0:
+                pods = peers_pods(number, "plain-alone")
+                limit.append(await _alone(peer, [(client, PODS, each) for each in pods]))
+    return found, limit
+
+
+async def _alone(watched: Watched, writes: list[tuple[Client, Resource, Object]]) -> float:
+    goal = len(watched.at) + MEMBERS
+    began = time.perf_counter()
+    await all_at_once(writes)
+    await watched.until(goal)
+    took = max(watched.at.values()) - began
+    await watched.quiet(0.3)
+    return took
+
+
+async def compared(bench: Bench, client: Client, operator: Operator, jobs: int, rounds: int) -> None:
+    """Many jobs at once, by us and by the plain client in turns."""
+    rates: list[float] = []
+    firsts: list[float] = []
+    limits: list[float] = []
+    writes, small = operator.writes(), operator.memory()
+    for number in range(rounds):
+        turns = ["plain", "ours"] if number % 2 == 0 else ["ours", "plain"]
+        for turn in turns:
+            bench.note(f"{jobs} jobs of {MEMBERS} pods, {turn}, round {number + 1} of {rounds}")
+            if turn == "plain":
+                limits.append(await plain(client, jobs, f"plain-{jobs}-{number}"))
+            else:
+                rate, first = await ours(client, jobs, f"ours-{jobs}-{number}")
+                rates.append(rate)
+                firsts.append(first)
+    total = jobs * rounds
+    written = operator.writes()["status"] - writes["status"]
+    bench.figure(f"pods created, {jobs} jobs of {MEMBERS}", "pods/s", rates, "plain client, 16 at once", limits)
+    bench.goal(f"first of {jobs} jobs whole, slowest round", "s", max(firsts), 1.0, n=rounds)
+    bench.goal(f"status writes a job, {jobs} jobs", "writes", written / total, 3.0, n=total)
+    memory = (operator.memory() - small) / total / 1024
+    bench.goal(f"memory a job, connections open, {jobs} jobs", "KB", memory, 15.0, n=total)
 
 
 async def measure(bench: Bench, kubeconfig: str) -> None:
@@ -224,30 +249,16 @@ async def measure(bench: Bench, kubeconfig: str) -> None:
     operator = Operator(kubeconfig)
     try:
         await operator.ready()
-        jobs = 30 if bench.quick else 200
-        bench.note("one job at a time")
-        count = 10 if bench.quick else 100
-        limit = percentile(await plain_one_by_one(client, 10, "plain-alone"), 0.99) * 1000
-        times = await one_by_one(client, count, "alone")
-        alone = percentile(times, 0.99) * 1000
-        bench.goal(
-            "all children of one job, idle operator, median", "ms", percentile(times, 0.5) * 1000, 100.0, n=count
-        )
-        what = "all children of one job, idle operator, p99"
-        bench.goal(what, "ms", alone, 100.0, n=count)
-        bench.figure(what, "ms", alone, "plain client, 10 pods at once (of 10)", limit, n=count)
-        bench.note(f"{jobs} jobs of {MEMBERS} pods")
-        peer = await plain(client, jobs, "plain")
         await ours(client, 8, "warm")  # opens the operator's connections: each has a buffer of a quarter of a megabyte
-        before, small = operator.writes(), operator.memory()
-        rate, first = await ours(client, jobs, "ours")
-        bench.figure(
-            f"pods created, {jobs} jobs of {MEMBERS}", "pods/s", rate, "plain client, 16 at once", peer, n=jobs
-        )
-        bench.goal("first job whole", "s", first, 1.0)
-        after = operator.writes()
-        bench.goal("status writes a job", "writes", (after["status"] - before["status"]) / jobs, 3.0, n=jobs)
-        bench.goal("memory a job, connections open", "KB", (operator.memory() - small) / jobs / 1024, 15.0, n=jobs)
+        bench.note("one job at a time")
+        times, limit = await one_by_one(client, 10 if bench.quick else 200)
+        for share, name in ((0.5, "median"), (0.99, "p99")):
+            what, took = f"all children of one job, idle operator, {name}", percentile(times, share) * 1000
+            bench.goal(what, "ms", took, 100.0, n=len(times))
+            peers = percentile(limit, share) * 1000
+            bench.figure(what, "ms", took, f"plain client, 10 pods at once (of {len(limit)})", peers, n=len(times))
+        for jobs, rounds in ((30, 1),) if bench.quick else ((200, 3), (1000, 1)):
+            await compared(bench, client, operator, jobs, rounds)
         quiet = 15.0 if bench.quick else 60.0
         used, written = operator.cpu(), sum(operator.writes().values())
         await asyncio.sleep(quiet)

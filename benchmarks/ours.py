@@ -146,7 +146,15 @@ class Server:
 
     def call(self, method: str, path: str, body: object = None, **query: object) -> Any:
         """One request; the decoded answer, or RuntimeError with what the server said."""
-        connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=120)
+        text = self._ask(method, path, body, query, 120)
+        return json.loads(text) if text else None
+
+    def stream(self, path: str, **query: object) -> bytes:
+        """All that a stream of events tells, until the server ends it."""
+        return self._ask("GET", path, None, query, 900)
+
+    def _ask(self, method: str, path: str, body: object, query: Mapping[str, object], within: float) -> bytes:
+        connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=within)
         target = f"/api/paddleflow/v1{path}" + (f"?{urlencode(query)}" if query else "")
         headers = {"content-type": "application/json", "x-pf-authorization": self.token}
         connection.request(method, target, None if body is None else json.dumps(body), headers)
@@ -155,7 +163,7 @@ class Server:
         connection.close()
         if answer.status >= 300:
             raise RuntimeError(f"{method} {path}: {answer.status} {text[:500]!r}")
-        return json.loads(text) if text else None
+        return text
 
     def make_queue(self, name: str, slots: int) -> None:
         amount = {"cpu": str(slots), "mem": f"{slots}Gi"}

@@ -1,7 +1,8 @@
 """Other workflow tools, each in an environment of its own, given the same one-line steps.
 
 Environments are made once, in the user's cache folder, from pinned versions. A peer that cannot be installed here is left out,
-and said so.
+and said so. Each tool counts from its start to its end, except Ray, whose cluster is up before the clock begins, as our server
+is. Flyte runs the tasks of a local workflow one after another, whatever it is told.
 """
 
 from __future__ import annotations
@@ -10,58 +11,64 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.harness import Bench, timed
 
 CACHE = Path.home() / ".cache" / "paddleflow" / "peers"
-VERSIONS = {"doit": ["doit==0.36.0"], "luigi": ["luigi==3.6.0"], "snakemake": ["snakemake==8.30.0"]}
+VERSIONS = {
+    "doit": "doit==0.36.0",
+    "luigi": "luigi==3.6.0",
+    "snakemake": "snakemake==8.30.0",
+    "flyte": "flytekit==1.16.31",
+    "ray": "ray==2.60.0",
+}
+PATIENCE = 60.0  #: seconds after which a peer is not measured once more
+LONGEST = 300.0  #: seconds that one round of a peer may take
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Steps with their commands, and what each waits for."""
+    """Steps with their commands, what each waits for, and how many may run at once."""
 
     count: int
     chain: bool = False
+    width: int = 2
 
     def before(self, number: int) -> Sequence[int]:
         return (number - 1,) if self.chain and number else ()
 
 
-class NotInstalled(Exception):
-    """The peer cannot be had on this machine."""
+class NotMeasured(Exception):
+    """The peer cannot be had or does not run on this machine."""
 
 
 def python_of(peer: str) -> Path:
-    """The interpreter of a peer's environment, which is made if it is missing."""
+    """The interpreter of a peer's environment, which is made if it is missing or of another version."""
     folder = CACHE / peer
-    python = folder / "bin" / "python"
-    if not (folder / "ready").exists():
+    python, ready = folder / "bin" / "python", folder / "ready"
+    if not ready.exists() or ready.read_text() != VERSIONS[peer]:
         shutil.rmtree(folder, ignore_errors=True)
-        try:
-            subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, capture_output=True)
-            install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *VERSIONS[peer]]
-            subprocess.run(install, check=True, capture_output=True, timeout=300)
-        except (OSError, subprocess.SubprocessError) as error:
-            raise NotInstalled(f"{peer}: {error}") from error
-        (folder / "ready").touch()
+        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", VERSIONS[peer]]
+        for command in ([sys.executable, "-m", "venv", str(folder)], install):
+            _call(command, CACHE.parent, 300)
+        ready.write_text(VERSIONS[peer])
     return python
 
 
 def make(graph: Graph, folder: Path) -> float:
-    """``make -j2``, each step with a log of its own."""
+    """``make -j``, each step with a log of its own."""
     if shutil.which("make") is None:
-        raise NotInstalled("make is not on the path")
+        raise NotMeasured("make is not on the path")
     names = " ".join(f"s{number}" for number in range(graph.count))
     lines = [f".PHONY: all {names}", f"all: {names}"]
     for number in range(graph.count):
         deps = " ".join(f"s{other}" for other in graph.before(number))
         lines.append(f"s{number}: {deps}\n\t@true {number} > {folder}/{number}.log 2>&1")
     (folder / "Makefile").write_text("\n".join(lines) + "\n")
-    return _run(["make", "-s", "-j2", "-C", str(folder), "all"], folder)
+    return _timed(["make", "-s", f"-j{graph.width}", "-C", str(folder), "all"], folder)
 
 
 def doit(graph: Graph, folder: Path) -> float:
@@ -69,7 +76,7 @@ def doit(graph: Graph, folder: Path) -> float:
     waits = "[f's:{n - 1}'] if n else []" if graph.chain else "[]"
     text.append(f"        yield {{'name': str(n), 'actions': [f'true {{n}} > {{n}}.log 2>&1'], 'task_dep': {waits}}}")
     (folder / "dodo.py").write_text("\n".join(text) + "\n")
-    return _run([str(python_of("doit")), "-m", "doit", "-n", "2", "-v", "0"], folder)
+    return _timed([str(python_of("doit")), "-m", "doit", "-n", str(graph.width), "-v", "0"], folder)
 
 
 def luigi(graph: Graph, folder: Path) -> float:
@@ -83,9 +90,10 @@ def luigi(graph: Graph, folder: Path) -> float:
         "    def run(self): subprocess.run(f'true {self.n} > {self.n}.log 2>&1', shell=True, check=True)\n"
         "class All(luigi.WrapperTask):\n"
         f"    def requires(self): return [S(n) for n in range({graph.count})]\n"
-        "if __name__ == '__main__': luigi.build([All()], workers=2, local_scheduler=True, log_level='ERROR')\n"
+        "if __name__ == '__main__':\n"
+        f"    luigi.build([All()], workers={graph.width}, local_scheduler=True, log_level='ERROR')\n"
     )
-    return _run([str(python_of("luigi")), "tasks.py"], folder)
+    return _timed([str(python_of("luigi")), "tasks.py"], folder)
 
 
 def snakemake(graph: Graph, folder: Path) -> float:
@@ -94,30 +102,87 @@ def snakemake(graph: Graph, folder: Path) -> float:
         f"rule all:\n    input: expand('{{n}}.log', n=range({graph.count}))\n"
         f"rule s:\n{waits}    output: '{{n}}.log'\n    shell: 'true {{wildcards.n}} > {{output}} 2>&1'\n"
     )
-    return _run([str(python_of("snakemake")), "-m", "snakemake", "-j2", "--quiet", "all"], folder)
+    return _timed([str(python_of("snakemake")), "-m", "snakemake", f"-j{graph.width}", "--quiet", "all"], folder)
 
 
-def _run(command: list[str], folder: Path) -> float:
-    env = {"PATH": os.defpath + ":/usr/local/bin", "HOME": str(folder), "LANG": "C.UTF-8"}
+def flyte(graph: Graph, folder: Path) -> float:
+    before = "done" if graph.chain else "0"
+    (folder / "flow.py").write_text(
+        "import subprocess\n"
+        "from flytekit import task, workflow\n"
+        "@task\n"
+        "def s(n: int, before: int) -> int:\n"
+        "    subprocess.run(f'true {n} > {n}.log 2>&1', shell=True, check=True)\n"
+        "    return n\n"
+        "@workflow\n"
+        "def flow() -> None:\n"
+        "    done = 0\n"
+        f"    for n in range({graph.count}): done = s(n=n, before={before})\n"
+        "if __name__ == '__main__': flow()\n"
+    )
+    return _timed([str(python_of("flyte")), "flow.py"], folder)
 
-    def act() -> None:
-        subprocess.run(command, cwd=folder, env=env, check=True, capture_output=True, timeout=600)
 
-    return timed(act)
+def ray(graph: Graph, folder: Path) -> float:
+    before = "done[-1] if done else None" if graph.chain else "None"
+    (folder / "tasks.py").write_text(
+        "import ray, subprocess, time\n"
+        f"ray.init(num_cpus={graph.width}, include_dashboard=False, logging_level='ERROR', log_to_driver=False)\n"
+        "@ray.remote\n"
+        f"def s(n, before): subprocess.run(f'true {{n}} > {folder}/{{n}}.log 2>&1', shell=True, check=True)\n"
+        f"ray.get([s.remote('warm', None) for _ in range({graph.width})])\n"
+        "began, done = time.perf_counter(), []\n"
+        f"for n in range({graph.count}): done.append(s.remote(n, {before}))\n"
+        "ray.get(done)\n"
+        "print(time.perf_counter() - began)\n"
+    )
+    return float(_call([str(python_of("ray")), "tasks.py"], folder).split()[-1])
 
 
-PEERS = {"make -j2": make, "doit": doit, "luigi": luigi, "snakemake": snakemake}
+def _timed(command: list[str], folder: Path) -> float:
+    return timed(lambda: _call(command, folder))
+
+
+def _call(command: list[str], folder: Path, within: float = LONGEST) -> str:
+    """What a command says; `NotMeasured` with its last words when it fails."""
+    env = {
+        "PATH": os.defpath + ":/usr/local/bin",
+        "HOME": str(folder),
+        "LANG": "C.UTF-8",
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+    try:
+        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=within, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotMeasured(str(error)) from error
+    if done.returncode:
+        words = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        raise NotMeasured(f"{command[0]} ended with {done.returncode}: {words[-1] if words else 'without a word'}")
+    return done.stdout
+
+
+PEERS: dict[str, Callable[[Graph, Path], float]] = {
+    "doit": doit,
+    "luigi": luigi,
+    "snakemake": snakemake,
+    "flyte local": flyte,
+    "ray": ray,
+}
 
 
 def measured(bench: Bench, peer: str, graph: Graph, rounds: int, folder: Path) -> list[float] | None:
-    """Seconds of some rounds; None when the peer is not here."""
-    found = []
-    for number in range(rounds):
-        place = folder / f"{peer.split()[0]}-{graph.count}-{number}"
+    """Seconds of some rounds, of fewer if they take long; None when the peer cannot be measured."""
+    run = PEERS.get(peer, make)
+    found: list[float] = []
+    while len(found) < rounds and sum(found) < PATIENCE:
+        place = folder / f"{run.__name__}-{graph.count}-{graph.width}-{len(found)}"
         place.mkdir(parents=True)
         try:
-            found.append(PEERS[peer](graph, place))
-        except (NotInstalled, subprocess.SubprocessError) as error:
+            found.append(run(graph, place))
+            logs = sum(1 for _ in place.glob("[0-9]*.log"))
+            if logs < graph.count:
+                raise NotMeasured(f"it ran {logs} of {graph.count} steps")
+        except NotMeasured as error:
             bench.note(f"{peer} is left out: {error}")
             return None
     return found

@@ -2,7 +2,8 @@
 
 The peer of each figure is the obvious scheduler measured in the same run: it keeps the pending jobs sorted and looks at
 every node for every job (first fit by a full scan). Decisions are members placed and jobs started, not jobs finished.
-Seconds are those of the processor, one core: the core does no I/O, and the machines are shared.
+Seconds are those of the processor, one core: the core does no I/O, and the machines are shared. The garbage collector is
+set as the server sets it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from paddleflow.base.quantity import Resources
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import Need, Node, Queue, Request, Start
 from paddleflow.scheduling.suggestions import suggest
+from paddleflow.server.running import COLLECTOR
 
 GI = 2**30
 GPU = "nvidia.com/gpu"
@@ -179,6 +181,7 @@ def laptop(bench: Bench, pending: int, rounds: int) -> None:
 
 def main() -> None:
     bench = begin("scheduling", " ".join((__doc__ or "").split()))
+    gc.set_threshold(*COLLECTOR)
     laptop(bench, 100_000, 200 if bench.quick else 1000)
     large(bench, 10_000, 100_000, 200, 5 if bench.quick else 15)
     bench.finish()

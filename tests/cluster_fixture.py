@@ -19,6 +19,10 @@ from pathlib import Path
 
 import pytest
 
+from scripts.lib.cluster import record
+from scripts.lib.cluster.addons import kubectl_variables
+from scripts.lib.cluster.places import PROGRAMS
+
 TOOL = Path(__file__).resolve().parent.parent / "scripts" / "cluster"
 GRACE_SECONDS = 10  #: until the fixture's nodes count as lost; short, for tests of that
 _LACKING = "no test cluster here"
@@ -36,14 +40,25 @@ class LiveCluster:
         self.api: str = told["api"]
         self.etcd: str = told["etcd"]
         self.nodes: list[str] = sorted(told["nodes"])
+        self._environment = {**os.environ, **kubectl_variables(record.find(name))}
         self._loaded: set[str] = set()
 
     def kubectl(self, *words: str, stdin: str = "") -> str:
         """What kubectl prints; the test fails with what it says when it fails."""
-        return call("kubectl", "--name", self.name, *words, stdin=stdin)
+        return _printed(self.run("kubectl", *words, stdin=stdin), f"kubectl {' '.join(words)}")
+
+    def refusal(self, *words: str, stdin: str = "") -> str:
+        """What kubectl says when it fails; empty when it does not."""
+        done = self.run("kubectl", *words, stdin=stdin)
+        return (done.stderr or done.stdout) if done.returncode else ""
+
+    def run(self, program: str, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        """One of the programs that were built, for this cluster; without the tool in between, which takes longer than it."""
+        command = [str(PROGRAMS / program), *words]
+        return subprocess.run(command, input=stdin, env=self._environment, capture_output=True, text=True, check=False)
 
     def apply(self, manifest: str) -> None:
-        self.kubectl("apply", "--server-side", "-f", "-", stdin=manifest)
+        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifest)
 
     def wait(self, what: str, condition: str, namespace: str = "default", seconds: int = 90) -> None:
         """Until an object has a condition, in kubectl's words: ``wait("pod/a", "jsonpath={.status.phase}=Running")``."""
@@ -83,18 +98,22 @@ class LiveCluster:
 def call(*words: str, stdin: str = "") -> str:
     """What ``scripts/cluster`` prints on stdout; the test fails with its errors when it fails."""
     done = subprocess.run([TOOL, *words], input=stdin, capture_output=True, text=True, check=False)
+    return _printed(done, f"scripts/cluster {' '.join(words)}")
+
+
+def _printed(done: subprocess.CompletedProcess[str], command: str) -> str:
     if done.returncode:
-        pytest.fail(f"scripts/cluster {' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}")
+        pytest.fail(f"{command}: {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout
 
 
-def require(parts: Iterable[str], root: bool = False) -> None:
+def require(parts: Iterable[str], root: bool = False, hint: str = "scripts/test builds it") -> None:
     """Skip, with a line that says what would help, where a cluster of these parts cannot be."""
     if root and os.geteuid() != 0:
         pytest.skip(f"{_LACKING}: real nodes need root")
     done = subprocess.run([TOOL, "build", "--check", *parts], capture_output=True, text=True, check=False)
     if done.returncode:
-        hint = "scripts/test builds it" if shutil.which("go") else "Go is not installed"
+        hint = hint if shutil.which("go") else "Go is not installed"
         pytest.skip(f"{_LACKING}: it is not built; {hint}, scripts/cluster build --help tells more")
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ SPACE = "paddle-system"
 
 def install(cluster: LiveCluster, values: Mapping[str, Any] | None = None, *, deployment: bool = False) -> None:
     """The definition and the chart's objects; the Deployment only if it is asked for."""
-    cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "deploy" / "crds"))
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "deploy" / "crds"))
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}
     found = [each for each in chart.render(CHART, SPACE, values) if deployment or each["kind"] != "Deployment"]
     cluster.apply(yaml.safe_dump_all([space, *found]))
@@ -67,6 +68,23 @@ def running(cluster: LiveCluster, folder: Path, *options: str) -> Iterator[subpr
 def job(cluster: LiveCluster, namespace: str, name: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(cluster.kubectl("get", "pdj", name, "-n", namespace, "-o", "json"))
     return found
+
+
+def submit(cluster: LiveCluster, namespace: str, name: str, spec: Mapping[str, Any]) -> None:
+    cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=paddle_job(name, spec))
+
+
+def blocked(cluster: LiveCluster, namespace: str, name: str) -> str:
+    """Why a job does not go on, when it says so."""
+    cluster.wait(f"pdj/{name}", "condition=Blocked", namespace)
+    (found,) = [each for each in job(cluster, namespace, name)["status"]["conditions"] if each["type"] == "Blocked"]
+    return f"{found['reason']}: {found['message']}"
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + 90
+    while not condition():
+        assert time.monotonic() < deadline, f"not within 90 s: {what}"
 
 
 def paddle_job(name: str, spec: Mapping[str, Any]) -> str:

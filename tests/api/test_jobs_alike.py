@@ -32,6 +32,8 @@ async def test_jobs_that_are_alike_keep_their_own_id_and_name(alice: Api) -> Non
     assert second["id"] == "mine" != first["id"] != third["id"]
     assert [each["members"][0]["name"] for each in (first, second, third)] == ["a", "b", ""]
     assert first["command"] == second["command"] == third["command"] == "true"
+    listed = (await alice.get("/job")).ok()["jobList"]
+    assert [each["members"][0]["name"] for each in listed] == ["", "b", "a"]
 
 
 async def test_labels_of_jobs_that_are_alike_are_found(alice: Api) -> None:

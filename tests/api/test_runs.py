@@ -104,6 +104,54 @@ async def test_what_cannot_run_is_refused_and_nothing_is_made(
     assert (await alice.get("/run")).ok()["runList"] == []
 
 
+ASKING = """
+name: asking
+docker_env: none
+fs_options: {extra_fs: [{name: nowhere}]}
+disabled: unused
+entry_points:
+  a: {command: x, queue: default-quue}
+  b: {command: x, env: {PF_JOB_FLAVOUR: huge}}
+  c: {command: x, parameters: {q: default-queue}, env: {PF_JOB_QUEUE_NAME: '{{q}}'}}
+  d:
+    entry_points:
+      e:
+        job: {framework: padle, members: [{role: worker, replicas: 2, command: x}]}
+      f:
+        job:
+          framework: paddle
+          members: [{role: wroker, replicas: 2, command: x, flavour: {name: flavor1}}]
+  unused: {command: x, queue: nothing}
+post_process:
+  g: {command: x, queue: mine}
+"""
+
+
+async def test_everything_that_steps_name_and_is_not_there_is_told_when_the_run_is_made(alice: Api, root: Api) -> None:
+    (await root.post("/queue", {"name": "mine", "namespace": "default", "clusterName": "default-cluster",
+                                "maxResources": {"cpu": "1", "mem": "1Gi"}})).ok()  # fmt: skip
+    answer = await alice.post("/run", {"runYamlRaw": raw(ASKING)})
+    answer.refused(400, "InvalidPipeline")
+    assert [fault["where"] for fault in answer.json["details"]] == [
+        "fs_options",
+        "entry_points.a.env.PF_JOB_QUEUE_NAME",
+        "entry_points.b.env.PF_JOB_FLAVOUR",
+        "entry_points.d.entry_points.e.job.framework",
+        "entry_points.d.entry_points.f.job.members[0].flavour",
+        "entry_points.d.entry_points.f.job.members[0].role",
+        "post_process.g.env.PF_JOB_QUEUE_NAME",
+    ]
+    told = answer.body.decode()
+    for words in (
+        "default-queue",
+        "framework[padle] is not supported",
+        "user[alice] may not use queue[mine]",
+        "flavour1",
+    ):
+        assert words in told
+    assert (await alice.get("/run")).ok()["runList"] == []
+
+
 async def test_a_file_on_a_storage_runs_but_nothing_outside_of_it(root: Api, tmp_path: Path) -> None:
     folder = tmp_path / "store"
     folder.mkdir()

@@ -149,6 +149,25 @@ async def test_card_time(
     assert (await root.get("/statistics/cardTime/default-queue", **part)).ok()["cardTime"] == 0.99
 
 
+async def test_card_time_of_a_job_whose_members_came_and_went(
+    alice: Api, platform: Platform, workshop: Workshop, clock: ManualClock
+) -> None:
+    member = {"role": "worker", "minReplicas": 1, "maxReplicas": 4, "resize": "inPlace", **card(1)}
+    async with workshop.open(platform):
+        job = (await alice.post("/job/distributed", {"framework": "pytorch", "members": [member]})).ok()["id"]
+        await until(alice, job, "running")
+        clock.advance(1800)  # with all four cards
+        other = (await alice.post("/job/single", card(3))).ok()["id"]
+        await until(alice, other, "running")
+        clock.advance(1800)  # with one of them
+        period = {"startTime": local_text(BEGAN), "endTime": local_text(BEGAN + 3600)}
+        told = (await alice.get("/statistics/cardTime/default-queue", **period)).ok()
+    (user,) = told["detail"]
+    assert {row["jobId"]: (row["cardTime"], row["deviceCount"]) for row in user["jobInfoList"]} == {
+        job: (2.5, 4), other: (1.5, 3)
+    }  # fmt: skip
+
+
 async def test_card_time_of_queues_that_one_may_not_see(alice: Api, root: Api, database: Database) -> None:
     document = {"name": "private", "namespace": "default", "maxResources": {"cpu": "1", "mem": "1Gi"}}
     (await root.post("/queue", document)).ok()

@@ -11,24 +11,20 @@ from typing import Any
 import pytest
 
 from tests.cluster_fixture import LiveCluster
-from tests.operator_process import ROOT, SPACE, install, job, paddle_job, uninstall
+from tests.operator_process import ROOT, job, paddle_job
 
 EXAMPLES = ROOT / "examples"
 FRAMEWORKS = Path("~/.cache/paddleflow/frameworks").expanduser()
-IMAGE = {"image": "docker.io/local/paddleflow:dev", "imagePullPolicy": "Never", "scheduling": "volcano"}
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
-def installed(cluster: LiveCluster) -> Iterator[LiveCluster]:
+def installed(deployed: LiveCluster) -> LiveCluster:
     if not all((FRAMEWORKS / name / "lib").exists() for name in ("paddle", "paddle-ps")):
         pytest.skip("the framework environments are not there: scripts/frameworks makes them")
-    cluster.load("python", "operator")
-    install(cluster, IMAGE, deployment=True)
-    cluster.wait("deployment/paddleflow-operator", "condition=Available", SPACE, 180)
-    yield cluster
-    uninstall(cluster, IMAGE)
+    deployed.load("python")
+    return deployed
 
 
 @pytest.fixture

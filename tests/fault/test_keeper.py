@@ -280,3 +280,16 @@ async def test_a_keeper_that_cannot_start_is_said(tmp_path: Path, monkeypatch: p
         await runtime.adopt()
     await runtime.close()
     assert "broken" in (tmp_path / "data" / "keeper.log").read_text()
+
+
+async def test_the_work_folder_is_made_with_those_above(scene: Scene) -> None:
+    work = scene.folder / "jobs" / "one" / "work"
+    launch = replace(scene.shell("one", "echo here > file"), cwd=str(work), work=str(work), log=f"{work.parent}/log")
+    assert (await scene.run(launch)).exit_code == 0
+    assert (work / "file").read_text() == "here\n"
+
+
+async def test_a_work_folder_that_cannot_be_made_is_named(scene: Scene) -> None:
+    (scene.folder / "jobs").touch()
+    end = await scene.run(replace(scene.shell("one", "true"), work=str(scene.folder / "jobs" / "one")))
+    assert (end.exit_code, end.message) == (None, f"work folder {scene.folder}/jobs/one: not a directory")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from random import Random
@@ -37,7 +38,7 @@ from tests.kube_server import connected, own_namespace, until
 PARENT = {"role": "parent"}
 CHILD = {"role": "child"}
 NAMES = [f"p{number}" for number in range(8)]
-FEWEST_FAULTS = 5  #: how many there are depends on how many requests the machine had time for
+FEWEST_FAULTS = 20  #: wild times last until there were so many: how long that takes depends on the machine
 
 
 def children_of(parent: View) -> list[Object]:
@@ -141,15 +142,7 @@ class People:
                     found.append(f"{resources.key(child)} is missing")
                 else:
                     found.extend(f"{resources.key(child)}: {where}" for where in differences(child, live))
-        # A child whose parent is gone is the garbage collector's to remove, which takes its time after a restart.
-        living = {resources.uid(parent) for parent in parents}
-        left = [key for key, child in there.items() if _owner(child) in living]
-        return [*found, *(f"{key} is left over" for key in left)]
-
-
-def _owner(child: Object) -> str:
-    """The uid of a child's parent."""
-    return str(child["metadata"]["ownerReferences"][0]["uid"])
+        return [*found, *(f"{key} is left over" for key in there)]
 
 
 async def no_drift(people: People, server: Wire, seconds: float) -> None:
@@ -174,7 +167,15 @@ async def no_drift(people: People, server: Wire, seconds: float) -> None:
 
 
 async def chaos(
-    server: Wire, space: str, seed: int, *, steps: int, pause: float, patience: float, restart: Callable[[], object]
+    server: Wire,
+    space: str,
+    seed: int,
+    *,
+    steps: int,
+    pause: float,
+    patience: float,
+    restart: Callable[[], object],
+    calm: Callable[[], object] = lambda: None,
 ) -> FaultProxy:
     """The scene: wild times, then calm, then a restart of the controller that finds nothing to do."""
     direct = Client(server, manager="people")
@@ -182,7 +183,9 @@ async def chaos(
     async with FaultProxy(server, seed).serving() as proxy:
         client = Client(HttpWire(proxy.place, timeout=5.0))
         async with Family(client, space).running() as family:
-            for step in range(steps):
+            for step in itertools.count():
+                if step >= steps and sum(proxy.faults.values()) >= FEWEST_FAULTS:
+                    break
                 await people.act()
                 if step % 40 == 39:
                     proxy.sever()
@@ -191,6 +194,7 @@ async def chaos(
                 await asyncio.sleep(pause)
             proxy.wild = False
             proxy.sever()
+            await asyncio.to_thread(calm)
             await no_drift(people, server, patience)
             queue = family.controller.queue
             await until(lambda: not len(queue) and not queue.delayed, "nothing more to look at")
@@ -219,7 +223,6 @@ async def test_in_memory(seed: int) -> None:
     async with asyncio.timeout(100):
         server = MemoryServer()
         proxy = await chaos(server, "default", seed, steps=150, pause=0.01, patience=30.0, restart=server.forget)
-    assert sum(proxy.faults.values()) > FEWEST_FAULTS
     assert proxy.writes
 
 
@@ -227,11 +230,16 @@ async def test_a_real_api_server_that_is_restarted_as_well(control_plane: LiveCl
     def restart() -> None:
         control_plane.restart("apiserver")
 
+    def calm() -> None:
+        # A parent that was deleted and made anew while the garbage collector's watch was broken looks to it like one that
+        # was changed: it never removes the children of the first. One that begins anew does, so it is not our drift.
+        control_plane.restart("controllers")
+
     wire = HttpWire(from_kubeconfig(control_plane.kubeconfig), timeout=10.0)
     async with asyncio.timeout(300), own_namespace(Client(wire)) as space:
-        proxy = await chaos(wire, space, 7, steps=120, pause=0.05, patience=120.0, restart=restart)
+        proxy = await chaos(wire, space, 7, steps=120, pause=0.05, patience=60.0, restart=restart, calm=calm)
     await wire.close()
-    assert sum(proxy.faults.values()) > FEWEST_FAULTS
+    assert proxy.writes
 
 
 async def test_a_restarted_api_server_has_forgotten_and_the_cache_lists_again(control_plane: LiveCluster) -> None:

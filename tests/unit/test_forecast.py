@@ -47,6 +47,16 @@ def test_old_durations_are_forgotten() -> None:
     assert {durations.draw(["k"], 0, Random(seed)) for seed in range(50)} == {9.0}
 
 
+def test_keys_that_were_not_seen_for_long_are_forgotten() -> None:
+    durations = Durations()
+    for key in range(20_000):
+        for _ in range(8):
+            durations.learn((key, "queue"), float(key))
+    assert durations.middle((0,)) is None
+    assert durations.middle((19_999,)) == 19_999.0
+    assert durations.middle((0, "queue")) == pytest.approx(19_984, abs=1)
+
+
 def test_the_interval_spans_what_the_past_spans() -> None:
     durations = Durations()
     for seconds in range(100, 1100, 10):
@@ -58,12 +68,16 @@ def test_the_interval_spans_what_the_past_spans() -> None:
 
 def test_calibration_turns_errors_into_bounds() -> None:
     calibration, plain = Calibration(), Forecast(100, 90, 110)
-    assert calibration.correct("q", plain) == plain
+    believed = calibration.correct("q", plain)
+    assert (believed.middle, believed.early, believed.late) == pytest.approx((100, 54, 184), abs=1), "half to double"
+    assert calibration.correct("q", Forecast(100, 10, 1000)) == Forecast(believed.middle, 10, 1000), (
+        "or as futures differ"
+    )
     for came in range(100, 300, 2):
         calibration.learn("q", 100, came)
     found = calibration.correct("q", plain)
-    assert found.middle == pytest.approx(199, abs=3)
-    assert found.early == pytest.approx(120, abs=3)
+    assert found.middle == pytest.approx(191, abs=3)
+    assert found.early == pytest.approx(109, abs=3)
     assert found.late == pytest.approx(279, abs=3)
     assert calibration.correct("unseen", plain) == found  # what is known of all serves the unknown
 

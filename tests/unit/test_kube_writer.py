@@ -122,6 +122,14 @@ async def test_a_lost_deletion_spares_another_object_of_the_same_name(scene: Sce
         await Writer(scene.client, scene.cache).delete(made)
 
 
+async def test_a_deletion_that_conflicts_is_not_believed_to_be_done(scene: Scene) -> None:
+    made = await scene.writer.apply(WANTED)
+    scene.server.refuse = lambda request: Answer(409, {}, b'{"reason": "Conflict"}')
+    with pytest.raises(Conflict):
+        await scene.writer.delete(made)
+    assert scene.cache.get("default/a") is not None
+
+
 async def test_a_pod_that_waits_for_its_node_stays_in_the_cache() -> None:
     scene = Scene(PODS)
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:

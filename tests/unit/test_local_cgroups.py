@@ -19,7 +19,7 @@ from paddleflow.runtimes.local.keeper import keeper_id
 from paddleflow.runtimes.local.local_runtime import LocalRuntime
 from paddleflow.runtimes.runtime import Launch, Runtime
 from paddleflow.settings import LocalSettings
-from tests.runtime_scene import Scene, eventually, opened
+from tests.runtime_scene import Scene, eventually, is_free, opened
 
 NAME = f"paddleflow-test-{os.getpid()}"
 
@@ -125,7 +125,9 @@ async def test_empty_groups_of_crashed_keepers_are_cleared_and_ours_is_made_agai
     stale = parent / f"paddleflow-stale-{os.getpid()}"
     stale.mkdir()
     (stale / "999999999-1").mkdir()
-    await scene.reopen()
+    await scene.runtime.close()
+    await eventually(lambda: is_free(scene.folder / "data" / "keeper.lock"))  # it is the next keeper that clears
+    await scene.open()
     await eventually(lambda: not stale.exists())
 
 

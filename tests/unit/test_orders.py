@@ -70,8 +70,8 @@ def test_a_large_document_is_not_remembered() -> None:
     assert order.stamps == [("i", "")]
 
 
-def test_ids_sort_as_they_were_made_and_do_not_repeat() -> None:
+def test_ids_sort_by_the_second_and_do_not_repeat() -> None:
     made = [new_job_id(1_700_000_000.5) for _ in range(1000)]
     assert len(set(made)) == 1000
-    assert all(len(each) == len("job-") + 16 for each in made)
-    assert new_job_id(1_700_000_000.0) < new_job_id(1_700_000_001.0)
+    assert all(len(each) == len("job-") + 24 for each in made)
+    assert max(made) < new_job_id(1_700_000_001.0)

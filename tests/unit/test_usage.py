@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddleflow.base.quantity import Resources
-from paddleflow.jobs.cards import CardUse, card_use
+from paddleflow.jobs.cards import CardUse, card_use, scalars_of
 from paddleflow.runtimes.runtime import Sample
 from paddleflow.runtimes.usage import METRICS, metrics_text, series, stepped
 from paddleflow.scheduling.model import Need
@@ -91,4 +91,11 @@ def test_texts_with_units() -> None:
 )  # fmt: skip
 def test_card_time(needs: list[Need], started: float, finished: float | None, expected: CardUse) -> None:
     """Between 0 and 14400: cards times replicas, only within the period, floored to two decimals."""
-    assert card_use(needs, started, finished, 0, 14400) == expected
+    assert card_use([(started, scalars_of(needs))], started, finished, 0, 14400) == expected
+
+
+def test_card_time_of_a_job_that_grew_and_shrank() -> None:
+    held = [(0.0, {GPU: 2000}), (3600.0, {GPU: 8000}), (5400.0, {GPU: 1000}), (9000.0, {})]
+    assert card_use(held, 1800.0, None, 0, 14400) == CardUse(8, 1 + 4 + 1, GPU), "from its start on"
+    assert card_use(held, 0.0, 4500.0, 1800, 14400) == CardUse(8, 1 + 2, GPU), "until its end"
+    assert card_use(held, 0.0, None, 0, 7200) == CardUse(8, 2 + 4 + 0.5, GPU), "until the period is over"

@@ -1,6 +1,6 @@
-"""What a cluster can have beside Kubernetes itself: Volcano, CoreDNS, simulated nodes.
+"""What a cluster can have beside Kubernetes itself: Volcano, CoreDNS, Argo Workflows, simulated nodes.
 
-Volcano and kwok run as processes beside the control plane, so they need neither images nor nodes. Each `start` returns when
+Volcano, kwok and Argo's controller run as processes beside the control plane, so they need neither images nor nodes. Each `start` returns when
 its part is of use, not just started.
 """
 
@@ -160,6 +160,23 @@ def start_kwok(cluster: Cluster, run: Runner) -> None:
     eventually(ready, f"{len(names)} simulated nodes are ready", READY_SECONDS)
 
 
+def start_argo(cluster: Cluster, run: Runner) -> None:
+    """Workflows. The controller takes up what was submitted before it came, so there is nothing more to wait for."""
+    _apply(cluster, DEFINITIONS / "argo")
+    _apply(cluster, MANIFESTS / "argo.yaml")
+    for name in cluster.node_names:
+        Node(cluster, name).load(images.ARGOEXEC.archive)
+    run(
+        "argo",
+        [
+            *("env", "LEADER_ELECTION_DISABLE=true", "ARGO_NAMESPACE=argo", str(PROGRAMS / "argo-workflow-controller")),
+            *("--kubeconfig", str(cluster.folder / "keys" / "admin.kubeconfig"), "--namespace", "argo"),
+            *("--executor-image", images.ARGOEXEC.name, "--executor-image-pull-policy", "IfNotPresent"),
+        ],
+    )
+    processes.require_alive(cluster.folder, "argo")
+
+
 def _apply(cluster: Cluster, manifests: Path) -> None:
     done = subprocess.run(
         [PROGRAMS / "kubectl", "apply", "--server-side", "-f", manifests],
@@ -173,11 +190,12 @@ def _apply(cluster: Cluster, manifests: Path) -> None:
 
 
 def kubectl_variables(cluster: Cluster) -> dict[str, str]:
-    """The environment of a kubectl that neither reads nor leaves anything outside the cluster's folder."""
+    """The environment of a kubectl or helm that neither reads nor leaves anything outside the cluster's folder."""
     return {
         "KUBECONFIG": str(cluster.kubeconfig),
         "KUBECACHEDIR": str(cluster.folder / "kubectl"),
         "KUBERC": "off",
+        **{f"HELM_{kind}_HOME": str(cluster.folder / "helm") for kind in ("CACHE", "CONFIG", "DATA")},
     }
 
 
@@ -189,4 +207,9 @@ class Addon:
     on_nodes: bool = False  #: whether it runs as pods, and so must wait for nodes
 
 
-ADDONS = {"coredns": Addon(start_coredns, on_nodes=True), "volcano": Addon(start_volcano), "kwok": Addon(start_kwok)}
+ADDONS = {
+    "coredns": Addon(start_coredns, on_nodes=True),
+    "argo": Addon(start_argo, on_nodes=True),
+    "volcano": Addon(start_volcano),
+    "kwok": Addon(start_kwok),
+}

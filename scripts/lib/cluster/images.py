@@ -42,8 +42,9 @@ PAUSE = Image("pause", "docker.io/local/pause:1")
 BUSYBOX = Image("busybox", "docker.io/local/busybox:1")
 COREDNS = Image("coredns", "docker.io/local/coredns:1")
 PYTHON = Image("python", "docker.io/local/python:1")
+ARGOEXEC = Image("argoexec", "docker.io/local/argoexec:1")
 OPERATOR = Image("operator", "docker.io/local/paddleflow:dev", OWN)
-ALL = {image.key: image for image in (PAUSE, BUSYBOX, COREDNS, PYTHON, OPERATOR)}
+ALL = {image.key: image for image in (PAUSE, BUSYBOX, COREDNS, PYTHON, ARGOEXEC, OPERATOR)}
 
 
 def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:

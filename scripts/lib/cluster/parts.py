@@ -71,6 +71,10 @@ def _kwok() -> None:
     golang.compile_program(MODULES / "kwok", "sigs.k8s.io/kwok/cmd/kwok", "kwok")
 
 
+def _helm() -> None:
+    golang.compile_program(MODULES / "helm", "helm.sh/helm/v3/cmd/helm", "helm")
+
+
 def _training_operator() -> None:
     module = MODULES / "training-operator"
     golang.compile_program(
@@ -85,6 +89,8 @@ def _argo() -> None:
     for command, program in (("workflow-controller", "argo-workflow-controller"), ("argoexec", "argoexec")):
         golang.compile_program(module, f"github.com/argoproj/argo-workflows/v3/cmd/{command}", program)
     _keep_definitions("argo", [SOURCES / "argo-workflows" / "manifests" / "base" / "crds" / "minimal"])
+    layer = images.layer_of_files("argoexec", {"bin/argoexec": PROGRAMS / "argoexec"}, {})
+    images.write(images.ARGOEXEC, [layer], ["argoexec"], {})
 
 
 def _keep_definitions(name: str, folders: list[Path]) -> None:
@@ -233,6 +239,15 @@ PARTS = {
             go=True,
         ),
         Part(
+            "helm",
+            "the installer of charts, about 2 minutes",
+            _helm,
+            (MODULES / "helm",),
+            golang.RECIPE,
+            _program("helm"),
+            go=True,
+        ),
+        Part(
             "training-operator",
             "Kubeflow's operator, a peer for benchmarks, about 3 minutes",
             _training_operator,
@@ -243,11 +258,11 @@ PARTS = {
         ),
         Part(
             "argo",
-            "Argo's workflow controller and executor, about 9 minutes",
+            "Argo's workflow controller and executor with its image, about 11 minutes",
             _argo,
             (MODULES / "argo",),
             golang.RECIPE,
-            (*_program("argo-workflow-controller", "argoexec"), DEFINITIONS / "argo"),
+            (*_program("argo-workflow-controller", "argoexec"), DEFINITIONS / "argo", images.ARGOEXEC.archive),
             go=True,
         ),
         Part(

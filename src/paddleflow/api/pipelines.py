@@ -13,7 +13,7 @@ from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.base.clock import local_text
 from paddleflow.errors import Conflict, Invalid
-from paddleflow.runs import pipelines
+from paddleflow.runs import demands, pipelines
 from paddleflow.runs.pipelines import Registered, Text, Version
 from paddleflow.schedules import schedules
 from paddleflow.spec import wire_registered as wire
@@ -58,7 +58,7 @@ async def update_pipeline(platform: Platform, call: Call[PipelineDocument, NoQue
 
 async def check_pipeline(platform: Platform, call: Call[PipelineText, NoQuery]) -> wire.PipelineCheck:
     pipeline = await asyncio.to_thread(checked, decoded(call.body.yaml_raw))
-    await platform.database.read(pipelines.require_storages, pipeline, call.caller.name, call.caller.root)
+    await platform.database.read(demands.require_storages, pipeline, call.caller.name, call.caller.root)
     return {"name": pipeline.name}
 
 
@@ -80,7 +80,7 @@ async def _text(platform: Platform, document: PipelineDocument, user: str, root:
         storage = await platform.database.read(storages.get_storage, user, root, document.fs_name)
         raw = await asyncio.to_thread(files.read_file, storage, path, data=platform.settings.data_folder)
     pipeline = await asyncio.to_thread(checked, raw, path)
-    await platform.database.read(pipelines.require_storages, pipeline, user, root)
+    await platform.database.read(demands.require_storages, pipeline, user, root)
     return Text(pipeline.name, raw.decode("utf-8"), document.fs_name, path)
 
 

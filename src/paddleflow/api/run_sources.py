@@ -14,7 +14,7 @@ from paddleflow.access.callers import Caller, is_root
 from paddleflow.api.pipelines import decoded, owned_pipeline
 from paddleflow.api.platform import Platform
 from paddleflow.errors import Fault, Invalid
-from paddleflow.runs import pipelines
+from paddleflow.runs import demands, pipelines
 from paddleflow.runs.model import NewRun
 from paddleflow.spec.pipeline.binding import RunRequest, bind
 from paddleflow.spec.pipeline.model import Pipeline
@@ -67,7 +67,7 @@ async def source_of(platform: Platform, caller: Caller, body: RunDocument) -> So
         schedule_id=body.schedule_id,
         breakpoints=body.breakpoints,
     )
-    return Source(await platform.database.read(pipelines.with_storages, new))
+    return Source(await platform.database.read(demands.require_all, new))
 
 
 async def from_json(platform: Platform, caller: Caller, body: RunJson) -> Source:
@@ -86,7 +86,7 @@ async def from_json(platform: Platform, caller: Caller, body: RunJson) -> Source
         source="",
         description=description if isinstance(description, str) else "",
     )
-    return Source(await platform.database.read(pipelines.with_storages, new))
+    return Source(await platform.database.read(demands.require_all, new))
 
 
 def _check_request(body: RunDocument) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 from collections import defaultdict
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.base.clock import local_text
 from paddleflow.errors import Invalid
-from paddleflow.jobs.cards import card_use
+from paddleflow.jobs.cards import Scalars, card_use, scalars_of
 from paddleflow.jobs.folders import stats_file
 from paddleflow.jobs.listing import get_tasks
 from paddleflow.jobs.rows import SQL, needs_of
@@ -98,8 +99,12 @@ def _card_times(tx: Tx, caller: Caller, queues: Sequence[str], since: float, unt
         get_queue(tx, name, user=caller.name, root=caller.root)
         users: dict[str, list[wire.CardJob]] = defaultdict(list)
         device = ""
+        sizes: dict[str, list[tuple[float, Scalars]]] = defaultdict(list)
+        for row in tx.all(SQL["card_sizes"], queue=name, since=since, until=until):
+            sizes[row["job_id"]].append((row["at"], json.loads(row["scalars"])))
         for row in tx.all(SQL["card_time"], queue=name, since=since, until=until):
-            use = card_use(needs_of(row["needs"]), row["started_at"], row["finished_at"], since, until)
+            held = sizes.get(row["id"]) or [(row["started_at"], scalars_of(needs_of(row["needs"])))]
+            use = card_use(held, row["started_at"], row["finished_at"], since, until)
             if not use.cards or not (caller.root or row["user_name"] == caller.name):
                 continue
             device = device or use.device

@@ -16,6 +16,13 @@ from paddleflow.errors import Invalid, Unavailable
 @click.option("--scheduling", type=click.Choice(["", "volcano"]), default="", help="volcano: schedule jobs in gangs.")
 @click.option("--etcd-server", default="", help="Endpoints for elastic trainers: host:2379[,host:2379].")
 @click.option("--port-range", default="35000,65000", help="Ports for jobs on the nodes' network.", show_default=True)
+@click.option(
+    "--lost-after",
+    type=click.FloatRange(0),
+    default=30.0,
+    show_default=True,
+    help="Seconds after which a pod that should have ended is given up: its node does not answer.",
+)
 @click.option("--leader-elect", is_flag=True, help="Work only while holding the lease; for several operators at once.")
 @click.option("--leader-elect-namespace", default="", help="Namespace of the lease. Default: that of the operator.")
 @click.option("--metrics-bind-address", default=":8080", help="Where /metrics is served; 0: not.", show_default=True)
@@ -31,6 +38,7 @@ def operator(
     scheduling: str,
     etcd_server: str,
     port_range: str,
+    lost_after: float,
     leader_elect: bool,
     leader_elect_namespace: str,
     metrics_bind_address: str,
@@ -44,11 +52,7 @@ def operator(
       paddleflow operator --crd | kubectl apply --server-side -f -
       paddleflow operator --namespace research --scheduling volcano
     """
-    low, _, high = port_range.replace("-", ",").partition(",")
-    if not (low.isdecimal() and high.isdecimal() and 1024 <= int(low) <= int(high) - 20 <= 65516):
-        raise Invalid(
-            f"--port-range {port_range!r} is not a range of at least 20 ports", hint="as in --port-range 35000,65000"
-        )
+    low, high = _ports(port_range)
     try:
         if crd:
             import yaml
@@ -65,7 +69,13 @@ def operator(
         raise Unavailable(
             f"the operator needs {error.name}, which is not installed", hint="pip install 'paddleflow[kubernetes]'"
         ) from error
-    options = Options(volcano=scheduling == "volcano", etcd=etcd_server, low_port=int(low), high_port=int(high))
+    options = Options(
+        volcano=scheduling == "volcano",
+        etcd=etcd_server,
+        low_port=low,
+        high_port=high,
+        lost_after=lost_after,
+    )
     ctx.exit(
         run(
             Running(
@@ -79,3 +89,12 @@ def operator(
             )
         )
     )
+
+
+def _ports(text: str) -> tuple[int, int]:
+    low, _, high = text.replace("-", ",").partition(",")
+    if not (low.isdecimal() and high.isdecimal() and 1024 <= int(low) <= int(high) - 20 <= 65516):
+        raise Invalid(
+            f"--port-range {text!r} is not a range of at least 20 ports", hint="as in --port-range 35000,65000"
+        )
+    return int(low), int(high)

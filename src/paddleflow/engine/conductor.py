@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from paddleflow.access.callers import is_root
@@ -51,8 +51,10 @@ from paddleflow.runs.model import ComponentStatus, RunStatus
 from paddleflow.runs.restoring import RunRecords, read_run, restore
 from paddleflow.runs.rows import SQL
 from paddleflow.runs.state import Instance, Phase, RunState
+from paddleflow.runs.tally import REUSED, Tally
 from paddleflow.runs.values import Rendered, rendered
 from paddleflow.spec.job import DistributedJob, SingleJob
+from paddleflow.spec.pipeline.model import Step
 from paddleflow.store.database import Database, Row, Tx
 
 REFUSALS = (Invalid, NotFound, Forbidden, Conflict, OverQuota)  #: of a job; anything else is no answer
@@ -84,9 +86,17 @@ def _read_one(tx: Tx, run: str) -> RunRecords | None:
 class Conductor:
     """The runs of one engine."""
 
-    def __init__(self, database: Database, admission: Admission) -> None:
+    def __init__(
+        self,
+        database: Database,
+        admission: Admission,
+        tally: Tally,
+        expected: Callable[[Row], float | None] = lambda row: None,
+    ) -> None:
         self._database = database
         self._admission = admission
+        self._tally = tally
+        self._expected = expected  # seconds that a job will probably run
         self.runs: dict[str, RunState] = {}
         self.jobs: dict[str, tuple[RunState, int]] = {}  #: job of a step at work → its run and number
         self.inbox: list[Told] = []  #: answers to errands
@@ -262,7 +272,9 @@ class Conductor:
                 row = job_row(answer, now)
                 draft.writes.runs.jobs[answer.id] = FreshJob(answer, run.id, row)
                 self._order += 1
-                board.enqueue(Waiting(request_of({**row, "seq": self._order}), answer.framework, 1, 0), None, now)
+                self._tally.started += 1
+                request = request_of({**row, "seq": self._order, "expected": self._expected(row)})
+                board.enqueue(Waiting(request, answer.framework, 1, 0), None, now)
             else:
                 told.append((run, Refused(now, item.number, _words(answer))))
         return told
@@ -297,9 +309,13 @@ class Conductor:
                     self.jobs.pop(item.job, None)
             collected: Collected = collect(run, self.rendered, draft.writes.runs, now)
             self.inbox += self.claims.ended(collected, now)
+            steps = (item for _, item in collected if isinstance(item.component, Step))
+            self._tally.steps.update(REUSED if item.reused_run else item.status for item in steps)
             if run.status.final:
+                self._tally.runs[run.status] += 1
                 log.info("run ended", run=run.id, status=str(run.status), reason=run.message)
         self._touched.clear()
+        self._tally.waiting = sum(len(run.queue) for run in self.runs.values())
 
 
 def _words(error: PaddleFlowError) -> str:

@@ -127,6 +127,7 @@ def _prepared(
             folder=folder,
             log=f"{folder}/{log_name(place.role, place.index)}",
             cwd=mounts[0].target if mounts else work,
+            work=work,
             request=member.request,
             limit=member.limit,
             mounts=mounts,

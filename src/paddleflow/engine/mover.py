@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import secrets
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paddleflow.base.clock import Clock
@@ -21,18 +20,19 @@ from paddleflow.base.quantity import Resources, parse_quantity
 from paddleflow.engine.board import Board
 from paddleflow.engine.conductor import Admission, Conductor, read_active
 from paddleflow.engine.errands import Errands
+from paddleflow.engine.expecting import Expecting
 from paddleflow.engine.heard import Heard
 from paddleflow.engine.launching import Prepared
 from paddleflow.engine.ports import Ports, parse_range
 from paddleflow.engine.recovery import compare, read_records, rebuild
 from paddleflow.engine.surroundings import Surroundings, rules_of
-from paddleflow.engine.turn import Draft, decide, hear, look, settle
+from paddleflow.engine.turn import STARTS_A_TURN, Draft, decide, hear, look, settle
 from paddleflow.engine.writes import write_turn
 from paddleflow.errors import PaddleFlowError
-from paddleflow.jobs.folders import job_place
 from paddleflow.jobs.rows import SQL
 from paddleflow.queues.queues import scheduled_queues
 from paddleflow.runs.rows import SQL as RUNS
+from paddleflow.runs.tally import Tally
 from paddleflow.runtimes.runtime import NodeInfo, Observation, Runtime
 from paddleflow.schedules.schedules import TOPIC as SCHEDULES
 from paddleflow.scheduling.model import Node, Reason, Snapshot
@@ -85,7 +85,9 @@ class Mover:
         self._wake = asyncio.Event()
         self._ahead = asyncio.Event()  #: turns were written that may not be on the disk yet
         self._heard = Heard()
+        self._expecting = Expecting(parts.database)
         self._board: Board | None = None
+        self.tally = Tally()
         self.nodes: Sequence[NodeInfo] = ()
         self.first_turn = asyncio.Event()  #: set once the board was rebuilt and decided upon
 
@@ -220,6 +222,7 @@ class Mover:
         queues = await parts.database.read(scheduled_queues, self._cluster)
         rules = rules_of(parts.settings.scheduling)
         records = await parts.database.read(read_records, now - rules.window)
+        records = replace(records, waiting=await self._expecting.fill(records.waiting, queues))
         nodes = [Node(n.name, n.capacity, n.labels, n.schedulable) for n in self.nodes]
         ports = Ports(parse_range(parts.settings.local.ports), begin=secrets.randbelow(65536))
         board = rebuild(records, nodes, queues, ports, self._around, now, rules)
@@ -249,12 +252,14 @@ class Mover:
             if version != board.queue_version:
                 board.core.set_queues(await parts.database.read(scheduled_queues, self._cluster))
                 board.queue_version = version
-            look(board, rows, draft, now)
+            queues = [account.queue for account in board.core.accounts.values()]
+            look(board, await self._expecting.fill(rows, queues), draft, now)
             await self._conductor.turn(board, draft, rows, runs, now)
             decide(board, draft, self._around, now)
-            await self._write_and_do(lease, board, draft, now)
+            stood = await self._write_and_do(lease, board, draft, now)
             more = bool(
-                draft.writes.placements
+                not stood
+                or len(draft.writes.placements) >= STARTS_A_TURN
                 or len(rows) == ROWS_A_TURN
                 or self._heard.due(_loop_time())
                 or self._conductor.inbox
@@ -263,7 +268,8 @@ class Mover:
     def _new_conductor(self) -> Conductor:
         parts = self._parts
         nodes = [(node.name, node.capacity) for node in self.nodes]
-        conductor = Conductor(parts.database, Admission(nodes, parts.settings.jobs.skip_resource_validate))
+        admission = Admission(nodes, parts.settings.jobs.skip_resource_validate)
+        conductor = Conductor(parts.database, admission, self.tally, self._expecting.seconds)
         self._errands = Errands(parts.database, parts.clock, parts.data, conductor, self._wake.set)
         return conductor
 
@@ -273,14 +279,17 @@ class Mover:
         if errands:
             self._group.create_task(self._errands.do(errands))
 
-    async def _write_and_do(self, lease: tuple[str, int], board: Board, draft: Draft, now: float) -> None:
+    async def _write_and_do(self, lease: tuple[str, int], board: Board, draft: Draft, now: float) -> bool:
+        """Whether every placement stood; what somebody else changed meanwhile must be looked at again."""
         parts = self._parts
+        stood = True
         draft.close()
         if draft.stale:  # before anything is placed: a job may have the id of one that was deleted, and so its attempts
             await parts.runtime.forget(draft.stale)
         if draft.writes:
             placed = await self._write(lease, draft, now)
             settle(board, draft, placed, self._around, now)
+            stood = all(item.job in placed for item in draft.writes.placements)
             self._conductor.settle(board, placed, draft)
             parts.bus.wake(EVENTS)
             if any(row["finished_at"] is not None for row in draft.writes.runs.runs):
@@ -288,25 +297,20 @@ class Mover:
             _tell(draft)
         self._send_out()
         if draft.launches:
-            _make_files(draft.launches)
+            if files := [item for item in draft.launches if item.files]:
+                await asyncio.to_thread(_make_files, files)
             await parts.runtime.start([item.launch for item in draft.launches if not item.passive])
         if draft.halts:
             await parts.runtime.stop(draft.halts, parts.settings.local.grace)
         if draft.ended:
             await parts.runtime.forget(draft.ended)
         self._note(draft.synthetic, urgent=True)
+        return stood
 
     async def _write(self, lease: tuple[str, int], draft: Draft, now: float) -> dict[str, Row]:
-        """Write the turn down, and meanwhile make the folders of what is about to start: a folder too many does no harm.
-
-        A turn does not wait for the disk: no kill loses it, and `_renew`, which does wait, comes soon.
-        """
+        """Write the turn down. It does not wait for the disk: no kill loses it, and `_renew`, which does wait, comes soon."""
         parts = self._parts
-        async with asyncio.TaskGroup() as group:
-            if draft.writes.placements:
-                places = [job_place(parts.data, item.job) for item in draft.writes.placements]
-                group.create_task(asyncio.to_thread(_make_folders, places))
-            placed = await parts.database.write_soon(write_turn, draft.writes, lease, parts.settings.jobs, now)
+        placed = await parts.database.write_soon(write_turn, draft.writes, lease, parts.settings.jobs, now)
         self._ahead.set()
         return placed
 
@@ -332,16 +336,10 @@ def _tell(draft: Draft) -> None:
             log.info("job ended", job=change.after.id, status=str(change.after.status), reason=change.after.message)
 
 
-def _make_folders(places: Sequence[str]) -> None:
-    """The folders of jobs, with the ones in which they work."""
-    for place in places:
-        os.makedirs(f"{place}/work", exist_ok=True)  # noqa: PTH103 a launch cannot afford a path object
-
-
-def _make_files(launches: Sequence[Prepared]) -> None:
-    """The small files that must be there before a process starts; and its folder, where an earlier engine placed it."""
+def _make_files(launches: Iterable[Prepared]) -> None:
+    """The small files that must be there before a process starts."""
     for item in launches:
-        if not os.path.isdir(f"{item.launch.folder}/work"):  # noqa: PTH112
-            _make_folders([item.launch.folder])
+        folder = Path(item.launch.folder)
+        folder.mkdir(parents=True, exist_ok=True)
         for name, text in item.files.items():
-            Path(item.launch.folder, name).write_text(text, "utf-8")
+            (folder / name).write_text(text, "utf-8")

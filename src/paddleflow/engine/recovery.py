@@ -27,7 +27,7 @@ from paddleflow.engine.surroundings import Surroundings
 from paddleflow.engine.turn import Draft, activate, places_of, step, waiting_of
 from paddleflow.jobs.facts import MemberEnded, StopAsked
 from paddleflow.jobs.model import JobStatus, TaskStatus
-from paddleflow.jobs.rows import SQL, held_of
+from paddleflow.jobs.rows import SQL, held_of, members_of
 from paddleflow.runtimes.runtime import Observation, Ready, Started
 from paddleflow.scheduling.model import Eviction, Node, Queue, Snapshot
 from paddleflow.scheduling.policy import DEFAULTS, Rules
@@ -77,7 +77,7 @@ def rebuild(
     board = Board(Recorded.of(snapshot), ports)
     for row in records.held:
         mine = current[row["id"]]
-        active = activate(row, mine, row["attempt"], places_of(mine), around)
+        active = activate(row, members_of(row["members"]), mine, row["attempt"], places_of(mine), around)
         board.active[row["id"]] = active
         ports.hold(active.ports)
     board.enqueue_all(((waiting_of(row), row["not_before"]) for row in records.waiting), now)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from paddleflow.base.ids import AttemptId
 from paddleflow.engine.board import Active, Board, Waiting
@@ -40,7 +40,7 @@ from paddleflow.jobs.facts import (
     StopAsked,
 )
 from paddleflow.jobs.machine import JobState, Shape, TaskState, advance, changed_tasks
-from paddleflow.jobs.model import JobStatus
+from paddleflow.jobs.model import JobStatus, Member
 from paddleflow.jobs.rows import members_of, request_of, shape_of, state_of
 from paddleflow.runtimes.runtime import Ended, Observation, Ready, Started
 from paddleflow.scheduling.classes import held_total
@@ -199,21 +199,30 @@ def _later_stages(framework: str, keys: Sequence[Key]) -> frozenset[Key]:
 def settle(board: Board, draft: Draft, rows: Mapping[str, Row], around: Surroundings, now: float) -> None:
     """The write stood: jobs whose placement was taken are active, the others are looked at again."""
     for item in draft.writes.placements:
-        del board.waiting[item.job]
+        waiting = board.waiting.pop(item.job)
         row = rows.get(item.job)
         if row is None:
             board.core.release(item.job)
             board.ports.release(port for place in item.places for port in place.ports)
             continue
-        active = activate(row, (), item.attempt, item.places, around)
+        fresh = draft.writes.runs.jobs.get(item.job)
+        members = members_of(row["members"]) if fresh is None else fresh.job.members
+        active = activate(row, members, (), item.attempt, item.places, around)
+        active.request = replace(active.request, expected=waiting.request.expected)
         board.active[item.job] = active
         active.state, commands = advance(active.state, Placed(now, tuple(place.key for place in item.places)))
         _do(board, active, commands, draft, now)
 
 
-def activate(row: Row, tasks: Iterable[Row], attempt: int, places: tuple[Place, ...], around: Surroundings) -> Active:
+def activate(
+    row: Row,
+    members: tuple[Member, ...],
+    tasks: Iterable[Row],
+    attempt: int,
+    places: tuple[Place, ...],
+    around: Surroundings,
+) -> Active:
     """A placed job, ready to be launched."""
-    members = members_of(row["members"])
     state = state_of(row, tasks, shape_of(row["framework"], members, around.restart_limit))
     job = PlacedJob(
         id=row["id"],

@@ -81,7 +81,7 @@ def write_turn(tx: Tx, turn: Turn, lease: tuple[str, int], rules: JobSettings, n
     """Write all of it; the rows of the jobs whose placement stood, and of those that steps of runs made."""
     leases.check(tx, *lease)
     told: list[NewEvent] = list(turn.told)
-    _make_way(tx, turn)
+    _make_way(tx, turn, now)
     for change in turn.changes:  # before the placements: an attempt may fail and the next one be placed in one turn
         _change(tx, change, rules, now, told)
     fresh: dict[str, Row] = {}
@@ -89,9 +89,6 @@ def write_turn(tx: Tx, turn: Turn, lease: tuple[str, int], rules: JobSettings, n
         attempts = {item.job: item.attempt for item in turn.placements}
         fresh = write_runs(tx, turn.runs, attempts, {job: reason for job, _, _, reason in turn.waits}, now, told)
     placed = _place(tx, turn.placements, fresh, now, told)
-    for job, seq, touched, reason in turn.waits:
-        if job in fresh or tx.run(SQL["mark_waiting"], seq=seq, touched=touched, message=reason, at=now):
-            told.append(NewEvent("job", job, now, "status", {"status": JobStatus.PENDING, "message": reason}))
     # Placing and waiting mark a row as seen themselves; where their guard failed, the row must be looked at again.
     marked = {item.seq for item in turn.placements} | {seq for _, seq, _, _ in turn.waits}
     rest: list[dict[str, Value]] = [{"seq": seq, "touched": touched} for seq, touched in turn.seen if seq not in marked]
@@ -100,7 +97,21 @@ def write_turn(tx: Tx, turn: Turn, lease: tuple[str, int], rules: JobSettings, n
     if turn.deleted:
         tx.many(SQL["forget_deleted"], [{"seq": seq} for seq in turn.deleted])
     events.append_many(tx, told)
+    _wait(tx, turn.waits, fresh, now)
     return {**fresh, **placed}
+
+
+def _wait(tx: Tx, waits: Sequence[tuple[str, int, int, str]], fresh: Mapping[str, Row], now: float) -> None:
+    """Jobs that come in crowds wait for the same reason: one statement for each, and one for the events."""
+    alike: dict[tuple[int, str], list[tuple[str, int]]] = {}
+    for job, seq, touched, reason in waits:
+        alike.setdefault((touched, reason), []).append((job, seq))
+    for (touched, reason), jobs in alike.items():
+        seqs = json.dumps([[seq] for job, seq in jobs if job not in fresh])
+        rows = tx.all(SQL["mark_waiting"], seqs=seqs, touched=touched, message=reason, at=now)
+        stood = {row["seq"] for row in rows}
+        told = [job for job, seq in jobs if job in fresh or seq in stood]
+        events.append_alike(tx, "job", told, "status", now, {"status": JobStatus.PENDING, "message": reason})
 
 
 def _place(
@@ -125,7 +136,7 @@ def _place(
     return placed
 
 
-def _make_way(tx: Tx, turn: Turn) -> None:
+def _make_way(tx: Tx, turn: Turn, now: float) -> None:
     """Who was told to go or to change; before the changes, which write the members that are new."""
     for job, at, by, lost in turn.evictions:
         tx.run(SQL["note_eviction"], id=job, at=at, by=by, lost=lost)
@@ -134,6 +145,7 @@ def _make_way(tx: Tx, turn: Turn) -> None:
     for job, size in turn.sizes:
         scalars = json.dumps(dict(size.scalars))
         tx.run(SQL["note_size"], id=job, cpu=size.cpu, memory=size.memory, scalars=scalars)
+        tx.run(SQL["insert_size"], id=job, at=now, scalars=scalars)
     for join in turn.joins:
         tx.many(SQL["insert_task"], [_task_row(join, place, TaskStatus.WAITING) for place in join.places])
 

@@ -3,30 +3,43 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from paddleflow.scheduling.model import Need
+
+Scalars = Mapping[str, int]  #: thousandths by resource
 
 
 @dataclass(frozen=True, slots=True)
 class CardUse:
     """How long one job held how many cards between two moments."""
 
-    cards: float
+    cards: float  #: at the most
     hours: float
     device: str
 
 
-def card_use(
-    needs: Sequence[Need], started_at: float, finished_at: float | None, since: float, until: float
-) -> CardUse:
-    """Cards are ``nvidia.com/gpu`` and every ``…_cgpu``, times replicas; hours are floored to two decimals."""
-    cards, device = 0.0, ""
+def scalars_of(needs: Iterable[Need]) -> Scalars:
+    """What all members of a job take together."""
+    found: dict[str, int] = {}
     for need in needs:
         for name, amount in need.each.scalars:
-            if name == "nvidia.com/gpu" or name.endswith("_cgpu"):
-                cards += need.count * amount / 1000
-                device = device or name
-    seconds = max(min(finished_at if finished_at is not None else until, until) - max(started_at, since), 0.0)
-    return CardUse(cards, math.floor(cards * seconds / 36) / 100, device)
+            found[name] = found.get(name, 0) + need.count * amount
+    return found
+
+
+def card_use(
+    held: Sequence[tuple[float, Scalars]], started_at: float, finished_at: float | None, since: float, until: float
+) -> CardUse:
+    """Of a job that held this from these moments on; hours are floored to two decimals.
+
+    Cards are ``nvidia.com/gpu`` and every ``…_cgpu``.
+    """
+    names = [name for _, scalars in held for name in scalars if name == "nvidia.com/gpu" or name.endswith("_cgpu")]
+    cards = [sum(scalars.get(name, 0) for name in dict.fromkeys(names)) / 1000 for _, scalars in held]
+    end = min(finished_at if finished_at is not None else until, until)
+    moments = [*[max(at, started_at, since) for at, _ in held], end]
+    spent = [count * max(0.0, min(to, end) - at) for count, (at, to) in zip(cards, pairwise(moments), strict=True)]
+    return CardUse(max(cards, default=0.0), math.floor(sum(spent) / 36) / 100, names[0] if names else "")

@@ -1,8 +1,8 @@
-"""How long jobs ran, learnt from the database: for forecasts and what-ifs.
+"""How long jobs ran, learnt from the database: for forecasts, what-ifs and queues that serve the shortest first.
 
 `Experience` is asked now and then; each time it reads only what ended since, newest first, so that it costs nothing while
-nobody asks and little when somebody does. Narrow keys before broad ones: who ran what of which size, who ran what (the name,
-for a step of a pipeline the step), which image, who, which queue.
+nobody asks and little when somebody does. Narrow keys before broad ones: what was submitted together, who ran what of which
+size, who ran what (the name, for a step of a pipeline the step), which image, who, which queue.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from random import Random
 
 from paddleflow.jobs.rows import SQL
-from paddleflow.scheduling.forecast import Calibration, Durations, Forecast, expect
+from paddleflow.scheduling.forecast import TOGETHER, Calibration, Durations, Forecast, expect
 from paddleflow.scheduling.model import Request, Snapshot
 from paddleflow.store.database import Row, Tx
 
@@ -28,7 +28,8 @@ def keys_of(row: Row) -> Keys:
     image = next((member["document"].get("image", "") for member in members), "")
     named = [("name", user, name, row["needs"]), ("name", user, name)] if name else []
     pictured = [("image", user, image)] if image else []
-    return (*named, *pictured, ("user", user, row["needs"]), ("user", user), ("queue", row["queue"]))
+    together = ("together", user, name, image, row["needs"], row["accepted_at"] // TOGETHER)
+    return (together, *named, *pictured, ("user", user, row["needs"]), ("user", user), ("queue", row["queue"]))
 
 
 class Experience:
@@ -43,6 +44,13 @@ class Experience:
 
     def look(self, tx: Tx) -> Mapping[str, Keys]:
         """Learn what ended since the last look; the keys of the jobs that are active."""
+        self.learn(tx)
+        for job in list(self._asked):
+            self._compare(tx, job)
+        return {row["id"]: keys_of(row) for row in tx.all(SQL["active_profiles"], limit=_AT_ONCE)}
+
+    def learn(self, tx: Tx) -> None:
+        """How long those ran that ended since the last time."""
         rows = tx.all(SQL["ended_since"], since=self._since, limit=_AT_ONCE)
         for row in reversed(rows):
             began = row["placed_at"] if row["placed_at"] is not None else row["started_at"]
@@ -50,9 +58,6 @@ class Experience:
                 self.durations.learn(keys_of(row), max(0.0, row["finished_at"] - began))
                 self.learnt += 1
         self._since = max([self._since, *[row["updated_at"] for row in rows]])
-        for job in list(self._asked):
-            self._compare(tx, job)
-        return {row["id"]: keys_of(row) for row in tx.all(SQL["active_profiles"], limit=_AT_ONCE)}
 
     def _compare(self, tx: Tx, job: str) -> None:
         """A forecast whose job has started or ended is worth something for the next ones."""

@@ -83,9 +83,11 @@ from jobs where placed = 0 and status in ('init', 'pending') order by seq
 select * from jobs where seq = :seq and touched = :touched and placed = 0 and status in ('init', 'pending')
 
 -- name: mark_waiting
--- The engine looked at a new job and it has to wait.
+-- The engine looked at new jobs and they have to wait, all for the same reason; which of them nobody changed meanwhile.
 update jobs set status = 'pending', message = :message, updated_at = :at, seen = :touched
-where seq = :seq and touched = :touched and status in ('init', 'pending') and placed = 0
+where seq in (select cast(value ->> 0 as bigint) from json_each(:seqs)) and touched = :touched
+  and status in ('init', 'pending') and placed = 0
+returning seq
 
 -- name: mark_seen
 -- The engine has dealt with the row as it was; by its position, as a later job may have the same id.
@@ -139,14 +141,19 @@ update jobs set resizes = resizes + :anew, resized_at = :at, lost_seconds = lost
 -- What a job whose number of members may change holds now.
 update jobs set cpu = :cpu, memory = :memory, scalars = :scalars where id = :id
 
+-- name: insert_size
+-- From when on it holds that.
+insert into job_sizes (job_id, at, scalars) values (:id, :at, :scalars)
+on conflict (job_id, at) do update set scalars = excluded.scalars
+
 -- name: ended_since
 -- Jobs that ended lately, the newest first, for what is learnt of durations.
-select id, user_name, name, queue, needs, members, placed_at, started_at, finished_at, updated_at from jobs
+select id, user_name, name, queue, needs, members, accepted_at, placed_at, started_at, finished_at, updated_at from jobs
 where updated_at > :since and finished_at is not null order by updated_at desc limit :limit
 
 -- name: active_profiles
 -- What jobs that have not ended have in common with others.
-select id, user_name, name, queue, needs, members from jobs
+select id, user_name, name, queue, needs, members, accepted_at from jobs
 where status in ('init', 'pending', 'running', 'terminating', 'preempting') order by seq limit :limit
 
 -- name: evicted_jobs
@@ -192,6 +199,10 @@ delete from jobs where id = :id
 -- name: delete_tasks
 -- The members of a job that is deleted.
 delete from tasks where job_id = :id
+
+-- name: delete_sizes
+-- What a job held that is deleted.
+delete from job_sizes where job_id = :id
 
 -- name: delete_labels
 -- The labels of a job that is deleted.
@@ -240,3 +251,10 @@ select j.id, j.queue, j.user_name, j.needs, j.accepted_at, j.started_at, j.finis
 where j.queue = :queue and j.started_at is not null and j.started_at < :until
   and (j.finished_at is null or j.finished_at > :since)
 order by j.seq
+
+-- name: card_sizes
+-- What those of the same jobs held over time whose members come and go.
+select s.job_id, s.at, s.scalars from job_sizes s join jobs j on j.id = s.job_id
+where j.queue = :queue and j.started_at is not null and j.started_at < :until
+  and (j.finished_at is null or j.finished_at > :since)
+order by s.at

@@ -126,7 +126,7 @@ def _restarts(text: str) -> bool:
 
 
 def request_of(row: Row) -> Request:
-    """A job row as the scheduler sees it."""
+    """A job row as the scheduler sees it; `expected` is no column, see `engine.expecting`."""
     return Request(
         job=row["id"],
         queue=row["queue"],
@@ -135,6 +135,7 @@ def request_of(row: Row) -> Request:
         order=row["seq"],
         priority=PRIORITIES[row["priority"]],
         user=row["user_name"],
+        expected=row.get("expected"),
         restarts=_restarts(row["needs"]),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from paddleflow.base.clock import local_text
@@ -12,18 +13,19 @@ from paddleflow.spec.wire_jobs import DistributedRuntime, Job, TaskRuntime
 from paddleflow.store.database import Row
 
 NAMESPACE = "default"
+_LONGEST = 4096  #: characters of members that are remembered
 
 
 def job_view(row: Row, tasks: Sequence[Row]) -> Job:
     """One job with its members."""
-    members = [_member(member) for member in json.loads(row["members"])]
+    members = _members(row["members"])
     policy = {"queue": row["queue"], "priority": row["priority"]}
     view: Job = {
         "id": row["id"],
         "name": row["name"],
         "UserName": row["user_name"],
-        "labels": json.loads(row["labels"]),
-        "annotations": json.loads(row["annotations"]),
+        "labels": _decoded(row["labels"]),
+        "annotations": _decoded(row["annotations"]),
         "schedulingPolicy": policy,
         "framework": row["framework"],
         "members": members,
@@ -62,6 +64,22 @@ def _gang(row: Row, runtimes: list[TaskRuntime]) -> DistributedRuntime:
         "status": row["status"],
         "runtimes": runtimes,
     }
+
+
+def _decoded(text: str) -> Any:
+    """Most columns of JSON hold nothing."""
+    return {} if text == "{}" else json.loads(text)
+
+
+def _members(text: str) -> list[dict[str, Any]]:
+    """The members that a row holds, each the caller's own to add to. Jobs that are alike have the same text."""
+    shown = _members_of(text) if len(text) <= _LONGEST else _members_of.__wrapped__(text)
+    return [dict(member) for member in shown]
+
+
+@lru_cache(maxsize=1024)
+def _members_of(text: str) -> tuple[dict[str, Any], ...]:
+    return tuple(_member(member) for member in json.loads(text))
 
 
 def _member(member: dict[str, Any]) -> dict[str, Any]:

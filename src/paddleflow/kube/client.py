@@ -158,8 +158,10 @@ class Client:
     # ---- writing
 
     async def create(self, resource: Resource, obj: View) -> Object:
-        """The object as the server keeps it; `AlreadyExists` when its name is taken."""
-        return await self._write("POST", resource.path(namespace(obj)), obj)
+        """The object as the server keeps it; `AlreadyExists` when its name is taken, `Invalid` when it has a field that the
+        server does not know: it would be dropped without a word otherwise."""
+        query = {"fieldManager": self.manager, "fieldValidation": "Strict"}
+        return await self._write("POST", resource.path(namespace(obj)), obj, query)
 
     async def update(self, resource: Resource, obj: View, *, subresource: str = "") -> Object:
         """Replaces the object; `Conflict` when somebody wrote since the resourceVersion that it carries."""

@@ -132,6 +132,8 @@ class Shelf:
             return kept.object
         going = copy.deepcopy(kept.object)
         going["metadata"]["deletionTimestamp"] = self._time()
+        if runs:
+            going["metadata"]["deletionGracePeriodSeconds"] = 30 if grace is None else grace
         return self._keep(resource, kept, going, "MODIFIED")
 
     def forget(self) -> None:

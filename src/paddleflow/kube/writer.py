@@ -42,7 +42,8 @@ class Writer:
         return await self._done(wanted, self._client.apply(self._resource, wanted))
 
     async def delete(self, obj: View, *, grace: int | None = None) -> None:
-        """Deletes the very object; one that is gone already, or another one of its name, is no error."""
+        """Deletes the very object; one that is gone already is no error. `Conflict` when somebody was faster: the object may
+        be another one of its name, or the same one in a new version, so the caller looks again."""
         key = resources.key(obj)
         own, uid = resources.name(obj), resources.uid(obj)
         if key in self._doubts:
@@ -58,8 +59,8 @@ class Writer:
             self._doubts.add(key)
             raise
         else:
-            if left.get("kind") == self._resource.kind:
-                self._cache.learn(left)  # it waits for its finalizers or its node
+            if left.get("kind") == self._resource.kind and _held(left):
+                self._cache.learn(left)
             else:
                 self._cache.lose(obj)
 
@@ -85,3 +86,9 @@ class Writer:
             raise
         self._cache.learn(made)
         return made
+
+
+def _held(obj: View) -> bool:
+    """Whether an object that was deleted stays for a while: for its finalizers, or until its node has ended it."""
+    metadata = obj["metadata"]
+    return bool(metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds"))

@@ -10,27 +10,24 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any
 
-from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, PaddleFlowError, TooLarge
+from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, PaddleFlowError, TooLarge, Unavailable
 from paddleflow.kube.cache import Cache
 from paddleflow.kube.client import Client
 from paddleflow.kube.refusals import AlreadyExists
-from paddleflow.kube.resources import (
-    CONFIG_MAPS,
-    PADDLEJOBS,
-    PODGROUPS,
-    PODS,
-    SERVICES,
-    Resource,
-    View,
-    name,
-    namespace,
-    owner,
-    uid,
-)
+from paddleflow.kube.resources import PADDLEJOBS, View, key, name, namespace, owner, uid
+from paddleflow.kube.writer import Writer
 from paddleflow.operator.paddlejob.writes import Delete, Event, Patch
 
-KINDS: Mapping[str, Resource] = {each.kind: each for each in (PODS, CONFIG_MAPS, SERVICES, PODGROUPS)}
+DEFINITION_TOO_OLD = "DefinitionTooOld"
 _LONGEST = 700
+#: What the API server says → the reason that a script can test. The first one that fits counts.
+_REASONS = (
+    ("exceeded quota", "QuotaExceeded"),
+    ("webhook", "RefusedByWebhook"),
+    ("ValidatingAdmissionPolicy", "RefusedByPolicy"),
+    ("violates PodSecurity", "RefusedByPolicy"),
+    ("is forbidden: User", "Forbidden"),  # … cannot create resource "pods" …: the role lacks it
+)
 
 
 class Carrier:
@@ -39,14 +36,28 @@ class Carrier:
     def __init__(self, client: Client, caches: Mapping[str, Cache[bytes]]) -> None:
         self._client = client
         self._caches = caches
+        self._writers = {kind: Writer(client, cache) for kind, cache in caches.items()}
 
-    async def write_status(self, job: View, status: Mapping[str, Any]) -> None:
+    async def write_status(self, job: View, status: Mapping[str, Any]) -> Event | None:
+        """Write it; why the cluster's definition does not keep it, if it does not."""
         metadata = {"name": name(job), "namespace": namespace(job), "uid": uid(job)}
         wish = {"apiVersion": PADDLEJOBS.api_version, "kind": PADDLEJOBS.kind, "metadata": metadata, "status": status}
         try:
-            self._caches["PaddleJob"].learn(await self._client.apply_status(PADDLEJOBS, wish))
+            answer = await self._client.apply_status(PADDLEJOBS, wish)
         except NotFound:
-            return  # it was deleted in between
+            return _too_old("it has no subresource status") if await self._is_there(job) else None
+        except Unavailable as error:  # server-side apply drops nothing in silence
+            if "field not declared in schema" not in error.message:
+                raise
+            return _too_old("its status lacks fields")
+        self._caches["PaddleJob"].learn(answer)
+        return None
+
+    async def _is_there(self, job: View) -> bool:
+        try:
+            return uid(await self._client.get(PADDLEJOBS, name(job), namespace(job))) == uid(job)
+        except NotFound:
+            return False
 
     async def expire(self, job: View) -> None:
         try:
@@ -66,25 +77,34 @@ class Carrier:
         return next((each for each in refused if each is not None), None)
 
     async def _create(self, job: View, obj: View) -> Event | None:
-        kind = str(obj["kind"])
         try:
-            self._caches[kind].learn(await self._client.create(KINDS[kind], obj))
+            await self._writers[obj["kind"]].create(obj)
         except AlreadyExists:
             return await self._taken(job, obj)
         except (Forbidden, Invalid, TooLarge, NotFound) as error:
             return refusal(obj, error)
+        except Unavailable as error:
+            if "failed calling webhook" not in error.message:
+                raise
+            return refusal(obj, error)  # the API server is well: somebody's webhook is not
         return None
 
     async def _taken(self, job: View, obj: View) -> Event | None:
         kind, own, space = str(obj["kind"]), name(obj), namespace(obj)
+        cache = self._caches[kind]
         try:
-            there = await self._client.get(KINDS[kind], own, space)
+            there = await self._client.get(cache.resource, own, space)
         except NotFound:
             raise Conflict(f"{kind} {space}/{own} was deleted while it was looked at") from None
         found = owner(there)
         if found is not None and found.uid == uid(job):
-            self._caches[kind].learn(there)  # ours: made by a pass whose answer got lost, or still on its way out
+            cache.learn(there)  # ours: made by a pass whose answer got lost, or still on its way out
             raise Conflict(f"{kind} {space}/{own} is there already")
+        if found is not None and (found.kind, found.key) == (PADDLEJOBS.kind, key(job)):
+            # Of an earlier job of this name. The garbage collector takes its time, and forgets it where the new job came
+            # while it did not watch.
+            await self._client.delete(cache.resource, own, space, uid=uid(there))
+            raise Conflict(f"{kind} {space}/{own} of an earlier job is on its way out")
         whose = f"belongs to {found.kind} {found.key}" if found else "has no owner"
         return Event(
             "NameTaken",
@@ -93,45 +113,30 @@ class Carrier:
         )
 
     async def _delete(self, delete: Delete) -> None:
-        obj = delete.obj
-        kind = str(obj["kind"])
-        grace = 0 if delete.force else None
-        try:
-            answer = await self._client.delete(KINDS[kind], name(obj), namespace(obj), uid=uid(obj), grace=grace)
-        except NotFound:
-            self._caches[kind].lose(obj)
-            return
-        except Conflict:
-            return  # another object has its name by now
-        if answer.get("kind") == kind and answer["metadata"].get("deletionGracePeriodSeconds"):
-            self._caches[kind].learn(answer)
-        else:
-            self._caches[kind].lose(obj)
+        await self._writers[delete.obj["kind"]].delete(delete.obj, grace=0 if delete.force else None)
 
     async def _patch(self, patch: Patch) -> None:
-        kind = str(patch.obj["kind"])
+        cache = self._caches[patch.obj["kind"]]
         try:
-            answer = await self._client.patch(KINDS[kind], name(patch.obj), namespace(patch.obj), body=patch.body)
+            answer = await self._client.patch(cache.resource, name(patch.obj), namespace(patch.obj), body=patch.body)
         except NotFound:
             return
-        self._caches[kind].learn(answer)
+        cache.learn(answer)
 
 
 def refusal(obj: View, error: PaddleFlowError) -> Event:
     """A refusal in words, with a reason that scripts can test."""
     what = f"{obj['kind']} {namespace(obj)}/{name(obj)}"
     said = error.message.partition(": ")[2] or error.message
-    if "exceeded quota" in said:
-        reason = "QuotaExceeded"
-    elif "admission webhook" in said:
-        reason = "RefusedByWebhook"
-    elif isinstance(error, Forbidden):
-        reason = "Forbidden"
-    elif isinstance(error, NotFound):
+    reason = next((reason for words, reason in _REASONS if words in said), "Refused")
+    if isinstance(error, NotFound):
         reason, said = "KindMissing", f"{said}. Is {'Volcano' if obj['kind'] == 'PodGroup' else 'the namespace'} there?"
-    else:
-        reason = "Refused"
     return Event(reason, f"{what} was refused: {said}"[:_LONGEST], warning=True)
+
+
+def _too_old(why: str) -> Event:
+    said = f"the cluster's definition of PaddleJob is older than this operator: {why}"
+    return Event(DEFINITION_TOO_OLD, f"{said}. Apply the one that `paddleflow operator --crd` prints"[:_LONGEST], True)
 
 
 async def _together(writes: list[Awaitable[Any]]) -> list[Any]:

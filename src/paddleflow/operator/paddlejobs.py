@@ -7,9 +7,11 @@ for each pod. What the API server refused is remembered until it takes it, and t
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from paddleflow.base.clock import Clock
+from paddleflow.errors import Forbidden
 from paddleflow.kube.cache import Cache
 from paddleflow.kube.client import Client
 from paddleflow.kube.controller import DONE, Again, Outcome
@@ -17,7 +19,7 @@ from paddleflow.kube.packing import all_unpacked, packed, unpacked
 from paddleflow.kube.recorder import Recorder
 from paddleflow.kube.resources import CONFIG_MAPS, PADDLEJOBS, PODGROUPS, PODS, SERVICES, Object, Resource, View, uid
 from paddleflow.operator import ports, pruning
-from paddleflow.operator.carrying import Carrier
+from paddleflow.operator.carrying import DEFINITION_TOO_OLD, Carrier, refusal
 from paddleflow.operator.etcd import Etcd
 from paddleflow.operator.metrics import Metrics
 from paddleflow.operator.paddlejob.job import Job, Options, read
@@ -60,7 +62,7 @@ class PaddleJobs:
         self._options = options
         self._etcd = Etcd(options.etcd) if options.etcd else None
         self._refused: dict[str, _Refused | None] = {}  # by the job's uid; None: the status is not believed any more
-        self._written: dict[str, float] = {}  # when a job's status was last written
+        self._held: dict[str, float] = {}  # since when a job's status is held back
         self._uids: dict[str, str] = {}  # of jobs that were looked at, to forget what is kept about those that are gone
         self._ports: dict[str, tuple[int, int]] = {}  # ranges of jobs on the nodes' network: first port, members
 
@@ -75,7 +77,10 @@ class PaddleJobs:
         job = read(obj)
         refused = self._known_refusal(job)
         writes = self._pass(job, refused.event if refused else None)
-        event = await self._carry_out(obj, job, writes)
+        try:
+            event = await self._carry_out(obj, job, writes)
+        except Forbidden as error:  # the role lacks a verb
+            event = refusal(_about(obj), error)
         if event is not None:
             return await self._remember(obj, job, event)
         if refused is not None:  # nothing is refused any more: say so
@@ -95,12 +100,26 @@ class PaddleJobs:
         writes = reconcile(
             job, children, self._clock.now(), self._options, refused=refused, host_port=self._host_port(job)
         )
-        if writes.status is not None and not writes.urgent:
-            waited = self._clock.monotonic() - self._written.setdefault(job.uid, self._clock.monotonic())
-            if waited < SETTLE:
-                writes.status = None
-                writes.look_again(SETTLE - waited)
+        if refused and refused.reason == DEFINITION_TOO_OLD:
+            writes.first = True  # without a memory nothing else may be done
+        if writes.creates and not (job.status or writes.first or refused):
+            writes.status = None  # the first one comes with the pods that it counts: the next pass has them
+        self._hold_back(job, writes)
         return writes
+
+    def _hold_back(self, job: Job, writes: Writes) -> None:
+        """Take out a status that may come later: such are gathered from the first change on, because with one pod that starts
+        the others soon do."""
+        if writes.status is None or writes.urgent:
+            self._held.pop(job.uid, None)
+            return
+        now = self._clock.monotonic()
+        left = self._held.setdefault(job.uid, now) + SETTLE - now
+        if left > 0:
+            writes.status = None
+            writes.look_again(left)
+        else:
+            del self._held[job.uid]
 
     def _children(self, job_uid: str) -> Children:
         caches = (self.pods, self.config_maps, self.services, self.pod_groups)
@@ -108,8 +127,8 @@ class PaddleJobs:
 
     async def _carry_out(self, obj: View, job: Job, writes: Writes) -> Event | None:
         """Everything that the pass wants, in its order; what was refused."""
-        if writes.status is not None and writes.first:
-            await self._write_status(obj, writes)
+        if writes.status is not None and writes.first and (event := await self._write_status(obj, writes)):
+            return event
         if writes.np is not None and self._etcd is not None:
             await self._etcd.tell(job.namespace, job.name, writes.np)
         if writes.deletes:
@@ -123,18 +142,18 @@ class PaddleJobs:
             await self._carrier.patch(writes.patches)
             self._count("patch", len(writes.patches))
         if writes.status is not None and not writes.first and event is None:
-            await self._write_status(obj, writes)
+            event = await self._write_status(obj, writes)
         for each in writes.events:
             self._recorder.tell(_about(obj), each.reason, each.message, warning=each.warning)
         if writes.expired:
             await self._carrier.expire(obj)
         return event
 
-    async def _write_status(self, obj: View, writes: Writes) -> None:
+    async def _write_status(self, obj: View, writes: Writes) -> Event | None:
         assert writes.status is not None, "asked for by the pass"
-        await self._carrier.write_status(obj, writes.status)
-        self._written[uid(obj)] = self._clock.monotonic()
+        event = await self._carrier.write_status(obj, writes.status)
         self._count("status", 1)
+        return event
 
     def _count(self, verb: str, amount: int) -> None:
         if self.metrics is not None:
@@ -157,11 +176,16 @@ class PaddleJobs:
         self._recorder.tell(_about(obj), event.reason, event.message, warning=True)
         if self.metrics is not None:
             self.metrics.refusals.labels(event.reason).inc()
+        if event.reason != DEFINITION_TOO_OLD:  # which would not keep this either
+            await self._say_blocked(obj, job, event)
+        return Again(min(_FIRST_RETRY * 2 ** (known.tries - 1), _LONGEST_RETRY))
+
+    async def _say_blocked(self, obj: View, job: Job, event: Event) -> None:
         now = read(self._job(f"{job.namespace}/{job.name}") or obj)
         writes = self._pass(now, event)
         if writes.status is not None and writes.urgent:
-            await self._write_status(obj, writes)
-        return Again(min(_FIRST_RETRY * 2 ** (known.tries - 1), _LONGEST_RETRY))
+            with suppress(Forbidden):  # it may be this that the role lacks; the event says so
+                await self._write_status(obj, writes)
 
     # ---- the nodes' ports ------------------------------------------------------------------------------------------
 
@@ -181,7 +205,7 @@ class PaddleJobs:
 
     def _forget(self, job_uid: str) -> None:
         self._refused.pop(job_uid, None)
-        self._written.pop(job_uid, None)
+        self._held.pop(job_uid, None)
         self._ports.pop(job_uid, None)
 
 

@@ -9,16 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from paddleflow.access.callers import is_root
 from paddleflow.base.names import nearest
 from paddleflow.errors import Conflict, Invalid, NotFound
-from paddleflow.runs.model import NewRun
-from paddleflow.spec.faults import Faults
-from paddleflow.spec.pipeline.model import Component, FsMount, Pipeline, Step
-from paddleflow.storage import storages
-from paddleflow.storage.model import Storage
 from paddleflow.store.database import Row, Tx
 from paddleflow.store.statements import load
 from paddleflow.store.where import Where
@@ -193,45 +187,6 @@ def delete_version(tx: Tx, pipeline: Registered, version: Version, now: float) -
         )
     tx.run(SQL["delete_version"], pipeline=pipeline.seq, number=version.number)
     tx.run(SQL["touch_pipeline"], seq=pipeline.seq, at=now)
-
-
-def require_storages(tx: Tx, pipeline: Pipeline, user: str, root: bool) -> dict[str, Storage]:
-    """The storages that a document names; `Invalid` lists those that the user does not have and may not use."""
-    found: dict[str, Storage] = {}
-    faults = Faults("FileSystemNotExist")
-    for name in dict.fromkeys(mount.name for mount in _mounts(pipeline)):
-        storage = storages.usable_storage(tx, user, root, name)
-        if storage is None:
-            hint = nearest(name, storages.storage_names(tx, user, root))
-            faults.add("fs_options", f"fs[{name[:80]}] of user[{user}] does not exist", hint)
-        else:
-            found[name] = storage
-    faults.check()
-    return found
-
-
-def with_storages(tx: Tx, new: NewRun) -> NewRun:
-    """A run with its main storage found; all storages that its user does not have are told at once."""
-    storages.require_user(tx, new.user)
-    found = require_storages(tx, new.pipeline, new.user, is_root(new.user))
-    main = new.pipeline.main_fs
-    return new if main is None else replace(new, fs_id=found[main.name].id, fs_name=main.name)
-
-
-def _mounts(pipeline: Pipeline) -> list[FsMount]:
-    """All storages that a pipeline and its steps mount, the main one first."""
-    found = [mount for mount in (pipeline.main_fs, *pipeline.extra_fs) if mount is not None]
-    rest: list[Component] = [
-        *pipeline.entry_points.values(),
-        *([pipeline.post_process] if pipeline.post_process else []),
-    ]
-    while rest:
-        component = rest.pop()
-        if isinstance(component, Step):
-            found.extend(component.extra_fs)
-        else:
-            rest.extend(component.children.values())
-    return found
 
 
 def registered_of(row: Row) -> Registered:

@@ -28,6 +28,11 @@ select seq, id, touched, status, message, stop, breakpoints from runs where touc
 -- Runs that have not ended: what the engine takes up again after a restart.
 select * from runs where status in ('initiating', 'pending', 'running', 'terminating') order by seq
 
+-- name: count_active_runs
+-- How many runs are in each status that is not final, for the metrics.
+select status, count(*) as runs from runs
+where status in ('initiating', 'pending', 'running', 'terminating') group by status
+
 -- name: mark_run_seen
 -- The engine has dealt with the row as it was.
 update runs set seen = :touched where seq = :seq and seen < :touched

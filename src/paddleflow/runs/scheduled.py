@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from paddleflow.runs import pipelines
+from paddleflow.runs import demands, pipelines
 from paddleflow.runs.model import NewRun, RunStatus
 from paddleflow.spec.pipeline.binding import bind
 from paddleflow.spec.pipeline.model import Pipeline
@@ -25,7 +25,7 @@ def new_run(tx: Tx, pipeline: str, version: str, user: str) -> NewRun:
     """What a run of a registered version is made of, except for its schedule; refused as a person's would be."""
     text = document(tx, pipeline, version)
     new = NewRun(user=user, pipeline=bound_document(text), document=text, source=f"{pipeline}-{version}")
-    return pipelines.with_storages(tx, new)
+    return demands.require_all(tx, new)
 
 
 def document(tx: Tx, pipeline: str, version: str) -> str:

@@ -38,6 +38,7 @@ class Launch:
     folder: str  #: the job's own folder; the log of the attempt lies in it
     log: str  #: file that takes stdout and stderr, appended
     cwd: str
+    work: str = ""  #: folder in which it may leave things; made for it, with those above
     request: Resources = field(default_factory=Resources)
     limit: Resources | None = None  #: None: no limit is enforced
     mounts: tuple[Mount, ...] = ()

@@ -15,7 +15,7 @@ from typing import Self
 
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling.accounts import Account, link, recount
-from paddleflow.scheduling.classes import LAST, line_key
+from paddleflow.scheduling.classes import LAST, held_total, line_key
 from paddleflow.scheduling.cycle import Cycle
 from paddleflow.scheduling.model import (
     Assignment,
@@ -51,6 +51,7 @@ class Core(Table):
     @classmethod
     def of(cls, snapshot: Snapshot) -> Self:
         core = cls(snapshot.rules)
+        core.now = snapshot.now  # what changes before the first cycle changes now, not at the beginning of time
         core.set_nodes(snapshot.nodes)
         core.set_queues(snapshot.queues)
         for past in snapshot.past:
@@ -130,7 +131,7 @@ class Core(Table):
         if job in self.held:
             return False
         self.withdraw(job)
-        self.keep(held)
+        self.keep(held, held_total(held))
         self.dirty = self.touched = True
         for name, members in by_node(held).items():
             state = self.cluster.states.get(name)

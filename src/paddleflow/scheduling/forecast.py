@@ -19,10 +19,13 @@ from paddleflow.scheduling.model import Request, Snapshot
 from paddleflow.scheduling.playing import Player
 
 _KEPT = 256  #: durations remembered for each key
+_MOST_KEYS = 16_384  #: those that were not seen for longest are forgotten
 _ENOUGH = 8  #: fewer say too little: a broader key is asked
+TOGETHER = 900.0  #: seconds; jobs that one user submits within them have more in common than their size
 _OUTCOMES = 100  #: forecasts whose end is known that calibration looks at
 _MOST_MOMENTS = 200_000  #: of one future
 _FEW_OUTCOMES = 8  #: fewer say too little: those of all queues are asked
+_PRIOR = tuple(math.log(2) * (at - 3.5) / 4 for at in range(8))  #: believed before anything came true: half to double
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +41,21 @@ class Durations:
     """How long jobs ran, by any keys, the narrowest first: (user, name), then user, then queue."""
 
     def __init__(self) -> None:
-        self._order: dict[Hashable, deque[float]] = {}
+        self._order: dict[Hashable, deque[float]] = {}  # the key that was seen last is the last
         self._sorted: dict[Hashable, list[float]] = {}
 
     def learn(self, keys: Sequence[Hashable], duration: float) -> None:
         """A job with these keys has ended."""
         for key in (*keys, None):
-            order, ranked = self._order.setdefault(key, deque()), self._sorted.setdefault(key, [])
+            order, ranked = self._order.pop(key, deque[float]()), self._sorted.setdefault(key, [])
+            self._order[key] = order
             order.append(duration)
             insort(ranked, duration)
             if len(order) > _KEPT:
                 del ranked[bisect_right(ranked, order.popleft()) - 1]
+        while len(self._order) > _MOST_KEYS:
+            oldest = next(iter(self._order))
+            del self._order[oldest], self._sorted[oldest]
 
     def draw(self, keys: Sequence[Hashable], elapsed: float, random: Random) -> float:
         """Seconds that a job with these keys will still run after `elapsed`, drawn from those that ran longer."""
@@ -58,6 +65,14 @@ class Durations:
             if len(ranked) - first >= (_ENOUGH if key is not None else 1):
                 return ranked[random.randrange(first, len(ranked))] - elapsed
         return max(60.0, elapsed)  # it has outlived all that is known: as long again
+
+    def middle(self, keys: Sequence[Hashable]) -> float | None:
+        """Seconds that a job with these keys probably runs; None when too little is known."""
+        for key in keys:
+            ranked = self._sorted.get(key, [])
+            if len(ranked) >= _ENOUGH:
+                return quantile(ranked, 0.5)
+        return None
 
 
 def replay(snapshot: Snapshot, job: str, lasts: Callable[[Request, float], float]) -> float | None:
@@ -95,7 +110,11 @@ def expect(
 
 
 class Calibration:
-    """What earlier forecasts of a kind were worth: their outcomes set the middle right and the interval wide enough."""
+    """What earlier forecasts of a kind were worth: their outcomes set the middle right and the interval wide enough.
+
+    Futures differ less than the future does: they draw each job's duration by itself, and what a queue is wrong about it is
+    wrong about for many jobs at a time. So the interval comes from outcomes alone, and from a belief until there are some.
+    """
 
     def __init__(self) -> None:
         self._ratios: dict[Hashable, deque[float]] = {}
@@ -109,13 +128,14 @@ class Calibration:
         ratios = self._ratios.get(kind, ())
         if len(ratios) < _FEW_OUTCOMES:
             ratios = self._ratios.get(None, ())
-        if len(ratios) < _FEW_OUTCOMES:
-            return forecast
-        ranked, base = sorted(ratios), _log(forecast.middle)
+        ranked, base = sorted((*ratios, *_PRIOR)), _log(forecast.middle)
         count = len(ranked)  # the bounds lie one rank further out than the quantiles: the next one counts as well
         early, late = max(0, math.floor(0.1 * (count + 1)) - 1), min(count - 1, math.ceil(0.9 * (count + 1)) - 1)
         middle = quantile(ranked, 0.5)
-        return Forecast(*(_seconds(base + ratio) for ratio in (middle, ranked[early], ranked[late])))
+        found = Forecast(*(_seconds(base + ratio) for ratio in (middle, ranked[early], ranked[late])))
+        if len(ratios) >= _FEW_OUTCOMES:
+            return found
+        return Forecast(found.middle, min(found.early, forecast.early), max(found.late, forecast.late))
 
 
 def _log(seconds: float) -> float:

@@ -98,10 +98,14 @@ def times_fitting(each: Resources, cpu: int, memory: int, group: Group, most: in
     if each.memory:
         most = min(most, memory // each.memory)
     for name, amount in each.scalars:
-        whole, part = next(((w, p) for known, w, p in group if known == name), (0, 0))
-        if amount % WHOLE == 0:
-            most = min(most, whole // amount)
-        elif amount > part:
+        for known, whole, part in group:
+            if known == name:
+                if amount % WHOLE == 0:
+                    most = min(most, whole // amount)
+                elif amount > part:
+                    return 0
+                break
+        else:
             return 0
     return most
 

@@ -104,6 +104,7 @@ class Sight:
         self._fits: dict[tuple[Choice, Resources], int] = {}
         self._rooms: dict[tuple[Choice, Resources], tuple[str, Resources]] = {}
         self._holders: dict[tuple[str, Choice | None, str], str] = {}
+        self._ceilings: dict[tuple[str, str], str] = {}
         self._families: dict[str, list[Account]] | None = None
         self._opened: dict[tuple[Choice, int], bool] = {}
 
@@ -160,13 +161,14 @@ class Sight:
         return found or Reason("capacity", "no node takes jobs now")
 
     def _quota(self, account: Account, line: Line, dimension: str) -> Reason:
-        most = (account.queue.most if account.queue else None) or Resources()
-        free = max(0, most.amount(dimension) - account.used.amount(dimension))
-        text = (
-            f"queue {account.name} has {dimension} {amount_text(dimension, free)} of {most.text(dimension)} free, "
-            f"the job needs {line.total.text(dimension)}"
-        )
-        return Reason("quota", text + self._named(account.name, None, dimension))
+        free = self._ceilings.get((account.name, dimension))
+        if free is None:
+            most = (account.queue.most if account.queue else None) or Resources()
+            left = amount_text(dimension, max(0, most.amount(dimension) - account.used.amount(dimension)))
+            free = f"queue {account.name} has {dimension} {left} of {most.text(dimension)} free"
+            self._ceilings[account.name, dimension] = free
+        holders = self._named(account.name, None, dimension)
+        return Reason("quota", f"{free}, the job needs {line.total.text(dimension)}{holders}")
 
     def _nodes(self, line: Line) -> Reason:
         """The queue would let it start, the nodes do not. What is kept for the job itself is free for it."""

@@ -38,6 +38,7 @@ class Table:
         self.dirty = True  #: something happened since a cycle found nothing to start
         self.touched = True  #: something happened since the last cycle that came to its end
         self._empty: Cluster | None = None  # the same nodes without jobs
+        self._stuck: dict[str, int] = {}  # jobs that room kept did not help, and at which version of the cluster
 
     # --- moves --------------------------------------------------------------------------------------------------
 
@@ -47,10 +48,11 @@ class Table:
             account = self.accounts[name] = Account(name, self.rules.half_life)
         return account
 
-    def keep(self, held: Held) -> None:
+    def keep(self, held: Held, total: Resources) -> None:
+        """A job runs, and takes this much of its queue."""
         request = held.request
         self.held[request.job] = held
-        self.account(request.queue).charge(request.job, request.user, held_total(held))
+        self.account(request.queue).charge(request.job, request.user, total)
 
     def leave(self, line: Line, job: str) -> None:
         """A job is no longer in its line."""
@@ -74,6 +76,7 @@ class Table:
     def unreserve(self, job: str) -> None:
         """What was kept for a job is open to all; nothing happens when nothing was."""
         reservation = self.reservations.pop(job, None)
+        self._stuck.pop(job, None)
         if reservation is not None:
             parts = self.pending[job].shape.parts
             opened(self.cluster, lift(self.cluster, reservation, parts))
@@ -136,13 +139,16 @@ class Table:
 
     def _start_kept(self, line: Line, reservation: Reservation) -> Start | None:
         shape, version = line.shape, self.cluster.version
+        if self._stuck.get(reservation.job) == version:
+            return None
         before = lift(self.cluster, reservation, shape.parts)
         placed = place_kept(self.cluster, self.cluster.pool(shape.choice), reservation, shape.parts)
         if isinstance(placed, Short):
             keep(self.cluster, reservation, shape.parts)
-            self.cluster.version = version
+            self.cluster.version = self._stuck[reservation.job] = version
             return None
         del self.reservations[reservation.job]
+        self._stuck.pop(reservation.job, None)
         opened(self.cluster, before)
         self.rooms.wake()
         self.dirty = True
@@ -150,7 +156,7 @@ class Table:
 
     def _started(self, line: Line, assignments: tuple[Assignment, ...]) -> Start:
         job = line.key[3]
-        self.keep(Held(line.jobs[job], assignments, self.now))
+        self.keep(Held(line.jobs[job], assignments, self.now), line.total)
         self.leave(line, job)
         return Start(job, assignments)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,6 +15,7 @@ from paddleflow import settings as settings_module
 from paddleflow.api.job_metrics import JobMetrics
 from paddleflow.api.local_nodes import LocalNodes
 from paddleflow.api.platform import Platform, Workplace
+from paddleflow.api.run_metrics import RunMetrics
 from paddleflow.base.clock import SystemClock
 from paddleflow.base.ids import new_short_id
 from paddleflow.base.log import Log
@@ -37,8 +39,14 @@ from paddleflow.store.opening import open_bus, open_database
 log = Log("server")
 
 
+#: A server keeps very many small objects for long, and makes many at a time that stay: by its own defaults the collector
+#: walks over all of them again and again while the scheduler decides, and finds nothing.
+COLLECTOR = (20_000, 20, 50)
+
+
 def run(settings: Settings) -> int:
     """Serve until told to stop; the exit code."""
+    gc.set_threshold(*COLLECTOR)
     configure(settings.server.log_level, settings.server.log_format)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -110,6 +118,7 @@ async def assembled(settings: Settings, data: Path) -> AsyncIterator[tuple[Parts
             clusters=LocalNodes(database, lambda: nodes),
         )
         platform.refresh.append((await JobMetrics.watching(database, platform.registry)).refresh)
+        platform.refresh.append(RunMetrics(database, platform.registry, mover.tally).refresh)
         yield parts, platform, mover
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from paddleflow.scheduling.classes import total_of
-from paddleflow.scheduling.forecast import Calibration, Durations, Forecast, expect
+from paddleflow.scheduling.forecast import TOGETHER, Calibration, Durations, Forecast, expect
 from paddleflow.scheduling.model import Request, Snapshot
 from paddleflow.simulator.run import World
 
@@ -75,8 +75,13 @@ class Foresight:
 
 
 def keys_of(request: Request) -> tuple[Hashable, ...]:
-    """Narrowest first: whose job of what size, whose job."""
-    return ((request.queue, request.user, total_of(request)), (request.queue, request.user), request.queue)
+    """Narrowest first: those that came together, whose job of what size, whose job.
+
+    Who sweeps parameters, or tries until it works, submits many jobs at a time, and they run about equally long.
+    """
+    whose = (request.queue, request.user)
+    together = (*whose, total_of(request), request.submitted_at // TOGETHER)
+    return (together, (*whose, total_of(request)), whose, request.queue)
 
 
 def _of_queue(world: World, queue: str) -> Snapshot:

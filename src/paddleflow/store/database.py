@@ -5,7 +5,7 @@ Guarantees, checked by ``tests/contract/test_database.py`` for every implementat
 * `write` runs ``fn(tx, …)`` all or nothing and returns after it is durable. An exception of `fn` undoes everything that
   this `fn` did and comes out of `write` unchanged; other functions that share its commit are not touched by it.
 * `write` functions see each other's effects in the order in which they were committed; `fn` may be run again after a
-  serialization failure, so it has no effects outside `tx`.
+  serialization failure, or when another function of its group failed, so it has no effects outside `tx`.
 * A statement that fails ends its transaction: later statements raise the same error, and so does `write` or `read` even
   if `fn` swallowed it. (PostgreSQL cannot go on after an error; so nobody does.) A value that is there already is
   `Conflict`, one that cannot be stored at all (half a surrogate pair, a number beyond 64 bits) is `Invalid`.

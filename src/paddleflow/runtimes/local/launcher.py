@@ -25,6 +25,7 @@ class Prepared(NamedTuple):
     argv: list[str]
     env: dict[str, str]
     cwd: str
+    work: str
     log: str
     note: str
     plan: dict[str, Any]
@@ -62,7 +63,7 @@ class Launcher:
         if wanted:
             mounts.check(wanted)
             argv, env, cwd, note = self._mounted(wanted, argv, env, cwd, plan)
-        return Prepared(name, argv, env, cwd, launch["log"], note, plan)
+        return Prepared(name, argv, env, cwd, launch.get("work", ""), launch["log"], note, plan)
 
     def _mounted(
         self, wanted: list[mounts.Mount], argv: list[str], env: dict[str, str], cwd: str, plan: dict[str, Any]
@@ -79,6 +80,7 @@ class Launcher:
         """The pid; Refused or OSError when it cannot run."""
         plan = prepared.plan
         self.points.make(plan.get("made", ()))
+        spawning.make_folder(prepared.work)
         spawning.enter(prepared.cwd)
         log = spawning.open_log(prepared.log)
         try:

@@ -272,6 +272,7 @@ def _wire(launch: Launch) -> dict[str, Any]:
         "argv": list(launch.argv),
         "env": dict(launch.env),
         "cwd": launch.cwd,
+        "work": launch.work,
         "log": launch.log,
         "cpu": limit.cpu if limit else 0,
         "memory": limit.memory if limit else 0,

@@ -5,7 +5,7 @@ Signals, mask and descriptors of the child are the defaults; it leads a session 
 """
 
 # The keeper starts without pathlib, so:
-# ruff: noqa: PTH110, PTH112, PTH113
+# ruff: noqa: PTH103, PTH110, PTH112, PTH113
 
 from __future__ import annotations
 
@@ -37,6 +37,15 @@ def find(word: str, path: str) -> str:
                 return candidate
             denied = True
     raise Refused(f"permission denied: {word} is not executable" if denied else f"command not found: {word}")
+
+
+def make_folder(folder: str) -> None:
+    """The folder that belongs to a launch alone."""
+    try:
+        if folder:
+            os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise Refused(f"work folder {folder}: {reason(error)}") from error
 
 
 def enter(folder: str) -> None:

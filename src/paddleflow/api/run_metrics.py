@@ -1,0 +1,61 @@
+"""Metrics of runs: the active ones as the database has them when ``/metrics`` is asked, and what this server's engine did.
+
+With several servers on one database only the one whose engine moves the runs counts their steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from paddleflow.base.log import Log
+from paddleflow.errors import PaddleFlowError
+from paddleflow.runs.rows import SQL
+from paddleflow.runs.tally import Tally
+from paddleflow.store.database import Database, Row, Tx
+
+log = Log("api")
+
+
+class RunMetrics(Collector):
+    """``pf_metric_runs``, ``pf_metric_runs_ended``, and ``pf_metric_steps_`` with started, ended and waiting."""
+
+    def __init__(self, database: Database, registry: CollectorRegistry, tally: Tally) -> None:
+        self._database = database
+        self._tally = tally
+        self._active: Sequence[Row] = ()
+        registry.register(self)
+
+    async def refresh(self) -> None:
+        """Look again. A database that does not answer leaves the gauge out."""
+        try:
+            self._active = await self._database.read(_active_runs)
+        except PaddleFlowError as error:
+            log.warning("metrics without runs", reason=error.message)
+            self._active = ()
+
+    def collect(self) -> Iterator[Metric]:
+        runs = GaugeMetricFamily("pf_metric_runs", "Runs that have not ended.", labels=["status"])
+        for row in self._active:
+            runs.add_metric([row["status"]], row["runs"])
+        yield runs
+        yield _counts("pf_metric_runs_ended", "Runs that ended since this server started.", self._tally.runs)
+        yield CounterMetricFamily("pf_metric_steps_started", "Jobs of steps, each try.", value=self._tally.started)
+        yield _counts("pf_metric_steps_ended", "Steps that ended, by status or reused.", self._tally.steps)
+        yield GaugeMetricFamily(
+            "pf_metric_steps_waiting", "Steps that only their run's parallelism holds back.", value=self._tally.waiting
+        )
+
+
+def _active_runs(tx: Tx) -> list[Row]:
+    return tx.all(SQL["count_active_runs"])
+
+
+def _counts(name: str, about: str, counts: Mapping[str, int]) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, about, labels=["status"])
+    for status, count in counts.items():
+        family.add_metric([str(status)], count)
+    return family

@@ -1,0 +1,96 @@
+"""An exported pipeline under Argo's own controller, on a real node.
+
+Argo costs eleven minutes of a processor to build, so its part is not among those that ``scripts/test`` builds:
+``scripts/cluster build argo`` does, and then this runs too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from paddleflow.exporters import argo
+from paddleflow.spec.pipeline.binding import bind
+from paddleflow.spec.pipeline.reading import read
+from tests.cluster_fixture import LiveCluster, brought_up, require
+
+IMAGE = "docker.io/local/busybox:1"
+FLOW = f"""\
+name: exported
+docker_env: {IMAGE}
+fs_options: {{main_fs: {{name: data, sub_path: team}}}}
+entry_points:
+  make:
+    command: 'echo "{{{{word}}}} {{{{PF_LOOP_ARGUMENT}}}} $PF_STEP_NAME" > {{{{out}}}}'
+    parameters: {{word: hello, items: [a, b]}}
+    loop_argument: "{{{{items}}}}"
+    artifacts: {{output: [out]}}
+  never: {{deps: make, condition: "{{{{n}}}} > 10", parameters: {{n: 3}}, command: exit 1}}
+  group:
+    deps: make,never
+    artifacts: {{input: {{all: "{{{{make.out}}}}"}}}}
+    entry_points:
+      join:
+        artifacts: {{input: {{all: "{{{{PF_PARENT.all}}}}"}}}}
+        command: 'cat $(echo {{{{all}}}} | tr , " ") > result; test -n "{{{{PF_RUN_ID}}}}"'
+        timeout: 60
+post_process:
+  after: {{command: echo after > after}}
+"""
+
+
+@pytest.fixture(scope="module")
+def argo_cluster() -> Iterator[LiveCluster]:
+    require(["kube", "node-images", "coredns", "argo"], root=True, hint="scripts/cluster build argo")
+    with brought_up("argo", "--nodes", "1", "--with", "coredns,argo") as up:
+        yield up
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(400)
+def test_argo_s_controller_runs_an_exported_pipeline(argo_cluster: LiveCluster, tmp_path: Path) -> None:
+    manifest, _ = argo.export(bind(read(FLOW)))
+    with argo_cluster.namespace() as space:
+        argo_cluster.apply(json.dumps(volume(space, tmp_path)))
+        argo_cluster.apply(json.dumps(claim(space)))
+        manifest["metadata"] = {"name": "exported", "namespace": space}
+        argo_cluster.apply(json.dumps(manifest))
+        argo_cluster.wait("workflow/exported", "condition=Completed", space, 300)
+        told = json.loads(argo_cluster.kubectl("get", "workflow/exported", "-n", space, "-o", "json"))["status"]
+        phases = {node["displayName"]: node["phase"] for node in told["nodes"].values()}
+        assert told["phase"] == "Succeeded", phases
+        assert phases["never"] == "Skipped"
+        assert (tmp_path / "team" / "result").read_text() == "hello a make\nhello b make\n"
+        assert (tmp_path / "team" / "after").read_text() == "after\n"
+
+
+def volume(space: str, folder: Path) -> dict[str, object]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"data-{space}"},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteMany"],
+            "hostPath": {"path": str(folder)},
+            "claimRef": {"namespace": space, "name": "data"},
+        },
+    }
+
+
+def claim(space: str) -> dict[str, object]:
+    """Of the name that the exported workflow has for the storage."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data", "namespace": space},
+        "spec": {
+            "accessModes": ["ReadWriteMany"],
+            "storageClassName": "",
+            "volumeName": f"data-{space}",
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
