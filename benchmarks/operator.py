@@ -1,6 +1,6 @@
 """The operator on a real API server with simulated nodes: PaddleJobs of ten pods, and a plain client as the limit.
 
-The peer writes the same pods to the same API server, 16 at a time, without deciding anything: nobody can be faster. Pods are
+The peer writes the same pods to the same API server, 16 at a time, without deciding anything. Pods are
 counted by a watch, from the moment at which the first job is sent. The two take turns, the other one first each time, and
 each begins when nodes and scheduler are done with what was before; medians of the rounds count. Needs the test cluster's parts
 (``scripts/cluster build kube kwok``).
