@@ -32,6 +32,7 @@ from paddleflow.queues.defaults import ensure_defaults
 from paddleflow.runtimes.memory import MemoryRuntime
 from paddleflow.runtimes.runtime import NodeInfo
 from paddleflow.settings import ServerSettings, Settings
+from paddleflow.spec.document import decode
 from paddleflow.store.bus import LocalBus
 from paddleflow.store.database import Database
 from paddleflow.store.opening import open_database
@@ -106,7 +107,8 @@ def test_security_is_said_as_it_is(all_routes: list[Route]) -> None:
 def test_handlers_take_what_their_routes_say(all_routes: list[Route]) -> None:
     for route in all_routes:
         body, query = get_args(get_type_hints(route.handler)["call"])
-        assert body == _optional(route.body, route.body_optional), route.path
+        read = route.body if route.reader is decode else get_type_hints(route.reader)["return"]
+        assert body == _optional(read, route.body_optional), route.path
         assert query == (route.query or type(None)), route.path
 
 

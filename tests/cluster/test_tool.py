@@ -98,7 +98,7 @@ def test_simulated_nodes_run_pods_that_cost_nothing() -> None:
     ("words", "told"),
     [
         (["up", "--nodes", "4"], "0 to 3 nodes, not 4"),
-        (["up", "--with", "cordns"], "known: coredns, volcano, kwok"),
+        (["up", "--with", "cordns"], "known: coredns, argo, volcano, kwok"),
         (["up", "--with", "coredns"], "needs a node"),
         (["up", "--simulated", "5"], "--with kwok"),
         (["up", "--name", "Big"], "lower-case"),

@@ -58,10 +58,11 @@ async def test_the_ceiling_follows_the_machine(database: Database) -> None:
     await database.write(ensure_defaults, 1.0, LARGE)
     least = parse(QueueChange, {"minResources": {"cpu": 4, "scalarResources": {"nvidia.com/gpu": 1}}})
     await database.write(change_queue, "default-queue", least, 1.5)
+    before = await database.read(counters.value, "queues")
     await database.write(ensure_defaults, 2.0, SMALL)
     queue = await default_queue(database)
     assert (queue.most, queue.least, queue.updated_at) == (SMALL, Resources.of(2000), 2.0)
-    assert await database.read(counters.value, "queues") == 4
+    assert await database.read(counters.value, "queues") > before  # who keeps a copy of it looks again
 
 
 async def test_until_somebody_sets_it(database: Database) -> None:

@@ -195,7 +195,7 @@ def test_a_job_from_keywords(stub: Stub, pf: PaddleFlow) -> None:
     body = stub.requests[0].body
     assert job.id == body.pop("id")
     assert job.id.startswith("job-")
-    assert len(job.id) == 20
+    assert len(job.id) == 28
     assert body == {
         "name": "train",
         "schedulingPolicy": {"queue": "team", "priority": "HIGH"},

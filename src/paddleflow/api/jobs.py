@@ -52,8 +52,20 @@ async def _submit(platform: Platform, caller: Caller, orders: Sequence[Order], *
     return ids
 
 
-async def create_job(platform: Platform, call: Call[list[Order], NoQuery]) -> wire.JobId:
+async def _submit_one(platform: Platform, call: Call[list[Order], NoQuery]) -> wire.JobId:
     return {"id": (await _submit(platform, call.caller, call.body))[0]}
+
+
+async def create_single(platform: Platform, call: Call[list[Order], NoQuery]) -> wire.JobId:
+    return await _submit_one(platform, call)
+
+
+async def create_distributed(platform: Platform, call: Call[list[Order], NoQuery]) -> wire.JobId:
+    return await _submit_one(platform, call)
+
+
+async def create_workflow(platform: Platform, call: Call[list[Order], NoQuery]) -> wire.JobId:
+    return await _submit_one(platform, call)
 
 
 async def create_batch(platform: Platform, call: Call[list[Order], NoQuery]) -> wire.JobIds:
@@ -129,15 +141,15 @@ _REFUSED = (
 
 ROUTES = (
     Route(
-        "POST", "/job/single", create_job, "Submit a job of one process.",
+        "POST", "/job/single", create_single, "Submit a job of one process.",
         body=SingleJob, reader=read_orders, answer=wire.JobId, errors=_REFUSED,
     ),
     Route(
-        "POST", "/job/distributed", create_job, "Submit a job of several members that start together or not at all.",
+        "POST", "/job/distributed", create_distributed, "Submit a job of several members that start together or not at all.",
         body=DistributedJob, reader=read_orders, answer=wire.JobId, errors=_REFUSED,
     ),
     Route(
-        "POST", "/job/workflow", create_job, "Submit an Argo Workflow; only clusters of type Kubernetes can run one.",
+        "POST", "/job/workflow", create_workflow, "Submit an Argo Workflow; only clusters of type Kubernetes can run one.",
         body=WorkflowJob, reader=read_orders, answer=wire.JobId, errors=_REFUSED,
     ),
     Route(
