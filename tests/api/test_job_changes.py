@@ -66,6 +66,21 @@ async def test_a_job_that_nobody_looked_at_ends_at_once(alice: Api, platform: Pl
     await refuse(alice, job, "PUT", "has ended already, it is terminated", action="stop")
 
 
+async def test_a_restart_does_not_say_again_why_a_job_waits(alice: Api, platform: Platform, workshop: Workshop) -> None:
+    first, second, third = [(await alice.post("/job/single", WHOLE)).ok()["id"] for _ in range(3)]
+    async with workshop.open(platform):
+        for job in (second, third):
+            await until(alice, job, "pending")
+        told = [await history(platform, job) for job in (second, third)]
+    async with workshop.open(platform):
+        assert [await history(platform, job) for job in (second, third)] == told
+        workshop.finish(f"{first}.worker-0.1")
+        await until(alice, second, "running")
+        await eventually(
+            lambda: workshop.mover is not None and second in str(workshop.mover.why(third)), "a new reason"
+        )
+
+
 async def test_a_waiting_job_ends_at_once_and_never_runs(alice: Api, platform: Platform, workshop: Workshop) -> None:
     first = (await alice.post("/job/single", WHOLE)).ok()["id"]
     async with workshop.open(platform) as mover:

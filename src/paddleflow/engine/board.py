@@ -53,6 +53,7 @@ class Board:
     queue_version: int = -1
     waiting: dict[str, Waiting] = field(default_factory=dict)
     active: dict[str, Active] = field(default_factory=dict)
+    told: dict[str, str] = field(default_factory=dict)  #: why jobs wait, as rows say; of a board that was just rebuilt
     anew: dict[str, Waiting] = field(default_factory=dict)  #: ended to start again at the places that they hold
     _later: list[tuple[float, str]] = field(default_factory=list)  #: heap of restarts that must not come too early
 

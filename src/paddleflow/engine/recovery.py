@@ -81,6 +81,7 @@ def rebuild(
         board.active[row["id"]] = active
         ports.hold(active.ports)
     board.enqueue_all(((waiting_of(row), row["not_before"]) for row in records.waiting), now)
+    board.told = {row["id"]: row["message"] for row in records.waiting if row["status"] == JobStatus.PENDING}
     return board
 
 

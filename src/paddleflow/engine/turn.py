@@ -161,9 +161,12 @@ def decide(board: Board, draft: Draft, around: Surroundings, now: float) -> None
     board.wake_due(now)
     for job, waiting in board.take_anew().items():
         _start(board, waiting, board.core.held[job].assignments, draft, now)
+    told, board.told = board.told, {}  # later cycles decide only what is new
     for decision in board.core.decide(now, limit=STARTS_A_TURN):
         match decision:
             case Wait():
+                if told and told.get(decision.job) == decision.reason.text:
+                    continue
                 waiting = board.waiting[decision.job]
                 row = decision.job, waiting.request.order, waiting.touched, decision.reason.text
                 draft.writes.waits.append(row)
