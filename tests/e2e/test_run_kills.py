@@ -63,9 +63,9 @@ def test_the_end_is_the_same_however_often_the_server_dies(
     seen = kills = 0
     while True:
         eventually(lambda known=seen: events(server, run) > known, "something more happens")  # type: ignore[misc]
+        seen = events(server, run)  # before the status: the run may end in between, and then nothing more would happen
         if call(server, "GET", f"/run/{run}")["status"] in FINAL:
             break
-        seen = events(server, run)
         server.kill()
         kills += 1
         server.start()
