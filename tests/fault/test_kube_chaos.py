@@ -231,8 +231,8 @@ async def test_a_real_api_server_that_is_restarted_as_well(control_plane: LiveCl
         control_plane.restart("apiserver")
 
     def calm() -> None:
-        # A parent that was deleted and made anew while the garbage collector's watch was broken looks to it like one that
-        # was changed: it never removes the children of the first. One that begins anew does, so it is not our drift.
+        # Seen: the garbage collector never removes the children of a parent that was deleted and made anew while the API
+        # server was away, and does within seconds when it begins anew. Its broken watch is probably why; not our drift.
         control_plane.restart("controllers")
 
     wire = HttpWire(from_kubeconfig(control_plane.kubeconfig), timeout=10.0)
