@@ -184,6 +184,26 @@ async def test_sigkill_after_the_grace_comes_although_the_server_is_gone(scene: 
     assert end.exit_code == 128 + signal.SIGKILL
 
 
+async def test_the_last_words_of_a_server_are_heard_although_it_does_not_hear_the_answer(scene: Scene) -> None:
+    """The server says stop and is gone while the keeper is busy: its next news meet a closed socket."""
+    first = counted(scene, "one", "echo $$ > pid; while :; do sleep 0.01; done")
+    await scene.runtime.start([first])
+    pid = Path(first.cwd) / "pid"
+    await eventually(lambda: pid.exists() and pid.read_text().endswith("\n"))
+    second = counted(scene, "two", "true")
+    os.mkfifo(second.log)  # opening it for writing waits for a reader
+    await scene.runtime.start([second])
+    await eventually(lambda: f'"try","{second.attempt}"' in (scene.folder / "data" / "keeper.journal").read_text())
+    await scene.runtime.stop([first.attempt], 0.0)
+    await scene.runtime.close()
+    reader = os.open(second.log, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        await eventually(lambda: not lives(int(pid.read_text())))
+    finally:
+        os.close(reader)
+        await scene.reopen()
+
+
 async def test_ends_told_while_both_were_dead(tmp_path: Path) -> None:
     """Server and keeper killed, the attempt ends, then a new server comes."""
     async with opened(open_local, tmp_path) as scene:

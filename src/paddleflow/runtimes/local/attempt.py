@@ -7,7 +7,7 @@ The lines, each a JSON array whose first word says what it is:
     ["try",   attempt, plan]                            it is about to be spawned
     ["run",   attempt, pid, ticks, at]                  it was spawned; ticks: its start time in /proc/PID/stat
     ["ready", attempt, at]                              its port listens; without one it is ready as soon as it runs
-    ["stop",  attempt, kill_at, why]                    SIGTERM was sent, SIGKILL follows at kill_at
+    ["stop",  attempt, kill_at, why]                    SIGTERM was sent, SIGKILL follows at kill_at (seconds of this boot)
     ["end",   attempt, at, code, message, started_at, cpu_seconds, peak_memory]
     ["gone",  attempt]                                  forgotten, or never spawned
 """
@@ -37,7 +37,7 @@ class Attempt:
         self.ticks = 0
         self.started_at: float | None = None
         self.ready_at: float | None = None
-        self.kill_at: float | None = None  #: set once it is being stopped
+        self.kill_at: float | None = None  #: set once it is being stopped; by the clock that nobody can set
         self.why = ""  #: of the stop, for the final message
         self.end: list[Any] | None = None  #: at, code, message, started_at, cpu_seconds, peak_memory
         # Known only while this keeper lives:

@@ -153,7 +153,7 @@ class Custody:
     # ------------------------------------------------------------------ stopping
 
     def _stop(self, attempt: Attempt, grace: float, why: str) -> None:
-        kill_at = self.clock.now() + grace
+        kill_at = self.clock.monotonic() + grace
         if attempt.kill_at is not None and attempt.kill_at <= kill_at:
             return
         if attempt.kill_at is None and grace > 0:
@@ -164,15 +164,14 @@ class Custody:
         self.kill_later(attempt)
 
     def kill_later(self, attempt: Attempt) -> None:
+        """SIGKILL once its grace is over, which may be now."""
         assert attempt.kill_at is not None
-        delay = attempt.kill_at - self.clock.now()
+        if attempt.finished:
+            return
+        delay = attempt.kill_at - self.clock.monotonic()
         if delay > 0:
-            self.timers.after(delay, partial(self._kill_due, attempt))
+            self.timers.after(delay, partial(self.kill_later, attempt))
         else:
-            self._kill_due(attempt)
-
-    def _kill_due(self, attempt: Attempt) -> None:
-        if not attempt.finished and attempt.kill_at is not None and self.clock.now() >= attempt.kill_at:
             kill(attempt)
 
     # ------------------------------------------------------------------ ending
@@ -208,8 +207,8 @@ class Custody:
             self._conclude(attempt, None, UNWATCHED)
         else:
             self._conclude(attempt, exit_code(status), _words(attempt, status), cpu, peak)
-        if attempt.kill_at is None or self.clock.now() >= attempt.kill_at:
-            attempt.kill_at = self.clock.now()
+        if attempt.kill_at is None or self.clock.monotonic() >= attempt.kill_at:
+            attempt.kill_at = self.clock.monotonic()
             if not kill(attempt):
                 self.finish(attempt)
                 return
@@ -221,7 +220,7 @@ class Custody:
         if attempt.finished:
             return
         assert attempt.kill_at is not None
-        late = self.clock.now() - attempt.kill_at
+        late = self.clock.monotonic() - attempt.kill_at
         if not self._alive(attempt) or late > DRAIN_PATIENCE:
             self.finish(attempt)
             return

@@ -223,8 +223,8 @@ class Keeper:
         except BlockingIOError:
             pass
         except OSError:
-            self._hang_up()
-            return
+            # The server is gone, but what it said last is still to be read: `_receive` reads it and then hangs up.
+            self._outbox = frames.Outbox()
         if self._writes != bool(self._outbox):
             self._writes = bool(self._outbox)
             wanted = select.EPOLLIN | (select.EPOLLOUT if self._writes else 0)
