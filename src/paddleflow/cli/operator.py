@@ -74,13 +74,11 @@ def operator(
         ) from error
     options = Options(
         volcano=scheduling == "volcano",
-        etcd=etcd_server,
+        etcd=_endpoints(etcd_server),
         low_port=low,
         high_port=high,
         lost_after=lost_after,
     )
-    if etcd_server and not options.etcd_addresses:
-        raise Invalid(f"--etcd-server {etcd_server!r} names no endpoint", hint="as in --etcd-server etcd.team:2379")
     ctx.exit(
         run(
             Running(
@@ -103,6 +101,12 @@ def _print_definitions() -> None:
     from paddleflow.operator.definitions import definitions
 
     click.echo(yaml.safe_dump_all(definitions(), sort_keys=False), nl=False)
+
+
+def _endpoints(text: str) -> str:
+    if text and not text.strip(", /"):
+        raise Invalid(f"--etcd-server {text!r} names no endpoint", hint="as in --etcd-server etcd.team:2379")
+    return text
 
 
 def _ports(text: str) -> tuple[int, int]:
