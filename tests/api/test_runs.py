@@ -122,9 +122,18 @@ entry_points:
           framework: paddle
           members: [{role: wroker, replicas: 2, command: x, flavour: {name: flavor1}}]
   unused: {command: x, queue: nothing}
+  h: {reference: {component: shared}}
+components:
+  shared: {command: x, env: {PF_JOB_FLAVOUR: small}}
 post_process:
   g: {command: x, queue: mine}
 """
+
+
+def _place(word: str) -> str:
+    """Line and column of a word that stands once in `ASKING`."""
+    before, _, _ = ASKING.partition(word)
+    return f"{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
 
 
 async def test_everything_that_steps_name_and_is_not_there_is_told_when_the_run_is_made(alice: Api, root: Api) -> None:
@@ -133,13 +142,17 @@ async def test_everything_that_steps_name_and_is_not_there_is_told_when_the_run_
     answer = await alice.post("/run", {"runYamlRaw": raw(ASKING)})
     answer.refused(400, "InvalidPipeline")
     assert [fault["where"] for fault in answer.json["details"]] == [
-        "fs_options",
-        "entry_points.a.env.PF_JOB_QUEUE_NAME",
-        "entry_points.b.env.PF_JOB_FLAVOUR",
-        "entry_points.d.entry_points.e.job.framework",
-        "entry_points.d.entry_points.f.job.members[0].flavour",
-        "entry_points.d.entry_points.f.job.members[0].role",
-        "post_process.g.env.PF_JOB_QUEUE_NAME",
+        f"{_place(word)} {path}"
+        for word, path in {
+            "nowhere": "fs_options.extra_fs[0].name",
+            "default-quue": "entry_points.a.env.PF_JOB_QUEUE_NAME",
+            "huge": "entry_points.b.env.PF_JOB_FLAVOUR",
+            "padle": "entry_points.d.entry_points.e.job.framework",
+            "{name: flavor1}": "entry_points.d.entry_points.f.job.members[0].flavour",
+            "wroker": "entry_points.d.entry_points.f.job.members[0].role",
+            "small": "entry_points.h.env.PF_JOB_FLAVOUR",
+            "mine": "post_process.g.env.PF_JOB_QUEUE_NAME",
+        }.items()
     ]
     told = answer.body.decode()
     for words in (

@@ -122,6 +122,32 @@ async def test_changes_of_objects_and_of_their_children_lead_to_the_key() -> Non
             task.cancel()
 
 
+async def test_changes_are_gathered_and_what_is_new_is_looked_at_at_once() -> None:
+    client = Client(MemoryServer())
+    parents: Cache[Object] = Cache(client, CONFIG_MAPS)
+    children: Cache[Object] = Cache(client, SECRETS)
+    controller = Controller("test", Worker().reconcile, SystemClock(), gather=3600.0)
+    controller.follow(parents)
+    controller.follow_owned(children, "ConfigMap")
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(parents.run()), group.create_task(children.run())]
+        made = await client.create(CONFIG_MAPS, CONFIG_MAPS.object("a", "default"))
+        await until(lambda: len(controller.queue) == 1, "the new one in line")
+        assert await controller.queue.get() == "default/a"
+        controller.queue.done("default/a")
+        for number in range(10):
+            child = SECRETS.object(f"b-{number}", "default")
+            child["metadata"]["ownerReferences"] = [owner_reference(made)]
+            await client.create(SECRETS, child)
+        await client.patch(CONFIG_MAPS, "a", "default", body={"data": {"x": "y"}})
+        await until(lambda: len(children) == 10 and parents.all()[0].get("data"), "all changes in the caches")
+        assert (len(controller.queue), controller.queue.delayed) == (0, 1)
+        await client.delete(CONFIG_MAPS, "a", "default")
+        await until(lambda: len(controller.queue) == 1, "its end in line")
+        for task in tasks:
+            task.cancel()
+
+
 async def test_nothing_is_looked_at_before_all_caches_have_listed() -> None:
     server = MemoryServer()
     client = Client(server)

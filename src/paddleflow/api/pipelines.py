@@ -18,6 +18,7 @@ from paddleflow.runs.pipelines import Registered, Text, Version
 from paddleflow.schedules import schedules
 from paddleflow.spec import wire_registered as wire
 from paddleflow.spec.pipeline.binding import bind
+from paddleflow.spec.pipeline.locating import Places
 from paddleflow.spec.pipeline.model import Pipeline
 from paddleflow.spec.pipeline.reading import read
 from paddleflow.spec.registered import PipelineDocument, PipelineQuery, PipelineText, VersionQuery
@@ -57,8 +58,10 @@ async def update_pipeline(platform: Platform, call: Call[PipelineDocument, NoQue
 
 
 async def check_pipeline(platform: Platform, call: Call[PipelineText, NoQuery]) -> wire.PipelineCheck:
-    pipeline = await asyncio.to_thread(checked, decoded(call.body.yaml_raw))
-    await platform.database.read(demands.require_storages, pipeline, call.caller.name, call.caller.root)
+    raw = decoded(call.body.yaml_raw)
+    pipeline = await asyncio.to_thread(checked, raw)
+    places = Places(raw.decode("utf-8"))
+    await platform.database.read(demands.require_storages, pipeline, call.caller.name, call.caller.root, places)
     return {"name": pipeline.name}
 
 
@@ -80,8 +83,9 @@ async def _text(platform: Platform, document: PipelineDocument, user: str, root:
         storage = await platform.database.read(storages.get_storage, user, root, document.fs_name)
         raw = await asyncio.to_thread(files.read_file, storage, path, data=platform.settings.data_folder)
     pipeline = await asyncio.to_thread(checked, raw, path)
-    await platform.database.read(demands.require_storages, pipeline, user, root)
-    return Text(pipeline.name, raw.decode("utf-8"), document.fs_name, path)
+    text = raw.decode("utf-8")
+    await platform.database.read(demands.require_storages, pipeline, user, root, Places(text, path))
+    return Text(pipeline.name, text, document.fs_name, path)
 
 
 def decoded(text: str) -> bytes:

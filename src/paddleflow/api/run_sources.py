@@ -17,6 +17,7 @@ from paddleflow.errors import Fault, Invalid
 from paddleflow.runs import demands, pipelines
 from paddleflow.runs.model import NewRun
 from paddleflow.spec.pipeline.binding import RunRequest, bind
+from paddleflow.spec.pipeline.locating import Places
 from paddleflow.spec.pipeline.model import Pipeline
 from paddleflow.spec.pipeline.reading import read, read_json
 from paddleflow.spec.run import RunDocument, RunJson
@@ -53,7 +54,8 @@ async def source_of(platform: Platform, caller: Caller, body: RunDocument) -> So
         strategy=body.failure_options.strategy if body.failure_options else "",
         name=body.name,
     )
-    pipeline = await asyncio.to_thread(_bound, raw, request, body.run_yaml_path if origin else "")
+    file = body.run_yaml_path if origin else ""
+    pipeline = await asyncio.to_thread(_bound, raw, request, file)
     new = NewRun(
         user=user,
         pipeline=pipeline,
@@ -67,7 +69,7 @@ async def source_of(platform: Platform, caller: Caller, body: RunDocument) -> So
         schedule_id=body.schedule_id,
         breakpoints=body.breakpoints,
     )
-    return Source(await platform.database.read(demands.require_all, new))
+    return Source(await platform.database.read(demands.require_all, new, Places(new.document, file)))
 
 
 async def from_json(platform: Platform, caller: Caller, body: RunJson) -> Source:
@@ -86,7 +88,7 @@ async def from_json(platform: Platform, caller: Caller, body: RunJson) -> Source
         source="",
         description=description if isinstance(description, str) else "",
     )
-    return Source(await platform.database.read(demands.require_all, new))
+    return Source(await platform.database.read(demands.require_all, new, Places()))
 
 
 def _check_request(body: RunDocument) -> None:

@@ -49,7 +49,8 @@ class Turn:
 
 
 class Controller:
-    """One kind of object, kept right by `workers` tasks."""
+    """One kind of object, kept right by `workers` tasks. Changes within `gather` seconds are one look; what is new is looked at
+    at once."""
 
     def __init__(
         self,
@@ -59,6 +60,7 @@ class Controller:
         *,
         queue: WorkQueue | None = None,
         workers: int = 4,
+        gather: float = 0.0,
         observe: Callable[[Turn], None] | None = None,
     ) -> None:
         self.name = name
@@ -66,18 +68,29 @@ class Controller:
         self._reconcile = reconcile
         self._clock = clock
         self._workers = workers
+        self._gather = gather
         self._observe = observe
         self._caches: list[Cache[Any]] = []
 
     def follow(self, cache: Cache[Any]) -> None:
-        """Looks at each object of the cache when it changes."""
+        """Looks at each object of the cache when it comes, changes or goes."""
         self._caches.append(cache)
-        cache.subscribe(lambda key, old, new: self.queue.add(key))
+        cache.subscribe(lambda key, old, new: self._note(key, at_once=old is None or new is None))
 
     def follow_owned(self, cache: Cache[Any], kind: str) -> None:
         """Looks at the owner of this kind when one of its children in the cache changes."""
         self._caches.append(cache)
-        cache.subscribe_owners(kind, self.queue.add)
+        cache.subscribe_owners(kind, self.look_soon)
+
+    def look_soon(self, key: str) -> None:
+        """Looks at it in a moment: the children of one owner change together, and one look at all of them is enough."""
+        self._note(key, at_once=False)
+
+    def _note(self, key: str, *, at_once: bool) -> None:
+        if at_once or not self._gather:
+            self.queue.add(key)
+        else:
+            self.queue.add_after(key, self._gather)
 
     async def run(self) -> None:
         """Works until it is cancelled; begins when all its caches have listed, so that nothing counts as missing that was

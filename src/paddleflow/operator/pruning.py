@@ -12,7 +12,8 @@ from paddleflow.kube.resources import Object
 from paddleflow.operator.paddlejob.members import FORMATION, JOB_LABEL, TOLD
 
 _POD_STATUS = ("phase", "podIP", "reason", "message")
-_CONDITIONS = ("PodScheduled", "DisruptionTarget")
+#: what else there is to know: that a pod has its place, its node's name says
+_CONDITIONS = {("PodScheduled", "False"), ("DisruptionTarget", "True")}
 _LISTS = ("PADDLE_PSERVERS_IP_PORT_LIST", "PADDLE_TRAINER_ENDPOINTS", "PADDLE_HETER_ENDPOINTS")
 
 
@@ -34,7 +35,7 @@ def pod(obj: Object) -> Object:
     for key in ("initContainerStatuses", "containerStatuses"):
         if found := [_container(entry) for entry in status.get(key) or ()]:
             seen[key] = found
-    if found := [_condition(entry) for entry in status.get("conditions") or () if entry.get("type") in _CONDITIONS]:
+    if found := [_condition(entry) for entry in status.get("conditions") or () if _says_something(entry)]:
         seen["conditions"] = found
     return {**_head(obj), "spec": kept, "status": seen}
 
@@ -79,6 +80,10 @@ def _container(entry: Mapping[str, Any]) -> Object:
     if (last := entry.get("lastState") or {}) and "terminated" in last:
         kept["lastState"] = last
     return kept
+
+
+def _says_something(entry: Mapping[str, Any]) -> bool:
+    return (entry.get("type"), entry.get("status")) in _CONDITIONS
 
 
 def _condition(entry: Mapping[str, Any]) -> Object:

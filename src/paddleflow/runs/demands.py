@@ -17,6 +17,7 @@ from paddleflow.frameworks.catalogue import FRAMEWORKS, find
 from paddleflow.queues import flavours, queues
 from paddleflow.runs.model import NewRun
 from paddleflow.spec.faults import Faults
+from paddleflow.spec.pipeline.locating import Places
 from paddleflow.spec.pipeline.model import ENTRY_POINTS, POST_PROCESS, Component, Dag, FsMount, Pipeline, Step
 from paddleflow.spec.pipeline.templates import references
 from paddleflow.storage import storages
@@ -47,47 +48,57 @@ class Demand(NamedTuple):
     framework: str = ""  #: of a role
 
 
-def require_storages(tx: Tx, pipeline: Pipeline, user: str, root: bool) -> dict[str, Storage]:
+def require_storages(tx: Tx, pipeline: Pipeline, user: str, root: bool, places: Places) -> dict[str, Storage]:
     """The storages that a document names; `Invalid` lists those that the user does not have and may not use."""
     faults = Faults("FileSystemNotExist")
-    found = _storages(tx, pipeline, user, root, faults)
+    found = _storages(tx, pipeline, user, root, faults, places)
     faults.check()
     return found
 
 
-def require_all(tx: Tx, new: NewRun) -> NewRun:
-    """A run with its main storage found; everything that its user does not have is told at once."""
+def require_all(tx: Tx, new: NewRun, places: Places) -> NewRun:
+    """A run with its main storage found; everything that its user does not have is told at once, with its place."""
     storages.require_user(tx, new.user)
     root = is_root(new.user)
     faults = Faults("InvalidPipeline")
-    found = _storages(tx, new.pipeline, new.user, root, faults)
+    found = _storages(tx, new.pipeline, new.user, root, faults, places)
     why_not = _answers(tx, new.user, root)
     for demand in demands(new.pipeline):
         wrong = why_not(demand._replace(where=""))
         if wrong is not None:
-            faults.add(demand.where, *wrong)
+            faults.add(places.where(demand.where), *wrong)
     faults.check()
     main = new.pipeline.main_fs
     return new if main is None else replace(new, fs_id=found[main.name].id, fs_name=main.name)
 
 
-def _storages(tx: Tx, pipeline: Pipeline, user: str, root: bool, faults: Faults) -> dict[str, Storage]:
+def _storages(tx: Tx, pipeline: Pipeline, user: str, root: bool, faults: Faults, places: Places) -> dict[str, Storage]:
     found: dict[str, Storage] = {}
-    for name in dict.fromkeys(mount.name for mount in _mounts(pipeline)):
+    missing: set[str] = set()
+    for where, mount in _mounts(pipeline):
+        name = mount.name
+        if name in found or name in missing:
+            continue
         storage = storages.usable_storage(tx, user, root, name)
-        if storage is None:
-            hint = nearest(name, storages.storage_names(tx, user, root))
-            message = f"fs[{name[:80]}] of user[{user}] does not exist"
-            faults.add("fs_options", message, hint, "FileSystemNotExist")
-        else:
+        if storage is not None:
             found[name] = storage
+            continue
+        missing.add(name)
+        hint = nearest(name, storages.storage_names(tx, user, root))
+        message = f"fs[{name[:80]}] of user[{user}] does not exist"
+        faults.add(places.where(where), message, hint, "FileSystemNotExist")
     return found
 
 
-def _mounts(pipeline: Pipeline) -> list[FsMount]:
+def _mounts(pipeline: Pipeline) -> Iterator[tuple[str, FsMount]]:
     """All storages that a pipeline and its steps mount, the main one first."""
-    found = [mount for mount in (pipeline.main_fs, *pipeline.extra_fs) if mount is not None]
-    return found + [mount for _, step in _steps(pipeline, frozenset()) for mount in step.extra_fs]
+    if pipeline.main_fs is not None:
+        yield "fs_options.main_fs.name", pipeline.main_fs
+    for number, mount in enumerate(pipeline.extra_fs):
+        yield f"fs_options.extra_fs[{number}].name", mount
+    for path, step in _steps(pipeline, frozenset()):
+        for number, mount in enumerate(step.extra_fs):
+            yield f"{path}.extra_fs[{number}].name", mount
 
 
 def _answers(tx: Tx, user: str, root: bool) -> Callable[[Demand], Refusal | None]:

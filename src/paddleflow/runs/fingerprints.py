@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from functools import lru_cache
+from json.encoder import encode_basestring_ascii as quoted
 from typing import Any
 
 from paddleflow.runs.facts import Fingerprints
@@ -19,6 +20,7 @@ from paddleflow.spec.pipeline.model import FsMount
 from paddleflow.spec.pipeline.templates import LOOP_ARGUMENT, Reference, as_text, render_text
 
 canonical = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), sort_keys=True).encode
+_EMPTY: dict[type, str] = {str: '""', list: "[]", dict: "{}", type(None): "null"}  #: most parts of most steps
 #: variables that the platform gives, and that differ from run to run
 _SYSTEM = ("PF_RUN_ID", "PF_STEP_NAME", "PF_USER_NAME", "PF_INPUT_ARTIFACT_", "PF_OUTPUT_ARTIFACT_", "PF_WORK_DIR")
 NOTHING_YET = "no earlier result"
@@ -40,7 +42,6 @@ def fingerprints(
     first = {
         "docker_env": step.docker_env,
         "command": command,
-        "env": {key: value for key, value in rendered.env.items() if not key.startswith(_SYSTEM)},
         "parameters": dict(rendered.parameters),
         "inputs": sorted(rendered.inputs),
         "outputs": sorted(rendered.outputs),
@@ -49,9 +50,11 @@ def fingerprints(
         "job": rendered.job,
     }
     second = {"input contents": dict(contents), "fs_scope": dict(scopes)}
-    hashes = {name: _hash(canonical(value)) for name, value in first.items()}
-    read = {name: _hash(canonical(value)) for name, value in second.items()}
-    return Fingerprints(_hash(canonical(hashes)), _hash(canonical(read)), canonical(hashes | read))
+    env = {key: value for key, value in rendered.env.items() if not key.startswith(_SYSTEM)}
+    hashes = {name: _hash(canonical(value) if value else _EMPTY[type(value)]) for name, value in first.items()}
+    hashes["env"] = _hash(_texts(env))
+    read = {name: _hash(canonical(value) if value else _EMPTY[type(value)]) for name, value in second.items()}
+    return Fingerprints(_hash(_texts(hashes)), _hash(_texts(read)), _texts(hashes | read))
 
 
 def bare_command(run: RunState, item: Instance, rendered: Rendered) -> str:
@@ -79,6 +82,11 @@ def changed_parts(now: str, before: str) -> list[str]:
 
 def _mount(mount: FsMount | None, fs_id: str) -> list[Any]:
     return [] if mount is None else [fs_id or mount.name, mount.mount_path, mount.sub_path, mount.read_only]
+
+
+def _texts(values: Mapping[str, str]) -> str:
+    """`canonical` of texts by name, several times as fast: every step has some of these."""
+    return "{" + ",".join([f"{quoted(name)}:{quoted(values[name])}" for name in sorted(values)]) + "}"
 
 
 @lru_cache(maxsize=4096)

@@ -7,6 +7,7 @@ from functools import lru_cache
 from paddleflow.runs import demands, pipelines
 from paddleflow.runs.model import NewRun, RunStatus
 from paddleflow.spec.pipeline.binding import bind
+from paddleflow.spec.pipeline.locating import Places
 from paddleflow.spec.pipeline.model import Pipeline
 from paddleflow.spec.pipeline.reading import read
 from paddleflow.store.database import Tx
@@ -25,7 +26,7 @@ def new_run(tx: Tx, pipeline: str, version: str, user: str) -> NewRun:
     """What a run of a registered version is made of, except for its schedule; refused as a person's would be."""
     text = document(tx, pipeline, version)
     new = NewRun(user=user, pipeline=bound_document(text), document=text, source=f"{pipeline}-{version}")
-    return demands.require_all(tx, new)
+    return demands.require_all(tx, new, Places(text))
 
 
 def document(tx: Tx, pipeline: str, version: str) -> str:

@@ -42,6 +42,8 @@ class Pod:
     scheduled: bool
     deleting_until: float | None  #: None: it is not on its way out
     told: int  #: the formation whose endpoints it was nudged about
+    training: Mapping[str, Any]  #: status of the training container: the first one of the template
+    state: str  #: what it does, in the words of the status: pending, starting, running, failed, succeeded or unknown
     obj: Object
 
     @property
@@ -51,28 +53,6 @@ class Pod:
     @property
     def over(self) -> bool:
         return self.phase in ("Succeeded", "Failed")
-
-    @property
-    def training(self) -> Mapping[str, Any]:
-        """Status of the training container: the first one of the template."""
-        containers = self.obj.get("spec", {}).get("containers") or [{}]
-        name = containers[0].get("name")
-        statuses: Sequence[Mapping[str, Any]] = self.obj.get("status", {}).get("containerStatuses") or ()
-        return next((status for status in statuses if status.get("name") == name), {})
-
-    @property
-    def state(self) -> str:
-        """What it does, in the words of the status: pending, starting, running, failed, succeeded or unknown."""
-        if self.phase in ("Succeeded", "Failed"):
-            return self.phase.lower()
-        if self.phase == "Unknown":
-            return "unknown"
-        if self.phase == "Running":
-            state = self.training.get("state") or {}
-            # A container that has just ended well still counts as running: the pod's phase follows in a moment.
-            done = (state.get("terminated") or {}).get("exitCode") == 0
-            return "running" if not state or "running" in state or done else "starting"
-        return "starting" if self.address else "pending"
 
     @property
     def waits_for(self) -> tuple[str, str]:
@@ -109,21 +89,39 @@ def read_pod(obj: Object) -> Pod | None:
     role, _, index = metadata["name"].removeprefix(f"{labels.get(JOB_LABEL)}-").rpartition("-")
     if role not in ROLES or not index.isdigit():
         return None
-    conditions = status.get("conditions") or ()
-    placed = any(c.get("type") == "PodScheduled" and c.get("status") == "True" for c in conditions)
+    phase, address, training = status.get("phase", "Pending"), status.get("podIP", ""), _training(obj)
     return Pod(
         name=metadata["name"],
         uid=metadata.get("uid", ""),
         role=role,
         index=int(index),
         formation=_number(annotations.get(FORMATION)),
-        phase=status.get("phase", "Pending"),
-        address=status.get("podIP", ""),
-        scheduled=placed or bool(obj.get("spec", {}).get("nodeName")),
+        phase=phase,
+        address=address,
+        scheduled=bool(obj.get("spec", {}).get("nodeName")),
         deleting_until=moment(metadata["deletionTimestamp"]) or 0.0 if "deletionTimestamp" in metadata else None,
         told=_number(annotations.get(TOLD)),
+        training=training,
+        state=_state(phase, address, training.get("state") or {}),
         obj=obj,
     )
+
+
+def _training(obj: Object) -> Mapping[str, Any]:
+    containers = obj.get("spec", {}).get("containers") or [{}]
+    name = containers[0].get("name")
+    statuses: Sequence[Mapping[str, Any]] = obj.get("status", {}).get("containerStatuses") or ()
+    return next((status for status in statuses if status.get("name") == name), {})
+
+
+def _state(phase: str, address: str, container: Mapping[str, Any]) -> str:
+    if phase in ("Succeeded", "Failed", "Unknown"):
+        return phase.lower()
+    if phase == "Running":
+        # A container that has just ended well still counts as running: the pod's phase follows in a moment.
+        done = (container.get("terminated") or {}).get("exitCode") == 0
+        return "running" if not container or "running" in container or done else "starting"
+    return "starting" if address else "pending"
 
 
 def _number(text: str | None) -> int:

@@ -6,6 +6,7 @@ counted failure) is written before the deed, so that a crash in between neither 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -115,10 +116,8 @@ def written(job: Job, record: Record, pods: Iterable[Pod]) -> dict[str, Any]:
 
 
 def _counts(pods: list[Pod]) -> dict[str, Any]:
-    counts: dict[str, Any] = {}
-    for state in STATES:
-        if found := sum(pod.state == state for pod in pods):
-            counts[state] = found
+    found = Counter(pod.state for pod in pods)
+    counts = {state: found[state] for state in STATES if state in found}
     return {**counts, "refs": [{"kind": "Pod", "name": pod.name, "uid": pod.uid} for pod in pods]}
 
 
