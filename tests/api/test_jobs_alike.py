@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from paddleflow.access import grants
+from paddleflow.base.clock import ManualClock
+from paddleflow.jobs.rows import SQL, request_of, requests_of, waiting_crowds
 from paddleflow.queues.model import COUNTER
 from paddleflow.store import counters
 from paddleflow.store.database import Database, Tx
@@ -40,6 +42,22 @@ async def test_labels_of_jobs_that_are_alike_are_found(alice: Api) -> None:
     made = [(await submit(alice, labels={"team": "blue"}))["id"] for _ in range(3)]
     found = (await alice.get("/job", labels='{"team": "blue"}')).ok()["jobList"]
     assert [job["id"] for job in found] == made[::-1]
+
+
+async def test_jobs_that_are_alike_wait_as_a_crowd(alice: Api, database: Database, clock: ManualClock) -> None:
+    for _ in range(3):
+        clock.advance(0.1 + 2**-20)  # a moment that has more digits than people write
+        (
+            await alice.post(
+                "/job/batch", {"jobs": [JOB, {**JOB, "name": "a"}, {**JOB, "flavour": {"cpu": "1", "mem": "1"}}]}
+            )
+        ).ok()
+        await submit(alice, schedulingPolicy={"priority": "high"})
+    crowds = await database.read(waiting_crowds)
+    rows = await database.read(lambda tx: tx.all(SQL["waiting_jobs"]))
+    assert sorted(len(crowd["stamps"]) for crowd in crowds) == [3, 3, 6]
+    found = [request for crowd in crowds for request in requests_of(crowd)]
+    assert sorted(found, key=lambda request: request.order) == [request_of(row) for row in rows]
 
 
 async def test_what_one_user_may_is_not_what_another_may(root: Api, alice: Api) -> None:

@@ -42,7 +42,7 @@ def by_name(objects: Iterator[Any] | list[Any]) -> dict[tuple[str, str], Any]:
 
 VALUES: list[Mapping[str, Any]] = [
     {},
-    {"namespace": "research", "scheduling": "volcano", "etcdServer": "etcd:2379"},
+    {"namespace": "research", "scheduling": "volcano", "etcdServer": "https://etcd:2379", "etcdSecret": "etcd"},
     {"replicas": 2, "nodeSelector": {"disk": "ssd"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]},
     {"imagePullSecrets": [{"name": "registry"}], "lostAfter": 5},
 ]

@@ -5,16 +5,20 @@ from __future__ import annotations
 import base64
 import json
 import socket
+import subprocess
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
 
-from paddleflow.errors import Unavailable
-from paddleflow.operator.etcd import Etcd, np_key
+from paddleflow.errors import Invalid, Unavailable
+from paddleflow.operator.etcd import Etcd, Keys, np_key
+from scripts.lib.cluster.places import PROGRAMS
 from tests.cluster_fixture import LiveCluster
+from tests.operator_process import until
 
 Ask = Callable[..., dict[str, Any]]
 
@@ -79,3 +83,70 @@ async def test_an_answer_that_is_none_is_named(control_plane: LiveCluster) -> No
     api = control_plane.api.removeprefix("https://")  # speaks TLS, and is no etcd
     with pytest.raises(Unavailable, match=f"{api}: answered 400: "):
         await Etcd(api).tell("space", "job", 1)
+
+
+@pytest.fixture(scope="module")
+def guarded(control_plane: LiveCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An etcd that shows a certificate and wants one; those of the test cluster will do."""
+    ports = free_ports(2)
+    inside, peers = f"https://127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[1]}"
+    keys = control_plane.kubeconfig.parent / "keys"
+    command = [
+        *(str(PROGRAMS / "etcd"), "--data-dir", str(tmp_path_factory.mktemp("etcd")), "--unsafe-no-fsync"),
+        *("--listen-client-urls", inside, "--advertise-client-urls", inside, "--listen-peer-urls", peers),
+        *("--initial-advertise-peer-urls", peers, "--initial-cluster", f"default={peers}", "--log-level", "error"),
+        *("--cert-file", f"{keys}/apiserver.crt", "--key-file", f"{keys}/apiserver.key"),
+        *("--client-cert-auth", "--trusted-ca-file", f"{keys}/ca.crt"),
+    ]
+    with subprocess.Popen(command) as process:
+        try:
+            until(lambda: answers(ports[0]), "etcd listens")
+            yield inside
+        finally:
+            process.terminate()
+
+
+def free_ports(count: int) -> list[int]:
+    doors = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    found = [door.getsockname()[1] for door in doors]
+    for door in doors:
+        door.close()
+    return found
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as door:
+        return door.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture
+def keys(control_plane: LiveCluster) -> Path:
+    return control_plane.kubeconfig.parent / "keys"
+
+
+async def test_an_etcd_with_certificates_is_spoken_to(guarded: str, keys: Path) -> None:
+    ours = Keys(str(keys / "ca.crt"), str(keys / "kubelet-client.crt"), str(keys / "kubelet-client.key"))
+    etcd = Etcd(guarded, ours)
+    assert not await etcd.tell("space", "job", 3), "nobody made the key"
+    body = {"key": coded(np_key("space", "job")), "value": coded("2")}
+    etcd._post(guarded, "/v3/kv/put", body)
+    assert await etcd.tell("space", "job", 3)
+    found = etcd._post(guarded, "/v3/kv/range", {"key": body["key"]})["kvs"]
+    assert base64.b64decode(found[0]["value"]) == b"3"
+
+
+@pytest.mark.parametrize(
+    "known", [False, True], ids=["an authority that we do not know", "without a certificate of ours"]
+)
+async def test_whoever_cannot_prove_itself_is_refused(guarded: str, keys: Path, known: bool) -> None:
+    ours = Keys(str(keys / "ca.crt") if known else "")
+    with pytest.raises(Unavailable, match=f"{guarded}: .*{'' if known else 'CERTIFICATE_VERIFY_FAILED'}"):
+        await Etcd(guarded, ours).tell("space", "job", 3)
+
+
+def test_files_that_are_no_keys_are_named(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="one of them is missing"):
+        Etcd("https://127.0.0.1:1", Keys(certificate="a.crt"))
+    with pytest.raises(Invalid, match="nothing"):
+        Etcd("https://127.0.0.1:1", Keys(authority=str(tmp_path / "nothing.crt")))
+    Etcd("127.0.0.1:1", Keys(authority=str(tmp_path / "nothing.crt")))  # nothing to prove

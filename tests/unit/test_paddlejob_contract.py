@@ -128,15 +128,16 @@ def test_identity_wins_over_the_user_and_the_user_over_tuning() -> None:
 
 def test_elastic_trainers_get_their_etcd_and_nothing_fixed() -> None:
     spec = {"worker": role(2) | {"requests": 1, "limits": 4}, "elastic": 1}
-    manifest = made(spec, etcd="etcd:2379")
+    manifest = made(spec, etcd="https://etcd:2379/, http://other:2379")
     env = variables(manifest)
-    assert env["PADDLE_ELASTIC_SERVER"] == "etcd:2379"
+    assert env["PADDLE_ELASTIC_SERVER"] == "etcd:2379,other:2379"
+    assert (env["PADDLE_MASTER"], env["PADDLE_NNODES"], env["PADDLE_RANK"]) == ("etcd://etcd:2379", "1:4", "-1")
     assert env["PADDLE_ELASTIC_NP"] == "1:4"
     assert env["PADDLE_ELASTIC_JOB_ID"] == "team-demo"
     assert "envFrom" not in manifest["spec"]["containers"][0]
     assert manifest["spec"]["restartPolicy"] == "OnFailure"
     without = made(spec)
-    assert "PADDLE_ELASTIC_SERVER" not in variables(without)
+    assert not variables(without).keys() & {"PADDLE_ELASTIC_SERVER", "PADDLE_MASTER"}
     assert without["spec"]["containers"][0]["envFrom"]
 
 

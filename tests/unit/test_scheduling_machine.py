@@ -7,7 +7,6 @@ snapshot agrees, and the books are in order.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -109,9 +108,9 @@ class World:
         )
         for _ in range(random.randint(1, 4)):
             self.order += 1
-            request = replace(request, job=f"job-{self.order}", order=self.order)
+            request = request._replace(job=f"job-{self.order}", order=self.order)
             assert self.core.submit(request)
-            assert not self.core.submit(replace(request, priority=9)), "a job that is known is not taken twice"
+            assert not self.core.submit(request._replace(priority=9)), "a job that is known is not taken twice"
             self.pending.add(request.job)
 
     def withdraw(self, random: Random) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 
 from hypothesis import given, settings
@@ -101,5 +100,5 @@ def test_a_job_waits_a_while_for_its_data_and_not_longer() -> None:
     core.release("first")
     assert places(core, 2.0) == {"second": ["warm"]}
     core = core_of(Node("cold", cpus(2)))
-    core.submit_many([replace(request("j"), data=data)])
+    core.submit_many([request("j")._replace(data=data)])
     assert places(core) == {"j": ["cold"]}, "nobody holds the data, so there is nothing to wait for"

@@ -17,6 +17,7 @@ from paddleflow.engine.recovery import LOST, Records, compare, rebuild
 from paddleflow.engine.surroundings import Surroundings
 from paddleflow.engine.turn import Draft, decide, hear, look, settle
 from paddleflow.jobs.model import JobStatus, Member, NewJob
+from paddleflow.jobs.rows import crowd_of
 from paddleflow.runtimes.runtime import Ended, Observation, Ready, Started
 from paddleflow.scheduling.model import Node, Queue
 from tests.job_tables import JOB, WORKER, row_of, task_row
@@ -39,7 +40,7 @@ MPI = replace(
 
 def board_of(*rows: dict[str, Any], tasks: Iterable[dict[str, Any]] = ()) -> Board:
     held = [row for row in rows if row["placed"]]
-    waiting = [row for row in rows if not row["placed"]]
+    waiting = [crowd_of(row) for row in rows if not row["placed"]]
     ports = Ports(range(2000, 2010), lambda port: True)
     return rebuild(Records(held, list(tasks), waiting), [NODE], [QUEUE], ports, AROUND, 20.0)
 
@@ -136,6 +137,28 @@ def test_a_new_job_takes_the_place_of_the_one_that_is_gone() -> None:
     board = board_of(row_of(JOB))
     turn(board, rows=[row_of(JOB, status="deleted", touched=0), row_of(JOB, seq=9)])
     assert board.waiting["job-1"].request.order == 9
+
+
+# ---- reasons -------------------------------------------------------------------------------------------------------
+
+
+def test_a_board_that_was_rebuilt_says_only_what_has_changed() -> None:
+    large = replace(JOB, members=(replace(WORKER, request=Resources.of(5000, 2**30)),))
+    first = Draft()
+    decide(board_of(row_of(large)), first, AROUND, 20.0)
+    ((_, _, _, reason),) = first.writes.waits
+    rows = [
+        row_of(replace(large, id=id), seq=seq, status=status, message=message)
+        for id, seq, status, message in (
+            ("new", 1, "init", ""), ("same", 2, "pending", reason), ("other", 3, "pending", "the moon is full"),
+        )
+    ]  # fmt: skip
+    draft, board = Draft(), board_of(*rows)
+    decide(board, draft, AROUND, 20.0)
+    assert draft.writes.waits == [("new", 1, 1, reason), ("other", 3, 1, reason)]
+    again = Draft()
+    decide(board, again, AROUND, 21.0)
+    assert not again.writes.waits
 
 
 # ---- placements ----------------------------------------------------------------------------------------------------

@@ -14,7 +14,10 @@ from paddleflow.errors import Invalid, Unavailable
 )
 @click.option("--namespace", default="", help="Namespace whose jobs are looked after. Default: all.")
 @click.option("--scheduling", type=click.Choice(["", "volcano"]), default="", help="volcano: schedule jobs in gangs.")
-@click.option("--etcd-server", default="", help="Endpoints for elastic trainers: host:2379[,host:2379].")
+@click.option("--etcd-server", default="", help="Endpoints for elastic trainers: [https://]host:2379[,host:2379].")
+@click.option("--etcd-cacert", default="", help="File with the authority of an https etcd. Default: the system's.")
+@click.option("--etcd-cert", default="", help="File with the certificate that proves the operator to etcd.")
+@click.option("--etcd-key", default="", help="File with its key.")
 @click.option("--port-range", default="35000,65000", help="Ports for jobs on the nodes' network.", show_default=True)
 @click.option(
     "--lost-after",
@@ -37,6 +40,9 @@ def operator(
     namespace: str,
     scheduling: str,
     etcd_server: str,
+    etcd_cacert: str,
+    etcd_cert: str,
+    etcd_key: str,
     port_range: str,
     lost_after: float,
     leader_elect: bool,
@@ -55,12 +61,9 @@ def operator(
     low, high = _ports(port_range)
     try:
         if crd:
-            import yaml
-
-            from paddleflow.operator.definitions import definitions
-
-            click.echo(yaml.safe_dump_all(definitions(), sort_keys=False), nl=False)
+            _print_definitions()
             return
+        from paddleflow.operator.etcd import Keys
         from paddleflow.operator.paddlejob.job import Options
         from paddleflow.operator.running import Running, run
     except ModuleNotFoundError as error:
@@ -71,7 +74,7 @@ def operator(
         ) from error
     options = Options(
         volcano=scheduling == "volcano",
-        etcd=etcd_server,
+        etcd=_endpoints(etcd_server),
         low_port=low,
         high_port=high,
         lost_after=lost_after,
@@ -86,9 +89,24 @@ def operator(
                 metrics_address=metrics_bind_address,
                 health_address=health_probe_bind_address,
                 options=options,
+                etcd_keys=Keys(etcd_cacert, etcd_cert, etcd_key),
             )
         )
     )
+
+
+def _print_definitions() -> None:
+    import yaml
+
+    from paddleflow.operator.definitions import definitions
+
+    click.echo(yaml.safe_dump_all(definitions(), sort_keys=False), nl=False)
+
+
+def _endpoints(text: str) -> str:
+    if text and not text.strip(", /"):
+        raise Invalid(f"--etcd-server {text!r} names no endpoint", hint="as in --etcd-server etcd.team:2379")
+    return text
 
 
 def _ports(text: str) -> tuple[int, int]:

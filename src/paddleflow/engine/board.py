@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from paddleflow.base.ids import AttemptId
 from paddleflow.engine.launching import PlacedJob, Prepared, attempt_of
@@ -15,8 +16,7 @@ from paddleflow.scheduling.model import Request
 from paddleflow.scheduling.record import Recorded
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(NamedTuple):
     """A job that waits for its place."""
 
     request: Request
@@ -53,29 +53,22 @@ class Board:
     queue_version: int = -1
     waiting: dict[str, Waiting] = field(default_factory=dict)
     active: dict[str, Active] = field(default_factory=dict)
-    told: dict[str, str] = field(default_factory=dict)  #: why jobs wait, as rows say; of a board that was just rebuilt
+    told: list[tuple[str, Sequence[str]]] = field(default_factory=list)  #: reasons that rows give, each with equal jobs
     anew: dict[str, Waiting] = field(default_factory=dict)  #: ended to start again at the places that they hold
     _later: list[tuple[float, str]] = field(default_factory=list)  #: heap of restarts that must not come too early
 
     def enqueue(self, waiting: Waiting, not_before: float | None, now: float) -> None:
         """Let the scheduler know a job, now or when its time has come."""
-        job = waiting.request.job
-        self.waiting[job] = waiting
-        if not_before is not None and not_before > now:
-            heapq.heappush(self._later, (not_before, job))
-        else:
-            self.core.submit(waiting.request)
+        self.enqueue_alike({waiting.request.job: waiting}, not_before, now)
 
-    def enqueue_all(self, items: Iterable[tuple[Waiting, float | None]], now: float) -> None:
-        """As `enqueue`, for very many at once."""
-        ready = []
-        for waiting, not_before in items:
-            if not_before is not None and not_before > now:
-                self.enqueue(waiting, not_before, now)
-            else:
-                self.waiting[waiting.request.job] = waiting
-                ready.append(waiting.request)
-        self.core.submit_many(ready)
+    def enqueue_alike(self, crowd: Mapping[str, Waiting], not_before: float | None, now: float) -> None:
+        """The same for equal jobs, by their ids."""
+        self.waiting.update(crowd)
+        if not_before is not None and not_before > now:
+            for job in crowd:
+                heapq.heappush(self._later, (not_before, job))
+        else:
+            self.core.submit_alike([waiting.request for waiting in crowd.values()])
 
     def forget_waiting(self, job: str) -> None:
         if self.waiting.pop(job, None) is not None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from paddleflow.access.callers import is_root
 from paddleflow.base.log import Log
@@ -298,7 +298,7 @@ class Conductor:
         for job in draft.writes.runs.jobs:
             waiting = board.waiting.get(job)
             if waiting is not None:
-                board.waiting[job] = replace(waiting, request=replace(waiting.request, order=rows[job]["seq"]))
+                board.waiting[job] = waiting._replace(request=waiting.request._replace(order=rows[job]["seq"]))
 
     # ── rows ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

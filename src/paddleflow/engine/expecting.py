@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 
 from paddleflow.jobs.experience import Experience, keys_of
-from paddleflow.jobs.rows import SQL
+from paddleflow.jobs.rows import SQL, crowd_of
 from paddleflow.scheduling.model import Queue
 from paddleflow.store.database import Database, Row, Tx
 
@@ -27,6 +27,12 @@ class Expecting:
         asking = frozenset(queue.name for queue in queues if queue is not None and queue.policy == "shortest")
         began, self._queues = asking - self._queues, asking
         return await self._database.read(self._fill, rows, asking, began) if asking else rows
+
+    async def spread(self, crowds: list[Row], queues: Iterable[Queue | None]) -> list[Row]:
+        """The crowds of a board that is rebuilt; each job of a queue that asks is one of its own, with `expected`."""
+        self._queues = frozenset()
+        rows = await self.fill([], queues)
+        return [crowd for crowd in crowds if crowd["queue"] not in self._queues] + [crowd_of(row) for row in rows]
 
     def _fill(self, tx: Tx, rows: list[Row], asking: Set[str], began: Set[str]) -> list[Row]:
         self._experience.learn(tx)

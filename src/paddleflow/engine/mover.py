@@ -222,7 +222,7 @@ class Mover:
         queues = await parts.database.read(scheduled_queues, self._cluster)
         rules = rules_of(parts.settings.scheduling)
         records = await parts.database.read(read_records, now - rules.window)
-        records = replace(records, waiting=await self._expecting.fill(records.waiting, queues))
+        records = replace(records, waiting=await self._expecting.spread(records.waiting, queues))
         nodes = [Node(n.name, n.capacity, n.labels, n.schedulable) for n in self.nodes]
         ports = Ports(parse_range(parts.settings.local.ports), begin=secrets.randbelow(65536))
         board = rebuild(records, nodes, queues, ports, self._around, now, rules)

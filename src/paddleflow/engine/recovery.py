@@ -20,14 +20,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from paddleflow.base.ids import AttemptId
-from paddleflow.engine.board import Active, Board
+from paddleflow.engine.board import Active, Board, Waiting
 from paddleflow.engine.launching import attempt_of
 from paddleflow.engine.ports import Ports
 from paddleflow.engine.surroundings import Surroundings
-from paddleflow.engine.turn import Draft, activate, places_of, step, waiting_of
+from paddleflow.engine.turn import Draft, activate, places_of, step
 from paddleflow.jobs.facts import MemberEnded, StopAsked
 from paddleflow.jobs.model import JobStatus, TaskStatus
-from paddleflow.jobs.rows import SQL, held_of, members_of
+from paddleflow.jobs.rows import SQL, held_of, members_of, requests_of, waiting_crowds
 from paddleflow.runtimes.runtime import Observation, Ready, Started
 from paddleflow.scheduling.model import Eviction, Node, Queue, Snapshot
 from paddleflow.scheduling.policy import DEFAULTS, Rules
@@ -43,14 +43,14 @@ class Records:
 
     held: list[Row]
     tasks: list[Row]
-    waiting: list[Row]
+    waiting: list[Row]  #: in crowds
     evicted: list[Row] = field(default_factory=list)  #: those whose eviction still counts
 
 
 def read_records(tx: Tx, since: float) -> Records:
     """All of it; evictions before `since` count no more."""
     evicted = tx.all(SQL["evicted_jobs"], since=since)
-    return Records(tx.all(SQL["held_jobs"]), tx.all(SQL["tasks_of_held_jobs"]), tx.all(SQL["waiting_jobs"]), evicted)
+    return Records(tx.all(SQL["held_jobs"]), tx.all(SQL["tasks_of_held_jobs"]), waiting_crowds(tx), evicted)
 
 
 def rebuild(
@@ -80,8 +80,13 @@ def rebuild(
         active = activate(row, members_of(row["members"]), mine, row["attempt"], places_of(mine), around)
         board.active[row["id"]] = active
         ports.hold(active.ports)
-    board.enqueue_all(((waiting_of(row), row["not_before"]) for row in records.waiting), now)
-    board.told = {row["id"]: row["message"] for row in records.waiting if row["status"] == JobStatus.PENDING}
+    for crowd in records.waiting:
+        framework, touched, attempt = crowd["framework"], crowd["touched"], crowd["attempt"]
+        jobs = {request.job: Waiting(request, framework, touched, attempt) for request in requests_of(crowd)}
+        board.enqueue_alike(jobs, crowd["not_before"], now)
+        if crowd["status"] == JobStatus.PENDING:
+            board.core.told(jobs)
+            board.told.append((crowd["message"], list(jobs)))
     return board
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from paddleflow.base.ids import AttemptId
 from paddleflow.engine.board import Active, Board, Waiting
@@ -44,7 +44,7 @@ from paddleflow.jobs.model import JobStatus, Member
 from paddleflow.jobs.rows import members_of, request_of, shape_of, state_of
 from paddleflow.runtimes.runtime import Ended, Observation, Ready, Started
 from paddleflow.scheduling.classes import held_total
-from paddleflow.scheduling.model import Assignment, Preempt, Resize, Start, Wait
+from paddleflow.scheduling.model import Assignment, Preempt, Reason, Resize, Start, Wait
 from paddleflow.store.database import Row
 
 STARTS_A_TURN = 256  #: bounds a turn, so that a flood of starts does not delay stops
@@ -161,21 +161,35 @@ def decide(board: Board, draft: Draft, around: Surroundings, now: float) -> None
     board.wake_due(now)
     for job, waiting in board.take_anew().items():
         _start(board, waiting, board.core.held[job].assignments, draft, now)
-    told, board.told = board.told, {}  # later cycles decide only what is new
     for decision in board.core.decide(now, limit=STARTS_A_TURN):
         match decision:
             case Wait():
-                if told and told.get(decision.job) == decision.reason.text:
-                    continue
-                waiting = board.waiting[decision.job]
-                row = decision.job, waiting.request.order, waiting.touched, decision.reason.text
-                draft.writes.waits.append(row)
+                _wait(board, decision.job, decision.reason, draft)
             case Start():
                 _start(board, board.waiting[decision.job], decision.assignments, draft, now)
             case Preempt() | Resize():
                 asked = asked_of(board, decision, draft.writes, around, now)
                 if asked is not None:
                     step(board, *asked, draft, now)
+
+    if board.told and not board.core.touched:  # a whole cycle after a restart: say what has changed meanwhile
+        _tell_changes(board, draft)
+
+
+def _tell_changes(board: Board, draft: Draft) -> None:
+    """Write down why jobs wait, where rows give another reason; equal jobs wait for the same one."""
+    told, board.told = board.told, []
+    for text, jobs in told:
+        left = [job for job in jobs if job in board.core.pending]
+        reason = board.core.why(left[0]) if left else None
+        if reason is not None and reason.text != text:
+            for job in left:
+                _wait(board, job, reason, draft)
+
+
+def _wait(board: Board, job: str, reason: Reason, draft: Draft) -> None:
+    waiting = board.waiting[job]
+    draft.writes.waits.append((job, waiting.request.order, waiting.touched, reason.text))
 
 
 def _start(board: Board, waiting: Waiting, assignments: Sequence[Assignment], draft: Draft, now: float) -> None:
@@ -211,7 +225,7 @@ def settle(board: Board, draft: Draft, rows: Mapping[str, Row], around: Surround
         fresh = draft.writes.runs.jobs.get(item.job)
         members = members_of(row["members"]) if fresh is None else fresh.job.members
         active = activate(row, members, (), item.attempt, item.places, around)
-        active.request = replace(active.request, expected=waiting.request.expected)
+        active.request = active.request._replace(expected=waiting.request.expected)
         board.active[item.job] = active
         active.state, commands = advance(active.state, Placed(now, tuple(place.key for place in item.places)))
         _do(board, active, commands, draft, now)

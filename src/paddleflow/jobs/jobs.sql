@@ -78,6 +78,22 @@ select seq, id, queue, user_name, framework, priority, needs, accepted_at, attem
        message
 from jobs where placed = 0 and status in ('init', 'pending') order by seq
 
+-- name: waiting_crowds
+-- The same with one row for all jobs that are equal to the scheduler: their positions, ids and moments are JSON lists.
+select queue, user_name, framework, priority, needs, attempt, not_before, touched, status, message,
+       json_group_array(seq) as seqs, json_group_array(id) as ids,
+       json_group_array(json(printf('%!.17g', accepted_at))) as moments
+from jobs where placed = 0 and status in ('init', 'pending')
+group by queue, user_name, framework, priority, needs, attempt, not_before, touched, status, message
+
+-- name: waiting_crowds [postgres]
+-- The same with one row for all jobs that are equal to the scheduler: their positions, ids and moments are JSON lists.
+select queue, user_name, framework, priority, needs, attempt, not_before, touched, status, message,
+       cast(json_agg(seq) as text) as seqs, cast(json_agg(id) as text) as ids,
+       cast(json_agg(accepted_at) as text) as moments
+from jobs where placed = 0 and status in ('init', 'pending')
+group by queue, user_name, framework, priority, needs, attempt, not_before, touched, status, message
+
 -- name: jobs_of_placement
 -- What the engine needs to launch a waiting job, and only if nobody changed it since it was looked at.
 select * from jobs where seq = :seq and touched = :touched and placed = 0 and status in ('init', 'pending')

@@ -14,7 +14,7 @@ from paddleflow.jobs.model import JobStatus, Member, MountedStorage, NewJob, Res
 from paddleflow.scheduling.model import Assignment, Held, Need, Request
 from paddleflow.settings import JobSettings
 from paddleflow.spec.job import PRIORITIES
-from paddleflow.store.database import Row, Value
+from paddleflow.store.database import Row, Tx, Value
 from paddleflow.store.statements import load
 
 SQL = load("paddleflow.jobs", "jobs.sql")
@@ -138,6 +138,28 @@ def request_of(row: Row) -> Request:
         expected=row.get("expected"),
         restarts=_restarts(row["needs"]),
     )
+
+
+def crowd_of(row: Row) -> Row:
+    """A job row as a crowd of one."""
+    return {**row, "stamps": [(row["seq"], row["id"], row["accepted_at"])]}
+
+
+def waiting_crowds(tx: Tx) -> list[Row]:
+    """All jobs that wait: rows of what equal ones have in common, and `stamps` of position, id and moment for each job."""
+    crowds = tx.all(SQL["waiting_crowds"])
+    for crowd in crowds:
+        lists = [json.loads(crowd.pop(name)) for name in ("seqs", "ids", "moments")]
+        crowd["stamps"] = list(zip(*lists, strict=True))
+    return crowds
+
+
+def requests_of(crowd: Row) -> list[Request]:
+    """A crowd as the scheduler sees it."""
+    seq, job, at = crowd["stamps"][0]
+    first = request_of({**crowd, "seq": seq, "id": job, "accepted_at": at})
+    queue, needs, rest = first.queue, first.needs, first[5:]
+    return [Request(job, queue, needs, at, seq, *rest) for seq, job, at in crowd["stamps"]]
 
 
 def held_of(row: Row, tasks: Iterable[Row]) -> Held:

@@ -1,6 +1,7 @@
-"""Tells elastic trainers how many they should be: the key that Paddle's launcher watches, through etcd's JSON gateway.
+"""Tells elastic trainers how many they should be: the key that Paddle's older launchers watch, through etcd's JSON gateway.
 
-Only a key that exists is changed: the launcher makes it, and a value that nobody asked for would outlive the job.
+Only a key that exists is changed: the launcher makes it, and a value that nobody asked for would outlive the job. Launchers
+since Paddle 2.3 make none: they count each other (`paddlejob.contract` tells them where).
 """
 
 from __future__ import annotations
@@ -9,11 +10,35 @@ import asyncio
 import base64
 import http.client
 import json
+import ssl
+from dataclasses import dataclass
 from typing import Any
 
-from paddleflow.errors import Unavailable
+from paddleflow.errors import Invalid, Unavailable
 
 TIMEOUT = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Files by which operator and etcd prove themselves to each other, where its endpoints are ``https://``. Empty authority:
+    those that the system trusts."""
+
+    authority: str = ""
+    certificate: str = ""
+    key: str = ""
+
+    def context(self) -> ssl.SSLContext:
+        if bool(self.certificate) != bool(self.key):
+            raise Invalid("--etcd-cert and --etcd-key belong together: one of them is missing")
+        try:
+            found = ssl.create_default_context(cafile=self.authority or None)
+            if self.certificate:
+                found.load_cert_chain(self.certificate, self.key)
+        except OSError as error:  # ssl.SSLError is one
+            files = ", ".join(each for each in (self.authority, self.certificate, self.key) if each)
+            raise Invalid(f"the files for etcd cannot be used ({files}): {error}") from error
+        return found
 
 
 def np_key(namespace: str, name: str) -> str:
@@ -23,9 +48,11 @@ def np_key(namespace: str, name: str) -> str:
 class Etcd:
     """The etcd of the trainers; the first endpoint that answers is used."""
 
-    def __init__(self, endpoints: str) -> None:
+    def __init__(self, endpoints: str, keys: Keys | None = None) -> None:
         found = (part.strip().removeprefix("http://").rstrip("/") for part in endpoints.split(","))
         self._endpoints = [part for part in found if part]
+        secure = any(endpoint.startswith("https://") for endpoint in self._endpoints)
+        self._tls = (keys or Keys()).context() if secure else None
 
     async def tell(self, namespace: str, name: str, workers: int) -> bool:
         """Set the number; whether the trainers' key was there."""
@@ -43,7 +70,7 @@ class Etcd:
     def _put_existing(self, endpoint: str, key: str, value: str) -> bool:
         encoded = base64.b64encode(key.encode()).decode()
         put = {"key": encoded, "value": base64.b64encode(value.encode()).decode()}
-        answer = _post(
+        answer = self._post(
             endpoint,
             "/v3/kv/txn",
             {
@@ -53,16 +80,21 @@ class Etcd:
         )
         return bool(answer.get("succeeded"))
 
+    def _post(self, endpoint: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        connection = self._connection(endpoint)
+        try:
+            connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            text = answer.read()
+            if answer.status != 200:
+                raise ValueError(f"answered {answer.status}: {text[:200]!r}")
+            found: dict[str, Any] = json.loads(text)
+            return found
+        finally:
+            connection.close()
 
-def _post(endpoint: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    connection = http.client.HTTPConnection(endpoint, timeout=TIMEOUT)
-    try:
-        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
-        answer = connection.getresponse()
-        text = answer.read()
-        if answer.status != 200:
-            raise ValueError(f"answered {answer.status}: {text[:200]!r}")
-        found: dict[str, Any] = json.loads(text)
-        return found
-    finally:
-        connection.close()
+    def _connection(self, endpoint: str) -> http.client.HTTPConnection:
+        address = endpoint.removeprefix("https://")
+        if address == endpoint:
+            return http.client.HTTPConnection(address, timeout=TIMEOUT)
+        return http.client.HTTPSConnection(address, timeout=TIMEOUT, context=self._tls)

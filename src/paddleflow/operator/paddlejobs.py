@@ -42,7 +42,15 @@ class _Refused:
 class PaddleJobs:
     """One operator's PaddleJobs."""
 
-    def __init__(self, client: Client, recorder: Recorder, clock: Clock, options: Options, namespace: str = "") -> None:
+    def __init__(
+        self,
+        client: Client,
+        recorder: Recorder,
+        clock: Clock,
+        options: Options,
+        namespace: str = "",
+        etcd: Etcd | None = None,
+    ) -> None:
         self.jobs = _cache(client, PADDLEJOBS, namespace, pruning.job, labels="")
         self.pods = _cache(client, PODS, namespace, pruning.pod)
         self.config_maps = _cache(client, CONFIG_MAPS, namespace, pruning.config_map)
@@ -60,7 +68,7 @@ class PaddleJobs:
         self._recorder = recorder
         self._clock = clock
         self._options = options
-        self._etcd = Etcd(options.etcd) if options.etcd else None
+        self._etcd = etcd
         self._refused: dict[str, _Refused | None] = {}  # by the job's uid; None: the status is not believed any more
         self._held: dict[str, float] = {}  # since when a job's status is held back
         self._uids: dict[str, str] = {}  # of jobs that were looked at, to forget what is kept about those that are gone

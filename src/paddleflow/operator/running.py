@@ -30,6 +30,7 @@ from paddleflow.kube.lease import Lease, LeaseLost
 from paddleflow.kube.recorder import Recorder
 from paddleflow.kube.resources import PADDLEJOBS, PODGROUPS
 from paddleflow.kube.wire import HttpWire
+from paddleflow.operator.etcd import Etcd, Keys
 from paddleflow.operator.logs import configure
 from paddleflow.operator.metrics import Metrics
 from paddleflow.operator.paddlejob.job import Options
@@ -58,6 +59,7 @@ class Running:
     metrics_address: str = ":8080"
     health_address: str = ":8081"
     options: Options = field(default_factory=Options)
+    etcd_keys: Keys = field(default_factory=Keys)
 
 
 def run(running: Running) -> int:
@@ -89,7 +91,8 @@ async def serve(running: Running, stopping: asyncio.Event | None = None) -> None
         stack.push_async_callback(plain.close)
         clock = SystemClock()
         recorder = Recorder(client, COMPONENT, clock)
-        jobs = PaddleJobs(client, recorder, clock, running.options, running.namespace)
+        etcd = Etcd(running.options.etcd, running.etcd_keys) if running.options.etcd else None
+        jobs = PaddleJobs(client, recorder, clock, running.options, running.namespace, etcd)
         controller = Controller(
             "paddlejob",
             jobs.look,

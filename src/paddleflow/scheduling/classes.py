@@ -10,8 +10,10 @@ All equality and all order of the pending side is in this module; `core` moves t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+from operator import itemgetter
 
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling.model import Held, Request
@@ -28,6 +30,10 @@ def age_of(request: Request) -> tuple[float, int, str]:
     """Older is less; a moment that is no number counts as the beginning of time."""
     at = request.submitted_at
     return (at if at == at else float("-inf"), request.order, request.job)
+
+
+#: All of a request but its job, age and order.
+COMMON = itemgetter(*[at for at, name in enumerate(Request._fields) if name not in ("job", "submitted_at", "order")])
 
 
 def line_key(request: Request, more: tuple[object, ...] = ()) -> tuple[object, ...]:
@@ -125,6 +131,13 @@ class Line:
         if leads:
             self.key = (-request.priority, *age)
 
+    def add_many(self, requests: Mapping[str, Request]) -> None:
+        """Jobs that are new here, by their ids."""
+        self.jobs.update(requests)
+        for request in requests.values():
+            heappush(self._ages, age_of(request))
+        self._lead()
+
     def remove(self, job: str) -> None:
         del self.jobs[job]
         ages = self._ages
@@ -133,9 +146,14 @@ class Line:
                 self._ages = [age for age in ages if self._is(age)]
                 heapify(self._ages)
             return
+        self._lead()
+
+    def _lead(self) -> None:
+        """Find the first job."""
+        ages = self._ages
         while ages and not self._is(ages[0]):
             heappop(ages)
-        self.key = (self.key[0], *ages[0]) if ages else LAST
+        self.key = (-self.sample.priority, *ages[0]) if ages else LAST
 
     def _is(self, age: tuple[float, int, str]) -> bool:
         request = self.jobs.get(age[2])

@@ -9,13 +9,14 @@ time.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Self
 
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling.accounts import Account, link, recount
-from paddleflow.scheduling.classes import LAST, held_total, line_key
+from paddleflow.scheduling.classes import COMMON, LAST, Line, held_total, line_key
 from paddleflow.scheduling.cycle import Cycle
 from paddleflow.scheduling.model import (
     Assignment,
@@ -82,13 +83,7 @@ class Core(Table):
         job = request.job
         if job in self.pending or job in self.held:
             return False
-        account = self.account(request.queue)
-        identity = line_key(request, account.identity(request))
-        line = self.families.lines.get(identity)
-        if line is None:
-            choice = self._choice(account, request)
-            line = self.families.line(identity, request, choice, self.cluster.pool(choice))
-            account.lines[line.serial] = line
+        account, line = self._line(request)
         self.pending[job] = line
         self.fresh[job] = None
         self.dirty = self.touched = True
@@ -102,8 +97,42 @@ class Core(Table):
         return True
 
     def submit_many(self, requests: Iterable[Request]) -> int:
-        """How many of them were new."""
-        return sum([self.submit(request) for request in requests])
+        """How many of them were new. Equal jobs that follow each other join their line together."""
+        return sum([len(self.submit_alike(list(alike))) for _, alike in groupby(requests, key=COMMON)])
+
+    def submit_alike(self, requests: Sequence[Request]) -> Sequence[Request]:
+        """The same for jobs that differ in id, age and order only; those of them that were new."""
+        known, new = self.pending, dict[str, Request]()
+        for request in requests:
+            if request.job not in known and request.job not in self.held:
+                new.setdefault(request.job, request)
+        if len(new) > 1:
+            account, line = self._line(requests[0])
+            known.update(dict.fromkeys(new, line))
+            self.fresh.update(dict.fromkeys(new))
+            self.dirty = self.touched = True
+            if line.key != LAST:
+                account.delist(line)
+            line.add_many(new)
+            account.enlist(line)
+            return list(new.values())
+        return [request for request in new.values() if self.submit(request)]
+
+    def _line(self, request: Request) -> tuple[Account, Line]:
+        """Where this job waits."""
+        account = self.account(request.queue)
+        identity = line_key(request, account.identity(request))
+        line = self.families.lines.get(identity)
+        if line is None:
+            choice = self._choice(account, request)
+            line = self.families.line(identity, request, choice, self.cluster.pool(choice))
+            account.lines[line.serial] = line
+        return account, line
+
+    def told(self, jobs: Iterable[str]) -> None:
+        """Nobody needs to hear again why these wait."""
+        for job in jobs:
+            self.fresh.pop(job, None)
 
     def withdraw(self, job: str) -> bool:
         """A pending job is gone; False when it was not pending."""
@@ -122,7 +151,7 @@ class Core(Table):
             return False
         request = line.jobs[job]
         if request.priority != priority:
-            self._resubmit([replace(request, priority=priority)])
+            self._resubmit([request._replace(priority=priority)])
         return True
 
     def hold(self, held: Held) -> bool:
@@ -257,8 +286,7 @@ class Core(Table):
 
     def _put_in(self, requests: list[Request], told: set[str]) -> None:
         self.submit_many(requests)
-        for job in told:
-            self.fresh.pop(job, None)
+        self.told(told)
 
     # --- the cycle ----------------------------------------------------------------------------------------------
 

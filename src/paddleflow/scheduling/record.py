@@ -7,7 +7,7 @@ them away with `take`; if nobody does, the record begins anew with a snapshot in
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from paddleflow.scheduling.core import Core
@@ -136,6 +136,14 @@ class Recorded(Core):
         if done:
             self._note(Submitted(request))
         return done
+
+    def submit_alike(self, requests: Sequence[Request]) -> Sequence[Request]:
+        self._inside, outer = True, self._inside
+        new = super().submit_alike(requests)
+        self._inside = outer
+        for request in new:
+            self._note(Submitted(request))
+        return new
 
     def withdraw(self, job: str) -> bool:
         done = super().withdraw(job)

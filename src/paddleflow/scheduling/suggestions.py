@@ -89,7 +89,7 @@ def _fewer(core: Core, request: Request) -> Iterator[Suggestion]:
 
     def with_members(count: int) -> Request:
         fewer = replace(need, count=count, least=None if need.least is None else count)
-        return replace(request, needs=(*request.needs[:at], fewer, *request.needs[at + 1 :]))
+        return request._replace(needs=(*request.needs[:at], fewer, *request.needs[at + 1 :]))
 
     low, high = 0, need.minimum - 1
     while low < high:
@@ -105,7 +105,7 @@ def _fewer(core: Core, request: Request) -> Iterator[Suggestion]:
 
 def _other_queues(core: Core, request: Request, queues: Iterable[str]) -> Iterator[Suggestion]:
     for name in queues:
-        moved = replace(request, queue=name)
+        moved = request._replace(queue=name)
         if name != request.queue and _starts(core, moved):
             yield Suggestion("queue", f"in queue {name} it starts now", moved)
 
@@ -117,9 +117,9 @@ def _smaller(core: Core, request: Request, sizes: Iterable[Resources]) -> Iterat
         if size == largest or not size.fits(largest):
             continue
         needs = tuple(replace(need, each=size) if need.each == largest else need for need in request.needs)
-        if _starts(core, replace(request, needs=needs)):
+        if _starts(core, request._replace(needs=needs)):
             text = f"with members of {size} instead of {largest} it starts now"
-            yield Suggestion("smaller", text, replace(request, needs=needs))
+            yield Suggestion("smaller", text, request._replace(needs=needs))
 
 
 def _magnitude(size: Resources) -> tuple[int, int, int]:

@@ -167,8 +167,7 @@ class Storm:
             [(), (Need("w", random.choice([0, -3, HUGE]), each),), (Need("w", 2, each, 5),), request.needs * 2]
         )
         at = random.choice([float("nan"), float("inf"), float("-inf"), self._now + 1e12])
-        return replace(
-            request,
+        return request._replace(
             needs=needs,
             submitted_at=at,
             queue=random.choice([request.queue, "nowhere"]),

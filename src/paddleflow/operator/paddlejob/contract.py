@@ -13,7 +13,7 @@ from typing import Any
 
 from paddleflow.operator.paddlejob.job import Job, Object, Options
 from paddleflow.operator.paddlejob.members import Pod, pod_name
-from paddleflow.spec.paddlejob.model import PaddleJobSpec
+from paddleflow.spec.paddlejob.model import MOST_REPLICAS, PaddleJobSpec, Role
 
 PORT = 36000  #: of every member whose network is its own
 PORTS = 20  #: a member's range: its endpoint, the rendezvous beside it, and what the launcher gives to its processes
@@ -213,7 +213,20 @@ def _elastic(job: Job, spec: PaddleJobSpec, options: Options) -> dict[str, str]:
         "PADDLE_ELASTIC_NP": np,
         "PADDLE_ELASTIC_TIMEOUT": "60",
     }
-    return values | ({"PADDLE_ELASTIC_SERVER": options.etcd} if elastic_by_etcd(spec, options) else {})
+    return values | (_by_etcd(worker, options) if elastic_by_etcd(spec, options) else {})
+
+
+def _by_etcd(worker: Role, options: Options) -> dict[str, str]:
+    """Where elastic trainers meet. Launchers since Paddle 2.3 read the second half: they count each other in etcd, within a
+    range, and go on with whoever is there. A rank of -1 means any: one that is fixed could not go on without the others."""
+    return {
+        "PADDLE_ELASTIC_SERVER": ",".join(options.etcd_addresses),
+        "PADDLE_MASTER": f"etcd://{options.etcd_addresses[0]}",
+        "PADDLE_NNODES": f"{worker.requests or 1}:{worker.limits or MOST_REPLICAS}",
+        "PADDLE_RANK": "-1",
+        "PADDLE_ELASTIC_LEVEL": "1",
+        "PADDLE_MAX_RESTART": "1000",
+    }
 
 
 def tuning(role: str, container: Mapping[str, Any]) -> dict[str, str]:

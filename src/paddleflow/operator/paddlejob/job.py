@@ -37,13 +37,19 @@ class Options:
     """What the operator was started with."""
 
     volcano: bool = False  #: pods are scheduled in gangs, by Volcano
-    etcd: str = ""  #: endpoints for elastic trainers, comma separated
+    etcd: str = ""  #: endpoints for elastic trainers, comma separated, each with or without a scheme
     low_port: int = 35000  #: of the range for intranet Host
     high_port: int = 65000
     backoff: float = 10.0  #: seconds before the first new try; doubled with each further one
     longest_backoff: float = 360.0
     lost_after: float = 30.0  #: seconds after which a pod that should have ended is given up: its node does not answer
     finish_grace: float = 30.0  #: seconds that servers have to end by themselves when all workers are done
+
+    @property
+    def etcd_addresses(self) -> list[str]:
+        """The trainers' etcd as they read it: ``host:port``."""
+        found = (part.strip().rpartition("//")[2].rstrip("/") for part in self.etcd.split(","))
+        return [part for part in found if part]
 
 
 @dataclass(frozen=True, slots=True)
