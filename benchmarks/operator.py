@@ -248,9 +248,8 @@ async def measure(bench: Bench, kubeconfig: str) -> None:
     operator = Operator(kubeconfig)
     try:
         await operator.ready()
-        await ours(
-            client, 32, "warm"
-        )  # opens its connections and makes room for a burst: what a job takes comes on top
+        # Opens its connections and makes room for a burst: what a job takes comes on top.
+        await ours(client, 32, "warm")
         bench.note("one job at a time")
         times, limit = await one_by_one(client, 10 if bench.quick else 200)
         for share, name in ((0.5, "median"), (0.99, "p99")):
