@@ -97,7 +97,7 @@ class _Connection(asyncio.Protocol):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._transport: asyncio.Transport | None = None
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser: httptools.HttpResponseParser | None = None  # one per request
         self._answer = Answer(0)
         self._parts: list[bytes] = []
         self._waiting: asyncio.Future[Answer] | None = None
@@ -123,6 +123,8 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._touched = True
+        if self._parser is None:
+            return  # closed, and what was on its way came nevertheless
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
@@ -132,6 +134,7 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.open = False
         self._fail(str(exc) if exc else "it closed the connection")
+        self._parser = None  # it knows us: without this the buffers would wait for the garbage collector
 
     def _fail(self, message: str) -> None:
         if not self._whole:
@@ -147,6 +150,7 @@ class _Connection(asyncio.Protocol):
         self._answer.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
+        assert self._parser is not None, "it called"
         self._answer.status = self._parser.get_status_code()
         if self._streaming and self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(self._answer)
@@ -162,6 +166,7 @@ class _Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         self._whole = True
+        assert self._parser is not None, "it called"
         if not self._parser.should_keep_alive():
             self.close()
         if self._wake is not None:
