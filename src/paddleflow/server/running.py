@@ -68,7 +68,9 @@ async def serve(settings: Settings) -> None:
         parts, platform, mover = await stack.enter_async_context(assembled(settings, data))
         server = Server(platform, listener)
         address = server.address(settings.server.host)
-        await asyncio.gather(welcome(platform, data, address), server.prepare())  # a hash takes another processor a while
+        await asyncio.gather(
+            welcome(platform, data, address), server.prepare()
+        )  # a hash takes another processor a while
         stack.callback((data / "server.json").unlink, missing_ok=True)
         async with asyncio.TaskGroup() as group:
             background = [
