@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from paddleflow.spec.paddlejob.pod_fields import TEMPLATE
 from tests.cluster_fixture import LiveCluster
 from tests.operator_process import blocked, install, job, paddle_job, running, submit
 from tests.paddlejob_world import role
@@ -27,6 +28,13 @@ def space(installed: LiveCluster) -> Iterator[str]:
         yield name
 
 
+def misspelt(**fields: Any) -> dict[str, Any]:
+    """A role whose container has these fields as well."""
+    made = role(1)
+    made["template"]["spec"]["containers"][0] |= fields
+    return made
+
+
 @pytest.mark.parametrize(
     ("name", "spec", "words"),
     [
@@ -35,6 +43,9 @@ def space(installed: LiveCluster) -> Iterator[str]:
         ("bad", {"worker": role(-1)}, "spec.worker.replicas"),
         ("bad", {"worker": role(1), "cleanPodPolicy": "OnFailed"}, 'supported values: "Always", "Never", "OnFailure"'),
         ("bad", {"worker": role(1), "cleanPolicy": "Always"}, 'unknown field "spec.cleanPolicy"'),
+        ("bad", {"worker": role(1, nodeselector={})}, 'unknown field "spec.worker.template.spec.nodeselector"'),
+        ("bad", {"ps": misspelt(comand=["true"])}, 'unknown field "spec.ps.template.spec.containers[0].comand"'),
+        ("bad", {"heter": misspelt(env=[{"nam": "A"}])}, 'containers[0].env[0].nam"'),
         ("bad", {"worker": role(1), "intranet": "Nowhere"}, 'supported values: "PodIP", "Service", "Host"'),
         ("bad", {"ps": role(1), "elastic": 1}, "elastic needs worker"),
         ("bad", {"worker": {"replicas": 1, "template": {"spec": {"containers": []}}}}, "at least 1 items"),
@@ -47,6 +58,32 @@ def space(installed: LiveCluster) -> Iterator[str]:
 )
 def test_wrong_manifests_are_refused(installed: LiveCluster, name: str, spec: dict[str, Any], words: str) -> None:
     assert words in installed.refusal("create", "--dry-run=server", "-f", "-", stdin=paddle_job(name, spec))
+
+
+def test_what_kubernetes_lets_into_a_pod_is_let_into_a_template(installed: LiveCluster) -> None:
+    """Every name of the API server's own description is known here, and no other."""
+    served = json.loads(installed.kubectl("get", "--raw", "/openapi/v3/api/v1"))["components"]["schemas"]
+
+    def names(kind: str) -> set[str]:
+        return set(served[f"io.k8s.api.core.v1.{kind}"]["properties"])
+
+    pod = TEMPLATE["properties"]["spec"]["properties"]
+    container = pod["initContainers"]["items"]["properties"]
+    assert set(pod) == names("PodSpec") - {"ephemeralContainers"}
+    assert set(container) == names("Container")
+    assert set(container["resources"]["properties"]) == names("ResourceRequirements")
+    lists = {"env": "EnvVar", "envFrom": "EnvFromSource", "ports": "ContainerPort", "volumeMounts": "VolumeMount"}
+    for field, kind in lists.items():
+        assert set(container[field]["items"]["properties"]) == names(kind)
+
+
+def test_a_template_may_say_nothing_in_a_field(installed: LiveCluster) -> None:
+    """As programs write them that print every field."""
+    nothing = misspelt(env=None, resources=None, securityContext=None, ports=None, args=None)
+    nothing["template"]["spec"] |= {"volumes": None, "initContainers": None, "affinity": None}
+    nothing["template"]["metadata"] = {"creationTimestamp": None, "labels": {"a": "b"}}
+    said = installed.refusal("create", "--dry-run=server", "-f", "-", stdin=paddle_job("empty", {"worker": nothing}))
+    assert said == ""
 
 
 def test_a_job_gets_its_pods_and_its_status(installed: LiveCluster, space: str) -> None:
@@ -89,11 +126,19 @@ def test_what_is_somebody_elses_is_named_and_left_alone(
     installed.wait("pdj/x", "condition=Blocked=false", space)
 
 
-@pytest.mark.parametrize("field", ["dnsPolicy", "dnsPolice"])
-def test_a_pod_that_is_not_valid_is_named(installed: LiveCluster, space: str, field: str) -> None:
-    """A value that no pod takes, and a field that no pod has."""
-    submit(installed, space, "odd", {"worker": role(1, **{field: "Sometimes"})})
-    assert f"spec.{field}" in blocked(installed, space, "odd")
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"dnsPolicy": "Sometimes"}, "spec.dnsPolicy"),
+        ({"dnsConfig": {"server": ["10.0.0.1"]}}, "spec.dnsConfig.server"),
+    ],
+    ids=["a value that no pod takes", "a field deep inside that no pod has"],
+)
+def test_a_pod_that_is_not_valid_is_named(
+    installed: LiveCluster, space: str, wrong: dict[str, Any], words: str
+) -> None:
+    submit(installed, space, "odd", {"worker": role(1, **wrong)})
+    assert words in blocked(installed, space, "odd")
 
 
 def test_deleting_a_job_deletes_what_it_had(installed: LiveCluster, space: str) -> None:

@@ -97,12 +97,17 @@ def test_a_collective_job_trains_in_a_gang(installed: LiveCluster, space: str, c
     assert installed.kubectl("get", "podgroups", "-n", space, "-o", "name") == ""
 
 
-@pytest.mark.parametrize("intranet", ["PodIP", "Service"])
-def test_servers_and_workers_train(installed: LiveCluster, space: str, checkpoints: Path, intranet: str) -> None:
+def test_servers_and_workers_train_by_address_and_by_name(
+    installed: LiveCluster, space: str, checkpoints: Path
+) -> None:
+    """Both at once: they wait more than they work."""
     role = {"replicas": 2, "template": member("paddle-ps", "paddle-ps/train.py", checkpoints)}
-    submit(installed, space, "ps", {"ps": role, "worker": role, "withGloo": 1, "intranet": intranet})
-    assert "on the others' words" in ended(installed, space, "ps")
-    assert job(installed, space, "ps")["status"]["mode"] == "PS"
+    jobs = {"by-address": "PodIP", "by-name": "Service"}
+    for name, intranet in jobs.items():
+        submit(installed, space, name, {"ps": role, "worker": role, "withGloo": 1, "intranet": intranet})
+    for name in jobs:
+        assert "on the others' words" in ended(installed, space, name)
+        assert job(installed, space, name)["status"]["mode"] == "PS"
 
 
 def test_a_job_grows_shrinks_and_survives_while_it_trains(

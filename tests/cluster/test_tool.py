@@ -35,7 +35,9 @@ def traces(name: str) -> list[str]:
 
 
 def test_clusters_live_beside_each_other_and_go_without_a_trace(control_plane: LiveCluster) -> None:
-    with brought_up("beside") as second:
+    require(["kube", "kwok"])
+    shape = ("--with", "kwok", "--simulated", "3")
+    with brought_up("beside", *shape) as second:
         told = {each["name"]: each for each in json.loads(call("status", "--json"))}
         assert told[second.name]["state"] == told[control_plane.name]["state"] == "up"
         assert told[second.name]["broken"] == []
@@ -43,18 +45,25 @@ def test_clusters_live_beside_each_other_and_go_without_a_trace(control_plane: L
         assert "only-here" not in control_plane.kubectl("get", "namespaces")
         assert second.name in call("status")
         assert call("kubeconfig", "--name", second.name).strip() == str(second.kubeconfig)
-        assert call("up", "--name", second.name) == ""  # the same again changes nothing
+        assert call("up", "--name", second.name, *shape) == ""  # the same again changes nothing
         refused = subprocess.run(
             [TOOL, "up", "--name", second.name, "--grace", "33"], capture_output=True, text=True, check=False
         )
         assert refused.returncode == 1
         assert "another shape" in refused.stderr
         assert "hint: " in refused.stderr
+        _run_pods_that_cost_nothing(second)
     assert traces(second.name) == []
     with socket.socket() as probe:  # the port is free again
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(("127.0.0.1", urlsplit(second.api).port))
     assert control_plane.kubectl("get", "--raw", "/readyz") == "ok"
+
+
+def _run_pods_that_cost_nothing(simulated: LiveCluster) -> None:
+    assert simulated.nodes == ["kwok1", "kwok2", "kwok3"]
+    simulated.kubectl("create", "deployment", "many", "--image", "none", "--replicas", "30")
+    simulated.wait("deployment/many", "jsonpath={.status.readyReplicas}=30")
 
 
 def test_a_killed_start_is_cleaned_by_the_next() -> None:
@@ -84,14 +93,6 @@ def test_a_part_starts_again(control_plane: LiveCluster) -> None:
     assert told[control_plane.name]["broken"] == ["apiserver"]
     control_plane.restart("apiserver")
     assert control_plane.kubectl("get", "namespace", "default", "-o", "jsonpath={.metadata.uid}") == before
-
-
-def test_simulated_nodes_run_pods_that_cost_nothing() -> None:
-    require(["kube", "kwok"])
-    with brought_up("simulated", "--with", "kwok", "--simulated", "3") as up:
-        assert up.nodes == ["kwok1", "kwok2", "kwok3"]
-        up.kubectl("create", "deployment", "many", "--image", "none", "--replicas", "30")
-        up.wait("deployment/many", "jsonpath={.status.readyReplicas}=30")
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ Usage: paddleflow [OPTIONS] COMMAND [ARGS]...
     paddleflow server                              start a server on this machine
     paddleflow job run -- python train.py          run a job, see its log, end with its exit code
     paddleflow job list -s running,pending         what runs and what waits
-    paddleflow job logs -f job-0123456789abcdef    follow a log
+    paddleflow job logs -f JOB                     follow a log
     paddleflow --output json queue list            for scripts
 
 Options:

@@ -84,7 +84,7 @@ WHY = {
     "text": "queue lab has cpu 1 of 4 free, the job needs 2",
     "causes": [
         {"code": "quota", "text": "queue lab has cpu 1 of 4 free, the job needs 2"},
-        {"code": "busy", "text": "1 nodes have cpu 1 free, the job needs 2"},
+        {"code": "busy", "text": "the only node has cpu 1 free, the job needs 2"},
     ],
     "suggestions": [{"code": "queue", "text": "in queue default-queue it starts now", "queue": "default-queue"}],
 }
@@ -96,7 +96,7 @@ def test_why_says_all_that_is_in_the_way(stub: Stub, shell: Shell) -> None:
 job-1 is pending in queue dev
   quota: queue lab has cpu 1 of 4 free, the job needs 2
 also in its way:
-  busy: 1 nodes have cpu 1 free, the job needs 2
+  busy: the only node has cpu 1 free, the job needs 2
 what would start it now:
   in queue default-queue it starts now
 """)

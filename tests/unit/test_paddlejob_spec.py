@@ -54,7 +54,10 @@ def test_the_schema_knows_enums_minima_and_defaults() -> None:
     template = spec["worker"]["properties"]["template"]["properties"]["spec"]
     assert template["required"] == ["containers"]
     assert template["properties"]["containers"]["minItems"] == 1
-    assert template["x-kubernetes-preserve-unknown-fields"] is True
+    assert "x-kubernetes-preserve-unknown-fields" not in template
+    container = template["properties"]["containers"]["items"]
+    assert (container["required"], container["properties"]["image"]["minLength"]) == (["name", "image"], 1)
+    assert container["properties"]["securityContext"] == {"x-kubernetes-preserve-unknown-fields": True}
 
 
 def test_the_status_has_no_defaults() -> None:

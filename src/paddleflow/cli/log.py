@@ -49,8 +49,8 @@ def job(
 
     \b
     Examples:
-      paddleflow log job -j job-0123456789abcdef -f
-      paddleflow log job -j job-0123456789abcdef -r -l 20
+      paddleflow log job -j job-6afbf4d02ba6c48ef9e95063 -f
+      paddleflow log job -j job-6afbf4d02ba6c48ef9e95063 -r -l 20
     """
     if follow or short == _FOLLOW:
         from paddleflow.cli.watch import show_log

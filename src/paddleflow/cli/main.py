@@ -139,7 +139,7 @@ def root(ctx: click.Context, pf_config: Path | None, output: str, server: str | 
       paddleflow server                              start a server on this machine
       paddleflow job run -- python train.py          run a job, see its log, end with its exit code
       paddleflow job list -s running,pending         what runs and what waits
-      paddleflow job logs -f job-0123456789abcdef    follow a log
+      paddleflow job logs -f JOB                     follow a log
       paddleflow --output json queue list            for scripts
     """
     ctx.obj = Session(output, pf_config, server, context)

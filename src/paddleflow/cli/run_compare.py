@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -69,8 +70,7 @@ def _shown(value: object) -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if isinstance(inner, list) and key not in LISTS:
-                before, after = (output.cell(each) or "–" for each in inner)
-                yield f"{key}: {before} → {after}"
+                yield from _pair(key, *(output.cell(each) for each in inner))
             elif isinstance(inner, Mapping | list):
                 yield f"{key}:"
                 yield from (f"  {line}" for line in _shown(inner))
@@ -84,3 +84,14 @@ def _shown(value: object) -> Iterator[str]:
                 yield output.cell(inner)
     else:
         yield from str(value).splitlines()
+
+
+def _pair(key: str, before: str, after: str) -> Iterator[str]:
+    """What was and what is; of texts with several lines only those that differ."""
+    if "\n" not in before + after:
+        yield f"{key}: {before or '–'} → {after or '–'}"
+        return
+    yield f"{key}:"
+    for line in difflib.ndiff(before.splitlines(), after.splitlines()):
+        if line[0] in "-+":
+            yield f"  {line}"

@@ -45,8 +45,8 @@ def logs(session: Session, jobid: str, follow: bool, task: str | None) -> None:
 
     \b
     Examples:
-      paddleflow job logs job-0123456789abcdef -f
-      paddleflow job logs job-0123456789abcdef --task worker-1
+      paddleflow job logs job-6afbf4d02ba6c48ef9e95063 -f
+      paddleflow job logs job-6afbf4d02ba6c48ef9e95063 --task worker-1
     """
     show_log(session, session.client.jobs.handle(jobid), follow=follow, task=task)
 
@@ -62,7 +62,7 @@ def wait(ctx: click.Context, jobids: tuple[str, ...], timeout: float | None) -> 
 
     \b
     Example:
-      paddleflow job wait job-0123456789abcdef --timeout 600
+      paddleflow job wait job-6afbf4d02ba6c48ef9e95063 --timeout 600
     """
     from paddleflow.cli.progress import wait_for
 
@@ -105,7 +105,7 @@ def eta(session: Session, jobid: str) -> None:
 
     \b
     Example:
-      paddleflow job eta job-0123456789abcdef
+      paddleflow job eta job-6afbf4d02ba6c48ef9e95063
     """
     found = session.client.jobs.handle(jobid).eta()
     if session.output == "json":
@@ -125,7 +125,7 @@ def why(session: Session, jobid: str) -> None:
 
     \b
     Example:
-      paddleflow job why job-0123456789abcdef
+      paddleflow job why job-6afbf4d02ba6c48ef9e95063
     """
     found = session.client.jobs.handle(jobid).why()
     if session.output == "json":

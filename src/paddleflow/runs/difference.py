@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 from paddleflow.runs.fingerprints import changed_parts
 from paddleflow.spec import wire_runs as wire
 from paddleflow.store.database import Row
 
 MOST_LINES = 2000  #: of a document's difference
+RUN_ID = "{{PF_RUN_ID}}"  #: stands for a run's own id
+
+_Facts: TypeAlias = dict[str, Any]
 
 
 def difference(first: Row, first_steps: Sequence[Row], second: Row, second_steps: Sequence[Row]) -> wire.Difference:
@@ -24,7 +27,7 @@ def difference(first: Row, first_steps: Sequence[Row], second: Row, second_steps
         "status": [first["status"], second["status"]],
         "parameters": _values(json.loads(first["parameters"]), json.loads(second["parameters"])),
         "document": [line for line, _ in zip(lines, range(MOST_LINES), strict=False)],
-        "steps": _steps(first_steps, second_steps),
+        "steps": _steps(_facts_of(first, first_steps), _facts_of(second, second_steps)),
     }
 
 
@@ -33,13 +36,11 @@ def _values(first: dict[str, Any], second: dict[str, Any]) -> dict[str, list[Any
     return {name: [first.get(name), second.get(name)] for name in names if first.get(name) != second.get(name)}
 
 
-def _steps(first: Sequence[Row], second: Sequence[Row]) -> dict[str, dict[str, Any]]:
-    old = {row["full_name"]: row for row in first if row["kind"] == "step"}
-    new = {row["full_name"]: row for row in second if row["kind"] == "step"}
+def _steps(old: Mapping[str, _Facts], new: Mapping[str, _Facts]) -> dict[str, _Facts]:
     found = {}
     for name in dict.fromkeys([*old, *new]):
-        before, after = _facts(old.get(name)), _facts(new.get(name))
-        changed: dict[str, Any] = {
+        before, after = old.get(name, {}), new.get(name, {})
+        changed: _Facts = {
             key: [before.get(key), after.get(key)]
             for key in ("status", "command", "seconds", "reusedFrom")
             if before.get(key) != after.get(key)
@@ -47,8 +48,8 @@ def _steps(first: Sequence[Row], second: Sequence[Row]) -> dict[str, dict[str, A
         parameters = _values(before.get("parameters", {}), after.get("parameters", {}))
         if parameters:
             changed["parameters"] = parameters
-        if name in old and name in new and old[name]["first_fp"] and new[name]["first_fp"]:
-            parts = changed_parts(new[name]["parts"], old[name]["parts"])
+        if before.get("parts") and after.get("parts"):
+            parts = changed_parts(after["parts"], before["parts"])
             if parts:
                 changed["fingerprint"] = parts
         if changed:
@@ -56,15 +57,19 @@ def _steps(first: Sequence[Row], second: Sequence[Row]) -> dict[str, dict[str, A
     return found
 
 
-def _facts(row: Row | None) -> dict[str, Any]:
-    if row is None:
-        return {}
-    details = json.loads(row["details"] or "{}")
-    begun, ended = row["started_at"], row["finished_at"]
-    return {
-        "status": row["status"],
-        "command": details.get("command", ""),
-        "parameters": json.loads(row["parameters"] or "{}"),
-        "seconds": None if begun is None or ended is None else round(ended - begun, 3),
-        "reusedFrom": row["reused_run"],
-    }
+def _facts_of(run: Row, steps: Sequence[Row]) -> dict[str, _Facts]:
+    """Step → what is compared of it. The run's own id, which paths of artifacts hold, is no difference."""
+    found = {}
+    for row in steps:
+        if row["kind"] != "step":
+            continue
+        begun, ended = row["started_at"], row["finished_at"]
+        found[row["full_name"]] = {
+            "status": row["status"],
+            "command": json.loads(row["details"] or "{}").get("command", "").replace(run["id"], RUN_ID),
+            "parameters": json.loads(row["parameters"] or "{}"),
+            "seconds": None if begun is None or ended is None else round(ended - begun, 3),
+            "reusedFrom": row["reused_run"],
+            "parts": row["parts"] if row["first_fp"] else "",
+        }
+    return found

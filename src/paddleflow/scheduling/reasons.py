@@ -208,7 +208,7 @@ class Sight:
         if lacking:
             dimension = lacking[0]
             text = (
-                f"{len(pool.members)} nodes have {dimension} {free.text(dimension)} free, "
+                f"{_nodes_have(len(pool.members))} {dimension} {free.text(dimension)} free, "
                 f"the job needs {line.total.text(dimension)}{self._named('', choice, dimension)}"
             )
             if wanted > 1 and fits:
@@ -296,3 +296,7 @@ class Sight:
         members = self._cluster.pool(choice).members
         each = {need.role: need.each.amount(dimension) for need in held.request.needs}
         return sum([each.get(a.role, 0) for a in held.assignments if a.node in members])
+
+
+def _nodes_have(count: int) -> str:
+    return "the only node has" if count == 1 else f"{count} nodes have"

@@ -1,18 +1,20 @@
 """The CustomResourceDefinition, made from the models: one truth for what an API server lets in and what the operator reads.
 
 A structural schema knows no ``$ref``, no ``null`` alternatives and no ``additionalProperties: false``, so the JSON schema that
-the models give is rewritten. The pod template is not spelled out: the full schema of a pod is about 9,000 lines a role, and
-would be that of one Kubernetes version. What the operator relies on (containers, names, images, restartPolicy) is checked
-here; the rest when the first pod is created, and the job then says what was refused.
+the models give is rewritten. Of the pod template the names of its fields are spelled out (`pod_fields`) and what the operator
+relies on is checked (containers, names, images, restartPolicy); the rest when the first pod is created, and the job then says
+what was refused.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from paddleflow.spec.document import Document
-from paddleflow.spec.paddlejob.model import LONGEST_NAME, NAME_PATTERN, PaddleJobSpec, rule
+from paddleflow.spec.paddlejob.model import LONGEST_NAME, NAME_PATTERN, ROLES, PaddleJobSpec, rule
+from paddleflow.spec.paddlejob.pod_fields import spelled_out
 from paddleflow.spec.paddlejob.status import PaddleJobStatus
 
 GROUP, VERSION, KIND, PLURAL = "batch.paddlepaddle.org", "v1", "PaddleJob", "paddlejobs"
@@ -85,7 +87,7 @@ def _root() -> dict[str, Any]:
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
-            "spec": schema_of(PaddleJobSpec),
+            "spec": _spec(),
             "status": _without_defaults(schema_of(PaddleJobStatus)),
         },
         "x-kubernetes-validations": [
@@ -99,6 +101,15 @@ def _root() -> dict[str, Any]:
             ),
         ],
     }
+
+
+def _spec() -> dict[str, Any]:
+    found = schema_of(PaddleJobSpec)
+    for role in ROLES:
+        fields = found["properties"][role]["properties"]
+        fields["template"] = spelled_out(fields["template"])
+    whole: dict[str, Any] = json.loads(json.dumps(found))  # no part is in it twice: YAML would write references
+    return whole
 
 
 def _without_defaults(node: dict[str, Any]) -> dict[str, Any]:
