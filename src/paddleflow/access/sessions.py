@@ -131,7 +131,7 @@ def _refused() -> Unauthenticated:
 async def ensure_root(database: Database, clock: Clock, password: str, *, fixed: bool = False) -> bool:
     """Make root if there is none; True when it was made. `fixed`: an existing root gets this password as well."""
     passwords = Passwords()
-    row = await database.read(users.by_name, ROOT)
+    row = await database.peek(users.by_name, ROOT)
     if row is None:
         password_hash = await passwords.hash(password)
         return await database.write(_make_root, password_hash, clock.now())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ def server(ctx: click.Context, host: str | None, port: int | None, data: str | N
     given = {"host": host, "port": port, "data": data}
     changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     found = dataclasses.replace(found, server=dataclasses.replace(found.server, **changes))
+    gc.disable()  # nothing of what is imported goes away again: `run` turns it on
     try:
         from paddleflow.server.running import run
     except ModuleNotFoundError as error:

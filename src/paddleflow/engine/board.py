@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -59,16 +59,19 @@ class Board:
 
     def enqueue(self, waiting: Waiting, not_before: float | None, now: float) -> None:
         """Let the scheduler know a job, now or when its time has come."""
-        self.enqueue_alike({waiting.request.job: waiting}, not_before, now)
+        self.enqueue_all([(waiting, not_before)], now)
 
-    def enqueue_alike(self, crowd: Mapping[str, Waiting], not_before: float | None, now: float) -> None:
-        """The same for equal jobs, by their ids."""
-        self.waiting.update(crowd)
-        if not_before is not None and not_before > now:
-            for job in crowd:
-                heapq.heappush(self._later, (not_before, job))
-        else:
-            self.core.submit_alike([waiting.request for waiting in crowd.values()])
+    def enqueue_all(self, items: Iterable[tuple[Waiting, float | None]], now: float) -> None:
+        """The same for many at once: equal ones that follow each other go into line together."""
+        ready = []
+        for waiting, not_before in items:
+            request = waiting.request
+            self.waiting[request.job] = waiting
+            if not_before is not None and not_before > now:
+                heapq.heappush(self._later, (not_before, request.job))
+            else:
+                ready.append(request)
+        self.core.submit_many(ready)
 
     def forget_waiting(self, job: str) -> None:
         if self.waiting.pop(job, None) is not None:

@@ -21,7 +21,7 @@ from paddleflow.engine.board import Board
 from paddleflow.engine.conductor import Admission, Conductor, read_active
 from paddleflow.engine.errands import Errands
 from paddleflow.engine.expecting import Expecting
-from paddleflow.engine.heard import Heard
+from paddleflow.engine.heard import PATIENCE, Heard
 from paddleflow.engine.launching import Prepared
 from paddleflow.engine.ports import Ports, parse_range
 from paddleflow.engine.recovery import compare, read_records, rebuild
@@ -84,6 +84,7 @@ class Mover:
         self._lease_name = f"engine:{cluster}"
         self._wake = asyncio.Event()
         self._ahead = asyncio.Event()  #: turns were written that may not be on the disk yet
+        self._crowded = False  #: the last new jobs had to wait
         self._heard = Heard()
         self._expecting = Expecting(parts.database)
         self._board: Board | None = None
@@ -181,6 +182,8 @@ class Mover:
         with self._parts.bus.subscribe(TOPIC) as subscription:
             while True:
                 await subscription.wait(LOOK_EVERY)
+                if self._crowded:  # the next ones will probably wait as well: one look and one commit for many of them
+                    await asyncio.sleep(PATIENCE)
                 self._wake.set()
 
     async def _listen(self) -> None:
@@ -256,6 +259,7 @@ class Mover:
             look(board, await self._expecting.fill(rows, queues), draft, now)
             await self._conductor.turn(board, draft, rows, runs, now)
             decide(board, draft, self._around, now)
+            self._crowded = bool(draft.writes.waits) and not draft.writes.placements
             stood = await self._write_and_do(lease, board, draft, now)
             more = bool(
                 not stood

@@ -81,12 +81,12 @@ def rebuild(
         board.active[row["id"]] = active
         ports.hold(active.ports)
     for crowd in records.waiting:
-        framework, touched, attempt = crowd["framework"], crowd["touched"], crowd["attempt"]
-        jobs = {request.job: Waiting(request, framework, touched, attempt) for request in requests_of(crowd)}
-        board.enqueue_alike(jobs, crowd["not_before"], now)
+        requests, rest = requests_of(crowd), (crowd["framework"], crowd["touched"], crowd["attempt"])
+        board.enqueue_all([(Waiting(request, *rest), crowd["not_before"]) for request in requests], now)
         if crowd["status"] == JobStatus.PENDING:
+            jobs = [request.job for request in requests]
             board.core.told(jobs)
-            board.told.append((crowd["message"], list(jobs)))
+            board.told.append((crowd["message"], jobs))
     return board
 
 

@@ -109,6 +109,7 @@ def _fact(seen: Observation, key: Key) -> Fact:
 
 def look(board: Board, rows: Iterable[Row], draft: Draft, now: float) -> None:
     """Rows that somebody else wrote."""
+    new: list[tuple[Waiting, float | None]] = []
     for row in rows:
         job = row["id"]
         active = board.active.get(job)
@@ -123,12 +124,13 @@ def look(board: Board, rows: Iterable[Row], draft: Draft, now: float) -> None:
                 step(board, active, StopAsked(now, row["message"] or STOPPED_BY_USER), draft, now)
         elif row["status"] in {JobStatus.INIT, JobStatus.PENDING}:
             board.forget_waiting(job)
-            board.enqueue(waiting_of(row), row["not_before"], now)
+            new.append((waiting_of(row), row["not_before"]))
         else:
             board.forget_waiting(job)
             if row["status"] == JobStatus.TERMINATING:
                 _stop_unplaced(board, row, draft, now)
         draft.writes.seen.append((row["seq"], row["touched"]))
+    board.enqueue_all(new, now)
 
 
 def _stop_unplaced(board: Board, row: Row, draft: Draft, now: float) -> None:

@@ -98,9 +98,9 @@ class Core(Table):
 
     def submit_many(self, requests: Iterable[Request]) -> int:
         """How many of them were new. Equal jobs that follow each other join their line together."""
-        return sum([len(self.submit_alike(list(alike))) for _, alike in groupby(requests, key=COMMON)])
+        return sum([len(self._submit_alike(list(alike))) for _, alike in groupby(requests, key=COMMON)])
 
-    def submit_alike(self, requests: Sequence[Request]) -> Sequence[Request]:
+    def _submit_alike(self, requests: Sequence[Request]) -> Sequence[Request]:
         """The same for jobs that differ in id, age and order only; those of them that were new."""
         known, new = self.pending, dict[str, Request]()
         for request in requests:

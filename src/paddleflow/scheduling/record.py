@@ -137,9 +137,9 @@ class Recorded(Core):
             self._note(Submitted(request))
         return done
 
-    def submit_alike(self, requests: Sequence[Request]) -> Sequence[Request]:
+    def _submit_alike(self, requests: Sequence[Request]) -> Sequence[Request]:
         self._inside, outer = True, self._inside
-        new = super().submit_alike(requests)
+        new = super()._submit_alike(requests)
         self._inside = outer
         for request in new:
             self._note(Submitted(request))

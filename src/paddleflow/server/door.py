@@ -10,7 +10,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import uvicorn
@@ -100,13 +100,15 @@ class Server:
 
     platform: Platform
     listener: socket.socket
+    _server: _Quiet = field(init=False)
 
     def address(self, host: str) -> str:
         port = self.listener.getsockname()[1]
         shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
         return f"http://{shown}:{port}"
 
-    async def serve(self) -> None:
+    async def prepare(self) -> None:
+        """Everything that can be done before somebody is let in."""
         app = build(self.platform, ROUTE_GROUPS, events.SOCKETS)
         config = uvicorn.Config(
             app,
@@ -122,7 +124,11 @@ class Server:
             proxy_headers=False,
             backlog=2048,
         )
-        server = _Quiet(config)
+        config.load()
+        self._server = _Quiet(config)
+
+    async def serve(self) -> None:
+        server = self._server
         loop = asyncio.get_running_loop()
 
         def stop() -> None:

@@ -47,6 +47,8 @@ COLLECTOR = (20_000, 20, 50)
 def run(settings: Settings) -> int:
     """Serve until told to stop; the exit code."""
     gc.set_threshold(*COLLECTOR)
+    gc.freeze()  # what was imported stays
+    gc.enable()
     configure(settings.server.log_level, settings.server.log_format)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -66,7 +68,9 @@ async def serve(settings: Settings) -> None:
         parts, platform, mover = await stack.enter_async_context(assembled(settings, data))
         server = Server(platform, listener)
         address = server.address(settings.server.host)
-        await welcome(platform, data, address)
+        await asyncio.gather(
+            welcome(platform, data, address), server.prepare()
+        )  # a hash takes another processor a while
         stack.callback((data / "server.json").unlink, missing_ok=True)
         async with asyncio.TaskGroup() as group:
             background = [
