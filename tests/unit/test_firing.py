@@ -163,7 +163,9 @@ async def test_a_run_that_cannot_be_made_is_noted_and_the_schedule_goes_on(
     rows = await runs(database)
     assert sorted((row["name"], row["status"]) for row in rows) == [("nightly", "skipped"), ("other", "initiating")]
     noted = next(row for row in rows if row["name"] == "nightly")
-    assert noted["message"].startswith("could not run: 4:30 fs_options.main_fs.name: fs[gone] of user[alice] does not exist")
+    assert noted["message"].startswith(
+        "could not run: 4:30 fs_options.main_fs.name: fs[gone] of user[alice] does not exist"
+    )
     after = await stored(database, broken)
     assert (after.status, after.next_at) == ("running", START + 2 * MINUTE)
     assert "fs[gone]" in after.message
