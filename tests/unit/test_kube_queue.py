@@ -38,10 +38,15 @@ class LineMachine(RuleBasedStateMachine):
             self.order.append(key)
         self.owed.add(key)
 
+    def owe_later(self, key: str, at: float) -> None:
+        if at < self.due.get(key, float("inf")):
+            self.due.pop(key, None)  # of those that are due at the same moment, who asked for it first comes first
+            self.due[key] = at
+
     @rule(key=KEYS, pause=st.floats(0.0, 5.0))
     def later(self, key: str, pause: float) -> None:
         self.line.later(key, self.now + pause)
-        self.due[key] = min(self.now + pause, self.due.get(key, float("inf")))
+        self.owe_later(key, self.now + pause)
 
     @rule(key=KEYS)
     def limited(self, key: str) -> None:
@@ -49,7 +54,7 @@ class LineMachine(RuleBasedStateMachine):
         pause = self.line.limited(key, self.now)
         full = min(2.0**failures, 8.0)
         assert full * 2 / 3 <= pause <= full
-        self.due[key] = min(self.now + pause, self.due.get(key, float("inf")))
+        self.owe_later(key, self.now + pause)
 
     @rule(key=KEYS)
     def forget(self, key: str) -> None:
