@@ -11,27 +11,35 @@ from pathlib import Path
 import pytest
 
 from paddleflow.errors import PaddleFlowError
+from paddleflow.sdk.jobs import Job
 from tests.e2e.conftest import ServerProcess, eventually
 
 TINY = {"cpu": "10m", "mem": "16Mi"}
 
 
 def test_running_jobs_are_taken_up_and_ends_meanwhile_are_recorded(server: ServerProcess, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
     client = server.connect()
-    long = client.jobs.submit(command=f"while [ ! -e {gate} ]; do sleep 0.05; done; exit 5", flavour=TINY)
-    short = client.jobs.submit(command=f"echo $$ > {tmp_path}/short; sleep 0.5; exit 4", flavour=TINY)
+
+    def submit(name: str, code: int) -> Job:
+        """A job that ends with `code` once the file `name` is there."""
+        gate = tmp_path / name
+        command = f"echo $$ > {gate}.pid; while [ ! -e {gate} ]; do sleep 0.05; done; exit {code}"
+        return client.jobs.submit(command=command, flavour=TINY)
+
+    long, short = submit("long", 5), submit("short", 4)
     for job in (long, short):
         eventually(lambda job=job: job.refresh().status == "running", "both run")  # type: ignore[misc]
+    said = tmp_path / "short.pid"
+    pid = eventually(lambda: said.exists() and said.read_text().strip(), "the short one says who it is")
     server.kill()
-    pid = (tmp_path / "short").read_text().strip()
+    (tmp_path / "short").touch()
     eventually(lambda: not Path(f"/proc/{pid}").exists(), "the short one ends while no server is there")
     server.start()
     client = server.connect()
     ended = client.jobs.get(short.id).wait(20)
     assert (ended.status, ended.record.tasks[0].exit_code) == ("failed", 4)
     assert client.jobs.get(long.id).status == "running"
-    gate.touch()
+    (tmp_path / "long").touch()
     ended = client.jobs.get(long.id).wait(20)
     assert (ended.status, ended.record.tasks[0].exit_code) == ("failed", 5)
 
