@@ -128,7 +128,7 @@ def refusing(fault: str) -> Callable[[Request], Answer | None]:
     return refuse
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(STEPS, max_size=25))
 def test_in_the_end_it_is_what_the_server_has(steps: list[tuple[Any, ...]]) -> None:
     async def scene() -> None:

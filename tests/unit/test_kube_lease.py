@@ -25,7 +25,7 @@ def test_terms_that_would_let_two_lead_are_refused() -> None:
         Terms(duration=10, renew_within=10.0)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.floats(0.0, 4.0), st.sampled_from(["try", "late", "lose"])), max_size=40)
 )
