@@ -16,7 +16,7 @@ from paddleflow.jobs.changes import delete_job, modify_job, stop_job
 from paddleflow.jobs.folders import remove_folder
 from paddleflow.jobs.listing import JobFilter, find_jobs, get_job, get_tasks
 from paddleflow.jobs.model import JobStatus
-from paddleflow.jobs.submission import Submitter, submit
+from paddleflow.jobs.submission import Submission, Submitter, submit
 from paddleflow.jobs.views import job_view
 from paddleflow.spec import wire_jobs as wire
 from paddleflow.spec.job import DistributedJob, JobBatch, JobChange, SingleJob, WorkflowJob
@@ -46,7 +46,7 @@ async def _submit(platform: Platform, caller: Caller, orders: Sequence[Order], *
         queues=platform.jobs_run_here.queues,
         prototypes=platform.jobs_run_here.prototypes,
     )
-    ids = await platform.database.write(submit, orders, submitter, platform.clock.now(), batch=batch)
+    ids = await platform.database.write(submit, Submission(orders, submitter, platform.clock.now(), batch))
     platform.bus.wake(JOBS)
     log.debug("jobs accepted", jobs=ids, user=caller.name)
     return ids

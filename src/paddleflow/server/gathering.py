@@ -18,7 +18,9 @@ class GatheringProtocol(HttpToolsProtocol):
     """uvicorn's, on a transport that gathers."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(GatheringTransport(cast(asyncio.Transport, transport)))  # uvloop's are not of that class
+        super().connection_made(
+            GatheringTransport(cast(asyncio.Transport, transport))
+        )  # uvloop's are not of that class
 
 
 class GatheringTransport(asyncio.Transport):
