@@ -184,11 +184,3 @@ def running_stub() -> Iterator[Stub]:
         yield stub
     finally:
         stub.close()
-
-
-def closed_port() -> int:
-    """A port on which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -12,7 +12,7 @@ from typing import TypeVar
 from paddleflow.base.ids import AttemptId
 from paddleflow.runtimes.runtime import Ended, Launch, Observation, Ready, Runtime, Started
 
-DEADLINE = 30.0
+DEADLINE = 60.0
 PATH = "/usr/local/bin:/usr/bin:/bin"
 
 Opener = Callable[[Path], Awaitable[Runtime]]

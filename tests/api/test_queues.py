@@ -18,6 +18,7 @@ from paddleflow.store import counters
 from paddleflow.store.database import Database, Tx
 from tests.api.client import Api
 from tests.api.job_rows import add_job, end_jobs
+from tests.api.workshop import PATIENCE
 
 CAPACITY = Resources.of(16_000, 64 * 2**30, {"nvidia.com/gpu": 4000})
 
@@ -88,7 +89,7 @@ async def test_every_change_is_noticed(root: Api, database: Database, platform: 
             after = await version(database)
             assert after > before
             before = after
-            assert await woken.wait(5)
+            assert await woken.wait(PATIENCE)
 
 
 async def test_a_refused_change_leaves_nothing(root: Api, database: Database) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import signal
 import socket
@@ -23,6 +22,7 @@ import pytest
 
 from paddleflow.frameworks.catalogue import find
 from paddleflow.frameworks.framework import Member, Plan
+from tests.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
 DEADLINE = 90.0  #: seconds; a quiet machine needs a tenth
@@ -48,17 +48,6 @@ def environment_of() -> Callable[[str], Path]:
         return Path(done.stdout.strip()).parent
 
     return folder
-
-
-def free_ports(count: int) -> tuple[int, ...]:
-    """Ports that nobody listens on, below the range from which the system hands out its own."""
-    found: list[int] = []
-    while len(found) < count:
-        port = random.randrange(30000, 32700)
-        with socket.socket() as probe:
-            if port not in found and probe.connect_ex(("127.0.0.1", port)) != 0:
-                found.append(port)
-    return tuple(found)
 
 
 def listens(port: int) -> bool:
@@ -160,8 +149,7 @@ def _member(item: Mapping[str, Any], index: int, ports: int, programs: Path, fol
 
 
 @pytest.mark.frameworks
-@pytest.mark.xdist_group("training")
-@pytest.mark.xdist_group("frameworks")
+@pytest.mark.xdist_group("training")  # each of them wants the whole machine
 def test_paddle_collective(run: Run, environment_of: Callable[[str], Path]) -> None:
     gang = run("paddle-collective", environment_of("paddle"))
     for rank in (0, 1):
@@ -170,7 +158,6 @@ def test_paddle_collective(run: Run, environment_of: Callable[[str], Path]) -> N
 
 @pytest.mark.frameworks
 @pytest.mark.xdist_group("training")
-@pytest.mark.xdist_group("frameworks")
 def test_paddle_collective_through_its_launcher(run: Run, environment_of: Callable[[str], Path]) -> None:
     gang = run("paddle-collective", environment_of("paddle"), "python -m paddle.distributed.launch train.py")
     for rank in (0, 1):
@@ -180,7 +167,6 @@ def test_paddle_collective_through_its_launcher(run: Run, environment_of: Callab
 
 @pytest.mark.frameworks
 @pytest.mark.xdist_group("training")
-@pytest.mark.xdist_group("frameworks")
 def test_paddle_parameter_server(run: Run, environment_of: Callable[[str], Path]) -> None:
     gang = run("paddle-ps", environment_of("paddle-ps"))
     for worker in (0, 1):
@@ -192,7 +178,6 @@ def test_paddle_parameter_server(run: Run, environment_of: Callable[[str], Path]
 
 @pytest.mark.frameworks
 @pytest.mark.xdist_group("training")
-@pytest.mark.xdist_group("frameworks")
 @pytest.mark.parametrize(("command", "ranks"), [("", 2), ("mpirun -np 3 python pi.py", 3)])
 def test_mpi(run: Run, environment_of: Callable[[str], Path], command: str, ranks: int) -> None:
     gang = run("mpi", environment_of("mpi"), command)
@@ -202,7 +187,6 @@ def test_mpi(run: Run, environment_of: Callable[[str], Path], command: str, rank
 
 @pytest.mark.frameworks
 @pytest.mark.xdist_group("training")
-@pytest.mark.xdist_group("frameworks")
 def test_mpi_of_the_system(run: Run, environment_of: Callable[[str], Path]) -> None:
     """Open MPI 4, as Debian has it, reads other variables than 5."""
     mpirun = Path("/usr/bin/mpirun")

@@ -298,8 +298,9 @@ async def test_a_keeper_that_cannot_start_is_said(tmp_path: Path, monkeypatch: p
     runtime = await open_local(tmp_path / "data", (sys.executable, "-c", "raise SystemExit('broken')"))
     with pytest.raises(Exception, match="has not answered"):
         await runtime.adopt()
+    log = tmp_path / "data" / "keeper.log"
+    await eventually(lambda: log.exists() and "broken" in log.read_text())
     await runtime.close()
-    assert "broken" in (tmp_path / "data" / "keeper.log").read_text()
 
 
 async def test_the_work_folder_is_made_with_those_above(scene: Scene) -> None:

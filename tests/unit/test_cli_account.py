@@ -15,7 +15,8 @@ from paddleflow.errors import Fault, Internal, Invalid, NotFound, PaddleFlowErro
 from paddleflow.sdk import contexts
 from paddleflow.sdk.contexts import Context
 from paddleflow.settings import Settings
-from tests.client_stub import Shell, Stub, closed_port
+from tests.client_stub import Shell, Stub
+from tests.ports import closed_port
 
 
 def call(*words: str, code: int = 0, input: str | None = None) -> tuple[str, str]:
@@ -146,12 +147,12 @@ def test_a_missing_extra_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_nobody_there(home: Path) -> None:
-    port = closed_port()
-    assert call("--server", f"127.0.0.1:{port}", "job", "list", code=1) == (
-        "",
-        f"error: cannot reach http://127.0.0.1:{port}: Connection refused\n"
-        "hint: is the server running? start it with: paddleflow server\n",
-    )
+    with closed_port() as port:
+        assert call("--server", f"127.0.0.1:{port}", "job", "list", code=1) == (
+            "",
+            f"error: cannot reach http://127.0.0.1:{port}: Connection refused\n"
+            "hint: is the server running? start it with: paddleflow server\n",
+        )
 
 
 def told(error: PaddleFlowError, capsys: pytest.CaptureFixture[str]) -> str:

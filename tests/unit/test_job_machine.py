@@ -202,7 +202,7 @@ def shapes(draw: st.DrawFn) -> tuple[Shape, tuple[Key, ...]]:
     return shape, keys
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(shapes(), st.randoms(use_true_random=False))
 def test_random_histories_keep_the_promises(case: tuple[Shape, tuple[Key, ...]], rng: random.Random) -> None:
     """Members are launched at most once per attempt, in stages; resources are released exactly as often as held."""

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from paddleflow.base.clock import SystemClock
@@ -37,7 +37,6 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
         yield made
 
 
-@settings(deadline=None)
 @given(st.integers(0, 1 << 40), st.integers(2 * BLOCK, 1 << 30))
 def test_what_is_kept_is_bounded_and_is_both_ends(size: int, limit: int) -> None:
     gap = log_gap.wanted(size, limit)
@@ -50,7 +49,6 @@ def test_what_is_kept_is_bounded_and_is_both_ends(size: int, limit: int) -> None
     assert abs(gap.start - (size - gap.end)) <= 2 * BLOCK
 
 
-@settings(deadline=None)
 @given(st.integers(1, 50), st.integers(0, 60), st.integers(0, 60))
 def test_reading_in_steps_gives_the_same_as_reading_at_once(step: int, start: int, length: int) -> None:
     """Whatever the step, each byte outside the gap comes once, and the notice exactly once."""
@@ -95,7 +93,6 @@ def test_a_reader_in_the_middle_of_what_was_cut_out_goes_on_behind_it(tmp_path: 
     assert logs.read_chunk(str(path), -10, 100).data == b"c" * 10
 
 
-@settings(deadline=None)
 @given(st.floats(SOONEST, 5), st.integers(0, 1 << 40), st.integers(0, 1 << 30), st.integers(0, 5000))
 def test_the_next_look_is_soon_when_a_log_grows_fast(interval: float, grown: int, room: int, running: int) -> None:
     seconds = next_look(interval, grown, room, running)

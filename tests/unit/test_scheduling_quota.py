@@ -149,7 +149,7 @@ def test_fair_share_remembers_and_forgets() -> None:
 # --- nobody waits for ever --------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.randoms(use_true_random=False))
 def test_a_large_gang_starts_whatever_streams_past_it(random: Random) -> None:
     """Small jobs of all queues keep coming; once aged, the gang starts as soon as what ran then has ended."""

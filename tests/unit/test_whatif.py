@@ -122,7 +122,7 @@ def played(entries: Iterable[Entry], change: Change, horizon: float = 0.0) -> Pl
     return play(script, change, lambda request, ran: ran + 20.0, horizon)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 10**9))
 @example(314696487)  # members went between the snapshot and the first cycle after it
 def test_a_change_of_nothing_is_what_happened_decision_by_decision(seed: int) -> None:
