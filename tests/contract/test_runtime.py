@@ -14,21 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from paddleflow.base.clock import SystemClock
 from paddleflow.base.ids import AttemptId
 from paddleflow.errors import NotFound
-from paddleflow.runtimes.local.local_runtime import LocalRuntime
-from paddleflow.runtimes.runtime import Ended, Observation, Ready, Runtime, Started
-from paddleflow.settings import LocalSettings
+from paddleflow.runtimes.runtime import Ended, Observation, Ready, Started
 from tests.ports import free_ports
-from tests.runtime_scene import DEADLINE, Opener, Scene, eventually, lives, opened
-
-
-async def open_local(data: Path) -> Runtime:
-    runtime = LocalRuntime(LocalSettings(), data, SystemClock())
-    await runtime.open()
-    return runtime
-
+from tests.runtime_scene import DEADLINE, Opener, Scene, eventually, lives, open_local, opened
 
 OPENERS: dict[str, Opener] = {"local": open_local}
 

@@ -7,33 +7,26 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddleflow.base.clock import SystemClock
 from paddleflow.runtimes.local import log_gap, logs
-from paddleflow.runtimes.local.local_runtime import LocalRuntime
 from paddleflow.runtimes.local.log_gap import BLOCK, Gap
 from paddleflow.runtimes.local.watching import SOONEST, next_look
-from paddleflow.runtimes.runtime import Runtime
 from paddleflow.settings import LocalSettings
-from tests.runtime_scene import DEADLINE, Scene, opened
+from tests.runtime_scene import DEADLINE, Scene, open_local, opened
 
 LIMIT = 1 << 20
-
-
-async def open_bounded(data: Path) -> Runtime:
-    runtime = LocalRuntime(LocalSettings(log_limit="1Mi"), data, SystemClock())
-    await runtime.open()
-    return runtime
+BOUNDED = LocalSettings(log_limit="1Mi")
 
 
 @pytest.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
-    async with opened(open_bounded, tmp_path) as made:
+    async with opened(partial(open_local, settings=BOUNDED), tmp_path) as made:
         yield made
 
 
@@ -139,15 +132,9 @@ keeper.main(sys.argv[2], int(sys.argv[3]))
 """
 
 
-async def open_without_holes(data: Path) -> Runtime:
-    keeper = (sys.executable, "-S", "-c", NO_HOLES)
-    runtime = LocalRuntime(LocalSettings(log_limit="1Mi"), data, SystemClock(), keeper=keeper)
-    await runtime.open()
-    return runtime
-
-
 async def test_a_flood_where_holes_are_not_possible_ends_the_attempt(tmp_path: Path) -> None:
-    async with opened(open_without_holes, tmp_path) as scene:
+    without_holes = partial(open_local, keeper=(sys.executable, "-S", "-c", NO_HOLES), settings=BOUNDED)
+    async with opened(without_holes, tmp_path) as scene:
         end = await scene.run(scene.shell("one", "yes"))
         assert end.exit_code == 128 + signal.SIGKILL
         assert end.message.startswith("log limit of 1Mi exceeded; this file system cannot")
