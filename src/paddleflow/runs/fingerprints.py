@@ -100,4 +100,5 @@ def _part(value: Any) -> str:
     return _hash(canonical(value)) if value else _EMPTY[type(value)]
 
 
-_EMPTY = {type(value): _hash(canonical(value)) for value in ([], {}, None)}  #: most parts of most steps
+#: Of what is empty, as most parts of most steps are.
+_EMPTY = {list: _hash("[]"), dict: _hash("{}"), type(None): _hash("null")}
