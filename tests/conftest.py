@@ -1,5 +1,17 @@
-"""Fixtures for all suites."""
+"""Fixtures for all suites, and no judgement of how fast the machine is."""
 
 from __future__ import annotations
 
-pytest_plugins = ["tests.cluster_fixture", "tests.postgres_server", "tests.worker_groups"]
+from hypothesis import HealthCheck, settings
+
+pytest_plugins = [
+    "tests.client_stub",
+    "tests.cluster_fixture",
+    "tests.databases",
+    "tests.postgres_server",
+    "tests.worker_groups",
+]
+
+# By itself Hypothesis fails an example that takes 200 ms, and a test whose examples are slowly made.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")

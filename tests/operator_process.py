@@ -85,6 +85,7 @@ def until(condition: Callable[[], object], what: str) -> None:
     deadline = time.monotonic() + 90
     while not condition():
         assert time.monotonic() < deadline, f"not within 90 s: {what}"
+        time.sleep(0.05)  # a look at a condition with a deadline, not a wait for time to pass
 
 
 def paddle_job(name: str, spec: Mapping[str, Any]) -> str:

@@ -13,7 +13,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -21,6 +20,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.ports import free_ports
 
 _USER = "paddleflow"
 _START_SECONDS = 60.0
@@ -40,9 +41,7 @@ class PostgresServer:
         self._owner = pwd.getpwnam("postgres") if os.geteuid() == 0 else None
         if self._owner is not None:  # PostgreSQL refuses to run as root
             os.chown(self.folder, self._owner.pw_uid, self._owner.pw_gid)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        (self.port,) = free_ports(1)
         self._numbers = itertools.count(1)
         self._process: subprocess.Popen[bytes] | None = None
         self._popen(

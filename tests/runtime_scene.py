@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from paddleflow.base.clock import SystemClock
 from paddleflow.base.ids import AttemptId
+from paddleflow.runtimes.local.link import KEEPER_COMMAND
+from paddleflow.runtimes.local.local_runtime import LocalRuntime
 from paddleflow.runtimes.runtime import Ended, Launch, Observation, Ready, Runtime, Started
+from paddleflow.settings import LocalSettings
 
-DEADLINE = 30.0
+DEADLINE = 60.0
 PATH = "/usr/local/bin:/usr/bin:/bin"
 
 Opener = Callable[[Path], Awaitable[Runtime]]
 T = TypeVar("T", Started, Ready, Ended)
+
+
+async def open_local(
+    data: Path, settings: LocalSettings | None = None, *, keeper: Sequence[str] = KEEPER_COMMAND
+) -> Runtime:
+    runtime = LocalRuntime(settings or LocalSettings(), data, SystemClock(), keeper=keeper)
+    await runtime.open()
+    return runtime
 
 
 class Scene:

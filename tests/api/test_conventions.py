@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator
 
@@ -381,8 +380,7 @@ async def test_lifespan(app: ASGIApp) -> None:
     async def send(message: Message) -> None:
         sent.append(message["type"])
 
-    async with asyncio.timeout(5):
-        await app({"type": "lifespan"}, receive, send)
+    await app({"type": "lifespan"}, receive, send)
     assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
 
 

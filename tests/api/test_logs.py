@@ -12,7 +12,7 @@ from paddleflow.api import logs
 from paddleflow.api.platform import Platform
 from paddleflow.store.database import Database
 from tests.api.client import Answer, Api
-from tests.api.workshop import TINY, Workshop, eventually, until
+from tests.api.workshop import PATIENCE, TINY, Workshop, eventually, until
 
 pytestmark = pytest.mark.usefixtures("ready")
 
@@ -204,11 +204,11 @@ async def test_a_follower_ends_when_the_server_stops_and_when_the_job_is_deleted
     alice: Api, platform: Platform, database: Database
 ) -> None:
     (await alice.post("/job/single", JOB)).ok()
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         group.create_task(alice.get("/job/one/log", follow="true"))
         (await alice.put("/job/one", action="stop")).ok()
         (await alice.delete("/job/one")).ok()
     (await alice.post("/job/single", JOB)).ok()
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         group.create_task(alice.get("/job/one/log", follow="true"))
         platform.closing.set()

@@ -203,7 +203,6 @@ def _fuzz(operation: Any, mode: schemathesis.GenerationMode, token: str, known: 
     @settings(
         max_examples=EXAMPLES,
         database=None,
-        deadline=None,
         derandomize=True,
         suppress_health_check=list(HealthCheck),
         phases=[Phase.generate],

@@ -11,6 +11,7 @@ from starlette.types import Message
 
 from paddleflow.api.sse import EventsQuery, EventStream, ServerEvent, frame, resume_after
 from paddleflow.errors import Invalid, NotFound
+from tests.api.workshop import PATIENCE
 
 
 class Follower:
@@ -33,7 +34,7 @@ class Follower:
 
     async def until(self, text: bytes) -> None:
         """Wait until this was received."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             while text not in self.text:
                 self.news.clear()
                 await self.news.wait()
@@ -79,7 +80,7 @@ def closing() -> asyncio.Event:
 
 
 async def serve(follower: Follower, stream: EventStream) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await stream({"type": "http"}, follower.receive, follower.send)
 
 

@@ -76,6 +76,7 @@ async def test_bad_storages(root: Api, folder: Path, tmp_path: Path) -> None:
         ({"url": f"local://{folder}/../set1"}, "InvalidFileSystemParamsURL"),
         ({"url": str(folder)}, "InvalidFileSystemParamsURL"),
         ({"url": "s3://bucket/path"}, "FileTypeNotSupported"),
+        ({"url": "s3://bucket/path", "properties": {"accessKey": "x"}}, "FileTypeNotSupported"),
         ({"url": "s4://bucket/path"}, "InvalidFileSystemParamsURL"),
         ({"properties": {"accessKey": "x"}}, "InvalidFileSystemParamsProperties"),
         ({"properties": []}, "InvalidArguments"),

@@ -24,7 +24,7 @@ from tests.api.client import Api
 T = TypeVar("T")
 CAPACITY = Resources.of(8000, 16 * 2**30, {"nvidia.com/gpu": 4000})
 TINY = {"cpu": "100m", "mem": "1Mi"}
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 async def eventually(look: Callable[[], T], what: str = "it happens") -> T:

@@ -141,7 +141,7 @@ def webhook(cluster: LiveCluster, space: str, url: str, words: str) -> Iterator[
                     "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": space}},
                     "admissionReviewVersions": ["v1"],
                     "sideEffects": "None",
-                    "timeoutSeconds": 2,
+                    "timeoutSeconds": 30,
                 }
             ],
         }

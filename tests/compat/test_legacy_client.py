@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from paddleflow.sdk.legacy import Client, PaddleFlowSDKException
-from tests.client_stub import Answer, Stub, closed_port
+from tests.client_stub import Answer, Stub
+from tests.ports import closed_port
 
 Call = Callable[[Client], Any]
 
@@ -43,10 +44,11 @@ def test_a_job_may_have_a_message(stub: Stub, client: Client) -> None:
 
 
 def test_a_server_that_is_down_raises_it_too() -> None:
-    client = Client("127.0.0.1", "root", "paddleflow", closed_port())
-    client._flow.transport.sleep = lambda seconds: None
-    with pytest.raises(PaddleFlowSDKException, match="cannot reach"):
-        client.login("root", "paddleflow")
+    with closed_port() as port:
+        client = Client("127.0.0.1", "root", "paddleflow", port)
+        client._flow.transport.sleep = lambda seconds: None
+        with pytest.raises(PaddleFlowSDKException, match="cannot reach"):
+            client.login("root", "paddleflow")
 
 
 def test_login_comes_first() -> None:

@@ -169,7 +169,7 @@ async def test_nothing_is_written_behind_a_fence(client: Client, space: str) -> 
 
 
 async def test_a_lease_is_taken_renewed_and_given_back(client: Client, space: str) -> None:
-    terms = Terms(duration=3, renew_within=2.0, every=0.2)
+    terms = Terms(duration=30, renew_within=20.0, every=0.5)
     seen: list[str] = []
 
     async def work() -> None:
@@ -179,7 +179,7 @@ async def test_a_lease_is_taken_renewed_and_given_back(client: Client, space: st
                 await asyncio.sleep(0.02)
             seen.append(found["spec"]["holderIdentity"])
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await Lease(client, "boss", space, "one", SystemClock(), terms).lead(work)
         await Lease(client, "boss", space, "two", SystemClock(), terms).lead(work)
     assert seen == ["one", "one", "two", "two"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import stat
 import sys
 import threading
@@ -17,6 +16,7 @@ from paddleflow.store.database import Database
 from paddleflow.store.migrations import Migration, migrate, packaged
 from paddleflow.store.opening import FILE, open_bus, open_database
 from paddleflow.store.statements import parse
+from tests.ports import closed_port
 
 SQL = parse(
     "test_opening.py",
@@ -114,10 +114,8 @@ async def test_a_missing_driver_is_said(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 async def test_an_unreachable_server_is_unavailable(tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound but not listening: nobody answers
-        with pytest.raises(Unavailable, match=r"127\.0\.0\.1"):
-            await open_database(f"postgresql://u:secret@127.0.0.1:{taken.getsockname()[1]}/n", tmp_path)
+    with closed_port() as port, pytest.raises(Unavailable, match=r"127\.0\.0\.1"):
+        await open_database(f"postgresql://u:secret@127.0.0.1:{port}/n", tmp_path)
 
 
 async def test_no_readers_is_refused(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from paddleflow.operator.etcd import Etcd, Keys, np_key
 from scripts.lib.cluster.places import PROGRAMS
 from tests.cluster_fixture import LiveCluster
 from tests.operator_process import until
+from tests.ports import closed_port, free_ports
 
 Ask = Callable[..., dict[str, Any]]
 
@@ -69,9 +70,8 @@ async def test_a_number_that_nobody_put_there_is_not_made(etcd: str, ask: Ask, j
 
 async def test_the_first_endpoint_that_answers_is_used(etcd: str, ask: Ask, job: str) -> None:
     ask("put", key=coded(np_key("space", job)), value=coded("2"))
-    with socket.socket() as nobody:  # bound, but nobody listens
-        nobody.bind(("127.0.0.1", 0))
-        dead = f"127.0.0.1:{nobody.getsockname()[1]}"
+    with closed_port() as nobody:
+        dead = f"127.0.0.1:{nobody}"
         assert await Etcd(f"{dead}, {etcd}/,").tell("space", job, 4)
         assert value(ask, job) == "4"
         with pytest.raises(Unavailable, match=f"does not answer: {dead}: .*refused; not-a-port:x: "):
@@ -104,14 +104,6 @@ def guarded(control_plane: LiveCluster, tmp_path_factory: pytest.TempPathFactory
             yield inside
         finally:
             process.terminate()
-
-
-def free_ports(count: int) -> list[int]:
-    doors = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    found = [door.getsockname()[1] for door in doors]
-    for door in doors:
-        door.close()
-    return found
 
 
 def answers(port: int) -> bool:

@@ -8,27 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from paddleflow.base.clock import SystemClock
 from paddleflow.base.ids import AttemptId
 from paddleflow.errors import NotFound
-from paddleflow.runtimes.local.local_runtime import LocalRuntime
-from paddleflow.runtimes.runtime import Ended, Observation, Ready, Runtime, Started
-from paddleflow.settings import LocalSettings
-from tests.runtime_scene import DEADLINE, Opener, Scene, eventually, lives, opened
-
-
-async def open_local(data: Path) -> Runtime:
-    runtime = LocalRuntime(LocalSettings(), data, SystemClock())
-    await runtime.open()
-    return runtime
-
+from paddleflow.runtimes.runtime import Ended, Observation, Ready, Started
+from tests.ports import free_ports
+from tests.runtime_scene import DEADLINE, Opener, Scene, eventually, lives, open_local, opened
 
 OPENERS: dict[str, Opener] = {"local": open_local}
 
@@ -262,8 +252,10 @@ async def test_started_twice_runs_once(scene: Scene) -> None:
 
 async def test_adopt_tells_what_runs_and_what_has_ended(scene: Scene) -> None:
     running, ended = scene.shell("running", "echo x >> ran; sleep 1000"), scene.shell("ended", "exit 6")
+    ran = Path(running.cwd) / "ran"
     await scene.runtime.start([running, ended])
     await scene.end_of(ended)
+    await eventually(lambda: ran.exists() and ran.read_text() == "x\n")
     await scene.reopen()
     known = await scene.runtime.adopt()
     assert [type(seen) for seen in known if seen.attempt == running.attempt] == [Started, Ready]
@@ -271,9 +263,9 @@ async def test_adopt_tells_what_runs_and_what_has_ended(scene: Scene) -> None:
     assert isinstance(end, Ended)
     assert end.exit_code == 6
     await scene.runtime.start([running])
-    await scene.runtime.stop([running.attempt], 1.0)
+    await scene.runtime.stop([running.attempt], DEADLINE)
     assert (await scene.end_of(running)).exit_code == 128 + signal.SIGTERM
-    assert (Path(running.cwd) / "ran").read_text() == "x\n"
+    assert ran.read_text() == "x\n"
 
 
 async def test_an_end_that_nobody_heard_is_told_to_the_next_server(scene: Scene) -> None:
@@ -316,9 +308,7 @@ async def test_adopted_ends_are_not_observed_a_second_time(scene: Scene) -> None
 
 
 async def test_ready_comes_when_the_port_listens(scene: Scene) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+    (port,) = free_ports(1)
     code = (
         "import socket, sys, os, time\n"
         "while not os.path.exists('go'): time.sleep(0.005)\n"

@@ -62,7 +62,7 @@ class ServerProcess:
                 stdout=log,
                 stderr=log,
             )
-        eventually(self._ready, f"the server is up; its log: {self.log.read_text()}")
+        eventually(self._ready, f"the server is up; its log is {self.log}")
         return self
 
     def _ready(self) -> bool:
@@ -118,9 +118,10 @@ class ServerProcess:
             self.start()
         client = self.connect()
         for run in client.runs.list(status="initiating,pending,running,terminating"):
-            run.stop(force=True)
-        for job in client.jobs.list(status="init,pending,running"):
             with suppress(Conflict):  # it ended meanwhile
+                run.stop(force=True)
+        for job in client.jobs.list(status="init,pending,running"):
+            with suppress(Conflict):
                 job.stop()
         eventually(lambda: not list(client.jobs.list(status="init,pending,running,terminating")), "all jobs have ended")
         self.stop()

@@ -12,7 +12,7 @@ import pytest
 
 from paddleflow.errors import PaddleFlowError
 from paddleflow.sdk.jobs import Job
-from tests.e2e.conftest import ServerProcess, eventually
+from tests.e2e.conftest import PATIENCE, ServerProcess, eventually
 
 TINY = {"cpu": "10m", "mem": "16Mi"}
 
@@ -36,11 +36,11 @@ def test_running_jobs_are_taken_up_and_ends_meanwhile_are_recorded(server: Serve
     eventually(lambda: not Path(f"/proc/{pid}").exists(), "the short one ends while no server is there")
     server.start()
     client = server.connect()
-    ended = client.jobs.get(short.id).wait(20)
+    ended = client.jobs.get(short.id).wait(PATIENCE)
     assert (ended.status, ended.record.tasks[0].exit_code) == ("failed", 4)
     assert client.jobs.get(long.id).status == "running"
     (tmp_path / "long").touch()
-    ended = client.jobs.get(long.id).wait(20)
+    ended = client.jobs.get(long.id).wait(PATIENCE)
     assert (ended.status, ended.record.tasks[0].exit_code) == ("failed", 5)
 
 
@@ -102,5 +102,5 @@ def test_a_job_started_after_a_restart_leaves_those_from_before_alone(server: Se
     server.start()
     client = server.connect()
     for _ in range(4):
-        assert client.jobs.submit(command="true", flavour=TINY).wait(20).status == "succeeded"
+        assert client.jobs.submit(command="true", flavour=TINY).wait(PATIENCE).status == "succeeded"
     assert [client.jobs.get(job.id).status for job in old] == ["running"] * 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from tests.e2e.conftest import ServerProcess, eventually
+from tests.e2e.conftest import PATIENCE, ServerProcess, eventually
 
 HALF = {"cpu": "1", "mem": "128Mi"}
 
@@ -14,7 +14,7 @@ def test_a_server_tells_what_comes_and_what_a_change_would_do(new_server: Callab
     server = new_server(PADDLEFLOW_LOCAL_CPUS="2", PADDLEFLOW_LOCAL_MEMORY="2Gi")
     client = server.connect()
     for job in [client.jobs.submit(name="train", command="sleep 0.3", flavour=HALF) for _ in range(10)]:
-        job.wait(30)
+        job.wait(PATIENCE)
     blocking = [client.jobs.submit(name="train", command="sleep 600", flavour=HALF) for _ in range(2)]
     for job in blocking:
         eventually(lambda job=job: job.refresh().status == "running", "the machine is full")  # type: ignore[misc]

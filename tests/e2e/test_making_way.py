@@ -1,8 +1,7 @@
-"""Quota that comes back and jobs that change their size: a real server, real processes, within seconds."""
+"""Quota that comes back and jobs that change their size: a real server, real processes."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from tests.e2e.conftest import ServerProcess, eventually
 
 QUICK = {
     "PADDLEFLOW_LOCAL_CPUS": "4",
+    "PADDLEFLOW_LOCAL_GRACE": "60",  # members tidy up before they go
     "PADDLEFLOW_LOCAL_MEMORY": "4Gi",
     "PADDLEFLOW_SCHEDULING_LEAST_RUN": "1",
     "PADDLEFLOW_SCHEDULING_RESIZE_PAUSE": "1",
@@ -25,11 +25,8 @@ def test_a_guarantee_comes_back_from_those_who_borrowed_it(new_server: Callable[
     borrowers = [client.jobs.submit(command="sleep 600", flavour=SMALL) for _ in range(4)]
     for job in borrowers:
         eventually(lambda job=job: job.refresh().status == "running", "the whole machine is lent")  # type: ignore[misc]
-    asked = time.monotonic()
     owner = client.jobs.submit(command="sleep 600", queue="online", flavour={"cpu": "2", "mem": "256Mi"})
     eventually(lambda: owner.refresh().status == "running", "the owner has its guarantee back")
-    took = time.monotonic() - asked
-    print(f"guarantee back after {took:.1f} s")
     statuses = sorted(job.refresh().status for job in borrowers)
     assert statuses == ["pending", "pending", "running", "running"], "no more were ended than had to be"
     victim = next(job for job in borrowers if job.status == "pending")
@@ -48,7 +45,7 @@ def test_an_elastic_job_gives_members_and_gets_them_back(
 ) -> None:
     server = new_server(**QUICK)
     client = server.connect()
-    command = f"echo $RANK > {tmp_path}/$RANK; trap 'rm {tmp_path}/'$RANK'; exit 0' TERM; while :; do sleep 0.05; done"
+    command = f"trap 'rm {tmp_path}/'$RANK'; exit 0' TERM; echo $RANK > {tmp_path}/$RANK; while :; do sleep 0.05; done"
     worker = {"role": "worker", "command": command, "flavour": SMALL, "minReplicas": 1, "maxReplicas": 4}
     job = client.jobs.submit(framework="pytorch", members=[{**worker, "resize": "inPlace"}])
 
@@ -73,6 +70,7 @@ def test_a_job_that_starts_anew_at_each_size(new_server: Callable[..., ServerPro
     worker = {"role": "worker", "command": "echo of $WORLD_SIZE; sleep 600", "flavour": SMALL}
     job = client.jobs.submit(framework="pytorch", members=[{**worker, "minReplicas": 2, "maxReplicas": 4}])
     eventually(lambda: job.refresh().status == "running" and len(job.record.tasks) == 4, "it has all that is idle")
+    eventually(lambda: "".join(job.logs(task="worker-0")) == "of 4\n", "it was told its size")
     other = client.jobs.submit(command="sleep 600", flavour={"cpu": "2", "mem": "128Mi"})
     eventually(lambda: other.refresh().status == "running", "the other has room")
     eventually(lambda: "of 2\n" in "".join(job.logs(task="worker-0")), "it was told its new size")

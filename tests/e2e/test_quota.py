@@ -7,7 +7,7 @@ import json
 import pytest
 
 from paddleflow.errors import Conflict, Invalid
-from tests.e2e.conftest import ServerProcess, eventually
+from tests.e2e.conftest import PATIENCE, ServerProcess, eventually
 
 TINY = {"cpu": "100m", "mem": "64Mi"}
 
@@ -40,7 +40,7 @@ def test_the_maximum_of_a_parent_holds_over_both_queues_below(server: ServerProc
         client.queues.delete("lab")
 
     first.stop()  # what dev leaves free, train may have
-    third.wait(30)
+    third.wait(PATIENCE)
     assert third.status == "succeeded"
     assert third.why().text.startswith("ended at ")
     assert second.why().code == "running"

@@ -12,6 +12,8 @@ import pytest
 from tests.e2e.conftest import ServerProcess, eventually
 from tests.e2e.run_client import FINAL, call, create, statuses
 
+#: In each of the first four lives of the server something happens, and what comes next waits for the next life: however
+#: slow the machine is, the run does not end between two looks of the test.
 YAML = """
 name: killed
 docker_env: x
@@ -19,16 +21,16 @@ fs_options: {main_fs: {name: store}}
 failure_options: {strategy: continue}
 entry_points:
   make:
-    command: 'echo make >> ran; sleep 0.3; echo "[1, 2]" > {{list}}'
+    command: 'echo make >> ran; until [ -e life-2 ]; do sleep 0.05; done; echo "[1, 2]" > {{list}}'
     artifacts: {output: [list]}
     cache: {enable: true}
   each:
     deps: make
-    command: 'echo each $PF_LOOP_ARGUMENT >> ran; sleep 0.3'
+    command: 'echo each $PF_LOOP_ARGUMENT >> ran; until [ -e life-4 ]; do sleep 0.05; done'
     loop_argument: '{{list}}'
     artifacts: {input: {list: '{{make.list}}'}}
   again:
-    command: 'echo again >> ran; sleep 0.3; exit 3'
+    command: 'echo again >> ran; until [ -e life-3 ]; do sleep 0.05; done; exit 3'
     retry: {times: 1, delay: 0.2}
   never: {command: echo no, deps: again}
 post_process:
@@ -68,6 +70,7 @@ def test_the_end_is_the_same_however_often_the_server_dies(
             break
         server.kill()
         kills += 1
+        (store / f"life-{kills + 1}").touch()
         server.start()
     view = call(server, "GET", f"/run/{run}")
     assert (view["status"], statuses(view)) == ("failed", EXPECTED)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -40,6 +40,7 @@ from paddleflow.store import events, leases
 from paddleflow.store.bus import LocalBus
 from paddleflow.store.database import Database, Row, Tx
 from paddleflow.store.statements import parse
+from tests.databases import MakeDatabase
 
 CLOCK = SystemClock()
 CAPACITY = Resources.of(3000, 2**30)
@@ -48,8 +49,6 @@ IDS = [f"job-{n}" for n in range(6)]
 CLIENTS, ACTS = 4, 30
 PRIORITIES = ("VERY_LOW", "NORMAL", "VERY_HIGH")
 SQL = parse("test_api_races.py", "-- name: notes\n-- What the engine was not told yet.\nselect * from deleted_jobs")
-
-MakeDatabase = Callable[[], AbstractAsyncContextManager[Database]]
 
 
 @pytest.fixture(autouse=True)

@@ -13,25 +13,16 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from paddleflow.base.clock import SystemClock
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
-from paddleflow.runtimes.local.link import KEEPER_COMMAND
-from paddleflow.runtimes.local.local_runtime import LocalRuntime
-from paddleflow.runtimes.runtime import Ended, Launch, Mount, Observation, Ready, Runtime, Started
-from paddleflow.settings import LocalSettings
+from paddleflow.runtimes.runtime import Ended, Launch, Mount, Observation, Ready, Started
 from tests.fault import doomed_server, dying_keeper
-from tests.runtime_scene import DEADLINE, Scene, eventually, is_free, lives, opened
-
-
-async def open_local(data: Path, keeper: Sequence[str] = KEEPER_COMMAND) -> Runtime:
-    runtime = LocalRuntime(LocalSettings(), data, SystemClock(), keeper=keeper)
-    await runtime.open()
-    return runtime
+from tests.runtime_scene import DEADLINE, Scene, eventually, is_free, lives, open_local, opened
 
 
 @pytest.fixture
@@ -65,7 +56,7 @@ async def runs_until_no_death(folder: Path, number: int, moment: str) -> bool:
     folder.mkdir()
     (folder / "die-at").write_text(f"{number} {moment}")
     command = (sys.executable, "-S", dying_keeper.__file__, str(folder))
-    async with opened(lambda data: open_local(data, command), folder) as scene:
+    async with opened(partial(open_local, keeper=command), folder) as scene:
         quick = [counted(scene, f"quick{i}", f"exit {i}") for i in range(2)]
         target = folder / "made" / "target"
         quick[1] = replace(
@@ -295,11 +286,12 @@ async def test_a_data_folder_with_a_very_long_path(tmp_path: Path) -> None:
 
 async def test_a_keeper_that_cannot_start_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paddleflow.runtimes.local.local_runtime.PATIENCE", 0.5)
-    runtime = await open_local(tmp_path / "data", (sys.executable, "-c", "raise SystemExit('broken')"))
+    runtime = await open_local(tmp_path / "data", keeper=(sys.executable, "-c", "raise SystemExit('broken')"))
     with pytest.raises(Exception, match="has not answered"):
         await runtime.adopt()
+    log = tmp_path / "data" / "keeper.log"
+    await eventually(lambda: log.exists() and "broken" in log.read_text())
     await runtime.close()
-    assert "broken" in (tmp_path / "data" / "keeper.log").read_text()
 
 
 async def test_the_work_folder_is_made_with_those_above(scene: Scene) -> None:

@@ -181,7 +181,7 @@ async def chaos(
     direct = Client(server, manager="people")
     people = People(direct, space, seed)
     async with FaultProxy(server, seed).serving() as proxy:
-        client = Client(HttpWire(proxy.place, timeout=5.0))
+        client = Client(HttpWire(proxy.place))
         async with Family(client, space).running() as family:
             for step in itertools.count():
                 if step >= steps and sum(proxy.faults.values()) >= FEWEST_FAULTS:

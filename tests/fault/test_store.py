@@ -42,7 +42,7 @@ insert into counters (name, value) values (:name, 0)
 insert into events (kind, subject, at, type, data) values ('job', 'fill', 0, 'fill', :data)
 """,
 )
-DEADLINE = 30.0
+DEADLINE = 60.0
 
 
 def add(tx: Tx, name: str) -> None:
@@ -302,7 +302,7 @@ async def test_cut_connections_lose_nothing_and_double_nothing(postgres_server: 
         for writer in range(8):
             group.create_task(write(writer))
     assert await names(database) == set(stored)
-    assert len(stored) == len(set(stored)) > 8
+    assert len(stored) == len(set(stored)) >= 8
     await database.close()
 
 

@@ -300,13 +300,13 @@ def _try(kind: type[Document], document: Any) -> None:
     assert refusal is None or (refusal.message and refusal.code)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from([SingleJob, DistributedJob, WorkflowJob, JobBatch]), DOCUMENTS | GANGS | JSON)
 def test_any_document_is_a_job_or_a_refusal(kind: type[Document], document: Any) -> None:
     _try(kind, {"jobs": [document]} if kind is JobBatch else document)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from(["paddle", "pytorch", "tensorflow", "mpi"]), TEMPLATES)
 def test_any_template_is_a_job_or_a_refusal(framework: str, template: Any) -> None:
     _try(SingleJob, {"extensionTemplate": template})

@@ -70,7 +70,7 @@ def test_the_mark_depends_on_what_is_wanted_and_on_nothing_else() -> None:
 WORDS = st.dictionaries(st.sampled_from("abc"), st.sampled_from("123"))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(WORDS, WORDS, st.lists(st.sampled_from([80, 81, 82]), unique=True)), min_size=1, max_size=6))
 def test_an_apply_is_needed_exactly_when_it_changes_something(
     wishes: list[tuple[dict[str, str], Any, list[int]]],

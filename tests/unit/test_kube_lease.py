@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddleflow.base.clock import ManualClock, SystemClock
+from paddleflow.base.clock import Clock, ManualClock, SystemClock
 from paddleflow.errors import Temporary
 from paddleflow.kube.client import Client
 from paddleflow.kube.lease import Election, Lease, LeaseLost, Terms, claim
@@ -17,7 +17,7 @@ from paddleflow.kube.resources import LEASES, Object
 from paddleflow.kube.wire import Answer, Request
 from tests.kube_server import until
 
-QUICK = Terms(duration=1, renew_within=0.6, every=0.05)
+TERMS = Terms(duration=30, renew_within=20.0, every=0.05)  # looks often, and is patient with a slow machine
 
 
 def test_terms_that_would_let_two_lead_are_refused() -> None:
@@ -25,7 +25,7 @@ def test_terms_that_would_let_two_lead_are_refused() -> None:
         Terms(duration=10, renew_within=10.0)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.floats(0.0, 4.0), st.sampled_from(["try", "late", "lose"])), max_size=40)
 )
@@ -73,8 +73,8 @@ def test_a_record_that_changes_is_not_taken_and_one_that_stands_still_is() -> No
 class Candidate:
     """A process that wants to lead, with a fenced client."""
 
-    def __init__(self, server: MemoryServer, name: str) -> None:
-        self.lease = Lease(Client(server), "boss", "default", name, SystemClock(), QUICK)
+    def __init__(self, server: MemoryServer, name: str, clock: Clock | None = None) -> None:
+        self.lease = Lease(Client(server), "boss", "default", name, clock or SystemClock(), TERMS)
         self.fenced = Client(server, fence=self.lease.check)
         self.working = asyncio.Event()
         self.stop = asyncio.Event()
@@ -99,7 +99,7 @@ async def test_one_leads_and_gives_it_back_in_the_end() -> None:
     one, two = Candidate(server, "one"), Candidate(server, "two")
     with pytest.raises(LeaseLost, match="one does not hold the lease default/boss"):
         await one.fenced.create(LEASES, LEASES.object("x", "default"))
-    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(90), asyncio.TaskGroup() as group:
         group.create_task(one.run())
         await one.working.wait()
         group.create_task(two.run())
@@ -124,24 +124,26 @@ async def test_a_leader_that_is_cut_off_stops_before_the_next_begins() -> None:
     server = MemoryServer()
     cut = MemoryServer()  # what the first one sees: nothing, once it is cut off
     cut._shelf = server._shelf
-    one, two = Candidate(cut, "one"), Candidate(server, "two")
+    clock = ManualClock()
+    one, two = Candidate(cut, "one", clock), Candidate(server, "two", clock)
     both = False
 
-    async def watch_both() -> None:
+    async def pass_time() -> None:
         nonlocal both
         while True:
+            clock.advance(0.1)
             both = both or (one.lease.leads and two.lease.leads)
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
 
     def silent(request: Request) -> Answer | None:
         return Answer(503, {}, b"")
 
-    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
-        watching = group.create_task(watch_both())
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         first = group.create_task(one.run())
         await one.working.wait()
         second = group.create_task(two.run())
         cut.refuse = silent
+        passing = group.create_task(pass_time())
         await first
         assert one.lost
         with pytest.raises(LeaseLost) as caught:
@@ -150,14 +152,14 @@ async def test_a_leader_that_is_cut_off_stops_before_the_next_begins() -> None:
         await two.working.wait()
         two.stop.set()
         await second
-        watching.cancel()
+        passing.cancel()
     assert not both
 
 
 async def test_a_lease_that_somebody_took_ends_the_work() -> None:
     server = MemoryServer()
     one = Candidate(server, "one")
-    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(one.run())
         await one.working.wait()
         thief = {"spec": {"holderIdentity": "thief", "leaseDurationSeconds": 600}}
@@ -169,7 +171,7 @@ async def test_a_lease_that_somebody_took_ends_the_work() -> None:
 
 async def test_work_that_fails_gives_the_lease_back_and_says_why() -> None:
     server = MemoryServer()
-    lease = Lease(Client(server), "boss", "default", "one", SystemClock(), QUICK)
+    lease = Lease(Client(server), "boss", "default", "one", SystemClock(), TERMS)
 
     async def fail() -> None:
         raise ZeroDivisionError("fault")
@@ -182,7 +184,7 @@ async def test_work_that_fails_gives_the_lease_back_and_says_why() -> None:
 
 async def test_the_moment_has_the_form_that_the_api_wants() -> None:
     server = MemoryServer(ManualClock())
-    lease = Lease(Client(server), "boss", "default", "one", ManualClock(1_700_000_000.5), QUICK)
+    lease = Lease(Client(server), "boss", "default", "one", ManualClock(1_700_000_000.5), TERMS)
 
     async def nothing() -> None:
         return None

@@ -98,7 +98,7 @@ class LineMachine(RuleBasedStateMachine):
 
 
 TestLine = LineMachine.TestCase
-TestLine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestLine.settings = settings(max_examples=150, stateful_step_count=40)
 
 
 def test_pauses_double_up_to_the_longest_and_begin_anew_when_forgotten() -> None:

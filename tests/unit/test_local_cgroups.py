@@ -7,19 +7,18 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from paddleflow.base.clock import SystemClock
 from paddleflow.base.quantity import Resources
 from paddleflow.runtimes.local import cgroups
 from paddleflow.runtimes.local.cgroups import Cgroups, Member, Place, locate, memberships
 from paddleflow.runtimes.local.keeper import keeper_id
-from paddleflow.runtimes.local.local_runtime import LocalRuntime
-from paddleflow.runtimes.runtime import Launch, Runtime
+from paddleflow.runtimes.runtime import Launch
 from paddleflow.settings import LocalSettings
-from tests.runtime_scene import Scene, eventually, is_free, opened
+from tests.runtime_scene import Scene, eventually, is_free, open_local, opened
 
 NAME = f"paddleflow-test-{os.getpid()}"
 
@@ -34,12 +33,6 @@ def writable() -> dict[str, Place]:
 PLACES = writable()
 needs_memory = pytest.mark.skipif("memory" not in PLACES, reason="cgroups for memory are not writable here")
 needs_cpu = pytest.mark.skipif("cpu" not in PLACES, reason="cgroups for cpu are not writable here")
-
-
-async def open_local(data: Path) -> Runtime:
-    runtime = LocalRuntime(LocalSettings(), data, SystemClock())
-    await runtime.open()
-    return runtime
 
 
 @pytest.fixture
@@ -132,12 +125,7 @@ async def test_empty_groups_of_crashed_keepers_are_cleared_and_ours_is_made_agai
 
 
 async def test_limits_can_be_switched_off(tmp_path: Path) -> None:
-    async def open_unlimited(data: Path) -> Runtime:
-        runtime = LocalRuntime(LocalSettings(limits="off"), data, SystemClock())
-        await runtime.open()
-        return runtime
-
-    async with opened(open_unlimited, tmp_path) as scene:
+    async with opened(partial(open_local, settings=LocalSettings(limits="off")), tmp_path) as scene:
         launch = limited(scene.shell("one", "cat /proc/self/cgroup"), memory=1 << 30)
         assert (await scene.run(launch)).exit_code == 0
         assert b"paddleflow-" not in await scene.log_of(launch)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from paddleflow.runtimes.local import frames
@@ -36,7 +36,6 @@ def shown(attempts: dict[str, Attempt]) -> dict[str, Any]:
     return {name: (attempt.lines(), attempt.events()) for name, attempt in attempts.items()}
 
 
-@settings(deadline=None)
 @given(st.lists(LINES, max_size=40))
 def test_the_fewest_lines_fold_into_the_same_lives(lines: list[list[Any]]) -> None:
     attempts = replay(lines)
@@ -44,7 +43,6 @@ def test_the_fewest_lines_fold_into_the_same_lives(lines: list[list[Any]]) -> No
     assert shown(again) == shown(attempts)
 
 
-@settings(deadline=None)
 @given(st.lists(LINES, max_size=20), st.data())
 def test_a_torn_journal_is_read_up_to_the_tear(lines: list[list[Any]], data: st.DataObject) -> None:
     text = b"".join(map(frames.line, lines))
@@ -55,7 +53,6 @@ def test_a_torn_journal_is_read_up_to_the_tear(lines: list[list[Any]], data: st.
     assert len(found) <= whole + 1
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=50)), max_size=8),
     st.integers(1, 40),

@@ -7,37 +7,29 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from paddleflow.base.clock import SystemClock
 from paddleflow.runtimes.local import log_gap, logs
-from paddleflow.runtimes.local.local_runtime import LocalRuntime
 from paddleflow.runtimes.local.log_gap import BLOCK, Gap
 from paddleflow.runtimes.local.watching import SOONEST, next_look
-from paddleflow.runtimes.runtime import Runtime
 from paddleflow.settings import LocalSettings
-from tests.runtime_scene import DEADLINE, Scene, opened
+from tests.runtime_scene import DEADLINE, Scene, open_local, opened
 
 LIMIT = 1 << 20
-
-
-async def open_bounded(data: Path) -> Runtime:
-    runtime = LocalRuntime(LocalSettings(log_limit="1Mi"), data, SystemClock())
-    await runtime.open()
-    return runtime
+BOUNDED = LocalSettings(log_limit="1Mi")
 
 
 @pytest.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
-    async with opened(open_bounded, tmp_path) as made:
+    async with opened(partial(open_local, settings=BOUNDED), tmp_path) as made:
         yield made
 
 
-@settings(deadline=None)
 @given(st.integers(0, 1 << 40), st.integers(2 * BLOCK, 1 << 30))
 def test_what_is_kept_is_bounded_and_is_both_ends(size: int, limit: int) -> None:
     gap = log_gap.wanted(size, limit)
@@ -50,7 +42,6 @@ def test_what_is_kept_is_bounded_and_is_both_ends(size: int, limit: int) -> None
     assert abs(gap.start - (size - gap.end)) <= 2 * BLOCK
 
 
-@settings(deadline=None)
 @given(st.integers(1, 50), st.integers(0, 60), st.integers(0, 60))
 def test_reading_in_steps_gives_the_same_as_reading_at_once(step: int, start: int, length: int) -> None:
     """Whatever the step, each byte outside the gap comes once, and the notice exactly once."""
@@ -95,7 +86,6 @@ def test_a_reader_in_the_middle_of_what_was_cut_out_goes_on_behind_it(tmp_path: 
     assert logs.read_chunk(str(path), -10, 100).data == b"c" * 10
 
 
-@settings(deadline=None)
 @given(st.floats(SOONEST, 5), st.integers(0, 1 << 40), st.integers(0, 1 << 30), st.integers(0, 5000))
 def test_the_next_look_is_soon_when_a_log_grows_fast(interval: float, grown: int, room: int, running: int) -> None:
     seconds = next_look(interval, grown, room, running)
@@ -142,15 +132,9 @@ keeper.main(sys.argv[2], int(sys.argv[3]))
 """
 
 
-async def open_without_holes(data: Path) -> Runtime:
-    keeper = (sys.executable, "-S", "-c", NO_HOLES)
-    runtime = LocalRuntime(LocalSettings(log_limit="1Mi"), data, SystemClock(), keeper=keeper)
-    await runtime.open()
-    return runtime
-
-
 async def test_a_flood_where_holes_are_not_possible_ends_the_attempt(tmp_path: Path) -> None:
-    async with opened(open_without_holes, tmp_path) as scene:
+    without_holes = partial(open_local, keeper=(sys.executable, "-S", "-c", NO_HOLES), settings=BOUNDED)
+    async with opened(without_holes, tmp_path) as scene:
         end = await scene.run(scene.shell("one", "yes"))
         assert end.exit_code == 128 + signal.SIGKILL
         assert end.message.startswith("log limit of 1Mi exceeded; this file system cannot")

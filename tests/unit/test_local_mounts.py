@@ -12,22 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from paddleflow.base.clock import SystemClock
 from paddleflow.runtimes.local import mounts
-from paddleflow.runtimes.local.local_runtime import LocalRuntime
 from paddleflow.runtimes.local.mounts import MountPoints, plan, probe, variable
 from paddleflow.runtimes.local.spawning import Refused
-from paddleflow.runtimes.runtime import Launch, Mount, Runtime, Started
-from paddleflow.settings import LocalSettings
-from tests.runtime_scene import DEADLINE, PATH, Scene, eventually, opened
+from paddleflow.runtimes.runtime import Launch, Mount, Started
+from tests.runtime_scene import DEADLINE, PATH, Scene, eventually, open_local, opened
 
 needs_namespaces = pytest.mark.skipif(probe() == "none", reason="this machine allows no mount namespaces")
-
-
-async def open_local(data: Path) -> Runtime:
-    runtime = LocalRuntime(LocalSettings(), data, SystemClock())
-    await runtime.open()
-    return runtime
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import os
 import socket
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from paddleflow.base.ids import AttemptId
@@ -40,7 +40,6 @@ def test_members_are_those_of_the_session_and_all_their_descendants() -> None:
     assert {name: sorted(p.pid for p in group) for name, group in groups.items()} == {A: [10, 11, 12, 13, 14], B: [20]}
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.integers(1, 30), st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=30))
 def test_any_table_of_processes_is_sorted_out(table: dict[int, tuple[int, int]]) -> None:
     """Also one with a circle of parents, as a table read while processes come and go may have."""

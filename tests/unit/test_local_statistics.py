@@ -6,7 +6,7 @@ import itertools
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from paddleflow.runtimes.local import statistics
@@ -38,17 +38,14 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "MOST", 8)
 
 
-@settings(deadline=None)
 @given(st.lists(STEPS, min_size=1, max_size=200))
 def test_any_life_in_a_bounded_number_of_records(steps: list[tuple[float, float, int, int, int | None]]) -> None:
     samples = lives(steps)
     header: Header | None = None
     records: list[Sample] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(statistics, "MOST", 8)
-        for sample in samples:
-            header, records = push(header, records, sample)
-            assert header.count == len(records) <= 8
+    for sample in samples:
+        header, records = push(header, records, sample)
+        assert header.count == len(records) <= 8
     assert header is not None
     assert records[0] == samples[0]
     assert header.last == samples[-1]
@@ -62,17 +59,14 @@ def test_any_life_in_a_bounded_number_of_records(steps: list[tuple[float, float,
     assert decode(encode(header, records)) == (header, records)
 
 
-@settings(deadline=None)
 @given(st.lists(STEPS, min_size=64, max_size=200))
 def test_no_part_of_a_life_is_without_records(steps: list[tuple[float, float, int, int, int | None]]) -> None:
     """Each record but the last stands for the same number of samples."""
     samples = lives(steps)
     header: Header | None = None
     records: list[Sample] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(statistics, "MOST", 8)
-        for sample in samples:
-            header, records = push(header, records, sample)
+    for sample in samples:
+        header, records = push(header, records, sample)
     assert header is not None
     order = {sample.at: index for index, sample in enumerate(samples)}
     places = [order[record.at] for record in records]

@@ -140,4 +140,4 @@ class PaddleJobs(RuleBasedStateMachine):
 
 
 TestPaddleJobs = PaddleJobs.TestCase
-TestPaddleJobs.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestPaddleJobs.settings = settings(max_examples=100, stateful_step_count=30)

@@ -237,7 +237,7 @@ def printed(tree: Tree, given_values: dict[str, Any], rank: int = -1) -> str:
     return f"({text})" if own <= rank else text
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(_truths())
 def test_the_same_answer_as_a_naive_evaluator(tree: Tree) -> None:
     values: dict[str, Any] = {}
@@ -245,14 +245,14 @@ def test_the_same_answer_as_a_naive_evaluator(tree: Tree) -> None:
     assert evaluate(condition, lambda reference: values[reference.name]) is bool(computed(tree)), condition
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.text(max_size=60))
 def test_any_text_is_answered_or_refused(text: str) -> None:
     with suppress(Invalid):
         assert evaluate(text, lambda reference: reference.name) in (True, False)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.text(max_size=40))
 def test_a_value_is_only_ever_a_value(value: str) -> None:
     """Whatever a value holds, it equals itself and never becomes part of the expression."""
@@ -269,7 +269,7 @@ AMOUNTS = st.sampled_from(["", "", "", "*", "+", "?", "{2}", "{1,2}", "{0,}", "*
 PATTERNS = st.lists(st.tuples(ATOMS, AMOUNTS).map("".join), min_size=1, max_size=5).map("".join)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(PATTERNS, st.text("abc1_ .\n", max_size=8), st.booleans())
 def test_patterns_find_what_the_standard_library_finds(pattern: str, text: str, fold: bool) -> None:
     try:

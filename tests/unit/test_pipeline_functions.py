@@ -208,7 +208,7 @@ def test_wrong_returns_end_the_step_with_a_reason(platform: Platform) -> None:
         platform.run(Pipeline(name="p")(lambda: strange())())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.text(st.characters(exclude_categories=["Cs"]), max_size=200), st.sampled_from(["\nPADDLEFLOW_STEP\n", "", "'''"])
 )

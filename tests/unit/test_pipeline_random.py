@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddleflow.pipeline import DAG, Artifact, ContainerStep, FSOptions, MainFS, Parameter, Pipeline
@@ -77,7 +77,7 @@ def built(choices: list[int]) -> Pipeline:
     )()
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200)
 @given(st.lists(st.integers(0, 11), max_size=80))
 def test_a_program_compiles_to_one_good_document(choices: list[int]) -> None:
     one, two = built(choices), built(choices)

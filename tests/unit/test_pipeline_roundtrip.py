@@ -150,7 +150,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 VALIDATOR = jsonschema_rs.validator_for(json_schema())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(pipelines())
 def test_written_and_read_again_it_is_the_same(pipeline: Pipeline) -> None:
     document = to_document(pipeline)
@@ -182,7 +182,7 @@ PIPES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.one_of(PIPES, TREES))
 def test_any_tree_is_read_or_refused(tree: Any) -> None:
     with suppress(Invalid):
@@ -191,14 +191,14 @@ def test_any_tree_is_read_or_refused(tree: Any) -> None:
         bind(reading.read_json(tree), RunRequest(parameters={"a": 1}))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.one_of(st.text(max_size=200), st.binary(max_size=100), st.text("{}[]:,&*!|>-?'\"#%@` \n\tab<", max_size=80)))
 def test_any_text_is_read_or_refused(text: str | bytes) -> None:
     with suppress(Invalid):
         read(text)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.sampled_from(sorted(documents.ALL)), st.data())
 def test_a_document_with_something_cut_out_is_read_or_refused(name: str, data: st.DataObject) -> None:
     text = documents.ALL[name]

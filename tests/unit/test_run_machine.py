@@ -168,7 +168,7 @@ def _find(pipeline: Pipeline, rows: Mapping[int, Mapping[str, object]], row: Map
     return children[path[0]]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(pipelines(CONTINUE), st.integers(0, 10**6), st.integers(0, 10**6), st.sampled_from([0.0, 0.0, 0.2]))
 def test_with_continue_every_component_ends_as_the_reference_says(
     pipeline: Pipeline, seed: int, order: int, restarts: float
@@ -188,7 +188,7 @@ def test_with_continue_every_component_ends_as_the_reference_says(
     check_deps(world)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(pipelines(FAIL_FAST), st.integers(0, 10**6), st.integers(0, 10**6), st.sampled_from([0.0, 0.15]))
 def test_with_fail_fast_nothing_begins_after_the_first_failure(
     pipeline: Pipeline, seed: int, order: int, restarts: float
@@ -203,7 +203,7 @@ def test_with_fail_fast_nothing_begins_after_the_first_failure(
     check_deps(world)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(pipelines(FAIL_FAST), st.integers(0, 10**6), st.integers(0, 40), st.booleans(), st.booleans())
 def test_a_stop_at_any_moment_ends_the_run(
     pipeline: Pipeline, seed: int, moment: int, force: bool, restarted: bool
@@ -231,7 +231,7 @@ def test_a_stop_at_any_moment_ends_the_run(
         assert (str(world.state.status), world.state.message) == ("terminated", "stopped by alice")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(pipelines(CONTINUE), st.integers(0, 10**6), st.integers(0, 10**6))
 def test_equal_histories_give_equal_commands(pipeline: Pipeline, seed: int, order: int) -> None:
     first, second = (RunWorld(pipeline, hits=lambda name: hits(seed, name)) for _ in range(2))

@@ -154,7 +154,7 @@ LOOKS = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     OPTIONS,
     st.sampled_from(["* * * * *", "*/7 * * * *", "@every 45s", "30 2 * * *", "0 */2 * * *"]),

@@ -169,7 +169,7 @@ def test_spare_members_go_before_whole_jobs_are_evicted() -> None:
     assert [d.job for d in decisions] in (["small"], ["big"]), "what is left to give is a whole job"
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.randoms(use_true_random=False))
 def test_whatever_happens_the_books_agree_and_nobody_is_below_the_least(random: Random) -> None:
     queues = (Queue("q", None, cpus(4)), Queue("r", cpus(14), cpus(6), weight=2))

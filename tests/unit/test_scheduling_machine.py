@@ -280,7 +280,7 @@ class Scheduling(RuleBasedStateMachine):
 
 
 Scheduling.TestCase.settings = settings(
-    max_examples=12, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=12, stateful_step_count=25, suppress_health_check=list(HealthCheck)
 )
 TestScheduling = Scheduling.TestCase
 

@@ -65,7 +65,7 @@ def test_a_gang_stays_in_one_rack_if_it_can() -> None:
     assert len(found["large"]) == 6, "one that is too large for a rack starts all the same"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.randoms(use_true_random=False))
 def test_together_is_kept_whenever_some_rack_has_room(random: Random) -> None:
     nodes = [Node(f"n{i}", cpus(random.randint(1, 4)), {"rack": random.choice("abc")}) for i in range(6)]

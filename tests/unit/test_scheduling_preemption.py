@@ -220,7 +220,7 @@ def test_a_head_that_waits_for_devices_does_not_block_other_resources() -> None:
 # --- the rules at random ----------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.randoms(use_true_random=False))
 def test_every_eviction_is_allowed_needed_and_followed_by_the_start(random: Random) -> None:
     """And it all comes to rest: without anything new, evictions end."""

@@ -94,7 +94,7 @@ def _request(random: Random, number: int, now: float) -> Request:
     )
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.integers(0, 10**9))
 def test_a_record_comes_out_the_same_again(seed: int) -> None:
     entries = history(seed, 150).take()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import threading
+import time
 from collections.abc import Callable
 from urllib.parse import unquote
 
@@ -16,7 +17,8 @@ from paddleflow import errors
 from paddleflow.errors import Conflict, Fault, Invalid, NotFound, PaddleFlowError, Unauthenticated, Unavailable
 from paddleflow.sdk.address import Address, parse
 from paddleflow.sdk.transport import Transport, refusal, segment
-from tests.client_stub import Answer, Stub, closed_port
+from tests.client_stub import Answer, Stub
+from tests.ports import closed_port
 
 
 @pytest.fixture
@@ -167,17 +169,15 @@ def _readable(transport: Transport) -> bool:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    for _ in range(5000):
-        if condition():
-            return
-        threading.Event().wait(0.001)
-    raise AssertionError("the condition did not come true within its time")
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true within its time"
+        time.sleep(0.001)
 
 
 def test_nobody_there(pauses: list[float]) -> None:
-    transport = Transport(f"127.0.0.1:{closed_port()}", sleep=pauses.append)
-    with pytest.raises(Unavailable) as caught:
-        transport.call("POST", "/job/single", body={})
+    with closed_port() as port, pytest.raises(Unavailable) as caught:
+        Transport(f"127.0.0.1:{port}", sleep=pauses.append).call("POST", "/job/single", body={})
     assert "cannot reach http://127.0.0.1:" in caught.value.message
     assert caught.value.hint == "is the server running? start it with: paddleflow server"
     assert len(pauses) == 3, "nothing had been sent, so trying again is safe"
@@ -206,6 +206,7 @@ def test_a_late_answer_is_given_up(stub: Stub) -> None:
     try:
         with pytest.raises(Unavailable, match=r"did not answer within 0\.05 s"):
             Transport(stub.url, timeout=0.05).call("GET", "/x")
+        wait_until(lambda: bool(stub.requests))
     finally:
         answer.set()
     assert len(stub.requests) == 1

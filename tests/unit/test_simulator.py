@@ -76,7 +76,7 @@ jobs_drawn = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(jobs_drawn, st.sampled_from(("core", "fifo", "fair", "srtf")))
 def test_whatever_the_policy_everything_runs_to_its_end_and_the_sums_agree(
     drawn: list[tuple[int, int, int, str]], policy: str

@@ -14,7 +14,7 @@ from paddleflow.simulator.metrics import jain
 drawn = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 20), st.integers(0, 25)), min_size=1, max_size=8)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(drawn, st.integers(-30, 30))
 def test_resize_keeps_its_bounds_and_is_steady(rows: list[tuple[int, int, int]], free: int) -> None:
     jobs = [

@@ -57,7 +57,7 @@ def test_goodput_prefers_who_had_little_and_does_not_move_for_nothing() -> None:
     assert steady == {"a": (("n0", 4),), "b": (("n1", 4),)}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(0, 1 << 30), st.sampled_from(("tiresias", "optimus", "goodput")))
 def test_no_policy_gives_more_than_there_is(seed: int, name: str) -> None:
     policies: dict[str, Policy] = {"tiresias": Tiresias(), "optimus": Optimus(), "goodput": Goodput()}

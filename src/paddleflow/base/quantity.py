@@ -101,16 +101,17 @@ class Resources(NamedTuple):
         return Resources(self.cpu * times, self.memory * times, scalars)
 
     def _combined(self, other: Resources, sign: int) -> Resources:
-        scalars = self.scalars
-        if other.scalars and len(scalars) == len(other.scalars) == 1 and scalars[0][0] == other.scalars[0][0]:
-            amount = scalars[0][1] + sign * other.scalars[0][1]  # one kind of device: almost always
+        cpu, memory, scalars = self  # unpacked, which takes a third of asking by name
+        more_cpu, more_memory, more = other
+        if more and len(scalars) == len(more) == 1 and scalars[0][0] == more[0][0]:
+            amount = scalars[0][1] + sign * more[0][1]  # one kind of device: almost always
             scalars = ((scalars[0][0], amount),) if amount else ()
-        elif other.scalars:
+        elif more:
             merged = dict(scalars)
-            for name, amount in other.scalars:
+            for name, amount in more:
                 merged[name] = merged.get(name, 0) + sign * amount
             scalars = tuple(sorted((k, v) for k, v in merged.items() if v))
-        return Resources(self.cpu + sign * other.cpu, self.memory + sign * other.memory, scalars)
+        return Resources(cpu + sign * more_cpu, memory + sign * more_memory, scalars)
 
     def fits(self, room: Resources) -> bool:
         """Whether this much can be taken from `room`."""

@@ -19,16 +19,18 @@ from paddleflow.scheduling.shares import History, dominant
 
 SortKey = tuple[float, Key]
 Row = tuple[SortKey, int, Line]
+_UNLIMITED = 1 << 200
 
 
 class Level:
     """The lines of one queue that have one priority: by age, and by user in the order of the queue's policy."""
 
-    __slots__ = ("ages", "lanes")
+    __slots__ = ("ages", "lanes", "least_cpu", "least_memory")
 
     def __init__(self) -> None:
         self.ages: list[tuple[Key, int, Line]] = []
         self.lanes: dict[str, list[Row]] = {}
+        self.least_cpu = self.least_memory = _UNLIMITED  #: no line takes less; some took as little that have gone
 
 
 class Claim:
@@ -96,24 +98,29 @@ class Account:
 
     def over(self, total: Resources) -> tuple[Account, str] | None:
         """The first account above and dimension in which the ceiling does not allow this much more."""
-        cpu, memory = total.cpu, total.memory
+        cpu, memory, scalars = total
         for account, most in self.limits:
             used = account.used
-            if cpu and used.cpu + cpu > most.cpu:  # written out, because most lines that wait are asked this each cycle
+            used_cpu, used_memory, _ = used  # written out, because most lines that wait are asked this each cycle
+            most_cpu, most_memory, _ = most
+            if cpu and used_cpu + cpu > most_cpu:
                 return account, "cpu"
-            if memory and used.memory + memory > most.memory:
+            if memory and used_memory + memory > most_memory:
                 return account, "memory"
-            for name, amount in total.scalars:
+            for name, amount in scalars:
                 if used.scalar(name) + amount > most.scalar(name):
                     return account, name
         return None
 
     def slack(self) -> tuple[int, int]:
         """No job that takes more cpu or memory than this is within all ceilings: a quick no before `over`."""
-        cpu = memory = 1 << 200
-        for account, most in self.limits:
-            cpu = min(cpu, most.cpu - account.used.cpu)
-            memory = min(memory, most.memory - account.used.memory)
+        cpu = memory = _UNLIMITED
+        for account, (most_cpu, most_memory, _) in self.limits:
+            used_cpu, used_memory, _ = account.used
+            if most_cpu - used_cpu < cpu:
+                cpu = most_cpu - used_cpu
+            if most_memory - used_memory < memory:
+                memory = most_memory - used_memory
         return max(0, cpu), max(0, memory)
 
     def claimed(self, total: Resources, priority: int, job: str) -> Claim | None:
@@ -133,6 +140,8 @@ class Account:
         level = self.levels.get(-line.key[0])
         if level is None:
             level = self.levels[-line.key[0]] = Level()
+        cpu, memory, _ = line.total
+        level.least_cpu, level.least_memory = min(cpu, level.least_cpu), min(memory, level.least_memory)
         insort(level.ages, (line.key, line.serial, line))
         if self.policy != "fifo":
             lane = level.lanes.setdefault(line.sample.user if self.by_user else "", [])
@@ -208,14 +217,16 @@ def guaranteed_part(used: Resources, least: Resources) -> float:
 
     A scalar that is used and not guaranteed is beyond at once; cpu and memory only count where they are guaranteed.
     """
-    if not (least.cpu or least.memory or least.scalars):
+    least_cpu, least_memory, scalars = least
+    if not (least_cpu or least_memory or scalars):
         return _ENDLESS
+    used_cpu, used_memory, used_scalars = used
     part = 0.0
-    if least.cpu:
-        part = used.cpu / least.cpu
-    if least.memory:
-        part = max(part, used.memory / least.memory)
-    for name, amount in used.scalars:
+    if least_cpu:
+        part = used_cpu / least_cpu
+    if least_memory:
+        part = max(part, used_memory / least_memory)
+    for name, amount in used_scalars:
         guaranteed = least.scalar(name)
         if not guaranteed:
             return _ENDLESS

@@ -193,7 +193,7 @@ class Core(Table):
         self.change(job, tuple(a for a in held.assignments if a in left))
         self.shrinks.pop(job, None)
         self.dirty = self.touched = True
-        for name, members in by_node(replace(held, assignments=gone)).items():
+        for name, members in by_node(held._replace(assignments=gone)).items():
             state = self.cluster.states.get(name)
             if state is not None:
                 self.cluster.give(state, members)
@@ -203,7 +203,7 @@ class Core(Table):
         """A running job begins anew where it is: what it did before is lost already; False when it does not run."""
         held = self.held.get(job)
         if held is not None:
-            self.held[job] = replace(held, since=now)
+            self.held[job] = held._replace(since=now)
             self.dirty = self.touched = True
         return held is not None
 

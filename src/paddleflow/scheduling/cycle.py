@@ -140,11 +140,7 @@ class Cycle:
     def _turn(self, account: Account, turns: Turns, priority: int) -> bool:
         """Start the first job of a queue that can start; False when there is none."""
         table = self._table
-        cpu, memory = account.slack()
         for line in turns.candidates(account):
-            total = line.total
-            if total.cpu > cpu or total.memory > memory:
-                continue
             if line.shape.waits and line.key[3] not in table.reservations:
                 continue
             if line.fault or account.over(line.total) or account.claimed(line.total, priority, line.key[3]):

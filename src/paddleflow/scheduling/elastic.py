@@ -10,7 +10,6 @@ the worst served until they are about level. A job changes at most once in `Rule
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from heapq import heapify, heappop, heappush
 
 from paddleflow.scheduling.classes import held_total
@@ -125,10 +124,10 @@ def balance(table: Table) -> list[Resize]:
 
 def _helps(table: Table, high: Held, removed: tuple[Assignment, ...], low: Held) -> bool:
     """Whether one job could have another member without these of another; the table is as before."""
-    part, cluster, version = replace(high, assignments=removed), table.cluster, table.cluster.version
+    part, cluster, version = high._replace(assignments=removed), table.cluster, table.cluster.version
     before = table.held[high.request.job]
     account = table.accounts[high.request.queue]
-    account.recharge(high.request.job, held_total(replace(high, assignments=_without(high, removed))))
+    account.recharge(high.request.job, held_total(high._replace(assignments=_without(high, removed))))
     places = [(cluster.states[name], rows) for name, rows in by_node(part).items() if name in cluster.states]
     for state, rows in places:
         cluster.put(state, rows)

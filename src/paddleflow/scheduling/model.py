@@ -58,8 +58,7 @@ class Assignment(NamedTuple):
     devices: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(NamedTuple):
     """A job that holds resources now."""
 
     request: Request
@@ -153,16 +152,14 @@ class Reason:
     causes: tuple[Reason, ...] = ()  #: everything that is in the way, where it was asked for
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(NamedTuple):
     """Start all members of this job now, there."""
 
     job: str
     assignments: tuple[Assignment, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(NamedTuple):
     """This job stays pending, and why."""
 
     job: str

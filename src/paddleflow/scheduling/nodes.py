@@ -91,13 +91,14 @@ def group_fits(each: Resources, times: int, group: Group) -> bool:
 
 def times_fitting(each: Resources, cpu: int, memory: int, group: Group, most: int) -> int:
     """How many members of `each` a node in this state takes, at most `most`; exact when no scalar is fractional."""
-    if each.cpu > cpu or each.memory > memory or most <= 0:
+    each_cpu, each_memory, scalars = each
+    if each_cpu > cpu or each_memory > memory or most <= 0:
         return 0
-    if each.cpu:
-        most = min(most, cpu // each.cpu)
-    if each.memory:
-        most = min(most, memory // each.memory)
-    for name, amount in each.scalars:
+    if each_cpu and cpu // each_cpu < most:
+        most = cpu // each_cpu
+    if each_memory and memory // each_memory < most:
+        most = memory // each_memory
+    for name, amount in scalars:
         for known, whole, part in group:
             if known == name:
                 if amount % WHOLE == 0:
@@ -358,15 +359,18 @@ class Cluster:
     def _move(state: State, members: Iterable[tuple[Resources, Given]], sign: int) -> None:
         for pool in state.pools:
             pool.remove(state)
-        for each, given in members:
-            state.cpu -= sign * each.cpu
-            state.memory -= sign * each.memory
-            if each.scalars:
+        grouped = False
+        for (cpu, memory, scalars), given in members:
+            state.cpu -= sign * cpu
+            state.memory -= sign * memory
+            if scalars:
+                grouped = True
                 numbers: Mapping[str, tuple[int, ...]] = dict(given)
-                for name, amount in each.scalars:
+                for name, amount in scalars:
                     devices = state.devices.get(name)
                     if devices is not None:
                         (devices.hold if sign > 0 else devices.give)(amount, numbers.get(name, ()))
-        state.regroup()
+        if grouped:
+            state.regroup()
         for pool in state.pools:
             pool.add(state)

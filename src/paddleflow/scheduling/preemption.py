@@ -16,8 +16,6 @@ claimant does not ask again while its victims are on their way out.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling.accounts import Account, guaranteed_part
 from paddleflow.scheduling.classes import Line, held_total
@@ -69,7 +67,7 @@ def victims_of(table: Table, line: Line, spare: list[Held]) -> tuple[list[Held],
     rest = []
     for victim in _candidates(table, line):
         left = tuple(a for a in victim.assignments if (victim.request.job, a) not in going)
-        rest.append(victim if len(left) == len(victim.assignments) else replace(victim, assignments=left))
+        rest.append(victim if len(left) == len(victim.assignments) else victim._replace(assignments=left))
     return cheapest(table, line, spare + rest) if rest else None
 
 

@@ -59,10 +59,11 @@ class Rooms:
         """Count what the latest releases added."""
         assert flavour.fits is not None
         each, members = flavour.each, flavour.pool.members
+        each_cpu, each_memory, _ = each
         shared = fractional(each)
         for name, (cpu, memory, group) in () if shared else self._cluster.improved.items():
             state = members.get(name)
-            if state is None or state.cpu < each.cpu or state.memory < each.memory:
+            if state is None or state.cpu < each_cpu or state.memory < each_memory:
                 continue
             fits = times_fitting(each, state.cpu, state.memory, state.group, _MANY)
             if fits:

@@ -19,10 +19,12 @@ _FORGOTTEN = 1e-9  # less than this much of an average share is no past
 
 def dominant(used: Resources, capacity: Resources) -> float:
     """The largest part of any resource of the cluster; of what the cluster has none, the smallest amount is all."""
-    share = used.cpu / capacity.cpu if capacity.cpu else 0.0
-    if capacity.memory and used.memory / capacity.memory > share:
-        share = used.memory / capacity.memory
-    for name, amount in used.scalars:
+    used_cpu, used_memory, scalars = used
+    cpu, memory, _ = capacity
+    share = used_cpu / cpu if cpu else 0.0
+    if memory and used_memory / memory > share:
+        share = used_memory / memory
+    for name, amount in scalars:
         part = amount / (capacity.scalar(name) or 1)
         if part > share:
             share = part

@@ -6,8 +6,6 @@ that used, free, pending and held always agree.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling.accounts import Account
 from paddleflow.scheduling.classes import Families, Line, held_total
@@ -84,7 +82,7 @@ class Table:
 
     def change(self, job: str, assignments: tuple[Assignment, ...]) -> None:
         """A running job has these members now; what they take on nodes was counted by the caller."""
-        held = self.held[job] = replace(self.held[job], assignments=assignments, changed_at=self.now)
+        held = self.held[job] = self.held[job]._replace(assignments=assignments, changed_at=self.now)
         self.accounts[held.request.queue].recharge(job, held_total(held))
 
     # --- leaving ------------------------------------------------------------------------------------------------
@@ -190,7 +188,7 @@ def by_node(held: Held) -> dict[str, list[tuple[Resources, Given]]]:
     """What a job takes on each node; members of a role that the request does not have take nothing."""
     each = {need.role: need.each for need in held.request.needs}
     found: dict[str, list[tuple[Resources, Given]]] = {}
-    for assignment in held.assignments:
-        if assignment.role in each:
-            found.setdefault(assignment.node, []).append((each[assignment.role], assignment.devices))
+    for role, _, node, devices in held.assignments:
+        if role in each:
+            found.setdefault(node, []).append((each[role], devices))
     return found

@@ -34,7 +34,7 @@ class Lane:
 class Spot:
     """A queue in this cycle's tree."""
 
-    __slots__ = ("account", "below", "entry", "lanes", "parent", "spots")
+    __slots__ = ("account", "below", "entry", "lanes", "parent", "spots", "turn")
 
     def __init__(self, account: Account | None, parent: Spot | None) -> None:
         self.account = account
@@ -43,6 +43,7 @@ class Spot:
         self.spots: dict[str, Spot] = {}
         self.lanes: list[Lane] = []  # of jobs in this queue itself
         self.entry: Entry | None = None
+        self.turn = account  #: the queue that goes when it is this one's turn: itself, or one below
 
     def top(self) -> Spot | None:
         """The child whose turn it is."""
@@ -59,6 +60,7 @@ class Turns:
     """The queues that have jobs of one priority."""
 
     def __init__(self, accounts: list[Account], priority: int, capacity: Resources, now: float) -> None:
+        self._priority = priority
         self._capacity = capacity
         self._now = now
         self._root = Spot(None, None)
@@ -85,12 +87,13 @@ class Turns:
         """Something changed in a queue: it and all above it stand elsewhere now."""
         at, parent = spot, spot.parent
         while parent is not None and at.account is not None:
-            below, key = at.top(), LAST
+            key, at.turn, at.entry = LAST, at.account, None
+            below = at.top()
             if below is not None and below.entry is not None:
-                key = below.entry[1]
-            for lane in at.lanes:
-                key = min(key, lane.key())
-            at.entry = None
+                key, at.turn = below.entry[1], below.turn
+            for lane in at.lanes:  # its own jobs are like one more child
+                if (mine := lane.key()) < key:
+                    key, at.turn = mine, at.account
             if key is not LAST:
                 at.entry = (at.account.rank(self._capacity), key, at.account.name)
                 heappush(parent.below, at.entry)
@@ -99,13 +102,7 @@ class Turns:
     def first(self) -> Account | None:
         """The queue whose turn it is."""
         spot = self._root.top()
-        while spot is not None:
-            below = spot.top()
-            mine = min([lane.key() for lane in spot.lanes], default=LAST)
-            if below is None or below.entry is None or mine < below.entry[1]:  # its own jobs are like one more child
-                return spot.account
-            spot = below
-        return None
+        return None if spot is None else spot.turn
 
     def after(self, account: Account, started: bool) -> None:
         """The queue has had its turn; if it started nothing, that was its last in this cycle."""
@@ -115,17 +112,26 @@ class Turns:
         self._climb(spot)
 
     def candidates(self, account: Account) -> Iterator[Line]:
-        """Its lines in order, from where the last turn ended. A line that starts a job leaves its place by itself."""
+        """Its lines in order, from where the last turn ended, without those that are beyond a ceiling by themselves.
+
+        A line that starts a job leaves its place by itself.
+        """
+        (most_cpu, most_memory), level = account.slack(), account.levels[self._priority]
+        if level.least_cpu > most_cpu or level.least_memory > most_memory:
+            return
         lanes = self._spots[account.name].lanes
         if len(lanes) > 1:
             ranks = {lane.user: account.user_rank(lane.user, self._capacity, self._now) for lane in lanes}
             lanes = sorted(lanes, key=lambda lane: (ranks[lane.user], lane.key(), lane.user))
         for lane in lanes:
             rows = lane.rows
-            while lane.at < len(rows):
-                line = rows[lane.at][2]
-                yield line
-                lane.at += 1
+            for at in range(lane.at, len(rows)):
+                line = rows[at][2]
+                cpu, memory, _ = line.total
+                if cpu <= most_cpu and memory <= most_memory:
+                    lane.at = at
+                    yield line
+            lane.at = len(rows)
 
 
 def _lanes(account: Account, level: Level) -> list[Lane]:

@@ -129,6 +129,10 @@ def _inner(annotation: Any) -> type[Document] | None:
     return next((found for part in get_args(annotation) if (found := _inner(part))), None)
 
 
+#: Words for people where pydantic has names of classes.
+_WANTED = {"model_type": "an object is wanted", "dict_type": "an object is wanted", "list_type": "a list is wanted"}
+
+
 def _faults(error: ValidationError) -> list[Fault]:
     faults = []
     for item in error.errors(include_url=False):
@@ -137,7 +141,7 @@ def _faults(error: ValidationError) -> list[Fault]:
             where += f"[{part}]" if isinstance(part, int) else f"{'.' if where else ''}{part}"
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] != "value_error":  # those are sentences of ours
-            message = message[:1].lower() + message[1:]
+            message = _WANTED.get(item["type"]) or message[:1].lower() + message[1:]
             if item["type"] != "missing":
                 message = f"{message}, found {_shape(item.get('input'))}"
         faults.append(Fault(where, message))
