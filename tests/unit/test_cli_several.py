@@ -53,7 +53,13 @@ def test_waiting_for_runs_says_how_they_are(stub: Stub, shell: Shell) -> None:
 
 
 def test_who_watched_a_run_fail_is_told_where_to_look(stub: Stub, shell: Shell) -> None:
-    step = {"jobID": "j", "name": "r-train", "fullName": "train", "status": "failed", "jobMessage": "exited with code 3"}
+    step = {
+        "jobID": "j",
+        "name": "r-train",
+        "fullName": "train",
+        "status": "failed",
+        "jobMessage": "exited with code 3",
+    }
     stub.on("GET /run/r", {"runID": "r", "status": "failed", "runMsg": "so", "runtime": {"train": [step]}})
     stub.on("GET /run/r/events", Answer({"events": []}))
     result = shell("run", "watch", "r", code=1)
