@@ -24,7 +24,7 @@ from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs import machine
 from paddleflow.jobs.changes import stop_job
 from paddleflow.jobs.listing import JobFilter, find_jobs
-from paddleflow.jobs.submission import Submitter, submit
+from paddleflow.jobs.submission import Submission, Submitter, submit
 from paddleflow.queues.defaults import ensure_defaults
 from paddleflow.runtimes.memory import EXIT, MemoryRuntime, World
 from paddleflow.settings import JobSettings, Settings
@@ -88,7 +88,7 @@ class Scene:
     async def _submit(self, document: SingleJob | DistributedJob, submitter: Submitter) -> None:
         rows, _ = await self.database.read(find_jobs, JobFilter(), 0, 100)
         if document.id not in {row["id"] for row in rows}:
-            await self.database.write(submit, [order_of(document)], submitter, CLOCK.now())
+            await self.database.write(submit, Submission([order_of(document)], submitter, CLOCK.now()))
 
     async def retry(self, act: Callable[[], Awaitable[None]]) -> None:
         """As a client does: once more after a fault."""
