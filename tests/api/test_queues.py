@@ -19,7 +19,7 @@ from paddleflow.store.bus import JOBS
 from paddleflow.store.database import Database, Tx
 from tests.api.client import Api
 from tests.api.job_rows import add_job, end_jobs
-from tests.api.workshop import PATIENCE
+from tests.patience import PATIENCE
 
 CAPACITY = Resources.of(16_000, 64 * 2**30, {"nvidia.com/gpu": 4000})
 

@@ -19,7 +19,7 @@ from paddleflow.operator.paddlejob.job import Options, read
 from paddleflow.operator.paddlejob.manifests import pod
 from tests.cluster_fixture import LiveCluster
 from tests.framework_environments import programs_of
-from tests.operator_process import until
+from tests.patience import eventually
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -100,8 +100,8 @@ def launchers(control_plane: LiveCluster, tmp_path: Path, monkeypatch: pytest.Mo
 def test_launchers_find_each_other_take_one_in_and_go_on_without_one(launchers: Launchers) -> None:
     launchers.start(0)
     launchers.start(1)
-    until(lambda: launchers.settled(0, 1), "two together")
+    eventually(lambda: launchers.settled(0, 1), "two together")
     launchers.start(2)
-    until(lambda: launchers.settled(0, 1, 2), "three together")
+    eventually(lambda: launchers.settled(0, 1, 2), "three together")
     launchers.lose(0)
-    until(lambda: launchers.settled(1, 2), "the two that are left, with new ranks")
+    eventually(lambda: launchers.settled(1, 2), "the two that are left, with new ranks")

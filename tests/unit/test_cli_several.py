@@ -48,5 +48,20 @@ def test_waiting_for_runs_says_how_they_are(stub: Stub, shell: Shell) -> None:
         stub.on(f"GET /run/{run}/events", Answer({"events": []}))
         stub.on(f"GET /run/{run}", {"runID": run, "name": "n", "status": status, "runMsg": "so"})
     result = shell("run", "wait", "r1", "r2", code=1)
-    assert [line.split()[:2] for line in result.stderr.splitlines()] == [["r1", "succeeded"], ["r2", "failed"]]
+    assert {"r1 succeeded", "r2 failed"} <= {" ".join(line.split()[:2]) for line in result.stderr.splitlines()}
     assert "| r2     | n    | failed    | so      |" in result.stdout
+
+
+def test_who_watched_a_run_fail_is_told_where_to_look(stub: Stub, shell: Shell) -> None:
+    step = {
+        "jobID": "j",
+        "name": "r-train",
+        "fullName": "train",
+        "status": "failed",
+        "jobMessage": "exited with code 3",
+    }
+    stub.on("GET /run/r", {"runID": "r", "status": "failed", "runMsg": "so", "runtime": {"train": [step]}})
+    stub.on("GET /run/r/events", Answer({"events": []}))
+    result = shell("run", "watch", "r", code=1)
+    assert result.stdout == "train failed exited with code 3\n"
+    assert result.stderr == "r failed: so\nhint: paddleflow run logs r train shows what it wrote\n"

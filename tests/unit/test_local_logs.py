@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sys
@@ -18,7 +17,8 @@ from paddleflow.runtimes.local import log_gap, logs
 from paddleflow.runtimes.local.log_gap import BLOCK, Gap
 from paddleflow.runtimes.local.watching import SOONEST, next_look
 from paddleflow.settings import LocalSettings
-from tests.runtime_scene import DEADLINE, Scene, open_local, opened
+from tests.patience import soon
+from tests.runtime_scene import Scene, open_local, opened
 
 LIMIT = 1 << 20
 BOUNDED = LocalSettings(log_limit="1Mi")
@@ -98,9 +98,7 @@ async def test_a_flood_is_bounded_while_it_runs_and_said(scene: Scene) -> None:
     launch = scene.shell("one", "echo first; yes 0123456789abcde; echo never")
     await scene.runtime.start([launch])
     path = Path(launch.log)
-    async with asyncio.timeout(DEADLINE):
-        while not path.exists() or path.stat().st_size < 200 * LIMIT:
-            await asyncio.sleep(0.005)
+    await soon(lambda: path.exists() and path.stat().st_size >= 200 * LIMIT)
     await scene.runtime.stop([launch.attempt], 0.0)
     await scene.end_of(launch)
     assert path.stat().st_blocks * 512 <= LIMIT + BLOCK
