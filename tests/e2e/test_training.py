@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[2]
         ("paddle-collective", "paddle", "loss"),
         ("paddle-ps", "paddle-ps", "loss"),
         ("mpi", "mpi", "pi"),
+        ("ray", "ray", "found by 8 tasks"),
     ],
 )
 def test_the_example_trains(example: str, framework: str, words: str, new_server: Callable[..., ServerProcess]) -> None:

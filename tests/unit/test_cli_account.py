@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from inline_snapshot import snapshot
 
 from paddleflow.cli.main import root
-from paddleflow.cli.output import report
+from paddleflow.cli.refusals import report
 from paddleflow.errors import Fault, Internal, Invalid, NotFound, PaddleFlowError
 from paddleflow.sdk import contexts
 from paddleflow.sdk.contexts import Context

@@ -10,6 +10,7 @@ import click
 
 from paddleflow.cli import output
 from paddleflow.cli.lazy import Late, group, marker_options, pairs
+from paddleflow.cli.refusals import each
 from paddleflow.cli.session import Session, pass_session
 from paddleflow.errors import Invalid
 
@@ -237,7 +238,7 @@ def stop(session: Session, jobids: tuple[str, ...]) -> None:
         session.client.jobs.handle(jobid).stop()
         output.done(session, f"jobid[{jobid}] stop success", id=jobid)
 
-    output.each(jobids, one)
+    each(jobids, one)
 
 
 @job.command()
@@ -250,4 +251,4 @@ def delete(session: Session, jobids: tuple[str, ...]) -> None:
         session.client.jobs.handle(jobid).delete()
         output.done(session, f"job[{jobid}] delete success ", id=jobid)
 
-    output.each(jobids, one)
+    each(jobids, one)

@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from paddleflow import __version__
-from paddleflow.cli import output
 from paddleflow.cli.lazy import FORMATS, Group, Late
+from paddleflow.cli.refusals import report
 from paddleflow.cli.session import Session
 from paddleflow.errors import PaddleFlowError
 
@@ -65,7 +65,7 @@ class Root(Group):
             sys.stdout.flush()  # here, so that a reader that went away is noticed by click and not at exit
             return result if isinstance(result, int) else 0
         except PaddleFlowError as error:
-            output.report(error)
+            report(error)
             return 1
         except click.Abort as abort:
             if isinstance(abort.__cause__ or abort.__context__, EOFError):

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
-
-from paddleflow.errors import PaddleFlowError
 
 if TYPE_CHECKING:
     from paddleflow.cli.session import Session
@@ -56,36 +54,6 @@ def more(value: str | None, option: str) -> None:
 def done(session: Session, message: str, **data: object) -> None:
     """Says that something was done: a sentence that scripts know, or the same as JSON."""
     click.echo(as_json({"message": message, **data}) if session.output == "json" else message)
-
-
-def report(error: PaddleFlowError) -> None:
-    """An error in words: what, every fault of it, and what to do."""
-    several = len(error.details) > 1
-    joined = "; ".join(str(fault) for fault in error.details)
-    message = f"{len(error.details)} things are wrong" if several and error.message == joined else error.message
-    click.echo(f"error: {message}", err=True)
-    if several:
-        for fault in error.details:
-            click.echo(f"  - {fault}" + (f" ({fault.hint})" if fault.hint else ""), err=True)
-    if error.hint and not (several and any(fault.hint == error.hint for fault in error.details)):
-        click.echo(f"hint: {error.hint}", err=True)
-    if error.status >= 500 and error.request_id:
-        click.echo(f"request id: {error.request_id}", err=True)
-
-
-def each(ids: Sequence[str], act: Callable[[str], None]) -> None:
-    """Does something to each of several things: those that refuse are said, and the others still have their turn."""
-    refused = 0
-    for id in ids:
-        try:
-            act(id)
-        except PaddleFlowError as error:
-            if len(ids) == 1:
-                raise
-            report(error)
-            refused += 1
-    if refused:
-        click.get_current_context().exit(1)
 
 
 def show_one(

@@ -60,6 +60,8 @@ def watched(run: Run) -> int:
         return 130
     run.refresh()
     note(f"{run.id} {run.status}" + (f": {run.record.message}" if run.record.message else ""))
+    if failed := next((step for step in run.steps if step.status == "failed" and step.job_id), None):
+        note(f"hint: paddleflow run logs {run.id} {failed.full_name} shows what it wrote")
     return 0 if run.succeeded else 1
 
 
