@@ -1,6 +1,7 @@
 """A real HTTP server on loopback that records what the client sends and plays the answers a test has laid out.
 
-The suites of the SDK, the command line and the old client use it through the fixture `stub` of their conftest.
+The suites of the SDK, the command line and the old client use it through the fixtures below. Loaded as a plugin by
+``tests/conftest.py``.
 """
 
 from __future__ import annotations
@@ -11,15 +12,18 @@ import socket
 import threading
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+import pytest
 from click.testing import CliRunner, Result
 
+import paddleflow
 from paddleflow.cli.main import root
+from paddleflow.sdk.client import PaddleFlow
 
 API = "/api/paddleflow/v1"
 
@@ -177,10 +181,33 @@ class Shell:
         return result
 
 
-@contextmanager
-def running_stub() -> Iterator[Stub]:
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty configuration folder, and no word about servers in the environment."""
+    folder = tmp_path / "home"
+    monkeypatch.setenv("PADDLEFLOW_HOME", str(folder))
+    for name in ("SERVER", "TOKEN", "OUTPUT", "PF_CONFIG"):
+        monkeypatch.delenv(f"PADDLEFLOW_{name}", raising=False)
+    return folder
+
+
+@pytest.fixture
+def stub(home: Path) -> Iterator[Stub]:
+    """A server that plays answers."""
     stub = Stub()
     try:
         yield stub
     finally:
         stub.close()
+
+
+@pytest.fixture
+def shell(stub: Stub) -> Shell:
+    """The command line, speaking to the stub."""
+    return Shell(stub)
+
+
+@pytest.fixture
+def pf(stub: Stub) -> PaddleFlow:
+    """The typed client, speaking to the stub."""
+    return paddleflow.connect(stub.url, token="t")

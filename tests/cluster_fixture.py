@@ -113,6 +113,7 @@ def require(parts: Iterable[str], root: bool = False, hint: str = "scripts/test 
         pytest.skip(f"{_LACKING}: real nodes need root")
     done = subprocess.run([TOOL, "build", "--check", *parts], capture_output=True, text=True, check=False)
     if done.returncode:
+        assert "error: not built: " in done.stderr, done.stderr
         hint = hint if shutil.which("go") else "Go is not installed"
         pytest.skip(f"{_LACKING}: it is not built; {hint}, scripts/cluster build --help tells more")
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.cluster_fixture", "tests.postgres_server", "tests.worker_groups"]
+pytest_plugins = [
+    "tests.client_stub",
+    "tests.cluster_fixture",
+    "tests.databases",
+    "tests.postgres_server",
+    "tests.worker_groups",
+]
 
 # By itself Hypothesis fails an example that takes 200 ms, and a test whose examples are slowly made.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])

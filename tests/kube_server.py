@@ -1,11 +1,11 @@
-"""What tests of `kube` share: a client of the real API server, a namespace of one's own, a condition with a deadline."""
+"""What tests of `kube` share: a client of the real API server, and a namespace of one's own."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 from paddleflow.errors import NotFound
 from paddleflow.kube.client import Client
@@ -45,13 +45,3 @@ async def _has_account(client: Client, space: str) -> bool:
     except NotFound:
         return False
     return True
-
-
-async def until(condition: Callable[[], object], what: str, seconds: float = 30.0) -> None:
-    """Waits for a condition, with a deadline that says what was waited for."""
-    try:
-        async with asyncio.timeout(seconds):
-            while not condition():
-                await asyncio.sleep(0.01)
-    except TimeoutError:
-        raise AssertionError(f"not within {seconds:g} s: {what}") from None

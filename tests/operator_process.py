@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -79,13 +78,6 @@ def blocked(cluster: LiveCluster, namespace: str, name: str) -> str:
     cluster.wait(f"pdj/{name}", "condition=Blocked", namespace)
     (found,) = [each for each in job(cluster, namespace, name)["status"]["conditions"] if each["type"] == "Blocked"]
     return f"{found['reason']}: {found['message']}"
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + 90
-    while not condition():
-        assert time.monotonic() < deadline, f"not within 90 s: {what}"
-        time.sleep(0.05)  # a look at a condition with a deadline, not a wait for time to pass
 
 
 def paddle_job(name: str, spec: Mapping[str, Any]) -> str:

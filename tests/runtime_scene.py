@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from paddleflow.base.clock import SystemClock
 from paddleflow.base.ids import AttemptId
+from paddleflow.runtimes.local.link import KEEPER_COMMAND
+from paddleflow.runtimes.local.local_runtime import LocalRuntime
 from paddleflow.runtimes.runtime import Ended, Launch, Observation, Ready, Runtime, Started
+from paddleflow.settings import LocalSettings
+from tests.patience import PATIENCE, soon
 
-DEADLINE = 60.0
 PATH = "/usr/local/bin:/usr/bin:/bin"
 
 Opener = Callable[[Path], Awaitable[Runtime]]
 T = TypeVar("T", Started, Ready, Ended)
+
+
+async def open_local(
+    data: Path, settings: LocalSettings | None = None, *, keeper: Sequence[str] = KEEPER_COMMAND
+) -> Runtime:
+    runtime = LocalRuntime(settings or LocalSettings(), data, SystemClock(), keeper=keeper)
+    await runtime.open()
+    return runtime
 
 
 class Scene:
@@ -61,7 +73,7 @@ class Scene:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Observe until the condition holds."""
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(PATIENCE):
             while not condition():
                 async for batch in self.runtime.observe():
                     self.seen += batch
@@ -83,17 +95,10 @@ class Scene:
         await self.until(lambda: running <= {seen.attempt for seen in self.told(Ended)})
         await self.runtime.forget(self.started)
         await self.runtime.close()
-        await eventually(lambda: is_free(self.folder / "data" / "keeper.lock"))
+        await soon(lambda: is_free(self.folder / "data" / "keeper.lock"))
 
     async def log_of(self, launch: Launch) -> bytes:
         return (await self.runtime.log(launch.log, 0, 1 << 20)).data
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    """For what only the file system or /proc tells."""
-    async with asyncio.timeout(DEADLINE):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 def lives(pid: int) -> bool:

@@ -151,13 +151,13 @@ def test_tasks_live_in_task_groups() -> None:
 
 
 def test_imports_stand_at_the_top() -> None:
-    """An import may wait only where start-up time counts (command line, server's start, the package itself) and for an extra."""
+    """An import may wait only where start-up time counts (the command line, the package itself) and for an extra."""
     late = {SOURCE / "__init__.py", SOURCE / "store" / "opening.py"}
     refuse(
         [
             f"{shown(file)}:{inner.lineno}: import inside {node.name}"
             for file in source()
-            if file not in late and file.relative_to(SOURCE).parts[0] not in {"cli", "server", "server.py"}
+            if file not in late and file.relative_to(SOURCE).parts[0] != "cli"
             for node in ast.walk(tree(file))
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
             for inner in ast.walk(node)

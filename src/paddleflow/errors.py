@@ -52,6 +52,8 @@ class PaddleFlowError(Exception):
         self.message = message
         self.hint = hint
         self.details = tuple(details)
+        if hint:
+            self.add_note(f"hint: {hint}")  # a traceback, in a script or notebook, ends with it
 
 
 class Invalid(PaddleFlowError):

@@ -165,6 +165,15 @@ def load(file: Path | None = None, environ: Mapping[str, str] | None = None) -> 
     return Settings(**sections)
 
 
+def strays(environ: Mapping[str, str] | None = None) -> list[Fault]:
+    """Variables that look like settings and are none: most likely misspelt. No error: others may set them, as Kubernetes does."""
+    env = os.environ if environ is None else environ
+    known = [variable for _, variable, _, _ in describe()]
+    sections = tuple(f"{PREFIX}{section.name}_".upper() for section in dataclasses.fields(Settings))
+    wrong = sorted(name for name in env if name.startswith(sections) and name not in {*known, f"{PREFIX}SERVER_CONFIG"})
+    return [Fault(name, "is not a known setting", nearest(name, known)) for name in wrong]
+
+
 def _section(name: str, kind: Any, given: Any, env: Mapping[str, str], faults: list[Fault]) -> Any:
     values: dict[str, Any] = {}
     if not isinstance(given, dict):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -21,29 +20,11 @@ from paddleflow.queues.defaults import ensure_defaults
 from paddleflow.settings import AccessSettings, ServerSettings, Settings
 from paddleflow.store.bus import LocalBus
 from paddleflow.store.database import Database
-from paddleflow.store.opening import open_database
 from tests.api.client import Api
 from tests.api.workshop import CAPACITY, Workshop
 
 #: argon2 of "paddleflow1", with parameters so low that tests do not pay for hashes they are not about
 CHEAP_HASH = "$argon2id$v=19$m=8,t=1,p=1$GICVVBfLNkWauDKCc2+UGA$80sc2fcEHitW0a4Gk5CzxRCMPPw7WqElHCTnPUFONd0"
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def database_url(request: pytest.FixtureRequest) -> str:
-    """The setting ``database.url`` for each engine; the database behind it is empty."""
-    if request.param == "sqlite":
-        return ""
-    url: str = request.getfixturevalue("postgres_url_factory")()
-    return url
-
-
-@pytest.fixture
-async def database(database_url: str, tmp_path: Path) -> AsyncIterator[Database]:
-    """An open database with all tables, without waiting for the disk."""
-    opened = await open_database(database_url, tmp_path, durable=False)
-    yield opened
-    await opened.close()
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from paddleflow.api import events
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import PREFIX
 from tests.api.client import Api
-from tests.api.workshop import PATIENCE, TINY, Workshop, eventually, until
+from tests.api.workshop import TINY, Workshop, until
+from tests.patience import PATIENCE, soon
 
 pytestmark = pytest.mark.usefixtures("ready")
 
@@ -79,12 +80,12 @@ async def test_live_to_the_end(alice: Api, platform: Platform, workshop: Worksho
     sent: list[Message] = []
     async with asyncio.TaskGroup() as group:
         call = group.create_task(alice.call("GET", "/job/one/events", sent=sent))
-        await eventually(lambda: any(b'"init"' in message.get("body", b"") for message in sent))
+        await soon(lambda: any(b'"init"' in message.get("body", b"") for message in sent))
         async with workshop.open(platform):
             await until(alice, "one", "running")
-            await eventually(lambda: any(b'"running"' in message.get("body", b"") for message in sent))
+            await soon(lambda: any(b'"running"' in message.get("body", b"") for message in sent))
             (await alice.put("/job/one", {"labels": {"a": "1"}}, action="modify")).ok()
-            await eventually(lambda: any(b"event: modified" in message.get("body", b"") for message in sent))
+            await soon(lambda: any(b"event: modified" in message.get("body", b"") for message in sent))
             assert not call.done()
             (await alice.put("/job/one", action="stop")).ok()
             await until(alice, "one", "terminated")
@@ -114,7 +115,7 @@ async def test_streams_end_when_the_job_is_deleted_and_when_the_server_stops(ali
     sent: list[Message] = []
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         group.create_task(alice.call("GET", "/job/one/events", sent=sent))
-        await eventually(lambda: any(b'"init"' in message.get("body", b"") for message in sent))
+        await soon(lambda: any(b'"init"' in message.get("body", b"") for message in sent))
         (await alice.put("/job/one", action="stop")).ok()
         (await alice.delete("/job/one")).ok()
     (await alice.post("/job/single", JOB)).ok()
@@ -182,17 +183,17 @@ async def test_changes_are_pushed_and_heartbeats_echoed(
     socket = Socket(app, alice.token)
     async with asyncio.TaskGroup() as group:
         group.create_task(socket.serve())
-        await eventually(lambda: socket.sent)
+        await soon(lambda: socket.sent)
         assert socket.sent[0]["type"] == "websocket.accept"
         socket.say("ping")
-        await eventually(lambda: "ping" in socket.texts)
+        await soon(lambda: "ping" in socket.texts)
         (await alice.post("/job/single", JOB)).ok()
-        await eventually(lambda: ("one", "init") in socket.pushed)
+        await soon(lambda: ("one", "init") in socket.pushed)
         (await bob.post("/job/single", {**JOB, "id": "other"})).ok()
         async with workshop.open(platform):
-            await eventually(lambda: ("one", "running") in socket.pushed)
+            await soon(lambda: ("one", "running") in socket.pushed)
             workshop.finish("one.worker-0.1")
-            await eventually(lambda: ("one", "succeeded") in socket.pushed)
+            await soon(lambda: ("one", "succeeded") in socket.pushed)
         socket.leave()
     assert "other" not in {job for job, _ in socket.pushed}, "jobs of others are not pushed"
     assert socket.pushed.count(("one", "succeeded")) == 1
@@ -205,11 +206,11 @@ async def test_more_changes_than_fit_one_look_are_all_pushed(
     socket = Socket(app, root.token)
     async with asyncio.TaskGroup() as group:
         group.create_task(socket.serve())
-        await eventually(lambda: socket.sent)
+        await soon(lambda: socket.sent)
         socket.say("x")
-        await eventually(lambda: socket.texts)
+        await soon(lambda: socket.texts)
         made = (await alice.post("/job/batch", {"jobs": [{"command": "x", "flavour": TINY}] * 40})).ok()["ids"]
-        await eventually(lambda: len(socket.pushed) >= 40)
+        await soon(lambda: len(socket.pushed) >= 40)
         socket.leave()
     assert [job for job, _ in socket.pushed] == made
 
@@ -218,7 +219,7 @@ async def test_the_socket_is_closed_when_the_server_stops(app: ASGIApp, alice: A
     socket = Socket(app, alice.token)
     async with asyncio.TaskGroup() as group:
         group.create_task(socket.serve())
-        await eventually(lambda: socket.sent)
+        await soon(lambda: socket.sent)
         platform.closing.set()
     assert socket.sent[-1]["type"] == "websocket.close"
     assert socket.sent[-1]["code"] == 1001

@@ -17,7 +17,8 @@ from paddleflow.jobs import machine
 from paddleflow.jobs.folders import job_folder
 from paddleflow.store import events
 from tests.api.client import Api
-from tests.api.workshop import TINY, Workshop, eventually, until
+from tests.api.workshop import TINY, Workshop, until
+from tests.patience import soon
 
 pytestmark = pytest.mark.usefixtures("ready")
 
@@ -76,9 +77,7 @@ async def test_a_restart_does_not_say_again_why_a_job_waits(alice: Api, platform
         assert [await history(platform, job) for job in (second, third)] == told
         workshop.finish(f"{first}.worker-0.1")
         await until(alice, second, "running")
-        await eventually(
-            lambda: workshop.mover is not None and second in str(workshop.mover.why(third)), "a new reason"
-        )
+        await soon(lambda: workshop.mover is not None and second in str(workshop.mover.why(third)), "a new reason")
 
 
 async def test_a_waiting_job_ends_at_once_and_never_runs(alice: Api, platform: Platform, workshop: Workshop) -> None:
@@ -89,7 +88,7 @@ async def test_a_waiting_job_ends_at_once_and_never_runs(alice: Api, platform: P
         await until(alice, second, "pending")
         (await alice.put(f"/job/{second}", action="stop")).ok()
         assert (await alice.get(f"/job/{second}")).ok()["status"] == "terminated"
-        await eventually(lambda: mover.why(second) is None, "the engine forgets it")
+        await soon(lambda: mover.why(second) is None, "the engine forgets it")
         workshop.finish(f"{first}.worker-0.1")
         await until(alice, first, "succeeded")
     assert len(workshop.runtime.world.launched) == 1
@@ -103,7 +102,7 @@ async def test_a_running_job_is_ended_by_the_engine(
         await until(alice, job, "running")
         (await root.put(f"/job/{job}", action="stop")).ok()
         assert (await alice.get(f"/job/{job}")).ok()["status"] == "terminating"
-        await eventually(lambda: stubborn, "the runtime is told")
+        await soon(lambda: stubborn, "the runtime is told")
         (await alice.put(f"/job/{job}", action="stop")).ok()  # stopping twice is stopping once
         await refuse(alice, job, "DELETE", "it is terminating")
         await refuse(alice, job, "PUT", "it is terminating", {"priority": "HIGH"}, action="modify")
@@ -229,9 +228,9 @@ async def test_a_job_deleted_before_the_engine_saw_its_end_leaves_no_ghost(
 
         for act in stop_and_delete(second):
             (await act).ok()
-        await eventually(lambda: mover.why(second) is None, "the engine forgets it")
+        await soon(lambda: mover.why(second) is None, "the engine forgets it")
         again = (await alice.post("/job/single", {**WHOLE, "id": second})).ok()["id"]
-        await eventually(lambda: mover.why(again) is not None, "a new job of this id waits")
+        await soon(lambda: mover.why(again) is not None, "a new job of this id waits")
         workshop.finish(f"{first}.worker-0.1")
         await until(alice, again, "running")
 

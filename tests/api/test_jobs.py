@@ -28,6 +28,18 @@ async def ids(client: Api, **query: object) -> list[str]:
 # ---- submitting ----------------------------------------------------------------------------------------------------
 
 
+async def test_a_field_of_the_wrong_shape_is_said_without_names_of_classes(alice: Api) -> None:
+    wrong = {"command": 3, "args": ["x", {}], "flavour": "flavour1", "labels": ["a"], "extraFS": {}}
+    refused = (await alice.post("/job/single", wrong)).refused(400, "JobInvalidField")
+    assert [(fault["where"], fault["message"]) for fault in refused["details"]] == [
+        ("labels", "an object is wanted, found a list"),
+        ("flavour", 'an object is wanted, found "flavour1"'),
+        ("extraFS", "a list is wanted, found an object"),
+        ("command", "a text or a list is wanted, found 3"),
+        ("args[1]", "input should be a valid string, found an object"),
+    ]
+
+
 async def test_a_single_job_shows_what_was_asked_for(alice: Api) -> None:
     document = {
         "name": "first",

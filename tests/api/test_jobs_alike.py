@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -115,3 +116,18 @@ async def test_a_change_that_was_undone_and_another_one_do_not_look_alike(databa
         await database.write(undone)
     await database.write(counters.bump, COUNTER)
     assert await database.read(counters.value, COUNTER) not in seen
+
+
+async def test_submissions_that_come_together_are_accepted_or_refused_each_alone(alice: Api) -> None:
+    """Of two that choose the same id at the same time, one is refused."""
+    bodies = [
+        {**JOB, "name": "a"},
+        {**JOB, "id": "mine"},
+        {**JOB, "id": "mine"},
+        {**JOB, "flavour": {"name": "none"}},
+        JOB,
+    ]
+    answers = await asyncio.gather(*(alice.post("/job/single", body) for body in bodies))
+    assert [answer.status for answer in answers] == [200, 200, 409, 404, 200]
+    listed = (await alice.get("/job")).ok()["jobList"]
+    assert {job["id"] for job in listed} == {answers[n].ok()["id"] for n in (0, 1, 4)}

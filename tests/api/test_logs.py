@@ -12,7 +12,8 @@ from paddleflow.api import logs
 from paddleflow.api.platform import Platform
 from paddleflow.store.database import Database
 from tests.api.client import Answer, Api
-from tests.api.workshop import PATIENCE, TINY, Workshop, eventually, until
+from tests.api.workshop import TINY, Workshop, until
+from tests.patience import PATIENCE, soon
 
 pytestmark = pytest.mark.usefixtures("ready")
 
@@ -153,9 +154,9 @@ async def test_following_goes_on_until_the_job_has_ended(alice: Api, platform: P
         async with workshop.open(platform):
             await until(alice, "one", "running")
             workshop.say("one.worker-0.1", b"half a ")
-            await eventually(lambda: text_of(sent) == b"half a ")
+            await soon(lambda: text_of(sent) == b"half a ")
             workshop.say("one.worker-0.1", b"line\nthe end")
-            await eventually(lambda: text_of(sent) == b"half a line\nthe end")
+            await soon(lambda: text_of(sent) == b"half a line\nthe end")
             assert not follower.done()
             workshop.say("one.worker-0.1", b"\nreally\n")
             workshop.finish("one.worker-0.1")
@@ -172,7 +173,7 @@ async def test_all_members_each_line_with_its_task(alice: Api, platform: Platfor
             await until(alice, "gang", "running")
             workshop.say("gang.worker-0.1", b"a\nb")
             workshop.say("gang.worker-1.1", b"x\n")
-            await eventually(lambda: b"[worker-1] x\n" in text_of(sent))
+            await soon(lambda: b"[worker-1] x\n" in text_of(sent))
             workshop.say("gang.worker-0.1", b"b\nno newline")
             workshop.say("gang.pserver-0.1", b"served\n")
             for n in range(2):

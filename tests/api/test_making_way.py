@@ -10,7 +10,8 @@ from paddleflow.api.platform import Platform
 from paddleflow.base.clock import ManualClock
 from paddleflow.store import events
 from tests.api.client import Api
-from tests.api.workshop import Workshop, eventually, until
+from tests.api.workshop import Workshop, until
+from tests.patience import soon
 
 pytestmark = pytest.mark.usefixtures("ready")  # a machine of 8 cores and 16Gi
 LONG = 61.0  # a job that has run for so long may be ended for another
@@ -114,7 +115,7 @@ async def test_members_in_place_go_for_another_job_and_come_back(
         await until(root, other, "succeeded")
         clock.advance(31.0)
         platform.bus.wake("jobs")
-        await eventually(lambda: len(running(workshop, elastic)) == 8, "it grows again")
+        await soon(lambda: len(running(workshop, elastic)) == 8, "it grows again")
         changes = [data for kind, data in await history(platform, elastic) if kind == "members"]
         assert (changes[0]["removed"], changes[0]["by"]) == ([f"worker-{n}" for n in (7, 6, 5, 4, 3)], other)
         assert sorted(changes[-1]["added"]) == [f"worker-{n}" for n in range(3, 8)]
@@ -134,7 +135,7 @@ async def test_a_job_that_cannot_change_in_place_starts_anew_at_the_new_size(
         clock.advance(31.0)
         other = await submit(root, "single", job("5"))
         await until(root, other, "running")
-        await eventually(lambda: running(workshop, elastic) == {f"worker-{n}.2" for n in range(3)}, "three members")
+        await soon(lambda: running(workshop, elastic) == {f"worker-{n}.2" for n in range(3)}, "three members")
         worlds = [item.env["WORLD_SIZE"] for item in workshop.runtime.world.launched if ".2" in item.attempt[-2:]]
         assert worlds == ["3"] * 3
         shown = await until(root, elastic, "running")
@@ -150,7 +151,7 @@ async def test_a_job_that_cannot_change_in_place_starts_anew_at_the_new_size(
         await until(root, probe, "succeeded")
         clock.advance(600.0)
         platform.bus.wake("jobs")
-        await eventually(lambda: running(workshop, elastic) == {f"worker-{n}.3" for n in range(8)}, "eight again")
+        await soon(lambda: running(workshop, elastic) == {f"worker-{n}.3" for n in range(8)}, "eight again")
         await until(root, elastic, "running")
         (await root.put(f"/job/{elastic}?action=stop", {})).ok()
         await until(root, elastic, "terminated")

@@ -15,10 +15,11 @@ from paddleflow.queues.queues import create_queue, may_use_queue, scheduled_queu
 from paddleflow.spec.document import parse
 from paddleflow.spec.queue import NewQueue
 from paddleflow.store import counters
+from paddleflow.store.bus import JOBS
 from paddleflow.store.database import Database, Tx
 from tests.api.client import Api
 from tests.api.job_rows import add_job, end_jobs
-from tests.api.workshop import PATIENCE
+from tests.patience import PATIENCE
 
 CAPACITY = Resources.of(16_000, 64 * 2**30, {"nvidia.com/gpu": 4000})
 
@@ -79,7 +80,7 @@ async def test_a_queue_s_life(root: Api, clock: ManualClock) -> None:
 
 async def test_every_change_is_noticed(root: Api, database: Database, platform: Platform) -> None:
     before = await version(database)
-    with platform.bus.subscribe("queues") as woken:
+    with platform.bus.subscribe(JOBS) as woken:
         for call in (
             root.post("/queue", body()),
             root.put("/queue/team-a", {"status": "closed"}),

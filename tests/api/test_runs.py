@@ -57,6 +57,8 @@ async def test_a_run_from_its_text_to_its_end(alice: Api, platform: Platform, wo
     listed = (await alice.get("/run", statusFilter="final")).ok()["runList"]
     assert [each["runID"] for each in listed] == [run]
     assert (await alice.get("/run", statusFilter="active")).ok()["runList"] == []
+    wrong = (await alice.get("/run", statusFilter="failed,done")).refused(400, "InvalidURI")
+    assert "status[done] is not one of initiating, pending" in str(wrong)
     jobs = (await alice.get("/job")).ok()["jobList"]
     assert {job["status"] for job in jobs} == {"succeeded"}
     assert len(jobs) == 3

@@ -159,6 +159,7 @@ async def test_lists_are_filtered_and_paged(root: Api, alice: Api, bob: Api) -> 
     assert await names(alice, pplVersionFilter="2") == ["a1"]
     assert await names(root, nameFilter="a1,b2") == ["a1", "b2"]
     assert await names(alice, statusFilter="terminated") == ["a0"]
+    (await alice.get("/schedule", statusFilter="stopped")).refused(400, "InvalidURI")
     assert await names(alice, statusFilter="running,terminated") == ["a0", "a1", "a2"]
     assert await names(root, scheduleFilter="schedule-000002,nothing") == ["b0"]
     (await alice.get("/schedule", userFilter="bobby")).refused(403, "OnlyRootAllowed")

@@ -11,7 +11,7 @@ from starlette.types import Message
 
 from paddleflow.api.sse import EventsQuery, EventStream, ServerEvent, frame, resume_after
 from paddleflow.errors import Invalid, NotFound
-from tests.api.workshop import PATIENCE
+from tests.patience import PATIENCE
 
 
 class Follower:

@@ -76,6 +76,7 @@ async def test_bad_storages(root: Api, folder: Path, tmp_path: Path) -> None:
         ({"url": f"local://{folder}/../set1"}, "InvalidFileSystemParamsURL"),
         ({"url": str(folder)}, "InvalidFileSystemParamsURL"),
         ({"url": "s3://bucket/path"}, "FileTypeNotSupported"),
+        ({"url": "s3://bucket/path", "properties": {"accessKey": "x"}}, "FileTypeNotSupported"),
         ({"url": "s4://bucket/path"}, "InvalidFileSystemParamsURL"),
         ({"properties": {"accessKey": "x"}}, "InvalidFileSystemParamsProperties"),
         ({"properties": []}, "InvalidArguments"),
@@ -91,6 +92,12 @@ async def test_bad_storages(root: Api, folder: Path, tmp_path: Path) -> None:
     (await root.post("/fs", {**good, "username": "nobody1"})).refused(404, "UserNotExist")
     assert (await root.get("/fs")).ok()["fsList"] == []
     assert not (tmp_path / "storage").exists()
+
+
+async def test_who_has_no_storage_is_told_how_to_make_one(alice: Api) -> None:
+    refused = await alice.post("/job/single", {"command": "x", "fs": {"name": "work"}})
+    hint = next(fault["hint"] for fault in refused.json["details"] if fault["where"] == "fs.name")
+    assert hint == "there is none yet; paddleflow fs create NAME local:///FOLDER makes one"
 
 
 async def test_a_user_has_an_area(alice: Api, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -20,21 +20,10 @@ from paddleflow.scheduling.model import Reason, Snapshot
 from paddleflow.scheduling.suggestions import Suggestion
 from paddleflow.settings import Settings
 from tests.api.client import Api
+from tests.patience import PATIENCE
 
-T = TypeVar("T")
 CAPACITY = Resources.of(8000, 16 * 2**30, {"nvidia.com/gpu": 4000})
 TINY = {"cpu": "100m", "mem": "1Mi"}
-PATIENCE = 60.0
-
-
-async def eventually(look: Callable[[], T], what: str = "it happens") -> T:
-    """What `look` returns once it is true."""
-    deadline = asyncio.get_running_loop().time() + PATIENCE
-    while not (found := look()):
-        if asyncio.get_running_loop().time() > deadline:
-            pytest.fail(f"not within {PATIENCE:g} s: {what}")
-        await asyncio.sleep(0.002)  # a look at a condition with a deadline, not a wait for time to pass
-    return found
 
 
 class Workshop:

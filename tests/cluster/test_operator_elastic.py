@@ -18,7 +18,8 @@ import pytest
 from paddleflow.operator.paddlejob.job import Options, read
 from paddleflow.operator.paddlejob.manifests import pod
 from tests.cluster_fixture import LiveCluster
-from tests.operator_process import ROOT, until
+from tests.framework_environments import programs_of
+from tests.patience import eventually
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -51,7 +52,12 @@ class Launchers:
             "PADDLE_ELASTIC_TIMEOUT": "12",
             "PADDLE_LOG_DIR": str(self._log(index).parent),
         }
-        command = [interpreter("paddle"), "-m", "paddle.distributed.launch", str(self._folder / "train.py")]
+        command = [
+            str(programs_of("paddle") / "python"),
+            "-m",
+            "paddle.distributed.launch",
+            str(self._folder / "train.py"),
+        ]
         with (self._folder / f"launcher-{index}").open("wb") as output:
             started = subprocess.Popen(
                 command, env={**os.environ, **_BESIDE, **variables}, stdout=output, stderr=subprocess.STDOUT
@@ -79,20 +85,13 @@ class Launchers:
 _CONTAINER = {"name": "main", "image": "train:1"}
 
 
-def interpreter(name: str) -> str:
-    done = subprocess.run([ROOT / "scripts" / "frameworks", name], capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(done.stderr.strip().splitlines()[-1])
-    return done.stdout.strip()
-
-
 #: etcd3 is older than today's protobuf, and gRPC does not like that the launcher forks
 _BESIDE = {"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python", "GRPC_ENABLE_FORK_SUPPORT": "0"}
 
 
 @pytest.fixture
 def launchers(control_plane: LiveCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Launchers]:
-    beside = Path(interpreter("etcd3")).parent.parent / "lib" / "python3.11" / "site-packages"
+    beside = programs_of("etcd3").parent / "lib" / "python3.11" / "site-packages"
     monkeypatch.setenv("PYTHONPATH", str(beside))
     with ExitStack() as stack:
         yield Launchers(control_plane.etcd, tmp_path, stack)
@@ -101,8 +100,8 @@ def launchers(control_plane: LiveCluster, tmp_path: Path, monkeypatch: pytest.Mo
 def test_launchers_find_each_other_take_one_in_and_go_on_without_one(launchers: Launchers) -> None:
     launchers.start(0)
     launchers.start(1)
-    until(lambda: launchers.settled(0, 1), "two together")
+    eventually(lambda: launchers.settled(0, 1), "two together")
     launchers.start(2)
-    until(lambda: launchers.settled(0, 1, 2), "three together")
+    eventually(lambda: launchers.settled(0, 1, 2), "three together")
     launchers.lose(0)
-    until(lambda: launchers.settled(1, 2), "the two that are left, with new ranks")
+    eventually(lambda: launchers.settled(1, 2), "the two that are left, with new ranks")

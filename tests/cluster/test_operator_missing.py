@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from tests.cluster_fixture import LiveCluster
-from tests.operator_process import ROOT, blocked, install, job, running, submit, until
+from tests.operator_process import ROOT, blocked, install, job, running, submit
 from tests.paddlejob_world import role
+from tests.patience import eventually
 
 DEFINITION = "crd/paddlejobs.batch.paddlepaddle.org"
 
@@ -71,7 +72,7 @@ def test_a_missing_definition_is_waited_for(control_plane: LiveCluster, space: s
     forget_jobs(control_plane)
     log = tmp_path / "operator.log"
     with running(control_plane, tmp_path, "--namespace", space) as operator:
-        until(lambda: "404 page not found" in log.read_text(), "a word about it")
+        eventually(lambda: "404 page not found" in log.read_text(), "a word about it")
         install(control_plane)
         submit(control_plane, space, "first", {"worker": role(1)})
         pods(control_plane, space, "first")
@@ -97,15 +98,15 @@ def test_an_older_definition_is_named(
     control_plane.wait(DEFINITION, "condition=Established")
     with running(control_plane, tmp_path, "--namespace", space) as operator:
         submit(control_plane, space, "x", {"worker": role(1)})
-        until(lambda: words in events(control_plane, space, "DefinitionTooOld"), "an event")
+        eventually(lambda: words in events(control_plane, space, "DefinitionTooOld"), "an event")
         before = control_plane.kubectl("get", "pdj", "x", "-n", space, "-o", "jsonpath={.metadata.resourceVersion}")
         control_plane.kubectl("delete", "pod", "x-worker-0", "-n", space)
-        until(lambda: _tries(control_plane, space) >= 2, "one more try")
+        eventually(lambda: _tries(control_plane, space) >= 2, "one more try")
         found = control_plane.kubectl("get", "pods", "-n", space, "-o", "name")
         assert found == "", "without a memory it makes nothing anew"
         assert job(control_plane, space, "x")["metadata"]["resourceVersion"] == before
         control_plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "deploy" / "crds"))
-        until(lambda: _formation(control_plane, space) == 1, "a status that is kept")
+        eventually(lambda: _formation(control_plane, space) == 1, "a status that is kept")
         pods(control_plane, space, "x")
         assert operator.poll() is None
 
@@ -132,7 +133,7 @@ def test_missing_volcano_is_named(control_plane: LiveCluster, space: str, tmp_pa
         try:
             control_plane.apply(GROUPS)
             control_plane.wait("crd/podgroups.scheduling.volcano.sh", "condition=Established")
-            until(lambda: not control_plane.refusal("get", "podgroups", "-n", space), "kubectl knows PodGroups")
+            eventually(lambda: not control_plane.refusal("get", "podgroups", "-n", space), "kubectl knows PodGroups")
             control_plane.kubectl("wait", "--for=create", "podgroup/x", "-n", space, "--timeout=60s")
             admitted = '{"status": {"phase": "Inqueue"}}'
             control_plane.kubectl(

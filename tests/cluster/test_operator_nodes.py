@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from tests.cluster_fixture import LiveCluster
-from tests.operator_process import job, submit, until
+from tests.operator_process import job, submit
+from tests.patience import eventually
 
 #: Serve, ask until everybody answers, say what was heard, and stay as long as the test wants it.
 TALK = """
@@ -40,7 +41,9 @@ def talker(**body: Any) -> dict[str, Any]:
 
 def heard(cluster: LiveCluster, space: str, pod: str) -> list[str]:
     """Whom a member met, in the order of ranks, with the formation that they said."""
-    until(lambda: "met everybody" in cluster.run("kubectl", "logs", pod, "-n", space).stdout, f"{pod} meets everybody")
+    eventually(
+        lambda: "met everybody" in cluster.run("kubectl", "logs", pod, "-n", space).stdout, f"{pod} meets everybody"
+    )
     return _met(cluster.kubectl("logs", pod, "-n", space))
 
 
@@ -87,7 +90,7 @@ def test_a_worker_of_a_lost_node_comes_back_elsewhere_with_its_rank(deployed: Li
     try:
         deployed.wait("pdj/lost", "jsonpath={.status.formation}=2", space)
         for pod in before:
-            until(partial(_met_again, deployed, space, pod), f"{pod} meets everybody again")
+            eventually(partial(_met_again, deployed, space, pod), f"{pod} meets everybody again")
         assert _nodes(deployed, space)[victim] in ("node1", "node2")
         ready = deployed.kubectl("get", "nodes", "-o", "jsonpath={.items[*].status.conditions[-1].status}")
         assert ready == "True True Unknown"

@@ -19,8 +19,9 @@ import yaml
 
 from scripts.lib import chart
 from tests.cluster_fixture import LiveCluster
-from tests.operator_process import CHART, SPACE, blocked, install, job, running, submit, until
+from tests.operator_process import CHART, SPACE, blocked, install, job, running, submit
 from tests.paddlejob_world import role
+from tests.patience import eventually
 
 ACCOUNT = f"system:serviceaccount:{SPACE}:paddleflow-operator"
 COUNTED = "operator-under-test"
@@ -79,7 +80,7 @@ def tries(cluster: LiveCluster, space: str) -> int:
 def in_force(cluster: LiveCluster, space: str, words: str) -> None:
     """Until the API server refuses pods: what it admits by is read in its own time."""
     probe = ("run", "probe", "--image=a:1", "--dry-run=server", "-n", space)
-    until(lambda: words in cluster.refusal(*probe), f"pods are refused with {words!r}")
+    eventually(lambda: words in cluster.refusal(*probe), f"pods are refused with {words!r}")
 
 
 # ---- troubles: each until its block ends ---------------------------------------------------------------------------
@@ -204,12 +205,12 @@ def lacking(cluster: LiveCluster, space: str, resource: str, verb: str) -> Itera
     group = ".batch.paddlepaddle.org" if resource.startswith("paddlejobs") else ""
     plain, _, sub = resource.partition("/")
     question = f"{verb} {plain}{group}" + (f" --subresource={sub}" if sub else "")
-    until(lambda: not _may(cluster, space, question), f"the operator may not {question}")
+    eventually(lambda: not _may(cluster, space, question), f"the operator may not {question}")
     try:
         yield
     finally:
         install(cluster)
-        until(lambda: _may(cluster, space, question), f"the operator may {question} again")
+        eventually(lambda: _may(cluster, space, question), f"the operator may {question} again")
 
 
 Trouble = Callable[[LiveCluster, str], AbstractContextManager[None]]
@@ -246,7 +247,7 @@ def scene(installed: LiveCluster) -> Iterator[Scene]:
             for space in spaces.values():
                 submit(installed, space, "x", {"worker": role(MEMBERS)})
             said = {name: blocked(installed, space, "x") for name, space in spaces.items()}
-            until(lambda: all(tries(installed, space) >= 3 for space in spaces.values()), "three tries of each")
+            eventually(lambda: all(tries(installed, space) >= 3 for space in spaces.values()), "three tries of each")
             made = requests(installed) - before
             counted = sum(tries(installed, space) for space in spaces.values())
             told = {name: installed.kubectl("get", "events", "-n", space) for name, space in spaces.items()}
@@ -284,7 +285,7 @@ def test_a_role_that_may_not_write_the_status_is_said_by_an_event(installed: Liv
     with lacking(installed, space, "paddlejobs/status", "patch"):
         submit(installed, space, "x", {"worker": role(1)})
         installed.kubectl("wait", "--for=create", "pod/x-worker-0", "-n", space, "--timeout=60s")
-        until(lambda: tries(installed, space), "an event")
+        eventually(lambda: tries(installed, space), "an event")
     installed.wait("pdj/x", "jsonpath={.status.phase}=Pending", space)
 
 

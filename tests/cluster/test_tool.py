@@ -14,7 +14,7 @@ import pytest
 from scripts.lib.cluster import processes
 from scripts.lib.cluster.places import folder_of
 from tests.cluster_fixture import TOOL, LiveCluster, brought_up, call, own_name, require
-from tests.e2e.conftest import eventually
+from tests.patience import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 

@@ -18,7 +18,7 @@ from paddleflow.errors import Invalid, Unavailable
 from paddleflow.operator.etcd import Etcd, Keys, np_key
 from scripts.lib.cluster.places import PROGRAMS
 from tests.cluster_fixture import LiveCluster
-from tests.operator_process import until
+from tests.patience import eventually
 from tests.ports import closed_port, free_ports
 
 Ask = Callable[..., dict[str, Any]]
@@ -100,7 +100,7 @@ def guarded(control_plane: LiveCluster, tmp_path_factory: pytest.TempPathFactory
     ]
     with subprocess.Popen(command) as process:
         try:
-            until(lambda: answers(ports[0]), "etcd listens")
+            eventually(lambda: answers(ports[0]), "etcd listens")
             yield inside
         finally:
             process.terminate()

@@ -14,21 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from paddleflow.base.clock import SystemClock
 from paddleflow.base.ids import AttemptId
 from paddleflow.errors import NotFound
-from paddleflow.runtimes.local.local_runtime import LocalRuntime
-from paddleflow.runtimes.runtime import Ended, Observation, Ready, Runtime, Started
-from paddleflow.settings import LocalSettings
+from paddleflow.runtimes.runtime import Ended, Observation, Ready, Started
+from tests.patience import PATIENCE, soon
 from tests.ports import free_ports
-from tests.runtime_scene import DEADLINE, Opener, Scene, eventually, lives, opened
-
-
-async def open_local(data: Path) -> Runtime:
-    runtime = LocalRuntime(LocalSettings(), data, SystemClock())
-    await runtime.open()
-    return runtime
-
+from tests.runtime_scene import Opener, Scene, lives, open_local, opened
 
 OPENERS: dict[str, Opener] = {"local": open_local}
 
@@ -177,7 +168,7 @@ async def test_stop_is_term_then_kill_for_the_whole_group(scene: Scene) -> None:
     launch = scene.shell("one", "trap '' TERM; sleep 1000 & sleep 1000 & echo $! $$ > pids; wait; wait")
     await scene.runtime.start([launch])
     pids = Path(launch.cwd) / "pids"
-    await eventually(lambda: pids.exists() and pids.read_text().endswith("\n"))
+    await soon(lambda: pids.exists() and pids.read_text().endswith("\n"))
     await scene.runtime.stop([launch.attempt], 0.2)
     end = await scene.end_of(launch)
     assert end.exit_code == 128 + signal.SIGKILL
@@ -190,8 +181,8 @@ async def test_stop_is_term_then_kill_for_the_whole_group(scene: Scene) -> None:
 async def test_stop_leaves_time_to_end_well(scene: Scene) -> None:
     launch = scene.shell("one", "trap 'echo saved; exit 5' TERM; echo ready; while :; do sleep 0.01; done")
     await scene.runtime.start([launch])
-    await eventually(lambda: Path(launch.log).exists() and Path(launch.log).read_bytes() == b"ready\n")
-    await scene.runtime.stop([launch.attempt], DEADLINE)
+    await soon(lambda: Path(launch.log).exists() and Path(launch.log).read_bytes() == b"ready\n")
+    await scene.runtime.stop([launch.attempt], PATIENCE)
     end = await scene.end_of(launch)
     assert end.exit_code == 5
     assert (await scene.log_of(launch)).endswith(b"saved\n")
@@ -202,8 +193,8 @@ async def test_the_grace_is_for_the_group_not_only_for_its_leader(scene: Scene) 
     child = "trap 'sleep 0.2; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.01; done"
     launch = scene.shell("one", f'sh -c "{child}" & sleep 1000')
     await scene.runtime.start([launch])
-    await eventually(lambda: Path(launch.log).exists() and Path(launch.log).read_bytes() == b"ready\n")
-    await scene.runtime.stop([launch.attempt], DEADLINE)
+    await soon(lambda: Path(launch.log).exists() and Path(launch.log).read_bytes() == b"ready\n")
+    await scene.runtime.stop([launch.attempt], PATIENCE)
     end = await scene.end_of(launch)
     assert end.exit_code == 128 + signal.SIGTERM
     assert (await scene.log_of(launch)).endswith(b"saved\n")
@@ -212,7 +203,7 @@ async def test_the_grace_is_for_the_group_not_only_for_its_leader(scene: Scene) 
 async def test_a_second_stop_may_be_sooner(scene: Scene) -> None:
     launch = scene.shell("one", "trap '' TERM; echo ready; while :; do sleep 0.01; done")
     await scene.runtime.start([launch])
-    await eventually(lambda: Path(launch.log).exists() and Path(launch.log).read_bytes() == b"ready\n")
+    await soon(lambda: Path(launch.log).exists() and Path(launch.log).read_bytes() == b"ready\n")
     await scene.runtime.stop([launch.attempt], 1000.0)
     await scene.runtime.stop([launch.attempt], 0.0)
     assert (await scene.end_of(launch)).exit_code == 128 + signal.SIGKILL
@@ -246,7 +237,7 @@ async def test_nor_do_those_that_left_the_group(scene: Scene) -> None:
     launch = scene.shell("one", "setsid sh -c 'echo $$ > pid; exec sleep 1000' & while ! [ -s pid ]; do :; done")
     assert (await scene.run(launch)).exit_code == 0
     pid = int((Path(launch.cwd) / "pid").read_text())
-    await eventually(lambda: not lives(pid))
+    await soon(lambda: not lives(pid))
 
 
 async def test_started_twice_runs_once(scene: Scene) -> None:
@@ -265,7 +256,7 @@ async def test_adopt_tells_what_runs_and_what_has_ended(scene: Scene) -> None:
     ran = Path(running.cwd) / "ran"
     await scene.runtime.start([running, ended])
     await scene.end_of(ended)
-    await eventually(lambda: ran.exists() and ran.read_text() == "x\n")
+    await soon(lambda: ran.exists() and ran.read_text() == "x\n")
     await scene.reopen()
     known = await scene.runtime.adopt()
     assert [type(seen) for seen in known if seen.attempt == running.attempt] == [Started, Ready]
@@ -273,7 +264,7 @@ async def test_adopt_tells_what_runs_and_what_has_ended(scene: Scene) -> None:
     assert isinstance(end, Ended)
     assert end.exit_code == 6
     await scene.runtime.start([running])
-    await scene.runtime.stop([running.attempt], DEADLINE)
+    await scene.runtime.stop([running.attempt], PATIENCE)
     assert (await scene.end_of(running)).exit_code == 128 + signal.SIGTERM
     assert ran.read_text() == "x\n"
 
@@ -285,7 +276,7 @@ async def test_an_end_that_nobody_heard_is_told_to_the_next_server(scene: Scene)
     pid = scene.told(Started)[0].pid
     await scene.runtime.close()
     (Path(launch.cwd) / "go").touch()
-    await eventually(lambda: not lives(pid))
+    await soon(lambda: not lives(pid))
     scene.seen.clear()
     await scene.open()
     known = await scene.runtime.adopt()
@@ -310,7 +301,7 @@ async def test_adopted_ends_are_not_observed_a_second_time(scene: Scene) -> None
     launch = scene.shell("one", "true")
     await scene.runtime.start([launch])
     known: Sequence[Observation] = []
-    async with asyncio.timeout(DEADLINE):
+    async with asyncio.timeout(PATIENCE):
         while not any(isinstance(seen, Ended) for seen in known):
             known = await scene.runtime.adopt()
     await scene.run(scene.shell("two", "true"))
@@ -359,7 +350,7 @@ async def test_sample_counts_all_processes_of_an_attempt(scene: Scene) -> None:
     launch = scene.shell("one", '"$PYTHON" -S -c "$CODE" & wait', PYTHON=sys.executable, CODE=burn)
     idle = scene.shell("two", "sleep 1000")
     await scene.runtime.start([launch, idle])
-    await eventually((Path(launch.cwd) / "burnt").exists)
+    await soon((Path(launch.cwd) / "burnt").exists)
     await scene.until(lambda: len(scene.told(Started)) == 2)
     samples = await scene.runtime.sample()
     assert set(samples) == {launch.attempt, idle.attempt}
@@ -379,9 +370,9 @@ async def test_what_two_attempts_send_each_other_is_counted_for_each(scene: Scen
     hears = scene.launch("hears", sys.executable, "-S", "-c", server)
     says = scene.launch("says", sys.executable, "-S", "-c", client)
     await scene.runtime.start([hears])
-    await eventually(lambda: (Path(hears.cwd) / "port").exists() and bool((Path(hears.cwd) / "port").read_text()))
+    await soon(lambda: (Path(hears.cwd) / "port").exists() and bool((Path(hears.cwd) / "port").read_text()))
     await scene.runtime.start([says])
-    await eventually((Path(hears.cwd) / "heard").exists)
+    await soon((Path(hears.cwd) / "heard").exists)
     await scene.until(lambda: len(scene.told(Started)) == 2)
     samples = await scene.runtime.sample()
     if samples[hears.attempt].net_received is None:

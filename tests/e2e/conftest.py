@@ -7,35 +7,18 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
 import paddleflow
 from paddleflow.errors import Conflict
 from paddleflow.sdk.client import PaddleFlow
+from tests.patience import PATIENCE, eventually
 
-T = TypeVar("T")
 PADDLEFLOW = str(Path(sys.executable).parent / "paddleflow")
-PATIENCE = 60.0
-
-
-def eventually(look: Callable[[], T], what: str, seconds: float = PATIENCE) -> T:
-    """What `look` returns once it is true; fails with `what` when the time is over."""
-    deadline = time.monotonic() + seconds
-    pause = 0.005
-    while True:
-        found = look()
-        if found:
-            return found
-        if time.monotonic() > deadline:
-            pytest.fail(f"not within {seconds:g} s: {what}")
-        time.sleep(pause)  # a look at a condition with a deadline, not a wait for time to pass
-        pause = min(pause * 1.5, 0.1)
 
 
 class ServerProcess:
@@ -62,13 +45,17 @@ class ServerProcess:
                 stdout=log,
                 stderr=log,
             )
-        eventually(self._ready, f"the server is up; its log is {self.log}")
+        try:
+            eventually(self._ready, "the server is up")
+        except pytest.fail.Exception as error:
+            self.kill()
+            pytest.fail(f"{error}; its log: {self.log.read_text()}")
         return self
 
     def _ready(self) -> bool:
         assert self.process is not None
         if self.process.poll() is not None:
-            pytest.fail(f"the server ended with {self.process.returncode}: {self.log.read_text()}")
+            pytest.fail(f"the server ended with {self.process.returncode}")
         return (self.data / "server.json").exists()
 
     @property
@@ -95,7 +82,7 @@ class ServerProcess:
         return self.process.wait(PATIENCE)
 
     def cli(
-        self, *words: str, check: bool = True, stdin: str = "", patience: float = 60
+        self, *words: str, check: bool = True, stdin: str = "", patience: float = PATIENCE
     ) -> subprocess.CompletedProcess[str]:
         """A command as a person types it; the context that the server left makes it work."""
         done = subprocess.run(
@@ -133,9 +120,8 @@ def new_server(tmp_path: Path) -> Iterator[Callable[..., ServerProcess]]:
     made: list[ServerProcess] = []
 
     def make(**environment: str) -> ServerProcess:
-        server = ServerProcess(tmp_path / f"data-{len(made)}", environment)
-        made.append(server)
-        return server.start()
+        made.append(ServerProcess(tmp_path / f"data-{len(made)}", environment).start())
+        return made[-1]
 
     yield make
     for server in made:

@@ -8,7 +8,8 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from tests.e2e.conftest import ServerProcess, eventually
+from tests.e2e.conftest import ServerProcess
+from tests.patience import PATIENCE, eventually
 
 FINAL = {"succeeded", "failed", "terminated", "skipped"}
 
@@ -35,7 +36,7 @@ def create(server: ServerProcess, yaml: str, **fields: Any) -> str:
     return run
 
 
-def ended(server: ServerProcess, run: str, seconds: float = 60) -> dict[str, Any]:
+def ended(server: ServerProcess, run: str, seconds: float = PATIENCE) -> dict[str, Any]:
     """The run once it has ended."""
 
     def look() -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from paddleflow.pipeline import Pipeline
 from paddleflow.sdk.client import PaddleFlow
 from paddleflow.sdk.runs import Run
 from tests.e2e.conftest import PADDLEFLOW, ServerProcess
-from tests.e2e.test_training import interpreter_folder
+from tests.framework_environments import programs_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FORMS = ("yaml", "python")
@@ -170,7 +170,7 @@ def test_machine_learning(workshop: Workshop, form: str) -> None:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("form", FORMS)
 def test_distributed_training(new_server: Callable[..., ServerProcess], tmp_path: Path, form: str) -> None:
-    path = f"{interpreter_folder('paddle')}:{os.environ['PATH']}"
+    path = f"{programs_of('paddle')}:{os.environ['PATH']}"
     workshop = Workshop(new_server(PATH=path, PADDLEFLOW_LOCAL_CPUS="8"), tmp_path)
     run = workshop.run("distributed-training", form)
     if not run.finished:

@@ -9,13 +9,14 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
 
 from paddleflow.exporters import airflow, argo
 from paddleflow.spec.pipeline.binding import bind
 from paddleflow.spec.pipeline.reading import read
+from tests.framework_environments import programs_of
 
-ROOT = Path(__file__).parents[2]
 ARGO = "github.com/argoproj/argo-workflows/v3@v3.7.3"
 #: each task costs Airflow seconds, so there are few; together they have everything
 FLOW = """\
@@ -47,10 +48,7 @@ post_process:
 @pytest.mark.frameworks
 @pytest.mark.timeout(300)
 def test_airflow_runs_an_exported_pipeline(tmp_path: Path) -> None:
-    found = subprocess.run([ROOT / "scripts" / "frameworks", "airflow"], capture_output=True, text=True)
-    if found.returncode != 0:
-        pytest.skip(found.stderr.strip().splitlines()[-1])
-    programs = Path(found.stdout.strip()).parent
+    programs = programs_of("airflow")
     text, _ = airflow.export(bind(read(FLOW)))
     dags, shared = tmp_path / "dags", tmp_path / "shared"
     dags.mkdir()
@@ -104,13 +102,12 @@ def test_argo_s_schema_holds_for_an_exported_pipeline() -> None:
 
 def argo_schema() -> Any:
     """Argo's own schema, out of its Go module; skips where that cannot be had."""
-    jsonschema_rs = pytest.importorskip("jsonschema_rs")
     go = shutil.which("go") or "/usr/local/go/bin/go"
     if not Path(go).exists():
         pytest.skip("no Go here, so Argo's module with its schema cannot be had")
     done = subprocess.run([go, "mod", "download", "-json", ARGO], capture_output=True, text=True, cwd="/", timeout=100)
     if done.returncode != 0:
-        pytest.skip(f"Argo's module with its schema cannot be had: {done.stderr.strip()[-200:]}")
+        pytest.skip(f"Argo's module with its schema cannot be had: {done.stderr.strip().splitlines()[-1]}")
     schema = json.loads((Path(json.loads(done.stdout)["Dir"]) / "api" / "jsonschema" / "schema.json").read_text())
     del schema["oneOf"]
     schema["$ref"] = "#/definitions/io.argoproj.workflow.v1alpha1.Workflow"

@@ -22,6 +22,7 @@ import pytest
 
 from paddleflow.frameworks.catalogue import find
 from paddleflow.frameworks.framework import Member, Plan
+from tests.framework_environments import programs_of
 from tests.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
@@ -35,19 +36,6 @@ def until(condition: Callable[[], bool], deadline: float) -> bool:
             return False
         time.sleep(0.02)
     return True
-
-
-@pytest.fixture(scope="session")
-def environment_of() -> Callable[[str], Path]:
-    """The folder with a framework's programs; skips when the framework cannot be had."""
-
-    def folder(name: str) -> Path:
-        done = subprocess.run([ROOT / "scripts" / "frameworks", name], capture_output=True, text=True)
-        if done.returncode != 0:
-            pytest.skip(done.stderr.strip().splitlines()[-1])
-        return Path(done.stdout.strip()).parent
-
-    return folder
 
 
 def listens(port: int) -> bool:
@@ -150,16 +138,16 @@ def _member(item: Mapping[str, Any], index: int, ports: int, programs: Path, fol
 
 @pytest.mark.frameworks
 @pytest.mark.xdist_group("training")  # each of them wants the whole machine
-def test_paddle_collective(run: Run, environment_of: Callable[[str], Path]) -> None:
-    gang = run("paddle-collective", environment_of("paddle"))
+def test_paddle_collective(run: Run) -> None:
+    gang = run("paddle-collective", programs_of("paddle"))
     for rank in (0, 1):
         assert f"worker {rank}: all 2 workers agree" in gang.log("worker", rank)
 
 
 @pytest.mark.frameworks
 @pytest.mark.xdist_group("training")
-def test_paddle_collective_through_its_launcher(run: Run, environment_of: Callable[[str], Path]) -> None:
-    gang = run("paddle-collective", environment_of("paddle"), "python -m paddle.distributed.launch train.py")
+def test_paddle_collective_through_its_launcher(run: Run) -> None:
+    gang = run("paddle-collective", programs_of("paddle"), "python -m paddle.distributed.launch train.py")
     for rank in (0, 1):
         assert f"worker {rank}: all 2 workers agree" in gang.log("worker", rank)
         assert (gang.folder / f"worker-{rank}.launch" / "workerlog.0").exists()
@@ -167,8 +155,8 @@ def test_paddle_collective_through_its_launcher(run: Run, environment_of: Callab
 
 @pytest.mark.frameworks
 @pytest.mark.xdist_group("training")
-def test_paddle_parameter_server(run: Run, environment_of: Callable[[str], Path]) -> None:
-    gang = run("paddle-ps", environment_of("paddle-ps"))
+def test_paddle_parameter_server(run: Run) -> None:
+    gang = run("paddle-ps", programs_of("paddle-ps"))
     for worker in (0, 1):
         assert f"worker {worker}: loss" in gang.log("worker", worker)
         assert f"server {worker} of 2 is ready" in gang.log("pserver", worker)
@@ -179,20 +167,20 @@ def test_paddle_parameter_server(run: Run, environment_of: Callable[[str], Path]
 @pytest.mark.frameworks
 @pytest.mark.xdist_group("training")
 @pytest.mark.parametrize(("command", "ranks"), [("", 2), ("mpirun -np 3 python pi.py", 3)])
-def test_mpi(run: Run, environment_of: Callable[[str], Path], command: str, ranks: int) -> None:
-    gang = run("mpi", environment_of("mpi"), command)
+def test_mpi(run: Run, command: str, ranks: int) -> None:
+    gang = run("mpi", programs_of("mpi"), command)
     assert f"found by {ranks} ranks" in gang.log("master", 0)
     assert list(gang.processes) == [("master", 0)]
 
 
 @pytest.mark.frameworks
 @pytest.mark.xdist_group("training")
-def test_mpi_of_the_system(run: Run, environment_of: Callable[[str], Path]) -> None:
+def test_mpi_of_the_system(run: Run) -> None:
     """Open MPI 4, as Debian has it, reads other variables than 5."""
     mpirun = Path("/usr/bin/mpirun")
     if not mpirun.exists():
         pytest.skip("no Open MPI of the system: apt-get install openmpi-bin")
-    gang = run("mpi", environment_of("mpi"), f"{mpirun} python pi.py")
+    gang = run("mpi", programs_of("mpi"), f"{mpirun} python pi.py")
     assert "found by 2 ranks" in gang.log("master", 0)
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, PaddleFlowError
-from tests.e2e.conftest import PATIENCE, ServerProcess, eventually
+from tests.e2e.conftest import ServerProcess
+from tests.patience import PATIENCE, eventually
 
 TINY = {"cpu": "100m", "mem": "64Mi"}
 

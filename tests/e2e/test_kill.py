@@ -12,7 +12,8 @@ import pytest
 
 from paddleflow.errors import PaddleFlowError
 from paddleflow.sdk.jobs import Job
-from tests.e2e.conftest import PATIENCE, ServerProcess, eventually
+from tests.e2e.conftest import ServerProcess
+from tests.patience import PATIENCE, eventually
 
 TINY = {"cpu": "10m", "mem": "16Mi"}
 

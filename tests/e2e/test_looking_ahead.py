@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from tests.e2e.conftest import PATIENCE, ServerProcess, eventually
+from tests.e2e.conftest import ServerProcess
+from tests.patience import PATIENCE, eventually
 
 HALF = {"cpu": "1", "mem": "128Mi"}
 

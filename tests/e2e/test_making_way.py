@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.e2e.conftest import ServerProcess, eventually
+from tests.e2e.conftest import ServerProcess
+from tests.patience import eventually
 
 QUICK = {
     "PADDLEFLOW_LOCAL_CPUS": "4",

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from paddleflow.errors import Conflict, Invalid
-from tests.e2e.conftest import PATIENCE, ServerProcess, eventually
+from tests.e2e.conftest import ServerProcess
+from tests.patience import PATIENCE, eventually
 
 TINY = {"cpu": "100m", "mem": "64Mi"}
 

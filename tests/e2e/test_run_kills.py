@@ -9,8 +9,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from tests.e2e.conftest import ServerProcess, eventually
+from tests.e2e.conftest import ServerProcess
 from tests.e2e.run_client import FINAL, call, create, statuses
+from tests.patience import eventually
 
 #: In each of the first four lives of the server something happens, and what comes next waits for the next life: however
 #: slow the machine is, the run does not end between two looks of the test.

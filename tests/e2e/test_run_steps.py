@@ -47,6 +47,16 @@ def test_a_step_is_tried_again_after_the_exit_codes_that_it_names(server: Server
     assert [len(Path(f"{tried}-{step}").read_text().split()) for step in ("flaky", "wrong")] == [3, 1]
 
 
+def test_the_job_of_a_step_tells_how_its_process_ended(server: ServerProcess) -> None:
+    view = run(server, "  good: {command: 'true'}\n  bad: {command: exit 3, deps: good}\n")
+    jobs = [call(server, "GET", f"/job/{view['runtime'][step][0]['jobID']}") for step in ("good", "bad")]
+    assert [(job["attempt"], job["runtime"]["status"], job["runtime"]["exitCode"]) for job in jobs] == [
+        (1, "succeeded", 0),
+        (1, "failed", 3),
+    ]
+    assert all(job["runtime"]["startTime"] and job["runtime"]["finishTime"] for job in jobs)
+
+
 def test_a_step_may_be_a_job_of_many_members(server: ServerProcess, tmp_path: Path) -> None:
     script = f"echo $PADDLE_TRAINER_ID of $PADDLE_TRAINERS_NUM, $given > {tmp_path}/$PADDLE_TRAINER_ID"
     flavour = "{cpu: 100m, mem: 64Mi}"

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import ServerProcess, eventually
+from tests.e2e.conftest import ServerProcess
 from tests.e2e.run_client import call, create, ended, statuses
+from tests.patience import eventually
 
 WHOLE = """
 name: whole

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from paddleflow.sdk.client import PaddleFlow
-from tests.e2e.conftest import ServerProcess, eventually
+from tests.e2e.conftest import ServerProcess
+from tests.patience import eventually
 
 FLOW = """\
 name: ticking

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.conftest import ServerProcess
+from tests.framework_environments import programs_of
 
 ROOT = Path(__file__).parents[2]
-
-
-def interpreter_folder(name: str) -> Path:
-    """The folder with a framework's programs; skips when the framework cannot be had."""
-    done = subprocess.run([ROOT / "scripts" / "frameworks", name], capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(done.stderr.strip().splitlines()[-1])
-    return Path(done.stdout.strip()).parent
 
 
 @pytest.mark.frameworks
@@ -32,12 +24,13 @@ def interpreter_folder(name: str) -> Path:
         ("paddle-collective", "paddle", "loss"),
         ("paddle-ps", "paddle-ps", "loss"),
         ("mpi", "mpi", "pi"),
+        ("ray", "ray", "found by 8 tasks"),
     ],
 )
 def test_the_example_trains(example: str, framework: str, words: str, new_server: Callable[..., ServerProcess]) -> None:
     path = os.environ["PATH"]
     if framework:
-        path = f"{interpreter_folder(framework)}:{path}"
+        path = f"{programs_of(framework)}:{path}"
     server = new_server(PATH=path, PADDLEFLOW_LOCAL_CPUS="8")
     server.cli("fs", "create", "examples", f"local://{ROOT / 'examples'}")
     job = server.cli("job", "submit", str(ROOT / "examples" / example / "job.json")).stdout.strip()

@@ -16,10 +16,12 @@ the caller does not hear of it: the hardest of the three). A fault test writes o
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import random
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from paddleflow.errors import Unavailable
@@ -139,3 +141,16 @@ async def run_until_no_fault(
         if not database.tripped:
             return number - 1
     raise AssertionError
+
+
+async def killed_at_random_awaits(
+    rng: random.Random, life: Callable[[], Awaitable[None]], *, lives: int, awaits: int
+) -> None:
+    """Up to so many lives, each cancelled at any of its first awaits."""
+    for _ in range(rng.randint(1, lives)):
+        task = asyncio.ensure_future(life())
+        for _ in range(rng.randint(1, awaits)):
+            await asyncio.sleep(0)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -28,7 +28,7 @@ from paddleflow.jobs import machine
 from paddleflow.jobs.changes import delete_job, modify_job, stop_job
 from paddleflow.jobs.listing import JobFilter, find_jobs
 from paddleflow.jobs.model import FINAL, JobStatus
-from paddleflow.jobs.submission import Submitter, submit
+from paddleflow.jobs.submission import Submission, Submitter, submit
 from paddleflow.queues.defaults import ensure_defaults
 from paddleflow.queues.queues import used
 from paddleflow.runtimes.memory import MemoryRuntime, World
@@ -40,6 +40,7 @@ from paddleflow.store import events, leases
 from paddleflow.store.bus import LocalBus
 from paddleflow.store.database import Database, Row, Tx
 from paddleflow.store.statements import parse
+from tests.databases import MakeDatabase
 
 CLOCK = SystemClock()
 CAPACITY = Resources.of(3000, 2**30)
@@ -48,8 +49,6 @@ IDS = [f"job-{n}" for n in range(6)]
 CLIENTS, ACTS = 4, 30
 PRIORITIES = ("VERY_LOW", "NORMAL", "VERY_HIGH")
 SQL = parse("test_api_races.py", "-- name: notes\n-- What the engine was not told yet.\nselect * from deleted_jobs")
-
-MakeDatabase = Callable[[], AbstractAsyncContextManager[Database]]
 
 
 @pytest.fixture(autouse=True)
@@ -110,7 +109,7 @@ class Scene:
             members = [MemberDocument(role=role, command="x", flavour=SMALL) for role in roles]
             document = DistributedJob(id=job, framework=kind, members=members)
         submitter = Submitter("root", True, [("memory", CAPACITY)])
-        await self.database.write(submit, [order_of(document)], submitter, CLOCK.now())
+        await self.database.write(submit, Submission([order_of(document)], submitter, CLOCK.now()))
         self.submitted[job] += 1
 
     async def stop(self, job: str) -> None:
@@ -249,7 +248,8 @@ async def test_an_end_that_was_not_forgotten_is_not_the_end_of_a_successor(
         attempt = AttemptId("again.worker-0.1")
         scene.world.known[attempt] = [Ended(attempt, CLOCK.now(), 0)]
         document = SingleJob(id="again", command="x", flavour=SMALL)
-        await database.write(submit, [order_of(document)], Submitter("root", True, [("memory", CAPACITY)]), CLOCK.now())
+        submitter = Submitter("root", True, [("memory", CAPACITY)])
+        await database.write(submit, Submission([order_of(document)], submitter, CLOCK.now()))
         scene.calm = True
         async with asyncio.timeout(60), asyncio.TaskGroup() as group:
             others = [group.create_task(scene.engines()), group.create_task(scene.fate())]

@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs import machine
 from paddleflow.jobs.changes import stop_job
 from paddleflow.jobs.listing import JobFilter, find_jobs
-from paddleflow.jobs.submission import Submitter, submit
+from paddleflow.jobs.submission import Submission, Submitter, submit
 from paddleflow.queues.defaults import ensure_defaults
 from paddleflow.runtimes.memory import EXIT, MemoryRuntime, World
 from paddleflow.settings import JobSettings, Settings
@@ -32,13 +32,12 @@ from paddleflow.spec.job import DistributedJob, FlavourChoice, MemberDocument, S
 from paddleflow.spec.orders import order_of
 from paddleflow.store.bus import LocalBus
 from paddleflow.store.database import Database
-from tests.fault.faulty import FaultyDatabase, InjectedFault, run_until_no_fault
+from tests.databases import MakeDatabase
+from tests.fault.faulty import FaultyDatabase, InjectedFault, killed_at_random_awaits, run_until_no_fault
 
 CAPACITY = Resources.of(2000, 2 * 2**30)
 SMALL = FlavourChoice(cpu="1", mem="1Mi")
 CLOCK = SystemClock()
-
-MakeDatabase = Callable[[], AbstractAsyncContextManager[Database]]
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +88,7 @@ class Scene:
     async def _submit(self, document: SingleJob | DistributedJob, submitter: Submitter) -> None:
         rows, _ = await self.database.read(find_jobs, JobFilter(), 0, 100)
         if document.id not in {row["id"] for row in rows}:
-            await self.database.write(submit, [order_of(document)], submitter, CLOCK.now())
+            await self.database.write(submit, Submission([order_of(document)], submitter, CLOCK.now()))
 
     async def retry(self, act: Callable[[], Awaitable[None]]) -> None:
         """As a client does: once more after a fault."""
@@ -154,11 +153,5 @@ async def test_the_engine_is_killed_at_random_awaits(seed: int, tmp_path: Path, 
     async with make_database() as database:
         scene = Scene(database, tmp_path)
         await scene.prepare()
-        for _ in range(rng.randint(1, 6)):
-            engine = asyncio.ensure_future(scene.engine().run())
-            for _ in range(rng.randint(1, 120)):
-                await asyncio.sleep(0)
-            engine.cancel()
-            with suppress(asyncio.CancelledError):
-                await engine
+        await killed_at_random_awaits(rng, lambda: scene.engine().run(), lives=6, awaits=120)
         await _run_to_the_end(scene)

@@ -13,25 +13,17 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from paddleflow.base.clock import SystemClock
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
-from paddleflow.runtimes.local.link import KEEPER_COMMAND
-from paddleflow.runtimes.local.local_runtime import LocalRuntime
-from paddleflow.runtimes.runtime import Ended, Launch, Mount, Observation, Ready, Runtime, Started
-from paddleflow.settings import LocalSettings
+from paddleflow.runtimes.runtime import Ended, Launch, Mount, Observation, Ready, Started
 from tests.fault import doomed_server, dying_keeper
-from tests.runtime_scene import DEADLINE, Scene, eventually, is_free, lives, opened
-
-
-async def open_local(data: Path, keeper: Sequence[str] = KEEPER_COMMAND) -> Runtime:
-    runtime = LocalRuntime(LocalSettings(), data, SystemClock(), keeper=keeper)
-    await runtime.open()
-    return runtime
+from tests.patience import PATIENCE, soon
+from tests.runtime_scene import Scene, is_free, lives, open_local, opened
 
 
 @pytest.fixture
@@ -65,7 +57,7 @@ async def runs_until_no_death(folder: Path, number: int, moment: str) -> bool:
     folder.mkdir()
     (folder / "die-at").write_text(f"{number} {moment}")
     command = (sys.executable, "-S", dying_keeper.__file__, str(folder))
-    async with opened(lambda data: open_local(data, command), folder) as scene:
+    async with opened(partial(open_local, keeper=command), folder) as scene:
         quick = [counted(scene, f"quick{i}", f"exit {i}") for i in range(2)]
         target = folder / "made" / "target"
         quick[1] = replace(
@@ -75,7 +67,7 @@ async def runs_until_no_death(folder: Path, number: int, moment: str) -> bool:
         long = counted(scene, "long", "trap '' TERM; sleep 1000 & wait; wait")
         await scene.runtime.start([*quick, missing, long])
         await scene.until(lambda: len(scene.told(Ended)) >= 3 and bool(scene.told(Started, long.attempt)))
-        await eventually(lambda: times_run(scene, "long") == 1)
+        await soon(lambda: times_run(scene, "long") == 1)
         await scene.runtime.stop([long.attempt], 0.02)
         await scene.end_of(long)
         check_each_ended_once(scene, [*quick, missing, long])
@@ -118,7 +110,7 @@ async def test_kills_at_random_moments(tmp_path: Path) -> None:
         launches = [counted(scene, f"n{i}", "exit 3") for i in range(400)]
         waiting = list(launches)
         kills = 0
-        async with asyncio.timeout(4 * DEADLINE):
+        async with asyncio.timeout(4 * PATIENCE):
             while kills < 50 or len(scene.told(Ended)) < len(launches):
                 if waiting:
                     await scene.runtime.start([waiting.pop() for _ in range(min(8, len(waiting)))])
@@ -161,7 +153,7 @@ async def test_an_orphan_is_stopped_as_a_child_is(scene: Scene) -> None:
     launch = counted(scene, "one", "trap '' TERM; sleep 1000 & echo $! > pid; wait; wait")
     await scene.runtime.start([launch])
     pid = Path(launch.cwd) / "pid"
-    await eventually(lambda: pid.exists() and pid.read_text().endswith("\n"))
+    await soon(lambda: pid.exists() and pid.read_text().endswith("\n"))
     os.kill(keeper_of(scene.folder), signal.SIGKILL)
     await scene.runtime.stop([launch.attempt], 0.05)
     end = await scene.end_of(launch)
@@ -173,11 +165,11 @@ async def test_sigkill_after_the_grace_comes_although_the_server_is_gone(scene: 
     launch = counted(scene, "one", "trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done")
     await scene.runtime.start([launch])
     pid = Path(launch.cwd) / "pid"
-    await eventually(lambda: pid.exists() and pid.read_text().endswith("\n"))
+    await soon(lambda: pid.exists() and pid.read_text().endswith("\n"))
     await scene.runtime.stop([launch.attempt], 0.3)
     await scene.runtime.close()
-    await eventually(lambda: not lives(int(pid.read_text())))
-    await eventually(lambda: is_free(scene.folder / "data" / "keeper.lock"))
+    await soon(lambda: not lives(int(pid.read_text())))
+    await soon(lambda: is_free(scene.folder / "data" / "keeper.lock"))
     await scene.reopen()
     [end] = await scene.runtime.adopt()
     assert isinstance(end, Ended)
@@ -189,16 +181,16 @@ async def test_the_last_words_of_a_server_are_heard_although_it_does_not_hear_th
     first = counted(scene, "one", "echo $$ > pid; while :; do sleep 0.01; done")
     await scene.runtime.start([first])
     pid = Path(first.cwd) / "pid"
-    await eventually(lambda: pid.exists() and pid.read_text().endswith("\n"))
+    await soon(lambda: pid.exists() and pid.read_text().endswith("\n"))
     second = counted(scene, "two", "true")
     os.mkfifo(second.log)  # opening it for writing waits for a reader
     await scene.runtime.start([second])
-    await eventually(lambda: f'"try","{second.attempt}"' in (scene.folder / "data" / "keeper.journal").read_text())
+    await soon(lambda: f'"try","{second.attempt}"' in (scene.folder / "data" / "keeper.journal").read_text())
     await scene.runtime.stop([first.attempt], 0.0)
     await scene.runtime.close()
     reader = os.open(second.log, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        await eventually(lambda: not lives(int(pid.read_text())))
+        await soon(lambda: not lives(int(pid.read_text())))
     finally:
         os.close(reader)
         await scene.reopen()
@@ -215,7 +207,7 @@ async def test_ends_told_while_both_were_dead(tmp_path: Path) -> None:
         await scene.runtime.close()
         os.kill(keeper, signal.SIGKILL)
         (Path(launch.cwd) / "go").touch()
-        await eventually(lambda: not lives(pid))
+        await soon(lambda: not lives(pid))
         await scene.reopen()
         scene.seen += await scene.runtime.adopt()
         end = await scene.end_of(launch)
@@ -252,7 +244,7 @@ async def test_a_killed_server_s_attempts_are_taken_up_by_the_next(tmp_path: Pat
         sys.executable, doomed_server.__file__, str(tmp_path), stdout=subprocess.PIPE, start_new_session=True
     )
     assert process.stdout is not None
-    async with asyncio.timeout(DEADLINE):
+    async with asyncio.timeout(PATIENCE):
         assert await process.stdout.readline() == b"asked\n"
         await asyncio.sleep(delay)  # the moment of death varies; nothing waits for this
         process.kill()
@@ -266,7 +258,7 @@ async def test_a_killed_server_s_attempts_are_taken_up_by_the_next(tmp_path: Pat
         await scene.runtime.start([launch for launch in launches if launch.attempt not in known])
         await scene.until(lambda: {end.attempt for end in scene.told(Ended)} >= set(names[::2]))
         assert {end.exit_code for end in scene.told(Ended)} == {0}
-        await eventually(
+        await soon(
             lambda: all((tmp_path / f"{i}.ran").exists() and (tmp_path / f"{i}.ran").stat().st_size for i in range(20))
         )
         await scene.runtime.stop(names, 1.0)
@@ -295,11 +287,11 @@ async def test_a_data_folder_with_a_very_long_path(tmp_path: Path) -> None:
 
 async def test_a_keeper_that_cannot_start_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paddleflow.runtimes.local.local_runtime.PATIENCE", 0.5)
-    runtime = await open_local(tmp_path / "data", (sys.executable, "-c", "raise SystemExit('broken')"))
+    runtime = await open_local(tmp_path / "data", keeper=(sys.executable, "-c", "raise SystemExit('broken')"))
     with pytest.raises(Exception, match="has not answered"):
         await runtime.adopt()
     log = tmp_path / "data" / "keeper.log"
-    await eventually(lambda: log.exists() and "broken" in log.read_text())
+    await soon(lambda: log.exists() and "broken" in log.read_text())
     await runtime.close()
 
 

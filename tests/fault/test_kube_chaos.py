@@ -33,7 +33,8 @@ from paddleflow.kube.wire import HttpWire, Wire
 from paddleflow.kube.writer import Writer
 from tests.cluster_fixture import LiveCluster
 from tests.fault.kube_proxy import FaultProxy
-from tests.kube_server import connected, own_namespace, until
+from tests.kube_server import connected, own_namespace
+from tests.patience import soon
 
 PARENT = {"role": "parent"}
 CHILD = {"role": "child"}
@@ -197,7 +198,7 @@ async def chaos(
             await asyncio.to_thread(calm)
             await no_drift(people, server, patience)
             queue = family.controller.queue
-            await until(lambda: not len(queue) and not queue.delayed, "nothing more to look at")
+            await soon(lambda: not len(queue) and not queue.delayed, "nothing more to look at")
         assert proxy.idle_writes == []
         await client.close()
         written = len(proxy.writes)
@@ -211,7 +212,7 @@ async def chaos(
         async with Family(again, space).running() as family:
             family.parents.subscribe(count)
             queue = family.controller.queue
-            await until(lambda: turns and not len(queue) and not queue.delayed, "all was looked at")
+            await soon(lambda: turns and not len(queue) and not queue.delayed, "all was looked at")
             await no_drift(people, server, patience)
         await again.close()
         assert proxy.writes[written:] == []
@@ -253,7 +254,7 @@ async def test_a_restarted_api_server_has_forgotten_and_the_cache_lists_again(co
                 await client.create(SECRETS, SECRETS.object(f"s{number}", space))
             await asyncio.to_thread(control_plane.restart, "apiserver")
             await client.delete(SECRETS, "s0", space)
-            await until(lambda: len(cache) == 4, f"four secrets, found {cache.keys()}")
+            await soon(lambda: len(cache) == 4, f"four secrets, found {cache.keys()}")
             with pytest.raises(Gone):
                 async for _ in client.watch(SECRETS, space, version=old):
                     pass

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -33,9 +32,9 @@ from paddleflow.storage.model import Place
 from paddleflow.storage.storages import create_storage
 from paddleflow.store.bus import LocalBus
 from paddleflow.store.database import Database, Tx
-from tests.fault.faulty import FaultyDatabase, InjectedFault, run_until_no_fault
+from tests.databases import MakeDatabase
+from tests.fault.faulty import FaultyDatabase, InjectedFault, killed_at_random_awaits, run_until_no_fault
 
-MakeDatabase = Callable[[], AbstractAsyncContextManager[Database]]
 CAPACITY = Resources.of(4000, 8 * 2**30)
 CLOCK = SystemClock()
 OK, BAD = {EXIT: "0"}, {EXIT: "1"}
@@ -152,11 +151,5 @@ async def test_the_engine_is_killed_at_random_awaits(seed: int, tmp_path: Path, 
     async with make_database() as database:
         scene = Scene(database, tmp_path)
         await scene.prepare()
-        for _ in range(rng.randint(1, 8)):
-            engine = asyncio.ensure_future(scene.engine().run())
-            for _ in range(rng.randint(1, 150)):
-                await asyncio.sleep(0)
-            engine.cancel()
-            with suppress(asyncio.CancelledError):
-                await engine
+        await killed_at_random_awaits(rng, lambda: scene.engine().run(), lives=8, awaits=150)
         await scene.to_the_end()

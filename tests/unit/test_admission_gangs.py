@@ -171,7 +171,7 @@ def test_named_members_win_over_a_template() -> None:
 @pytest.mark.parametrize(
     ("changes", "where", "words"),
     [
-        ({"command": 5}, "command", "should be"),
+        ({"command": 5}, "command", "a text or a list is wanted"),
         ({"command": [["x"]]}, "command", "should be"),
         ({"env": {"A": "1"}}, "env", "must be a list of objects with name and value"),
         ({"env": 5}, "env", "must be a list"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
 
@@ -10,7 +11,8 @@ import pytest
 from click.testing import CliRunner
 from inline_snapshot import snapshot
 
-from paddleflow.cli.main import report, root
+from paddleflow.cli.main import root
+from paddleflow.cli.refusals import report
 from paddleflow.errors import Fault, Internal, Invalid, NotFound, PaddleFlowError
 from paddleflow.sdk import contexts
 from paddleflow.sdk.contexts import Context
@@ -49,6 +51,22 @@ def test_a_refused_login_saves_nothing(stub: Stub) -> None:
 def test_input_that_ends_too_early_is_said(stub: Stub) -> None:
     _, err = call("login", stub.url, code=1, input="")
     assert "error: input ended before the question was answered" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        ("user add alice", "secret1\nsecret1\n"),
+        ("user add alice --password-stdin", "secret1\n"),
+        ("user set alice", "secret1\nsecret1\n"),
+        ("user set alice --password-stdin", "secret1\n"),
+    ],
+)
+def test_a_password_need_not_stand_in_the_command(stub: Stub, words: str, given: str) -> None:
+    stub.on("POST /user", {"username": "alice"})
+    stub.on("PUT /user/alice", None)
+    call("--server", stub.url, *words.split(), input=given)
+    assert stub.requests[-1].body["password"] == "secret1"
 
 
 def test_logout_ends_the_token_and_forgets_it(stub: Stub) -> None:
@@ -189,6 +207,11 @@ hint: did you mean image?
     assert told(broken, capsys) == "error: a fault of ours\nrequest id: r-9\n"
 
 
+def test_a_traceback_ends_with_the_hint() -> None:
+    shown = traceback.format_exception(NotFound("job[x] is not there", hint="job list shows them"))
+    assert shown[-1] == "hint: job list shows them\n"
+
+
 def test_a_wrong_call_shows_the_usage(shell: Shell) -> None:
     result = shell("queue", "create", "q", code=2)
     assert result.stderr == snapshot(
@@ -199,5 +222,7 @@ hint: paddleflow queue create --help
 """
     )
     assert result.stdout == ""
-    assert "error: No such command 'jobs'" in shell("jobs", code=2).stderr
+    assert "error: No such command 'jobs', did you mean job?" in shell("jobs", code=2).stderr  # it comes late
+    assert "error: No such command 'lst', did you mean list?" in shell("job", "lst", code=2).stderr
+    assert "error: No such command 'xyz', known: add, delete, list, set" in shell("user", "xyz", code=2).stderr
     assert "is not of the form name=value" in shell("job", "list", "-l", "ab", code=2).stderr

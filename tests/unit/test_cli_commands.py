@@ -56,6 +56,11 @@ MESSAGES: dict[str, tuple[Line, Any, str]] = {
         {"name": "q"},
         "queue[q] update success \n",
     ),
+    "queue update q --status closed": (
+        ("PUT", "/queue/q", {}, {"status": "closed"}),
+        {"name": "q"},
+        "queue[q] update success \n",
+    ),
     "queue create q default 4 8Gi --parent lab --weight 2 --order fair": (
         (
             "POST",

@@ -65,14 +65,14 @@ Options:
 
 Commands:
   create  Submit the job in the JSON file JSONPATH (- for standard input).
-  delete  Delete a job that is over, and its log.
+  delete  Delete jobs that are over, and their logs.
   eta     When a waiting job will probably start.
   events  What happened to a job, and why it waits.
   list    List jobs.
   logs    Print or follow a job's log.
   run     Run a command as a job: see its log, end with its exit code.
   show    Show a job: what it was asked to do, how it is and why.
-  stop    Stop a job that waits or runs.
+  stop    Stop jobs that wait or run.
   submit  Submit the job in a JSON FILE (- for standard input) and print its id.
   update  Change a job's priority, labels or annotations.
   wait    Wait until jobs are over.
@@ -96,7 +96,7 @@ Options:
   --name TEXT                     Name of the job; the command's first word if not given.
   -q, --queue TEXT                Queue; the server's default if not given.
   --flavour TEXT                  Flavour: how much of cores and memory.
-  --priority TEXT                 low, normal or high.
+  --priority TEXT                 very_low, low, normal, high or very_high.
   -e, --env TEXT                  A variable: NAME=value. Repeatable.
   -l, --label TEXT                A label: name=value. Repeatable.
   --fs TEXT                       A storage that the job sees.
@@ -139,11 +139,11 @@ Commands:
   flavour     Named amounts of resources.
   fs          Storages that jobs see at a path.
   job         Submit jobs, look at them, follow and stop them.
-  log         Logs of jobs.
+  log         Logs of jobs and runs.
   login       Log in to a server and remember it as a context.
   logout      End the token of the context in use.
   operator    Look after PaddleJobs on Kubernetes.
-  pipeline    Pipeline documents: check one, print the schema.
+  pipeline    Pipeline documents: check, register, export; their versions.
   queue       Queues, and who may use them.
   run         Runs of pipelines: start, watch, stop, try again, compare.
   schedule    Pipelines that are run by the clock.

@@ -328,6 +328,9 @@ def test_ray_head_runs_the_entry_point_and_offers_all_cores() -> None:
     assert "--head" in script
     assert "--num-cpus=3" in script
     assert "--object-store-memory=100" in script
+    start = next(line for line in script.splitlines() if line.startswith("ray start"))
+    assert start.endswith(" --block $client &")
+    assert "client-server" not in start, "only a Ray that has its client takes that"
     assert all(plan.passive for plan in workers)
     _, worker = planned("ray", gang({"master": 1, "worker": 1}, hosts=True))
     assert not worker.passive

@@ -178,6 +178,29 @@ def test_a_member_that_goes_is_not_waited_for_when_the_others_are_done() -> None
     assert (state.status, commands) == (JobStatus.SUCCEEDED, [Halt((W1,)), Halt((W1,)), Release()])
 
 
+def test_when_the_last_at_work_is_the_one_that_goes_the_others_have_done_it() -> None:
+    state, _ = play(JobState("job-1", ALONE), Placed(1, (W0, W1)), MemberStarted(2, W0), MemberStarted(2, W1))
+    state, commands = play(state, MemberEnded(3, W0, 0), Resized(4, (), (W1,)))
+    assert (state.status, commands) == (JobStatus.RUNNING, [Halt((W1,))])
+    state, commands = play(state, MemberEnded(5, W1, 143))
+    assert (state.status, state.finished_at, commands) == (JobStatus.SUCCEEDED, 5, [Release()])
+
+
+def test_servers_are_not_kept_for_workers_that_have_gone() -> None:
+    state, _ = play(JobState("job-1", SERVERS_FIRST), Placed(1, (P0, W0, W1)), MemberStarted(2, P0), MemberReady(2, P0))
+    state, _ = play(state, MemberStarted(3, W0), MemberStarted(3, W1), MemberEnded(4, W0, 0), Resized(5, (), (W1,)))
+    state, commands = play(state, MemberEnded(6, W1, 143))
+    assert commands == [Halt((P0,))]
+    state, commands = play(state, MemberEnded(7, P0, 143))
+    assert (state.status, commands) == (JobStatus.SUCCEEDED, [Release()])
+
+
+def test_a_member_that_never_started_may_be_the_last_to_go() -> None:
+    state, _ = play(JobState("job-1", SERVERS_FIRST), Placed(1, (P0, W0)), MemberStarted(2, P0))
+    state, commands = play(state, Resized(3, (), (W0,)), MemberEnded(4, P0, 0))
+    assert (state.status, commands) == (JobStatus.SUCCEEDED, [Shrunk(), Release()])
+
+
 def test_another_size_may_mean_a_new_beginning() -> None:
     state, _ = play(JobState("job-1", ALONE), Placed(1, (W0,)), MemberStarted(2, W0))
     state, commands = play(state, Resized(3, (W1,), (), "started anew", anew=True))

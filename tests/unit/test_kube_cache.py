@@ -20,7 +20,7 @@ from paddleflow.kube.memory import MemoryServer
 from paddleflow.kube.queue import Backoff
 from paddleflow.kube.resources import CONFIG_MAPS, Object, Resource, key, owner, uid, version
 from paddleflow.kube.wire import Answer, Request
-from tests.kube_server import until
+from tests.patience import soon
 
 OWNERS = [
     {"apiVersion": "v1", "kind": "Thing", "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"}}
@@ -59,7 +59,7 @@ class World:
         """Waits until cache and server agree, and compares everything that follows from it."""
         self.server.refuse = lambda request: None
         wanted = {name: version(obj) for name, obj in (await self.state()).items()}
-        await until(lambda: self.cache.synced.is_set() and self.mirror == wanted, f"{wanted}, found {self.mirror}")
+        await soon(lambda: self.cache.synced.is_set() and self.mirror == wanted, f"{wanted}, found {self.mirror}")
         assert sorted(self.cache.keys()) == sorted(wanted)
         for each in OWNERS:
             children = [obj for obj in self.cache.all() if (found := owner(obj)) and found.uid == uid(each)]
@@ -177,7 +177,7 @@ async def test_bookmarks_carry_a_quiet_cache_over_forgotten_history() -> None:
         for number in range(20):
             await world.client.create(other, other.object(f"s{number}", "default"))
         now = world.server._shelf.version
-        await until(lambda: int(world.cache._position) >= now, "a bookmark")
+        await soon(lambda: int(world.cache._position) >= now, "a bookmark")
         world.server.forget()
         world.server.drop_watches()
         await play(world, ("write", "a", None, False))
@@ -244,7 +244,7 @@ async def test_a_server_that_was_put_back_is_believed() -> None:
         world.server._shelf.told = world.server._tell
         world.server.drop_watches()
         await play(world, ("write", "a", None, False))
-        await until(lambda: world.cache.lists > before, "a new list")
+        await soon(lambda: world.cache.lists > before, "a new list")
         await world.settle()
 
 
@@ -254,13 +254,13 @@ async def test_throttled_it_waits_as_long_as_it_was_told() -> None:
     loop = asyncio.get_running_loop()
     began = loop.time()
     async with running(world):
-        await until(lambda: world.cache.trouble is not None, "trouble")
+        await soon(lambda: world.cache.trouble is not None, "trouble")
         assert world.cache.trouble is not None
         assert world.cache.trouble.code == "Busy"
         world.server.refuse = lambda request: None
         await world.settle()
         assert loop.time() - began >= 1.0
-        await until(lambda: world.cache.trouble is None, "no trouble any more")
+        await soon(lambda: world.cache.trouble is None, "no trouble any more")
 
 
 async def test_a_kind_that_is_missing_or_forbidden_is_waited_for() -> None:
@@ -268,7 +268,7 @@ async def test_a_kind_that_is_missing_or_forbidden_is_waited_for() -> None:
     refused: PaddleFlowError | None = None
     world.server.refuse = lambda request: Answer(403, {}, b'{"message": "no", "reason": "Forbidden"}')
     async with running(world):
-        await until(lambda: world.cache.trouble is not None, "trouble")
+        await soon(lambda: world.cache.trouble is not None, "trouble")
         refused = world.cache.trouble
         assert not world.cache.synced.is_set()
         await world.settle()
@@ -303,7 +303,7 @@ async def test_a_server_that_ends_every_watch_at_once_is_not_asked_all_the_time(
     cache: Cache[Object] = Cache(Client(server), CONFIG_MAPS, backoff=Backoff(600.0, 600.0))
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         task = group.create_task(cache.run())
-        await until(lambda: asked, "a watch")
+        await soon(lambda: asked, "a watch")
         for _ in range(100):
             await asyncio.sleep(0)
         task.cancel()

@@ -16,7 +16,7 @@ from paddleflow.kube.manifests import owner_reference
 from paddleflow.kube.memory import MemoryServer
 from paddleflow.kube.refusals import Throttled
 from paddleflow.kube.resources import CONFIG_MAPS, SECRETS, Object
-from tests.kube_server import until
+from tests.patience import soon
 
 
 class Worker:
@@ -60,7 +60,7 @@ async def test_what_fails_comes_again_and_the_others_go_on() -> None:
     async with worker.running():
         for key in "abc":
             worker.controller.queue.add(key)
-        await until(lambda: [len(worker.turns[key]) for key in "abc"] == [4, 2, 1], "all turns")
+        await soon(lambda: [len(worker.turns[key]) for key in "abc"] == [4, 2, 1], "all turns")
     assert worker.turns == {"a": ["error", "crash", "conflict", "done"], "b": ["again", "done"], "c": ["done"]}
     assert worker.controller.queue.failures("a") == 0
 
@@ -69,10 +69,10 @@ async def test_a_permanent_fault_comes_again_only_when_something_changes() -> No
     worker = Worker(a=[Permanent("broken")])
     async with worker.running():
         worker.controller.queue.add("a")
-        await until(lambda: worker.turns["a"] == ["permanent"], "one turn")
+        await soon(lambda: worker.turns["a"] == ["permanent"], "one turn")
         assert worker.controller.queue.delayed == len(worker.controller.queue) == 0
         worker.controller.queue.add("a")
-        await until(lambda: worker.turns["a"] == ["permanent", "done"], "the change was looked at")
+        await soon(lambda: worker.turns["a"] == ["permanent", "done"], "the change was looked at")
 
 
 async def test_one_that_is_throttled_waits_as_long_as_it_was_told() -> None:
@@ -83,7 +83,7 @@ async def test_one_that_is_throttled_waits_as_long_as_it_was_told() -> None:
     began = loop.time()
     async with worker.running():
         worker.controller.queue.add("a")
-        await until(lambda: worker.turns["a"] == ["throttled", "done"], "both turns")
+        await soon(lambda: worker.turns["a"] == ["throttled", "done"], "both turns")
         assert loop.time() - began >= 1.0
 
 
@@ -92,7 +92,7 @@ async def test_many_changes_while_it_is_worked_on_are_one_more_look() -> None:
     async with worker.running():
         for _ in range(50):
             worker.controller.queue.add("a")
-        await until(lambda: worker.turns["a"], "a turn")
+        await soon(lambda: worker.turns["a"], "a turn")
     assert worker.calls["a"] <= 2
 
 
@@ -108,13 +108,13 @@ async def test_changes_of_objects_and_of_their_children_lead_to_the_key() -> Non
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(parents.run()), group.create_task(children.run())]
         async with worker.running():
-            await until(lambda: worker.calls["default/a"] == 1, "the object")
+            await soon(lambda: worker.calls["default/a"] == 1, "the object")
             child = SECRETS.object("b", "default")
             child["metadata"]["ownerReferences"] = [owner_reference(made)]
             await client.create(SECRETS, child)
-            await until(lambda: worker.calls["default/a"] == 2, "its child")
+            await soon(lambda: worker.calls["default/a"] == 2, "its child")
             await client.delete(SECRETS, "b", "default")
-            await until(lambda: worker.calls["default/a"] == 3, "the child's end")
+            await soon(lambda: worker.calls["default/a"] == 3, "the child's end")
             assert set(worker.calls) == {"default/a"}
         for task in tasks:
             task.cancel()
@@ -130,7 +130,7 @@ async def test_changes_are_gathered_and_what_is_new_is_looked_at_at_once() -> No
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(parents.run()), group.create_task(children.run())]
         made = await client.create(CONFIG_MAPS, CONFIG_MAPS.object("a", "default"))
-        await until(lambda: len(controller.queue) == 1, "the new one in line")
+        await soon(lambda: len(controller.queue) == 1, "the new one in line")
         assert await controller.queue.get() == "default/a"
         controller.queue.done("default/a")
         for number in range(10):
@@ -138,10 +138,10 @@ async def test_changes_are_gathered_and_what_is_new_is_looked_at_at_once() -> No
             child["metadata"]["ownerReferences"] = [owner_reference(made)]
             await client.create(SECRETS, child)
         await client.patch(CONFIG_MAPS, "a", "default", body={"data": {"x": "y"}})
-        await until(lambda: len(children) == 10 and parents.all()[0].get("data"), "all changes in the caches")
+        await soon(lambda: len(children) == 10 and parents.all()[0].get("data"), "all changes in the caches")
         assert (len(controller.queue), controller.queue.delayed) == (0, 1)
         await client.delete(CONFIG_MAPS, "a", "default")
-        await until(lambda: len(controller.queue) == 1, "its end in line")
+        await soon(lambda: len(controller.queue) == 1, "its end in line")
         for task in tasks:
             task.cancel()
 
@@ -158,11 +158,11 @@ async def test_nothing_is_looked_at_before_all_caches_have_listed() -> None:
     async with asyncio.TaskGroup() as group:
         first = group.create_task(parents.run())
         async with worker.running():
-            await until(lambda: len(worker.controller.queue), "the object in line")
+            await soon(lambda: len(worker.controller.queue), "the object in line")
             for _ in range(100):
                 await asyncio.sleep(0)
             assert not worker.calls
             second = group.create_task(children.run())
-            await until(lambda: worker.calls, "the object")
+            await soon(lambda: worker.calls, "the object")
         first.cancel()
         second.cancel()

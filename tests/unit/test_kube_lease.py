@@ -15,7 +15,7 @@ from paddleflow.kube.lease import Election, Lease, LeaseLost, Terms, claim
 from paddleflow.kube.memory import MemoryServer
 from paddleflow.kube.resources import LEASES, Object
 from paddleflow.kube.wire import Answer, Request
-from tests.kube_server import until
+from tests.patience import soon
 
 TERMS = Terms(duration=30, renew_within=20.0, every=0.05)  # looks often, and is patient with a slow machine
 
@@ -107,7 +107,7 @@ async def test_one_leads_and_gives_it_back_in_the_end() -> None:
         for _ in range(5):  # it is renewed, and the other waits
             before = (await one.fenced.get(LEASES, "boss", "default"))["spec"]["renewTime"]
             server.writes.clear()
-            await until(lambda: server.writes, f"a renewal after {before}")
+            await soon(lambda: server.writes, f"a renewal after {before}")
         one.lease.check()
         assert not two.working.is_set()
         one.stop.set()

@@ -15,7 +15,7 @@ from paddleflow.kube.memory import MemoryServer
 from paddleflow.kube.recorder import BURST, WAITING, Budget, Recorder
 from paddleflow.kube.resources import CONFIG_MAPS, EVENTS, NODES, Object
 from paddleflow.kube.wire import Answer
-from tests.kube_server import until
+from tests.patience import soon
 
 
 def thing(name: str = "a") -> Object:
@@ -29,7 +29,7 @@ async def running(recorder: Recorder) -> AsyncIterator[None]:
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         task = group.create_task(recorder.run())
         yield
-        await until(lambda: not recorder._pending and not recorder._wake.is_set(), "all is written")
+        await soon(lambda: not recorder._pending and not recorder._wake.is_set(), "all is written")
         task.cancel()
 
 

@@ -11,7 +11,7 @@ import uvloop
 
 from paddleflow.errors import Unavailable
 from paddleflow.kube.wire import Answer, HttpWire, Place, Request
-from tests.kube_server import until
+from tests.patience import soon
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter, int], Awaitable[None]]
 GET = Request("GET", "/a")
@@ -151,7 +151,7 @@ async def test_silence_ends_after_the_timeout_and_the_turn_is_free_again() -> No
         for _ in range(3):
             with pytest.raises(Unavailable, match=r"did not answer within 0.05 s"):
                 await wire.send(GET)
-        await until(lambda: server.connections == 3, "three connections")  # the last may have been given up before that
+        await soon(lambda: server.connections == 3, "three connections")  # the last may have been given up before that
 
 
 async def test_nobody_there_is_said() -> None:

@@ -15,7 +15,7 @@ from paddleflow.kube.refusals import AlreadyExists
 from paddleflow.kube.resources import CONFIG_MAPS, PODS, Object, Resource
 from paddleflow.kube.wire import Answer, Request
 from paddleflow.kube.writer import Writer
-from tests.kube_server import until
+from tests.patience import soon
 
 
 class LossyWire(MemoryServer):
@@ -139,5 +139,5 @@ async def test_a_pod_that_waits_for_its_node_stays_in_the_cache() -> None:
         await scene.writer.delete(made)
         assert "deletionTimestamp" in (scene.cache.get("default/a") or {})["metadata"]
         await scene.writer.delete(made, grace=0)
-        await until(lambda: scene.cache.get("default/a") is None, "the pod's end")
+        await soon(lambda: scene.cache.get("default/a") is None, "the pod's end")
         task.cancel()

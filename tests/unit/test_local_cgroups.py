@@ -7,19 +7,19 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from paddleflow.base.clock import SystemClock
 from paddleflow.base.quantity import Resources
 from paddleflow.runtimes.local import cgroups
 from paddleflow.runtimes.local.cgroups import Cgroups, Member, Place, locate, memberships
 from paddleflow.runtimes.local.keeper import keeper_id
-from paddleflow.runtimes.local.local_runtime import LocalRuntime
-from paddleflow.runtimes.runtime import Launch, Runtime
+from paddleflow.runtimes.runtime import Launch
 from paddleflow.settings import LocalSettings
-from tests.runtime_scene import Scene, eventually, is_free, opened
+from tests.patience import soon
+from tests.runtime_scene import Scene, is_free, open_local, opened
 
 NAME = f"paddleflow-test-{os.getpid()}"
 
@@ -34,12 +34,6 @@ def writable() -> dict[str, Place]:
 PLACES = writable()
 needs_memory = pytest.mark.skipif("memory" not in PLACES, reason="cgroups for memory are not writable here")
 needs_cpu = pytest.mark.skipif("cpu" not in PLACES, reason="cgroups for cpu are not writable here")
-
-
-async def open_local(data: Path) -> Runtime:
-    runtime = LocalRuntime(LocalSettings(), data, SystemClock())
-    await runtime.open()
-    return runtime
 
 
 @pytest.fixture
@@ -69,10 +63,11 @@ async def test_more_memory_than_the_limit_is_killed_and_said(scene: Scene) -> No
 
 @needs_memory
 async def test_the_limit_is_for_all_processes_of_an_attempt_together(scene: Scene) -> None:
-    code = "import os\nfor _ in range(5): os.fork()\nx = b'1' * (8 << 20)\nimport time; time.sleep(5)"
-    launch = limited(scene.shell("one", '"$P" -S -c "$CODE"', P=sys.executable, CODE=code), memory=64 << 20)
-    end = await scene.run(launch)
-    assert end.message == "memory limit of 64Mi exceeded" or end.exit_code == 0
+    """Each takes 8 MiB and stays; the first that is killed ends it."""
+    code = "import os, signal\nfor _ in range(16):\n  if not os.fork(): x = b'1' * (8 << 20); signal.pause()\n"
+    end = await scene.run(limited(python(scene, "one", code + "os.wait(); raise SystemExit(3)"), memory=64 << 20))
+    assert end.exit_code in {3, 128 + signal.SIGKILL}
+    assert end.message == "memory limit of 64Mi exceeded"
     events = limited(scene.shell("two", "true"), memory=64 << 20)
     assert (await scene.run(events)).message == ""
 
@@ -112,32 +107,27 @@ async def test_what_escapes_the_session_is_killed_with_its_group(scene: Scene) -
     launch = limited(scene.shell("one", script), memory=1 << 30)
     assert (await scene.run(launch)).exit_code == 0
     pid = (Path(launch.cwd) / "pid").read_text().strip()
-    await eventually(lambda: not Path(f"/proc/{pid}").exists())
+    await soon(lambda: not Path(f"/proc/{pid}").exists())
 
 
 @needs_memory
 async def test_empty_groups_of_crashed_keepers_are_cleared_and_ours_is_made_again(scene: Scene) -> None:
     parent = Path(PLACES["memory"].base).parent
     ours = parent / f"paddleflow-{keeper_id(str(scene.folder / 'data'))}"
-    await eventually(ours.exists)
+    await soon(ours.exists)
     ours.rmdir()
     assert (await scene.run(limited(scene.shell("one", "true"), memory=1 << 30))).exit_code == 0
     stale = parent / f"paddleflow-stale-{os.getpid()}"
     stale.mkdir()
     (stale / "999999999-1").mkdir()
     await scene.runtime.close()
-    await eventually(lambda: is_free(scene.folder / "data" / "keeper.lock"))  # it is the next keeper that clears
+    await soon(lambda: is_free(scene.folder / "data" / "keeper.lock"))  # it is the next keeper that clears
     await scene.open()
-    await eventually(lambda: not stale.exists())
+    await soon(lambda: not stale.exists())
 
 
 async def test_limits_can_be_switched_off(tmp_path: Path) -> None:
-    async def open_unlimited(data: Path) -> Runtime:
-        runtime = LocalRuntime(LocalSettings(limits="off"), data, SystemClock())
-        await runtime.open()
-        return runtime
-
-    async with opened(open_unlimited, tmp_path) as scene:
+    async with opened(partial(open_local, settings=LocalSettings(limits="off")), tmp_path) as scene:
         launch = limited(scene.shell("one", "cat /proc/self/cgroup"), memory=1 << 30)
         assert (await scene.run(launch)).exit_code == 0
         assert b"paddleflow-" not in await scene.log_of(launch)

@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddleflow.base.clock import SystemClock
 from paddleflow.runtimes.local import log_gap, logs
-from paddleflow.runtimes.local.local_runtime import LocalRuntime
 from paddleflow.runtimes.local.log_gap import BLOCK, Gap
 from paddleflow.runtimes.local.watching import SOONEST, next_look
-from paddleflow.runtimes.runtime import Runtime
 from paddleflow.settings import LocalSettings
-from tests.runtime_scene import DEADLINE, Scene, opened
+from tests.patience import soon
+from tests.runtime_scene import Scene, open_local, opened
 
 LIMIT = 1 << 20
-
-
-async def open_bounded(data: Path) -> Runtime:
-    runtime = LocalRuntime(LocalSettings(log_limit="1Mi"), data, SystemClock())
-    await runtime.open()
-    return runtime
+BOUNDED = LocalSettings(log_limit="1Mi")
 
 
 @pytest.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
-    async with opened(open_bounded, tmp_path) as made:
+    async with opened(partial(open_local, settings=BOUNDED), tmp_path) as made:
         yield made
 
 
@@ -105,9 +98,7 @@ async def test_a_flood_is_bounded_while_it_runs_and_said(scene: Scene) -> None:
     launch = scene.shell("one", "echo first; yes 0123456789abcde; echo never")
     await scene.runtime.start([launch])
     path = Path(launch.log)
-    async with asyncio.timeout(DEADLINE):
-        while not path.exists() or path.stat().st_size < 200 * LIMIT:
-            await asyncio.sleep(0.005)
+    await soon(lambda: path.exists() and path.stat().st_size >= 200 * LIMIT)
     await scene.runtime.stop([launch.attempt], 0.0)
     await scene.end_of(launch)
     assert path.stat().st_blocks * 512 <= LIMIT + BLOCK
@@ -139,15 +130,9 @@ keeper.main(sys.argv[2], int(sys.argv[3]))
 """
 
 
-async def open_without_holes(data: Path) -> Runtime:
-    keeper = (sys.executable, "-S", "-c", NO_HOLES)
-    runtime = LocalRuntime(LocalSettings(log_limit="1Mi"), data, SystemClock(), keeper=keeper)
-    await runtime.open()
-    return runtime
-
-
 async def test_a_flood_where_holes_are_not_possible_ends_the_attempt(tmp_path: Path) -> None:
-    async with opened(open_without_holes, tmp_path) as scene:
+    without_holes = partial(open_local, keeper=(sys.executable, "-S", "-c", NO_HOLES), settings=BOUNDED)
+    async with opened(without_holes, tmp_path) as scene:
         end = await scene.run(scene.shell("one", "yes"))
         assert end.exit_code == 128 + signal.SIGKILL
         assert end.message.startswith("log limit of 1Mi exceeded; this file system cannot")

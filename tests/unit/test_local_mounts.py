@@ -12,22 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from paddleflow.base.clock import SystemClock
 from paddleflow.runtimes.local import mounts
-from paddleflow.runtimes.local.local_runtime import LocalRuntime
 from paddleflow.runtimes.local.mounts import MountPoints, plan, probe, variable
 from paddleflow.runtimes.local.spawning import Refused
-from paddleflow.runtimes.runtime import Launch, Mount, Runtime, Started
-from paddleflow.settings import LocalSettings
-from tests.runtime_scene import DEADLINE, PATH, Scene, eventually, opened
+from paddleflow.runtimes.runtime import Launch, Mount, Started
+from tests.patience import PATIENCE, soon
+from tests.runtime_scene import PATH, Scene, open_local, opened
 
 needs_namespaces = pytest.mark.skipif(probe() == "none", reason="this machine allows no mount namespaces")
-
-
-async def open_local(data: Path) -> Runtime:
-    runtime = LocalRuntime(LocalSettings(), data, SystemClock())
-    await runtime.open()
-    return runtime
 
 
 @pytest.fixture
@@ -81,7 +73,7 @@ async def test_a_target_that_others_still_use_stays(scene: Scene) -> None:
     script = "echo up; while ! [ -e go-$N ]; do sleep 0.005; done; cat there"
     first, second = (mounted(scene, scene.shell(f"n{n}", script, N=str(n)), target) for n in (1, 2))
     await scene.runtime.start([first, second])
-    await eventually(lambda: all(Path(each.log).exists() and Path(each.log).read_bytes() for each in (first, second)))
+    await soon(lambda: all(Path(each.log).exists() and Path(each.log).read_bytes() for each in (first, second)))
     (scene.folder / "source" / "go-1").touch()
     assert (await scene.end_of(first)).exit_code == 0
     assert target.exists()
@@ -138,7 +130,7 @@ async def _as_another_user(folder: Path) -> None:
         "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *argv,
         env={"PATH": PATH, **made.env}, cwd="/", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
-    async with asyncio.timeout(DEADLINE):
+    async with asyncio.timeout(PATIENCE):
         out, err = await process.communicate()
     assert out.split() == [b"65534", b"there"], err
     assert b"Read-only" in err

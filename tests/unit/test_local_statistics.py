@@ -43,11 +43,9 @@ def test_any_life_in_a_bounded_number_of_records(steps: list[tuple[float, float,
     samples = lives(steps)
     header: Header | None = None
     records: list[Sample] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(statistics, "MOST", 8)
-        for sample in samples:
-            header, records = push(header, records, sample)
-            assert header.count == len(records) <= 8
+    for sample in samples:
+        header, records = push(header, records, sample)
+        assert header.count == len(records) <= 8
     assert header is not None
     assert records[0] == samples[0]
     assert header.last == samples[-1]
@@ -67,10 +65,8 @@ def test_no_part_of_a_life_is_without_records(steps: list[tuple[float, float, in
     samples = lives(steps)
     header: Header | None = None
     records: list[Sample] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(statistics, "MOST", 8)
-        for sample in samples:
-            header, records = push(header, records, sample)
+    for sample in samples:
+        header, records = push(header, records, sample)
     assert header is not None
     order = {sample.at: index for index, sample in enumerate(samples)}
     places = [order[record.at] for record in records]

@@ -1,16 +1,25 @@
-"""The mover ends when it is told to, whatever it is doing."""
+"""The mover ends when it is told to, whatever it is doing, and takes its time only where nobody waits."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from paddleflow.base.clock import SystemClock
+from paddleflow.base.quantity import Resources
+from paddleflow.engine import mover as mover_module
 from paddleflow.engine.mover import Mover, Parts
 from paddleflow.errors import Unavailable
+from paddleflow.jobs.rows import SQL
+from paddleflow.jobs.submission import Submission, Submitter, submit
+from paddleflow.queues.defaults import ensure_defaults
 from paddleflow.runtimes.memory import MemoryRuntime
 from paddleflow.settings import Settings
-from paddleflow.store.bus import LocalBus
+from paddleflow.spec.job import FlavourChoice, SingleJob
+from paddleflow.spec.orders import order_of
+from paddleflow.store.bus import JOBS, LocalBus
 from paddleflow.store.opening import open_database
 
 
@@ -50,5 +59,46 @@ async def test_a_cancellation_that_comes_while_it_begins_anew_is_not_lost(tmp_pa
         _, pending = await asyncio.wait([task], timeout=60)
         assert not pending
         assert task.cancelled()
+    finally:
+        await database.close()
+
+
+async def test_while_a_queue_is_full_new_jobs_gather_but_an_end_is_dealt_with_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Time stands still: whatever happens here, happens without waiting for company."""
+    monkeypatch.setattr(mover_module, "PATIENCE", 3600.0)
+    monkeypatch.setattr(mover_module, "LOOK_EVERY", 3600.0)
+    clock, bus, room = SystemClock(), LocalBus(), Resources.of(1000, 2**30)
+    runtime = MemoryRuntime(clock, room)
+    database = await open_database("", tmp_path, durable=False)
+
+    async def send(job: str) -> None:
+        document = SingleJob(id=job, command="true", flavour=FlavourChoice(cpu="1", mem="1Mi"))
+        submitter = Submitter("root", True, [("memory", room)])
+        await database.write(submit, Submission([order_of(document)], submitter, clock.now()))
+        bus.wake(JOBS)
+
+    async def reaches(job: str, status: str) -> None:
+        async with asyncio.timeout(30):
+            while await database.read(lambda tx: tx.value(SQL["job_status"], id=job)) != status:
+                await asyncio.sleep(0.001)
+
+    try:
+        await database.write(ensure_defaults, clock.now(), room)
+        mover = Mover(Parts(database, runtime, clock, bus, Settings(), tmp_path, {}, "engine"))
+        async with asyncio.TaskGroup() as group:
+            moving = group.create_task(mover.run())
+            await mover.first_turn.wait()
+            await send("first")
+            await reaches("first", "running")
+            await send("second")
+            await reaches("second", "pending")
+            await send("third")
+            runtime.finish(runtime.world.launched[0].attempt, 0)
+            await reaches("first", "succeeded")
+            await reaches("second", "running")
+            assert await database.read(lambda tx: tx.value(SQL["job_status"], id="third")) == "init"
+            moving.cancel()
     finally:
         await database.close()

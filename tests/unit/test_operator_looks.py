@@ -19,8 +19,8 @@ from paddleflow.kube.wire import Answer, Request
 from paddleflow.operator.paddlejob.job import Options
 from paddleflow.operator.paddlejob.members import JOB_LABEL
 from paddleflow.operator.paddlejobs import SETTLE, PaddleJobs
-from tests.kube_server import until
 from tests.paddlejob_world import job, role
+from tests.patience import soon
 
 KEY = "team/demo"
 
@@ -49,14 +49,14 @@ class Scene:
     async def submit(self, members: int) -> None:
         asked = job({"worker": role(members)})
         await self.client.create(PADDLEJOBS, PADDLEJOBS.object("demo", "team", spec=asked["spec"]))
-        await until(lambda: self.jobs.jobs.get(KEY), "the job")
+        await soon(lambda: self.jobs.jobs.get(KEY), "the job")
 
     async def pod(self, index: int, **status: object) -> None:
         """What a kubelet would say."""
         name = f"demo-worker-{index}"
         before = self.jobs.pods.get(f"team/{name}")
         await self.client.patch(PODS, name, "team", body={"status": status}, subresource="status")
-        await until(lambda: self.jobs.pods.get(f"team/{name}") != before, "the pod's status")
+        await soon(lambda: self.jobs.pods.get(f"team/{name}") != before, "the pod's status")
 
     async def status(self) -> Object:
         found: Object = (await self.client.get(PADDLEJOBS, "demo", "team")).get("status") or {}
@@ -109,11 +109,11 @@ async def test_pods_of_an_earlier_job_of_the_name_make_way() -> None:
         left = PODS.object("demo-worker-0", "team", spec={})
         left["metadata"] |= {"labels": {JOB_LABEL: "demo"}, "ownerReferences": [{**earlier, "controller": True}]}
         await scene.client.create(PODS, left)
-        await until(scene.jobs.pods.keys, "the pod")
+        await soon(scene.jobs.pods.keys, "the pod")
         await scene.submit(1)
         with pytest.raises(Conflict):
             await scene.jobs.look(KEY)
-        await until(lambda: not scene.jobs.pods.keys(), "the pod's end")
+        await soon(lambda: not scene.jobs.pods.keys(), "the pod's end")
         await scene.jobs.look(KEY)
         (pod,) = (await scene.client.list(PODS, "team")).items
         found = owner(pod)

@@ -17,12 +17,6 @@ from paddleflow.sdk.contexts import Context
 from paddleflow.sdk.queues import Queue
 from tests.client_stub import Answer, Stub
 
-
-@pytest.fixture
-def pf(stub: Stub) -> PaddleFlow:
-    return paddleflow.connect(stub.url, token="t")
-
-
 Call = Callable[[PaddleFlow], Any]
 Line = tuple[str, str, dict[str, str], Any]
 

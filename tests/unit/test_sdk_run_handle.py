@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import paddleflow
 from paddleflow.errors import NotFound
 from paddleflow.pipeline import ContainerStep, Pipeline
 from paddleflow.sdk.client import PaddleFlow
@@ -18,11 +17,6 @@ from paddleflow.sdk.runs import Run
 from tests.client_stub import Answer, Stub
 
 TEXT = base64.b64encode(b"name: x").decode()
-
-
-@pytest.fixture
-def pf(stub: Stub) -> PaddleFlow:
-    return paddleflow.connect(stub.url, token="t")
 
 
 def run(pf: PaddleFlow) -> Run:

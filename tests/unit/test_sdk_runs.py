@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import paddleflow
 from paddleflow.sdk.client import PaddleFlow
 from paddleflow.sdk.runs import Run
 from tests.client_stub import Stub
@@ -16,11 +15,6 @@ from tests.client_stub import Stub
 Call = Callable[[PaddleFlow], Any]
 Line = tuple[str, str, dict[str, str], Any]
 TEXT = base64.b64encode(b"name: x").decode()
-
-
-@pytest.fixture
-def pf(stub: Stub) -> PaddleFlow:
-    return paddleflow.connect(stub.url, token="t")
 
 
 def run(pf: PaddleFlow) -> Run:

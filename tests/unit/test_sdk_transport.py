@@ -5,8 +5,6 @@ from __future__ import annotations
 import select
 import socket
 import threading
-import time
-from collections.abc import Callable
 from urllib.parse import unquote
 
 import pytest
@@ -18,6 +16,7 @@ from paddleflow.errors import Conflict, Fault, Invalid, NotFound, PaddleFlowErro
 from paddleflow.sdk.address import Address, parse
 from paddleflow.sdk.transport import Transport, refusal, segment
 from tests.client_stub import Answer, Stub
+from tests.patience import eventually
 from tests.ports import closed_port
 
 
@@ -159,20 +158,13 @@ def test_a_connection_that_the_server_closed_is_not_used(stub: Stub, transport: 
     stub.on("POST /x", {"ok": 1})
     for _ in range(20):
         transport.call("GET", "/x")
-        wait_until(lambda: _readable(transport))
+        eventually(lambda: _readable(transport))
         assert transport.call("POST", "/x", body={}) == {"ok": 1}
         transport.close()
 
 
 def _readable(transport: Transport) -> bool:
     return bool(select.select([transport._idle[0].sock], [], [], 0)[0])
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true within its time"
-        time.sleep(0.001)
 
 
 def test_nobody_there(pauses: list[float]) -> None:
@@ -206,7 +198,7 @@ def test_a_late_answer_is_given_up(stub: Stub) -> None:
     try:
         with pytest.raises(Unavailable, match=r"did not answer within 0\.05 s"):
             Transport(stub.url, timeout=0.05).call("GET", "/x")
-        wait_until(lambda: bool(stub.requests))
+        eventually(lambda: stub.requests)
     finally:
         answer.set()
     assert len(stub.requests) == 1

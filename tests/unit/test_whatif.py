@@ -14,6 +14,7 @@ from paddleflow.scheduling.model import Need, Node, Preempt, Queue, Request, Res
 from paddleflow.scheduling.policy import Rules
 from paddleflow.scheduling.record import Decided, Entry, Recorded
 from paddleflow.simulator.past import script_of
+from paddleflow.simulator.report import report
 from paddleflow.simulator.whatif import Change, Played, play, queues_with
 
 RULES = Rules(
@@ -159,6 +160,21 @@ def test_the_stretch_begins_where_it_is_asked_for_and_goes_over_no_break() -> No
     assert both is not None
     assert both.snapshot == script_of(other).snapshot  # type: ignore[union-attr]
     assert script_of([]) is None
+
+
+def test_a_job_that_was_given_up_has_waited_until_then() -> None:
+    core = Recorded.of(Snapshot(1000.0, NODES[:1], QUEUES, (), (), rules=RULES))
+    core.begin()
+    for number, job in enumerate(("runs", "gives up")):
+        core.submit(Request(job, "free", (Need("w", 1, size(8)),), 1000.0, number))
+    core.decide(1000.0, 256)
+    core.withdraw("gives up")
+    core.decide(1003.0, 256)
+    core.release("runs")
+    core.decide(1100.0, 256)
+    result = played(core.take(), Change(), 500.0)
+    (row,) = report(result, result.ends).queues
+    assert (row.jobs, row.started, row.mean_wait) == (2, 1, 1.5)
 
 
 def waiting(result: Played, queue: str) -> float:

@@ -8,14 +8,15 @@ from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.base.clock import local_text
 from paddleflow.errors import Conflict, Invalid
 from paddleflow.queues import clusters
-from paddleflow.queues.model import COUNTER, Cluster
+from paddleflow.queues.model import Cluster
 from paddleflow.spec import wire_queues as wire
 from paddleflow.spec.cluster import ClusterChange, ClusterQuery, NewCluster
+from paddleflow.store.bus import JOBS
 
 
 async def create_cluster(platform: Platform, call: Call[NewCluster, NoQuery]) -> wire.Cluster:
     cluster = await platform.database.write(clusters.create_cluster, call.body, platform.clock.now())
-    platform.bus.wake(COUNTER)
+    platform.bus.wake(JOBS)
     return cluster_answer(cluster)
 
 
@@ -36,13 +37,13 @@ async def show_cluster(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.
 async def change_cluster(platform: Platform, call: Call[ClusterChange, NoQuery]) -> wire.Cluster:
     name, now = call.path["name"], platform.clock.now()
     cluster = await platform.database.write(clusters.change_cluster, name, call.body, now)
-    platform.bus.wake(COUNTER)
+    platform.bus.wake(JOBS)
     return cluster_answer(cluster)
 
 
 async def delete_cluster(platform: Platform, call: Call[NoBody, NoQuery]) -> None:
     await platform.database.write(clusters.delete_cluster, call.path["name"])
-    platform.bus.wake(COUNTER)
+    platform.bus.wake(JOBS)
 
 
 async def write_object(platform: Platform, call: Call[NoBody, NoQuery]) -> None:

@@ -18,6 +18,7 @@ from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, Route, Socket
 from paddleflow.api.sse import EventsQuery, EventStream, ServerEvent, resume_after
 from paddleflow.base.clock import rfc3339
+from paddleflow.base.pace import Pace
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs.listing import JobFilter, find_jobs
 from paddleflow.jobs.model import FINAL
@@ -25,13 +26,15 @@ from paddleflow.jobs.rows import SQL
 from paddleflow.jobs.views import job_view
 from paddleflow.spec.wire_jobs import Job
 from paddleflow.store import events
+from paddleflow.store.bus import EVENTS, Subscription
 from paddleflow.store.database import Tx
 from paddleflow.store.events import Event
 from paddleflow.store.statements import Statement
 
-EVENTS = "events"
 AT_ONCE = 500
 LOOK_AGAIN = 2.0  #: wake-ups may be lost
+QUICK_LOOKS = 10  #: of a stream; who follows a thousand steps gets what happened in some milliseconds in one go
+LOOK_EVERY = 0.02
 PUSH_EVERY = 3.0  #: seconds between two pushes of the websocket
 
 
@@ -65,6 +68,7 @@ async def _history(
     platform: Platform, what: Told, subject: str, after: int, follow: bool
 ) -> AsyncGenerator[ServerEvent, None]:
     """Every event; ends behind the one that made it final."""
+    pace = Pace(QUICK_LOOKS, LOOK_EVERY)
     with platform.bus.subscribe(EVENTS) as subscription:
         while True:
             found, last = await platform.database.peek(_events_after, what, subject, after)
@@ -77,7 +81,15 @@ async def _history(
                 continue
             if not follow or last:
                 return
-            await subscription.wait(LOOK_AGAIN)
+            await _something(subscription, pace)
+
+
+async def _something(subscription: Subscription, pace: Pace) -> None:
+    """Until there is reason to look again, and not too soon."""
+    await subscription.wait(LOOK_AGAIN)
+    pause = pace.pause(asyncio.get_running_loop().time())
+    if pause:
+        await asyncio.sleep(pause)
 
 
 def _events_after(tx: Tx, what: Told, subject: str, after: int) -> tuple[list[Event], bool]:
@@ -99,6 +111,7 @@ async def all_events(platform: Platform, call: Call[NoBody, JobEventsQuery]) -> 
 
 
 async def _everything(platform: Platform, after: int, follow: bool) -> AsyncGenerator[ServerEvent, None]:
+    pace = Pace(QUICK_LOOKS, LOOK_EVERY)
     with platform.bus.subscribe(EVENTS) as subscription:
         while True:
             found = await platform.database.read(events.after, "job", None, after, AT_ONCE)
@@ -109,7 +122,7 @@ async def _everything(platform: Platform, after: int, follow: bool) -> AsyncGene
                 continue
             if not follow:
                 return
-            await subscription.wait(LOOK_AGAIN)
+            await _something(subscription, pace)
 
 
 async def push_jobs(platform: Platform, caller: Caller, websocket: WebSocket) -> None:

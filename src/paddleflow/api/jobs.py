@@ -16,15 +16,14 @@ from paddleflow.jobs.changes import delete_job, modify_job, stop_job
 from paddleflow.jobs.folders import remove_folder
 from paddleflow.jobs.listing import JobFilter, find_jobs, get_job, get_tasks
 from paddleflow.jobs.model import JobStatus
-from paddleflow.jobs.submission import Submitter, submit
+from paddleflow.jobs.submission import Submission, Submitter, submit
 from paddleflow.jobs.views import job_view
 from paddleflow.spec import wire_jobs as wire
 from paddleflow.spec.job import DistributedJob, JobBatch, JobChange, SingleJob, WorkflowJob
 from paddleflow.spec.job_query import JobActionQuery, JobListQuery, label_filter, parse_time
 from paddleflow.spec.orders import Order, read_orders
+from paddleflow.store.bus import EVENTS, JOBS
 from paddleflow.store.database import Row, Tx
-
-JOBS = "jobs"  #: wakes the engine
 
 log = Log("api")
 NOT_WAITING = {"unknown_job", "running"}  #: what the scheduler says of a job that does not wait for it
@@ -46,7 +45,7 @@ async def _submit(platform: Platform, caller: Caller, orders: Sequence[Order], *
         queues=platform.jobs_run_here.queues,
         prototypes=platform.jobs_run_here.prototypes,
     )
-    ids = await platform.database.write(submit, orders, submitter, platform.clock.now(), batch=batch)
+    ids = await platform.database.write(submit, Submission(orders, submitter, platform.clock.now(), batch))
     platform.bus.wake(JOBS)
     log.debug("jobs accepted", jobs=ids, user=caller.name)
     return ids
@@ -120,7 +119,7 @@ async def change_job(platform: Platform, call: Call[JobChange | None, JobActionQ
 
     await platform.database.write(change)
     platform.bus.wake(JOBS)
-    platform.bus.wake("events")
+    platform.bus.wake(EVENTS)
 
 
 async def remove_job(platform: Platform, call: Call[NoBody, NoQuery]) -> None:
@@ -132,7 +131,7 @@ async def remove_job(platform: Platform, call: Call[NoBody, NoQuery]) -> None:
 
     await platform.database.write(remove)
     await asyncio.to_thread(remove_folder, platform.jobs_run_here.data, job)
-    platform.bus.wake("events")
+    platform.bus.wake(EVENTS)
 
 
 _REFUSED = (

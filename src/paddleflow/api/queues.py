@@ -12,15 +12,16 @@ from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.base.clock import local_text
 from paddleflow.base.quantity import Resources, total
 from paddleflow.queues import queues, tree
-from paddleflow.queues.model import COUNTER, DEFAULT_CLUSTER, Queue
+from paddleflow.queues.model import DEFAULT_CLUSTER, Queue
 from paddleflow.spec import wire_queues as wire
 from paddleflow.spec.queue import NewQueue, QueueChange, QueueQuery
+from paddleflow.store.bus import JOBS
 from paddleflow.store.database import Tx
 
 
 async def create_queue(platform: Platform, call: Call[NewQueue, NoQuery]) -> wire.QueueMade:
     queue = await platform.database.write(queues.create_queue, call.body, platform.clock.now())
-    platform.bus.wake(COUNTER)
+    platform.bus.wake(JOBS)
     answer: wire.QueueMade = {"name": queue.name}
     if warnings := await _warnings(platform, queue):
         answer["warnings"] = warnings
@@ -84,7 +85,7 @@ def _show(tx: Tx, name: str, user: str, root: bool) -> tuple[Queue, _Use]:
 
 async def change_queue(platform: Platform, call: Call[QueueChange, NoQuery]) -> wire.Queue:
     queue = await platform.database.write(queues.change_queue, call.path["name"], call.body, platform.clock.now())
-    platform.bus.wake(COUNTER)
+    platform.bus.wake(JOBS)
     answer = queue_answer(queue)
     if warnings := await _warnings(platform, queue):
         answer["warnings"] = warnings
@@ -93,7 +94,7 @@ async def change_queue(platform: Platform, call: Call[QueueChange, NoQuery]) -> 
 
 async def delete_queue(platform: Platform, call: Call[NoBody, NoQuery]) -> None:
     await platform.database.write(_delete, call.path["name"])
-    platform.bus.wake(COUNTER)
+    platform.bus.wake(JOBS)
 
 
 def _delete(tx: Tx, name: str) -> None:

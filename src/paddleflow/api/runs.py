@@ -23,9 +23,8 @@ from paddleflow.runs.views import run_summary, run_view
 from paddleflow.spec import wire_runs as wire
 from paddleflow.spec.run import RunActionQuery, RunChange, RunDeletion, RunDocument, RunJson, RunListQuery
 from paddleflow.storage.storages import storage_folder
+from paddleflow.store.bus import EVENTS, JOBS
 from paddleflow.store.database import Row, Tx
-
-JOBS = "jobs"  #: wakes the engine
 
 log = Log("api")
 
@@ -48,7 +47,7 @@ async def create_run_json(platform: Platform, call: Call[RunJson, NoQuery]) -> w
 async def _create(platform: Platform, source: Source) -> wire.RunId:
     run = await platform.database.write(create, source.new, platform.clock.now())
     platform.bus.wake(JOBS)
-    platform.bus.wake("events")
+    platform.bus.wake(EVENTS)
     log.debug("run accepted", run=run, user=source.new.user)
     return {"runID": run}
 
@@ -100,7 +99,7 @@ async def change_run(platform: Platform, call: Call[RunChange | None, RunActionQ
 
     made = await platform.database.write(change)
     platform.bus.wake(JOBS)
-    platform.bus.wake("events")
+    platform.bus.wake(EVENTS)
     return {"runID": made} if made else None
 
 
@@ -115,7 +114,7 @@ async def remove_run(platform: Platform, call: Call[RunDeletion | None, NoQuery]
 
     row, jobs, folder = await platform.database.write(remove)
     await asyncio.to_thread(_remove_files, platform.jobs_run_here.data, row, jobs, folder)
-    platform.bus.wake("events")
+    platform.bus.wake(EVENTS)
 
 
 def _remove_files(data: Path, row: Row, jobs: Sequence[str], folder: str) -> None:

@@ -85,7 +85,10 @@ async def what_if(platform: Platform, call: Call[WhatIf, NoQuery]) -> wire.WhatI
         def length(request: model.Request, ran: float) -> float:
             return place.experience.length(request, ran, keys)
 
-        base, other = (play(script, each, length, asked.horizon) for each in (Change(), change))
+        # The record may begin later than the past that was asked for; jobs of before it would only seem to have waited.
+        begins = max(now - asked.past, script.snapshot.now)
+        changed = replace(change, arrivals=_arrivals(asked.team, begins)) if asked.team else change
+        base, other = (play(script, each, length, asked.horizon) for each in (Change(), changed))
         until = max(base.ends, other.ends)
         return {
             "begins": local_text(base.begins),
@@ -136,7 +139,6 @@ def _change(asked: WhatIf, queues: Sequence[Queue], live: model.Snapshot, now: f
         queues=queues_with([as_scheduled(known[item.name], True) for item in asked.queues]),
         nodes=lambda nodes: (*[node for node in nodes if node.name not in lost], *added),
         rules={key: value for key, value in asked.rules.model_dump().items() if value is not None},
-        arrivals=() if asked.team is None else _arrivals(asked.team, now - asked.past),
     )
 
 

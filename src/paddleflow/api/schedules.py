@@ -17,7 +17,7 @@ from paddleflow.runs.listing import RunFilter, find_runs
 from paddleflow.runs.views import run_summary
 from paddleflow.schedules import rules, schedules
 from paddleflow.schedules.model import Schedule
-from paddleflow.schedules.schedules import TOPIC, ScheduleFilter
+from paddleflow.schedules.schedules import ScheduleFilter
 from paddleflow.spec import wire_schedules as wire
 from paddleflow.spec.schedule import (
     ACTIONS,
@@ -28,6 +28,7 @@ from paddleflow.spec.schedule import (
     ScheduleRunsQuery,
 )
 from paddleflow.storage.storages import require_user
+from paddleflow.store.bus import EVENTS, SCHEDULES
 from paddleflow.store.database import Row, Tx
 
 
@@ -49,7 +50,7 @@ async def create_schedule(platform: Platform, call: Call[NewSchedule, NoQuery]) 
         return schedules.create(tx, rules.new_schedule(call.body, user, version.id, now))
 
     made = await platform.database.write(create)
-    platform.bus.wake(TOPIC)
+    platform.bus.wake(SCHEDULES)
     return {"scheduleID": made.id}
 
 
@@ -100,8 +101,8 @@ async def change_schedule(platform: Platform, call: Call[NoBody, ScheduleActionQ
             schedules.resume(tx, schedule, now)
 
     await platform.database.write(change)
-    platform.bus.wake(TOPIC)
-    platform.bus.wake("events")
+    platform.bus.wake(SCHEDULES)
+    platform.bus.wake(EVENTS)
 
 
 async def delete_schedule(platform: Platform, call: Call[NoBody, NoQuery]) -> None:

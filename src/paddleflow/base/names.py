@@ -70,10 +70,10 @@ RESOURCE = _rule(
 )
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """A hint naming the closest known word, or the known ones when nothing is close."""
+def nearest(word: str, known: Iterable[str], none: str = "there is none yet") -> str:
+    """A hint naming the closest known word, or the known ones when nothing is close; `none` when nothing is known."""
     names = sorted(known)
     close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     if close:
         return f"did you mean {close[0]}?"
-    return f"known: {', '.join(names[:12])}{', …' if len(names) > 12 else ''}" if names else "there is none yet"
+    return f"known: {', '.join(names[:12])}{', …' if len(names) > 12 else ''}" if names else none

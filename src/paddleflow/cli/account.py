@@ -12,6 +12,13 @@ from paddleflow.cli.lazy import Command
 from paddleflow.cli.session import Session, pass_session
 
 
+def asked_password(given: str | None, from_stdin: bool, *, twice: bool = False) -> str:
+    """The password that was given, stands in the input, or is asked for."""
+    if from_stdin:
+        given = sys.stdin.readline().rstrip("\r\n")
+    return given or str(click.prompt("password", hide_input=True, confirmation_prompt=twice, err=True))
+
+
 @click.command(cls=Command)
 @click.argument("server", required=False, metavar="[URL]")
 @click.option("-u", "--username", help="Who you are; asked for if not given.")
@@ -40,9 +47,7 @@ def login(
     known = contexts.resolve(server=server or session.server, context=session.context, config=session.config)
     where = address.parse(server or known.server)
     username = username or click.prompt("username", default=known.user or None, err=True)
-    if password_stdin:
-        password = sys.stdin.readline().rstrip("\r\n")
-    password = password or click.prompt("password", hide_input=True, err=True)
+    password = asked_password(password, password_stdin)
     with connect(str(where), token="", retries=1) as client:
         token = client.login(username, password)
     name = name or _usual_name(where, username)

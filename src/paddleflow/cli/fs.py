@@ -75,3 +75,44 @@ def delete(session: Session, fsname: str, username: str | None) -> None:
     """Delete a storage. Its files stay where they are."""
     session.client.storages.delete(fsname, user=username)
     output.done(session, f"fs[{fsname}] delete success", name=fsname)
+
+
+@fs.command()
+@click.argument("username")
+@click.argument("fsname")
+@click.option("--owner", help="Whose storage it is; yours if not given.")
+@pass_session
+def grant(session: Session, username: str, fsname: str, owner: str | None) -> None:
+    """Let a user use a storage: read and write its files in jobs and runs. For root.
+
+    \b
+    Example:
+      paddleflow fs grant alice team
+    """
+    storage = session.client.storages.get(fsname, user=owner)
+    session.client.grants.create(username, storage.id, resource_type="fs")
+    output.done(session, f"fs[{fsname}] add username[{username}] success", name=fsname, user=username)
+
+
+@fs.command()
+@click.argument("username")
+@click.argument("fsname")
+@click.option("--owner", help="Whose storage it is; yours if not given.")
+@pass_session
+def ungrant(session: Session, username: str, fsname: str, owner: str | None) -> None:
+    """Let a user no longer use a storage. For root."""
+    storage = session.client.storages.get(fsname, user=owner)
+    session.client.grants.delete(username, storage.id, resource_type="fs")
+    output.done(session, f"fs[{fsname}] delete username[{username}] success", name=fsname, user=username)
+
+
+@fs.command()
+@click.option("-m", "--maxsize", type=int, default=100, show_default=True, help="How many to show at most.")
+@click.option("-u", "--username", help="Only of this user.")
+@pass_session
+def grantlist(session: Session, maxsize: int, username: str | None) -> None:
+    """List who may use whose storage. For root."""
+    page = session.client.grants.page(user=username, max_keys=maxsize)
+    rows = [[grant.user, grant.resource] for grant in page if grant.resource_type == "fs"]
+    output.show(session, ["user name", "fs id"], rows, empty="no grantlist found ")
+    output.more(page.next_marker, "-m")

@@ -10,6 +10,7 @@ import click
 
 from paddleflow.cli import output
 from paddleflow.cli.lazy import Late, group, marker_options, pairs
+from paddleflow.cli.refusals import each
 from paddleflow.cli.session import Session, pass_session
 from paddleflow.errors import Invalid
 
@@ -204,7 +205,7 @@ def show(session: Session, jobid: str) -> None:
 
 @job.command()
 @click.argument("jobid")
-@click.option("-p", "--priority", help="low, normal or high; only while the job waits.")
+@click.option("-p", "--priority", help="very_low, low, normal, high or very_high; only while the job waits.")
 @click.option("-l", "--labels", callback=pairs, help="Labels to set: a=b,c=d.")
 @click.option("-a", "--annotations", callback=pairs, help="Annotations to set: a=b,c=d.")
 @pass_session
@@ -223,18 +224,31 @@ def update(
 
 
 @job.command()
-@click.argument("jobid")
+@click.argument("jobids", nargs=-1, required=True, metavar="JOBID...")
 @pass_session
-def stop(session: Session, jobid: str) -> None:
-    """Stop a job that waits or runs."""
-    session.client.jobs.handle(jobid).stop()
-    output.done(session, f"jobid[{jobid}] stop success", id=jobid)
+def stop(session: Session, jobids: tuple[str, ...]) -> None:
+    """Stop jobs that wait or run.
+
+    \b
+    Example:
+      paddleflow job stop $(paddleflow job list -s running,pending -fl id -o text | grep -v ^marker)
+    """
+
+    def one(jobid: str) -> None:
+        session.client.jobs.handle(jobid).stop()
+        output.done(session, f"jobid[{jobid}] stop success", id=jobid)
+
+    each(jobids, one)
 
 
 @job.command()
-@click.argument("jobid")
+@click.argument("jobids", nargs=-1, required=True, metavar="JOBID...")
 @pass_session
-def delete(session: Session, jobid: str) -> None:
-    """Delete a job that is over, and its log."""
-    session.client.jobs.handle(jobid).delete()
-    output.done(session, f"job[{jobid}] delete success ", id=jobid)
+def delete(session: Session, jobids: tuple[str, ...]) -> None:
+    """Delete jobs that are over, and their logs."""
+
+    def one(jobid: str) -> None:
+        session.client.jobs.handle(jobid).delete()
+        output.done(session, f"job[{jobid}] delete success ", id=jobid)
+
+    each(jobids, one)

@@ -23,7 +23,7 @@ INTERRUPTED = 130
 @click.option("--name", help="Name of the job; the command's first word if not given.")
 @click.option("-q", "--queue", help="Queue; the server's default if not given.")
 @click.option("--flavour", help="Flavour: how much of cores and memory.")
-@click.option("--priority", help="low, normal or high.")
+@click.option("--priority", help="very_low, low, normal, high or very_high.")
 @click.option("-e", "--env", multiple=True, callback=pair_each, help="A variable: NAME=value. Repeatable.")
 @click.option("-l", "--label", multiple=True, callback=pair_each, help="A label: name=value. Repeatable.")
 @click.option("--fs", help="A storage that the job sees.")

@@ -68,6 +68,17 @@ class Group(click.Group):
             self.add_command(getattr(import_module(f"paddleflow.cli.{module}"), attribute), cmd_name)
         return super().get_command(ctx, cmd_name)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does it, but the nearest name is looked for among those that come late too."""
+        name = args[0]
+        if not name.startswith("-") and not ctx.resilient_parsing and self.get_command(ctx, name) is None:
+            from paddleflow.base.names import nearest
+
+            ctx.fail(f"No such command {name!r}, {nearest(name, self.list_commands(ctx))}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, without importing those that come late."""
         rows = []

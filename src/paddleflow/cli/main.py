@@ -14,6 +14,7 @@ import click
 
 from paddleflow import __version__
 from paddleflow.cli.lazy import FORMATS, Group, Late
+from paddleflow.cli.refusals import report
 from paddleflow.cli.session import Session
 from paddleflow.errors import PaddleFlowError
 
@@ -27,11 +28,11 @@ COMMANDS = {
     "flavour": Late("flavour:flavour", "Named amounts of resources."),
     "fs": Late("fs:fs", "Storages that jobs see at a path."),
     "job": Late("job:job", "Submit jobs, look at them, follow and stop them."),
-    "log": Late("log:log", "Logs of jobs."),
+    "log": Late("log:log", "Logs of jobs and runs."),
     "login": Late("account:login", "Log in to a server and remember it as a context."),
     "logout": Late("account:logout", "End the token of the context in use."),
     "operator": Late("operator:operator", "Look after PaddleJobs on Kubernetes."),
-    "pipeline": Late("pipeline:pipeline", "Pipeline documents: check one, print the schema."),
+    "pipeline": Late("pipeline:pipeline", "Pipeline documents: check, register, export; their versions."),
     "queue": Late("queue:queue", "Queues, and who may use them."),
     "run": Late("run:run", "Runs of pipelines: start, watch, stop, try again, compare."),
     "schedule": Late("schedule:schedule", "Pipelines that are run by the clock."),
@@ -80,21 +81,6 @@ class Root(Group):
         except BrokenPipeError:
             sys.stdout = None  # nobody reads: nothing to flush at exit either
             return 1
-
-
-def report(error: PaddleFlowError) -> None:
-    """An error in words: what, every fault of it, and what to do."""
-    several = len(error.details) > 1
-    joined = "; ".join(str(fault) for fault in error.details)
-    message = f"{len(error.details)} things are wrong" if several and error.message == joined else error.message
-    click.echo(f"error: {message}", err=True)
-    if several:
-        for fault in error.details:
-            click.echo(f"  - {fault}" + (f" ({fault.hint})" if fault.hint else ""), err=True)
-    if error.hint and not (several and any(fault.hint == error.hint for fault in error.details)):
-        click.echo(f"hint: {error.hint}", err=True)
-    if error.status >= 500 and error.request_id:
-        click.echo(f"request id: {error.request_id}", err=True)
 
 
 def _usage(error: click.ClickException) -> None:

@@ -1,6 +1,6 @@
-"""What one sees while waiting: state, time and reason of each job, on stderr.
+"""What one sees while waiting: state, time and reason of each job or run, on stderr.
 
-On a terminal it is drawn in place (by rich, imported only then); elsewhere each change is one line. Jobs are followed by
+On a terminal it is drawn in place (by rich, imported only then); elsewhere each change is one line. They are followed by
 threads, at most `FOLLOWERS` at a time, so that hundreds can be waited for.
 """
 
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
 
     from paddleflow.sdk.follow import Event
     from paddleflow.sdk.jobs import Job
+    from paddleflow.sdk.runs import Run
 
 FOLLOWERS = 16
 
 
 class Watched:
-    """A job that is waited for."""
+    """A job or a run that is waited for."""
 
-    def __init__(self, job: Job) -> None:
-        self.job = job
+    def __init__(self, work: Job | Run) -> None:
+        self.work = work
         self.status = "waiting for news"
         self.reason = ""
         self.since = time.monotonic()
@@ -74,7 +75,7 @@ class Lines:
         for one in watched:
             if one.changed:
                 one.changed = False
-                note(f"{one.job.id} {one.status} {one.elapsed}" + (f" {one.reason}" if one.reason else ""))
+                note(f"{one.work.id} {one.status} {one.elapsed}" + (f" {one.reason}" if one.reason else ""))
 
 
 class Live:
@@ -106,10 +107,10 @@ class Live:
 
         table = Table.grid(padding=(0, 2))
         for one in sorted(watched, key=lambda one: one.ended is not None)[: self.SHOWN]:
-            table.add_row(Text(one.job.id), Text(one.status), Text(one.elapsed), Text(one.reason, overflow="ellipsis"))
+            table.add_row(Text(one.work.id), Text(one.status), Text(one.elapsed), Text(one.reason, overflow="ellipsis"))
         if len(watched) > self.SHOWN:
             over = sum(one.ended is not None for one in watched)
-            table.add_row(Text(f"… {len(watched)} jobs, {over} over"))
+            table.add_row(Text(f"… {len(watched)} in all, {over} over"))
         return table
 
 
@@ -117,9 +118,9 @@ def display() -> Display:
     return Live() if sys.stderr.isatty() else Lines()
 
 
-def wait_for(jobs: Sequence[Job], timeout: float | None) -> Sequence[Watched]:
-    """Waits until all jobs are over, showing how they are. TimeoutError, or the first error met."""
-    watched = [Watched(job) for job in jobs]
+def wait_for(works: Sequence[Job | Run], timeout: float | None) -> Sequence[Watched]:
+    """Waits until all jobs or runs are over, showing how they are. TimeoutError, or the first error met."""
+    watched = [Watched(work) for work in works]
     deadline = None if timeout is None else time.monotonic() + timeout
     left = deque(watched)
 
@@ -131,9 +132,9 @@ def wait_for(jobs: Sequence[Job], timeout: float | None) -> Sequence[Watched]:
                 return
             try:
                 rest = None if deadline is None else max(deadline - time.monotonic(), 0.0)
-                one.job.wait(rest, on_event=one.told)
-                one.changed = one.changed or one.status != one.job.status
-                one.status, one.reason = one.job.status, one.job.record.message
+                one.work.wait(rest, on_event=one.told)
+                one.changed = one.changed or one.status != one.work.status
+                one.status, one.reason = one.work.status, one.work.record.message
             except Exception as error:
                 one.failure = error
             one.ended = time.monotonic()

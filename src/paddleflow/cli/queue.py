@@ -14,6 +14,7 @@ HEADERS = ["name", "namespace", "status", "cluster name", "create time", "update
 SHOW_HEADERS = ["name", "namespace", "status", "quota type", "cluster name", "create time", "update time"]
 
 ORDERS = ("fifo", "shortest", "fair", "drf")
+STATUSES = ("open", "closed")
 
 queue = group(
     help="Queues, and who may use them. Making, changing, deleting and granting is for root.",
@@ -140,6 +141,7 @@ def create(
 @click.option("--maxcpu", help="Most cores that it can have: 16.")
 @click.option("--maxmem", help="Most memory that it can have: 64Gi.")
 @_shape
+@click.option("--status", type=click.Choice(STATUSES), help="closed: takes and starts no jobs; what runs goes on.")
 @pass_session
 def update(
     session: Session,
@@ -155,8 +157,15 @@ def update(
     parent: str | None,
     weight: int | None,
     order: str | None,
+    status: str | None,
 ) -> None:
-    """Change a queue. `--location key=` removes that key, `--policy name-` that policy."""
+    """Change a queue. `--location key=` removes that key, `--policy name-` that policy.
+
+    \b
+    Examples:
+      paddleflow queue update team-a --maxcpu 32 --mincpu 8
+      paddleflow queue update team-a --status closed       let it run empty; --status open goes on
+    """
     changed = session.client.queues.update(
         name,
         maximum=_amounts(maxcpu, maxmem, maxscalar),
@@ -166,6 +175,7 @@ def update(
         parent=parent,
         weight=weight,
         order=order,
+        status=status,
     )
     _warn(changed.warnings)
     output.done(session, f"queue[{name}] update success ", name=name)

@@ -14,12 +14,22 @@ from paddleflow.cli.lazy import Command
 from paddleflow.cli.session import Session, note, pass_session
 
 FORMATS = ("mermaid", "svg", "json")
+ENDINGS = {
+    ".svg": "svg",
+    ".json": "json",
+    ".mmd": "mermaid",
+    ".mermaid": "mermaid",
+    ".md": "mermaid",
+    ".txt": "mermaid",
+}
 LISTS = frozenset({"document", "fingerprint"})  #: all other lists of a difference are what was and what is
 
 
 @click.command(cls=Command)
 @click.argument("runid")
-@click.option("--format", "format_", type=click.Choice(FORMATS), help="By the file's ending, mermaid otherwise.")
+@click.option(
+    "--format", "format_", type=click.Choice(FORMATS), help="As the file's ending says; mermaid without a file."
+)
 @click.option("--to", type=click.Path(dir_okay=False, path_type=Path), help="Write it to this file.")
 @pass_session
 def graph(session: Session, runid: str, format_: str | None, to: Path | None) -> None:
@@ -30,8 +40,13 @@ def graph(session: Session, runid: str, format_: str | None, to: Path | None) ->
       paddleflow run graph run-000001
       paddleflow run graph run-000001 --to run.svg
     """
-    by_ending = {".svg": "svg", ".json": "json"}.get(to.suffix if to else "", "mermaid")
-    text = session.client.runs.handle(runid).graph(format_ or by_ending)
+    if format_ is None:
+        format_ = ENDINGS.get(to.suffix) if to and to.suffix else "mermaid"
+    if format_ is None:
+        raise click.BadParameter(
+            f"{to} ends in none of {', '.join(ENDINGS)}; --format says what it is", param_hint="--to"
+        )
+    text = session.client.runs.handle(runid).graph(format_)
     if to is None:
         click.echo(text, nl=not text.endswith("\n"))
     else:

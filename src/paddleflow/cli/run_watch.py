@@ -60,6 +60,8 @@ def watched(run: Run) -> int:
         return 130
     run.refresh()
     note(f"{run.id} {run.status}" + (f": {run.record.message}" if run.record.message else ""))
+    if failed := next((step for step in run.steps if step.status == "failed" and step.job_id), None):
+        note(f"hint: paddleflow run logs {run.id} {failed.full_name} shows what it wrote")
     return 0 if run.succeeded else 1
 
 
@@ -153,11 +155,16 @@ def logs(session: Session, runid: str, step: str | None, follow: bool) -> None:
 @pass_session
 @click.pass_context
 def wait(ctx: click.Context, session: Session, runids: tuple[str, ...], timeout: float | None) -> None:
-    """Wait until runs are over. Ends with 0 if all succeeded, with 1 if one did not or the time was up."""
-    over = [session.client.runs.handle(id).wait(timeout) for id in runids]
-    rows = [[run.id, run.record.name, run.status, run.record.message] for run in over]
+    """Wait until runs are over, showing their state. `paddleflow run watch` shows every step.
+
+    Ends with 0 if all succeeded, with 1 if one did not or the time was up.
+    """
+    from paddleflow.cli.progress import wait_for
+
+    over = wait_for([session.client.runs.handle(id) for id in runids], timeout)
+    rows = [[one.work.id, one.work.record.name, one.status, one.reason] for one in over]
     output.show(session, ["run id", "name", "status", "run msg"], rows)
-    ctx.exit(0 if all(run.succeeded for run in over) else 1)
+    ctx.exit(0 if all(one.work.succeeded for one in over) else 1)
 
 
 @click.command(cls=Command)

@@ -69,9 +69,9 @@ def wait(ctx: click.Context, jobids: tuple[str, ...], timeout: float | None) -> 
     session = ctx.find_object(Session)
     assert session is not None
     over = wait_for([session.client.jobs.handle(id) for id in jobids], timeout)
-    rows = [[one.job.id, one.job.record.name, one.status, one.reason] for one in over]
+    rows = [[one.work.id, one.work.record.name, one.status, one.reason] for one in over]
     output.show(session, ["job id", "job name", "status", "message"], rows)
-    ctx.exit(0 if all(one.job.succeeded for one in over) else 1)
+    ctx.exit(0 if all(one.work.succeeded for one in over) else 1)
 
 
 def _event_row(event: Event) -> list[object]:

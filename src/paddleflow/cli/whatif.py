@@ -126,9 +126,13 @@ def _show(session: Session, answer: WhatIf) -> None:
         click.echo(f"{name}: {old:.{digits}f} -> {new:.{digits}f}", err=session.output != "table")
     same = "all as they were then" if answer.reproduced else "some of them not as they were then"
     note = f"{answer.cycles} decisions from {answer.begins} to {answer.now} were taken again, {same}"
-    click.echo(
-        f"{note}; the change first mattered {'at ' + answer.first_change if answer.first_change else 'later'}", err=True
-    )
+    if answer.first_change:
+        note += f"; the change first mattered at {answer.first_change}"
+    elif answer.before == answer.after:
+        note += "; the change makes no difference"
+    else:
+        note += "; the change matters only from now on"
+    click.echo(note, err=True)
 
 
 def _compared(old: QueueOutcome | None, new: QueueOutcome | None) -> list[str]:

@@ -55,6 +55,8 @@ class Claims:
             if key is None:
                 continue
             claim = self._claims.pop(key)
+            if not claim.waiting:
+                continue
             alive = deque(each for each in claim.waiting if each[1].phase is Phase.CACHING)
             if item.status is ComponentStatus.SUCCEEDED:
                 hit = Hit(item.reused_run or run.id, item.reused_job or item.job, dict(item.outputs))

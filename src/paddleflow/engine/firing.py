@@ -23,10 +23,9 @@ from paddleflow.schedules import schedules
 from paddleflow.schedules.machine import Active, Decision, Fire, decide
 from paddleflow.schedules.model import Schedule, ScheduleStatus, schedule_id
 from paddleflow.schedules.rules import table_of
-from paddleflow.schedules.schedules import TOPIC
 from paddleflow.storage.storages import require_user
 from paddleflow.store import leases
-from paddleflow.store.bus import Bus
+from paddleflow.store.bus import EVENTS, JOBS, SCHEDULES, Bus
 from paddleflow.store.database import Database, Tx
 
 LEASE = "schedules"
@@ -58,7 +57,7 @@ class Firing:
 
     async def run(self) -> None:
         pause = FIRST_PAUSE
-        with self._bus.subscribe(TOPIC) as woken:
+        with self._bus.subscribe(SCHEDULES) as woken:
             while True:
                 try:
                     wait = await self.turn()
@@ -108,8 +107,8 @@ class Firing:
             log.warning("a slot could not run", schedule=seq, reason=error.message)
         if fired.runs or fired.skipped:
             log.info("schedule fired", schedule=seq, runs=list(fired.runs), skipped=fired.skipped)
-            self._bus.wake("jobs")
-            self._bus.wake("events")
+            self._bus.wake(JOBS)
+            self._bus.wake(EVENTS)
 
 
 def _document(tx: Tx, seq: int) -> str:

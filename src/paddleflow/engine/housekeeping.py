@@ -10,12 +10,13 @@ from pathlib import Path
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.log import Log
 from paddleflow.engine.launching import parse_attempt
-from paddleflow.engine.mover import EVENTS, Parts
+from paddleflow.engine.mover import Parts
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs.changes import any_due, delete_due
 from paddleflow.jobs.folders import empty_bin, remove_folder, stats_file
 from paddleflow.runtimes.local import statistics
 from paddleflow.runtimes.runtime import Sample
+from paddleflow.store.bus import EVENTS
 
 DELETE_EVERY = 5.0
 DELETIONS_AT_ONCE = 200

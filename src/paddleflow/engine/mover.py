@@ -34,13 +34,12 @@ from paddleflow.queues.queues import scheduled_queues
 from paddleflow.runs.rows import SQL as RUNS
 from paddleflow.runs.tally import Tally
 from paddleflow.runtimes.runtime import NodeInfo, Observation, Runtime
-from paddleflow.schedules.schedules import TOPIC as SCHEDULES
 from paddleflow.scheduling.model import Node, Reason, Snapshot
 from paddleflow.scheduling.record import Recorded
 from paddleflow.scheduling.suggestions import Suggestion, suggest
 from paddleflow.settings import Settings
 from paddleflow.store import counters, leases
-from paddleflow.store.bus import Bus
+from paddleflow.store.bus import EVENTS, JOBS, SCHEDULES, Bus
 from paddleflow.store.database import Database, Row, Tx
 
 LEASE_SECONDS = 15.0
@@ -50,8 +49,6 @@ LAST_PAUSE = 10.0
 ROWS_A_TURN = 2000
 RUNS_A_TURN = 200
 DISK_EVERY = 0.1  #: seconds that a turn may be ahead of the disk; a power cut takes back no more than that
-TOPIC = "jobs"  #: wakes the mover
-EVENTS = "events"  #: wakes those who follow events
 
 log = Log("engine")
 
@@ -83,6 +80,7 @@ class Mover:
         self._cluster = cluster
         self._lease_name = f"engine:{cluster}"
         self._wake = asyncio.Event()
+        self._changed = True  #: others may have written rows that no turn has looked at
         self._ahead = asyncio.Event()  #: turns were written that may not be on the disk yet
         self._crowded = False  #: the last new jobs had to wait
         self._heard = Heard()
@@ -179,11 +177,12 @@ class Mover:
                 raise leases.LeaseLost(f"another server took the lease {self._lease_name}")
 
     async def _forward_wakes(self) -> None:
-        with self._parts.bus.subscribe(TOPIC) as subscription:
+        with self._parts.bus.subscribe(JOBS) as subscription:
             while True:
                 await subscription.wait(LOOK_EVERY)
                 if self._crowded:  # the next ones will probably wait as well: one look and one commit for many of them
                     await asyncio.sleep(PATIENCE)
+                self._changed = True
                 self._wake.set()
 
     async def _listen(self) -> None:
@@ -213,6 +212,7 @@ class Mover:
     async def _begin(self, lease: tuple[str, int]) -> None:
         """Rebuild the board and take up what runs."""
         parts = self._parts
+        self._changed = True
         now = parts.clock.now()
         known = await parts.runtime.adopt()
         self.nodes = await parts.runtime.capacity()
@@ -249,7 +249,7 @@ class Mover:
         while more:
             now = parts.clock.now()
             observed = self._heard.take(_loop_time())
-            rows, runs, version = await parts.database.peek(_read_changes)
+            rows, runs, version = await self._read_changes(board)
             draft = Draft()
             hear(board, observed, draft, now)
             if version != board.queue_version:
@@ -261,13 +261,20 @@ class Mover:
             decide(board, draft, self._around, now)
             self._crowded = bool(draft.writes.waits) and not draft.writes.placements
             stood = await self._write_and_do(lease, board, draft, now)
+            self._changed |= not stood or len(rows) == ROWS_A_TURN or len(runs) == RUNS_A_TURN
             more = bool(
-                not stood
+                self._changed
                 or len(draft.writes.placements) >= STARTS_A_TURN
-                or len(rows) == ROWS_A_TURN
                 or self._heard.due(_loop_time())
                 or self._conductor.inbox
             )
+
+    async def _read_changes(self, board: Board) -> tuple[list[Row], list[Row], int]:
+        """What others wrote; a turn that only hears of ends does not ask."""
+        if not self._changed:
+            return [], [], board.queue_version
+        self._changed = False
+        return await self._parts.database.peek(_read_changes)
 
     def _new_conductor(self) -> Conductor:
         parts = self._parts

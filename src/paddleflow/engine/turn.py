@@ -229,7 +229,9 @@ def settle(board: Board, draft: Draft, rows: Mapping[str, Row], around: Surround
         active = activate(row, members, (), item.attempt, item.places, around)
         active.request = active.request._replace(expected=waiting.request.expected)
         board.active[item.job] = active
-        active.state, commands = advance(active.state, Placed(now, tuple(place.key for place in item.places)))
+        # The row of a step's job was written as placed already; the machine counts this attempt itself.
+        before = active.state._replace(attempt=item.attempt - 1)
+        active.state, commands = advance(before, Placed(now, tuple(place.key for place in item.places)))
         _do(board, active, commands, draft, now)
 
 

@@ -21,12 +21,21 @@ _ROLES = (
     Role("worker", least=1, aliases=WORKER_ALIASES, completes=False),
 )
 #: The head's ports; fixed numbers otherwise, which the heads of two jobs on one machine would fight for.
-_PORTS = ("port", "dashboard-port", "dashboard-agent-listen-port", "metrics-export-port", "ray-client-server-port")
+_PORTS = ("port", "dashboard-port", "dashboard-agent-listen-port", "metrics-export-port")
 _FLAGS = {"block", "head", "no-monitor"}  #: options of ``ray start`` that take no value
 
+#: A Ray without its client, as `pip install ray` gives it, refuses to hear of the client's port.
+_CLIENT = """\
+client=
+python3 -c 'import grpc' 2>/dev/null && client=--ray-client-server-port={port}
+"""
+#: Serves until it is stopped.
+_SERVE = _CLIENT + "exec {start} $client\n"
 #: Starts the head, waits until it answers, runs the entry point ("$@"), and ends with it.
-_HEAD = """\
-{start} &
+_HEAD = (
+    _CLIENT
+    + """\
+{start} $client &
 head=$!
 until ray health-check --address "$RAY_ADDRESS" >/dev/null 2>&1; do
     kill -0 "$head" 2>/dev/null || {{ echo "the ray head did not start" >&2; exit 1; }}
@@ -38,6 +47,7 @@ kill "$head"
 wait "$head"
 exit "$code"
 """
+)
 
 
 def _plan(job_id: str, members: Sequence[Member]) -> Sequence[Plan]:
@@ -51,13 +61,14 @@ def _plan(job_id: str, members: Sequence[Member]) -> Sequence[Plan]:
 
 
 def _head(member: Member, beside_head: Sequence[Member], identity: Mapping[str, str]) -> Plan:
-    fixed = {"head": "", **{name: str(port) for name, port in zip(_PORTS, member.ports, strict=True)}}
+    *ports, client = member.ports
+    fixed = {"head": "", **{name: str(port) for name, port in zip(_PORTS, ports, strict=True)}}
     start = _start(member, beside_head, "RAY_JOB_HEADER_START_PARAMS_", fixed)
     text = member.env.get("RAY_JOB_ENTRY_POINT", "")
     entry = ("sh", "-c", text) if text else member.argv
-    argv = ("sh", "-c", _HEAD.format(start=shlex.join(start)), "ray-head", *entry) if entry else start
+    script = (_HEAD if entry else _SERVE).format(start=shlex.join(start), port=client)
     env = layered(member, identity=identity, tuning=_runtime_env(member.env))
-    return Plan(argv, env, ready_port=member.ports[0])
+    return Plan(("sh", "-c", script, "ray-head", *entry), env, ready_port=ports[0])
 
 
 def _worker(member: Member, head: Member, identity: Mapping[str, str]) -> Plan:

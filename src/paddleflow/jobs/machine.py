@@ -209,7 +209,7 @@ def _ended(state: JobState, fact: MemberEnded) -> Step:
     if state.started_at is None and started is not None:
         state = state._replace(started_at=started)
     if task.leaving and state.outcome is None:
-        return state, () if any(t.leaving and not t.status.final for t in state.tasks) else (Shrunk(),)
+        return _shrunk(state, fact.at)
     if state.outcome is not None:
         return _finish_if_all_ended(state, fact.at)
     if not good:
@@ -224,7 +224,16 @@ def _ended(state: JobState, fact: MemberEnded) -> Step:
 def _complete(state: JobState) -> bool:
     counted = [t for t in state.tasks if t.role in state.shape.completing and not t.leaving]
     done = [t.status is TaskStatus.SUCCEEDED for t in counted]
-    return any(done) if state.shape.completion is Completion.ANY else all(done)
+    return any(done) if state.shape.completion is Completion.ANY else bool(done) and all(done)
+
+
+def _shrunk(state: JobState, at: float) -> Step:
+    """Once all that had to go have gone, the job goes on without them, or is over: the others may have done it before."""
+    if any(t.leaving and not t.status.final for t in state.tasks):
+        return state, ()
+    if _complete(state) or all(t.status.final for t in state.tasks):
+        return _decide(state, JobStatus.SUCCEEDED, "", at)
+    return state, (Shrunk(),)
 
 
 def _stop(state: JobState, fact: StopAsked) -> Step:
@@ -257,8 +266,12 @@ def _resize(state: JobState, fact: Resized) -> Step:
         if t.key not in fact.added or t.key in known
     )
     new = tuple(TaskState(role, index) for role, index in fact.added if (role, index) not in known)
-    state, commands = _launch_ready_stages(state._replace(tasks=kept + new))
-    return state, (*((Halt(halted),) if halted else (Shrunk(),) if gone else ()), *commands)
+    state = state._replace(tasks=kept + new)
+    first: tuple[Command, ...] = (Halt(halted),) if halted else ()
+    if gone and not halted:
+        state, first = _shrunk(state, fact.at)
+    state, commands = _launch_ready_stages(state) if state.outcome is None else (state, ())
+    return state, (*first, *commands)
 
 
 def _decide(state: JobState, outcome: JobStatus, message: str, at: float) -> Step:

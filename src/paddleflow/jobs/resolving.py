@@ -12,6 +12,7 @@ from paddleflow.frameworks.framework import Role
 from paddleflow.jobs.model import MountedStorage
 from paddleflow.jobs.world import Faults, World
 from paddleflow.spec.job import IN_PLACE, RESTART, FlavourChoice, JobSpec, MemberDocument
+from paddleflow.storage.model import NONE_YET
 
 LIMIT_VARIABLE = "PF_JOB_LIMIT_FLAVOUR"
 MOUNT_ROOT = "/home/paddleflow/storage/mnt"
@@ -107,7 +108,7 @@ def storages_of(spec: JobSpec, where: str, world: World, faults: Faults) -> tupl
             faults.add(f"{where}{field_name}.name", error.message, error.hint)
             continue
         if facts is None:
-            hint = nearest(mount.name[:80], world.known_storages())
+            hint = nearest(mount.name[:80], world.known_storages(), NONE_YET)
             message = f"fs[{mount.name[:80]}] does not exist for user[{world.user}]"
             faults.add(f"{where}{field_name}.name", message, hint)
             continue

@@ -1,4 +1,7 @@
-"""Submitting jobs: look the world up, admit, write rows and first events. One transaction, all or nothing."""
+"""Submitting jobs: look the world up, admit, write rows and first events. One transaction, all or nothing.
+
+Submissions of many clients that come together are written by the same few statements, each accepted or refused alone.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,11 @@ from paddleflow.jobs.world import QueueFacts, StorageFacts, World
 from paddleflow.queues.flavours import find_flavour, flavour_names
 from paddleflow.queues.model import COUNTER
 from paddleflow.queues.queues import may_use_queue, queue_of, queues_above, usable_queues
-from paddleflow.spec.orders import Order
+from paddleflow.spec.orders import Order, Stamp
 from paddleflow.storage.storages import storage_names, usable_storage
 from paddleflow.store import counters, events
 from paddleflow.store.database import Tx
+from paddleflow.store.together import Together
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,30 +38,61 @@ class Submitter:
     prototypes: Prototypes = field(default_factory=Prototypes)
 
 
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """Jobs that are accepted or refused as one."""
+
+    orders: Sequence[Order]
+    submitter: Submitter
+    at: float
+    batch: bool = False  #: the faults say of which job they are (``jobs[17].id``)
+
+
 MOST_REFUSED = 100  #: refused jobs of one batch that are told
 
 
-def submit(tx: Tx, orders: Sequence[Order], submitter: Submitter, now: float, *, batch: bool = False) -> list[str]:
-    """The ids of the jobs, in order. One that is refused refuses all; the faults of a batch say which (``jobs[17].id``)."""
-    prototypes = _admit_all(tx, orders, submitter, batch)
-    _refuse_taken_ids(tx, [id for order in orders for id, _ in order.stamps], batch)
-    stamps = [[(id or new_job_id(now), name) for id, name in order.stamps] for order in orders]
-    ids = [id for each in stamps for id, _ in each]
-    insert(tx, list(zip(prototypes, stamps, strict=True)), now)
-    events.append_alike(tx, "job", ids, "status", now, {"status": JobStatus.INIT, "message": ""})
-    return ids
+def _submit(tx: Tx, submissions: Sequence[Submission]) -> list[list[str] | PaddleFlowError]:
+    """For each the ids of its jobs, in order; one job that is refused refuses its whole submission."""
+    version = counters.both(tx, COUNTER, counters.NAMED)
+    now = max(each.at for each in submissions)
+    crowds: list[tuple[Prototype, list[Stamp]]] = []
+    found: list[list[str] | PaddleFlowError] = []
+    for each in submissions:
+        try:
+            prototypes = _admit_all(tx, each, version)
+            _refuse_taken_ids(tx, each)
+        except PaddleFlowError as error:
+            found.append(error)
+            continue
+        ids = []
+        for prototype, order in zip(prototypes, each.orders, strict=True):
+            stamps = [(id or new_job_id(now), name) for id, name in order.stamps]
+            ids += [id for id, _ in stamps]
+            if crowds and crowds[-1][0] is prototype:
+                crowds[-1][1].extend(stamps)
+            else:
+                crowds.append((prototype, stamps))
+        found.append(ids)
+    if crowds:
+        insert(tx, crowds, now)
+        written = [id for _, stamps in crowds for id, _ in stamps]
+        events.append_alike(tx, "job", written, "status", now, {"status": JobStatus.INIT, "message": ""})
+    return found
 
 
-def _admit_all(tx: Tx, orders: Sequence[Order], submitter: Submitter, batch: bool) -> list[Prototype]:
+submit = Together(_submit)  #: for `Database.write`: submissions that come together are written together
+
+
+def _admit_all(tx: Tx, submission: Submission, version: int) -> list[Prototype]:
     """One prototype for each order, or the faults of all; the first refusal decides the answer's code."""
-    user = submitter.user
-    known = submitter.prototypes
-    known.look((counters.both(tx, COUNTER, counters.NAMED), submitter.nodes))
+    submitter = submission.submitter
+    user, known = submitter.user, submitter.prototypes
+    known.look((version, submitter.nodes))
     world = look_up(tx, submitter)
     found: list[Prototype] = []
     refused: list[tuple[PaddleFlowError, range]] = []
     behind = 0
-    for order in orders:
+    for order in submission.orders:
         numbers = range(behind, behind + len(order.stamps))
         behind = numbers.stop
         prototype = known.get(user, order.key)
@@ -72,7 +107,7 @@ def _admit_all(tx: Tx, orders: Sequence[Order], submitter: Submitter, batch: boo
             known.keep(user, order.key, prototype)
         found.append(prototype)
     if refused:
-        raise _told(refused) if batch else refused[0][0]
+        raise _told(refused) if submission.batch else refused[0][0]
     return found
 
 
@@ -89,7 +124,10 @@ def _told(refused: Sequence[tuple[PaddleFlowError, range]]) -> PaddleFlowError:
     return type(first)(text, code=first.code, hint=first.hint, details=faults)
 
 
-def _refuse_taken_ids(tx: Tx, ids: Sequence[str], batch: bool) -> None:
+def _refuse_taken_ids(tx: Tx, submission: Submission) -> None:
+    """An id that another submission of the same moment has taken is not seen here: the insert breaks, and each is tried
+    alone."""
+    ids = [id for order in submission.orders for id, _ in order.stamps]
     given = {id for id in ids if id}
     if not given:
         return
@@ -100,7 +138,7 @@ def _refuse_taken_ids(tx: Tx, ids: Sequence[str], batch: bool) -> None:
     faults: list[Fault] = []
     seen: set[str] = set()
     for number, id in enumerate(ids):
-        where = f"jobs[{number}].id" if batch else "id"
+        where = f"jobs[{number}].id" if submission.batch else "id"
         if id in seen:
             faults.append(Fault(where, f"job[{id}] is there twice", hint))
         elif id in taken:

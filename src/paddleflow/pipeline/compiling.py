@@ -17,7 +17,7 @@ from paddleflow.pipeline.inference import Draft, infer, infer_alone
 from paddleflow.pipeline.names import refuse
 from paddleflow.pipeline.options import CacheOptions, mounts
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a pipeline calls us to be written out
     from paddleflow.pipeline.pipeline import Pipeline
 
 SUFFIXES = (".json", ".yaml", ".yml")

@@ -22,7 +22,7 @@ from paddleflow.pipeline.values import Environment
 from paddleflow.sdk.client import PaddleFlow, connect
 from paddleflow.sdk.legacy.calls import translated
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the client imports an area when it is first asked for
     from paddleflow.sdk.runs import Run
 
 P = ParamSpec("P")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from paddleflow.base.names import ENV_NAME
 from paddleflow.pipeline.names import LOOP, OWN, TEMPLATE, VARIABLE, check, refuse, template
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a component has values, and a value knows whose it is
     from paddleflow.pipeline.components import Component
 
 _TYPES: dict[type, str] = {str: "string", float: "float", int: "int", list: "list"}

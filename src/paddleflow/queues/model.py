@@ -14,7 +14,7 @@ from paddleflow.store.database import Row
 DEFAULT_CLUSTER = "default-cluster"
 DEFAULT_QUEUE = "default-queue"
 LOCAL = "Local"
-COUNTER = "queues"  #: bumped by every change of a cluster or queue; also the topic of the wake-up that follows it
+COUNTER = "queues"  #: bumped by every change of a cluster or queue
 CAPABILITY_QUOTA = "volcanoCapabilityQuota"
 
 #: Keys of a queue's location that are not node labels: which kind of quota it is, and its parent in the quota tree.

@@ -115,7 +115,9 @@ def delete_queue(tx: Tx, name: str, active_jobs: int) -> None:
     """
     get_queue(tx, name)
     if name == DEFAULT_QUEUE:
-        raise Conflict(f"queue[{name}] cannot be deleted", hint='close it instead: {"status": "closed"}')
+        raise Conflict(
+            f"queue[{name}] cannot be deleted", hint=f"close it instead: paddleflow queue update {name} --status closed"
+        )
     if active_jobs:
         raise Conflict(
             f"queue[{name}] is in use by {active_jobs} jobs that have not ended",

@@ -21,7 +21,7 @@ from paddleflow.spec.pipeline.locating import Places
 from paddleflow.spec.pipeline.model import ENTRY_POINTS, POST_PROCESS, Component, Dag, FsMount, Pipeline, Step
 from paddleflow.spec.pipeline.templates import references
 from paddleflow.storage import storages
-from paddleflow.storage.model import Storage
+from paddleflow.storage.model import NONE_YET, Storage
 from paddleflow.store.database import Tx
 
 #: variables of a step that name something, and what
@@ -84,7 +84,7 @@ def _storages(tx: Tx, pipeline: Pipeline, user: str, root: bool, faults: Faults,
             found[name] = storage
             continue
         missing.add(name)
-        hint = nearest(name, storages.storage_names(tx, user, root))
+        hint = nearest(name, storages.storage_names(tx, user, root), NONE_YET)
         message = f"fs[{name[:80]}] of user[{user}] does not exist"
         faults.add(places.where(where), message, hint, "FileSystemNotExist")
     return found

@@ -20,7 +20,6 @@ from paddleflow.spec.pipeline.model import FsMount
 from paddleflow.spec.pipeline.templates import LOOP_ARGUMENT, Reference, as_text, render_text
 
 canonical = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), sort_keys=True).encode
-_EMPTY: dict[type, str] = {str: '""', list: "[]", dict: "{}", type(None): "null"}  #: most parts of most steps
 #: variables that the platform gives, and that differ from run to run
 _SYSTEM = ("PF_RUN_ID", "PF_STEP_NAME", "PF_USER_NAME", "PF_INPUT_ARTIFACT_", "PF_OUTPUT_ARTIFACT_", "PF_WORK_DIR")
 NOTHING_YET = "no earlier result"
@@ -39,22 +38,20 @@ def fingerprints(
     """Of a step: `command` has its output and input artifacts unexpanded; `contents` are hashes of its inputs, `scopes`
     signatures of the paths it names."""
     step = item.step
-    first = {
-        "docker_env": step.docker_env,
-        "command": command,
-        "parameters": dict(rendered.parameters),
-        "inputs": sorted(rendered.inputs),
-        "outputs": sorted(rendered.outputs),
-        "main_fs": _mount(run.pipeline.main_fs, run.fs_id),
-        "extra_fs": [_mount(mount, "") for mount in step.extra_fs],
-        "job": rendered.job,
-    }
-    second = {"input contents": dict(contents), "fs_scope": dict(scopes)}
     env = {key: value for key, value in rendered.env.items() if not key.startswith(_SYSTEM)}
-    hashes = {name: _hash(canonical(value) if value else _EMPTY[type(value)]) for name, value in first.items()}
-    hashes["env"] = _hash(_texts(env))
-    read = {name: _hash(canonical(value) if value else _EMPTY[type(value)]) for name, value in second.items()}
-    return Fingerprints(_hash(_texts(hashes)), _hash(_texts(read)), _texts(hashes | read))
+    does = {  # both in the order of their names, as `canonical` has it
+        "command": _hash(quoted(command)),
+        "docker_env": _hash(quoted(step.docker_env)),
+        "env": _hash(_texts(env)),
+        "extra_fs": _part([_mount(mount, "") for mount in step.extra_fs]),
+        "inputs": _part(sorted(rendered.inputs)),
+        "job": _part(rendered.job),
+        "main_fs": _part(_mount(run.pipeline.main_fs, run.fs_id)),
+        "outputs": _part(sorted(rendered.outputs)),
+        "parameters": _part(dict(rendered.parameters)),
+    }
+    reads = {"fs_scope": _part(dict(scopes)), "input contents": _part(dict(contents))}
+    return Fingerprints(_hash(_hashes(does)), _hash(_hashes(reads)), _hashes(does | reads))
 
 
 def bare_command(run: RunState, item: Instance, rendered: Rendered) -> str:
@@ -89,6 +86,19 @@ def _texts(values: Mapping[str, str]) -> str:
     return "{" + ",".join([f"{quoted(name)}:{quoted(values[name])}" for name in sorted(values)]) + "}"
 
 
+def _hashes(values: Mapping[str, str]) -> str:
+    """The same of hashes, which are in order and need no quotation."""
+    return "{" + ",".join([f'"{name}":"{value}"' for name, value in values.items()]) + "}"
+
+
 @lru_cache(maxsize=4096)
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _part(value: Any) -> str:
+    return _hash(canonical(value)) if value else _EMPTY[type(value)]
+
+
+#: Of what is empty, as most parts of most steps are.
+_EMPTY = {list: _hash("[]"), dict: _hash("{}"), type(None): _hash("null")}

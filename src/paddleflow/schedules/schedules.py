@@ -16,7 +16,6 @@ from paddleflow.store.statements import load
 from paddleflow.store.where import Where
 
 SQL = load("paddleflow.schedules", "schedules.sql")
-TOPIC = "schedules"  #: wakes the loop that fires
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ class Outcome:
     request: Request
     started_at: float | None = None  #: first
     finished_at: float | None = None
+    withdrawn_at: float | None = None  #: its user gave it up while it waited
     evictions: int = 0
     lost: float = 0.0  #: seconds of running
     held: list[tuple[float, float]] = field(default_factory=list)  #: from when to when it held its place

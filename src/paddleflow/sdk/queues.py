@@ -108,6 +108,7 @@ class Queues(Area):
         parent: str | None = None,
         weight: int | None = None,
         order: str | None = None,
+        status: str | None = None,
     ) -> Queue:
         """A location key with an empty value is removed, and so is a policy that ends in ``-``."""
         body = _given(
@@ -118,6 +119,7 @@ class Queues(Area):
             parent=parent,
             weight=weight,
             order=order,
+            status=status,
         )
         return Queue.of(self._transport.call("PUT", f"/queue/{segment(name)}", body=body))
 

@@ -18,7 +18,7 @@ from paddleflow.sdk.jobs import Job
 from paddleflow.sdk.run_views import StepView, written_name
 from paddleflow.sdk.transport import Transport
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a run calls us for its logs
     from paddleflow.sdk.runs import Run
 
 ENDED = frozenset({"succeeded", "failed", "terminated", "cancelled", "skipped"})

@@ -41,6 +41,7 @@ from paddleflow.api import (
 from paddleflow.api.application import build
 from paddleflow.api.platform import Platform
 from paddleflow.errors import Conflict, Unavailable
+from paddleflow.server.gathering import GatheringProtocol
 from paddleflow.settings import Settings
 
 ROUTE_GROUPS = (
@@ -114,7 +115,7 @@ class Server:
             app,
             log_config=None,
             access_log=False,
-            http="httptools",
+            http=GatheringProtocol,
             ws="websockets-sansio",
             lifespan="off",
             server_header=False,

@@ -33,7 +33,7 @@ from paddleflow.server.door import Server, listening, locked
 from paddleflow.server.logs import configure
 from paddleflow.server.secrets import write_secret
 from paddleflow.server.welcome import welcome
-from paddleflow.settings import Settings
+from paddleflow.settings import Settings, strays
 from paddleflow.store.opening import open_bus, open_database
 
 log = Log("server")
@@ -50,6 +50,8 @@ def run(settings: Settings) -> int:
     gc.freeze()  # what was imported stays
     gc.enable()
     configure(settings.server.log_level, settings.server.log_format)
+    for stray in strays():
+        log.warning("variable ignored", variable=stray.where, reason=stray.message, hint=stray.hint)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(settings))

@@ -49,8 +49,14 @@ def report(played: Played, until: float) -> PlayReport:
     return PlayReport(rows, jain(shares), sum(row.use for row in rows), sum(row.victims for row in rows))
 
 
+def _waited_until(outcome: Outcome, ends: float) -> float:
+    """The moment at which a job started, or was given up; the end of the play if neither happened."""
+    found = outcome.withdrawn_at if outcome.started_at is None else outcome.started_at
+    return ends if found is None else found
+
+
 def _queue(name: str, rows: list[Outcome], played: Played, capacity: Resources, span: float) -> QueueReport:
-    waits = [(played.ends if r.started_at is None else r.started_at) - r.request.submitted_at for r in rows]
+    waits = [_waited_until(r, played.ends) - r.request.submitted_at for r in rows]
     done = [r.finished_at - r.request.submitted_at for r in rows if r.finished_at is not None]
     busy = sum(
         dominant(total_of(r.request), capacity) * max(0.0, end - max(begin, played.begins))

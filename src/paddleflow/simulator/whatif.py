@@ -154,7 +154,9 @@ class _Play:
             case Submitted(request):
                 player.submit(request)
             case Withdrawn(job):
-                if not player.core.withdraw(job) and job in player.core.held:
+                if player.core.withdraw(job):
+                    player.outcomes[job].withdrawn_at = at
+                elif job in player.core.held:
                     player.finish(job, at)  # its user gave it up; here it had started already
             case Queues(queues):
                 player.core.set_queues(self._change.queues(queues))

@@ -129,19 +129,34 @@ def _inner(annotation: Any) -> type[Document] | None:
     return next((found for part in get_args(annotation) if (found := _inner(part))), None)
 
 
+#: Words for people where pydantic has names of classes.
+_WANTED = {"model_type": "an object is wanted", "dict_type": "an object is wanted", "list_type": "a list is wanted"}
+
+
 def _faults(error: ValidationError) -> list[Fault]:
     faults = []
     for item in error.errors(include_url=False):
+        last = item["loc"][-1] if item["loc"] else ""
+        if _branch(last) and isinstance(item["input"], list) == (last == "str"):
+            continue  # of a text or a list: the other branch has the fault
         where = ""
         for part in item["loc"]:
-            where += f"[{part}]" if isinstance(part, int) else f"{'.' if where else ''}{part}"
+            if not _branch(part):
+                where += f"[{part}]" if isinstance(part, int) else f"{'.' if where else ''}{part}"
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] != "value_error":  # those are sentences of ours
-            message = message[:1].lower() + message[1:]
+            message = _WANTED.get(item["type"]) or message[:1].lower() + message[1:]
+            if last == "str":
+                message = "a text or a list is wanted"
             if item["type"] != "missing":
                 message = f"{message}, found {_shape(item.get('input'))}"
         faults.append(Fault(where, message))
     return faults
+
+
+def _branch(part: object) -> bool:
+    """Whether a part of a place is not of the document: fields that take a text or a list have a branch for each."""
+    return part == "str" or str(part).startswith("list[")
 
 
 def _shape(value: object) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from paddleflow.base.ids import decode_marker
 from paddleflow.errors import Invalid
@@ -43,6 +43,18 @@ class PageQuery(Query):
     def limit(self) -> int:
         """How many rows to ask for: one more than is shown."""
         return self.max_keys + 1
+
+
+def among(what: str, known: tuple[str, ...]) -> AfterValidator:
+    """For a comma-separated filter: refuses other words than these, and names them."""
+
+    def check(text: str) -> str:
+        for word in listed(text):
+            if word not in known:
+                raise ValueError(f"{what}[{word[:40]}] is not one of {', '.join(known)}")
+        return text
+
+    return AfterValidator(check)
 
 
 def listed(text: str) -> list[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
 
 from paddleflow.spec.document import Document
-from paddleflow.spec.query import PageQuery, Query
+from paddleflow.spec.query import PageQuery, Query, among
 
 
 class FailureOptions(Document):
@@ -85,6 +85,11 @@ class RunActionQuery(Query):
     action: str = Field(pattern="^(stop|retry|breakpoint|resume)$", description="stop, retry, breakpoint or resume")
 
 
+RUN_STATUSES = (
+    "initiating", "pending", "running", "terminating", "succeeded", "failed", "terminated", "skipped", "active", "final"
+)  # fmt: skip
+
+
 class RunListQuery(PageQuery):
     """GET /run"""
 
@@ -92,7 +97,9 @@ class RunListQuery(PageQuery):
     fs_filter: str = ""
     run_filter: str = ""
     name_filter: str = ""
-    status_filter: str = Field(default="", description="a comma list of states, or active or final")
+    status_filter: Annotated[str, among("status", RUN_STATUSES)] = Field(
+        default="", description="a comma list of states, or active or final"
+    )
 
 
 class RunCacheListQuery(PageQuery):

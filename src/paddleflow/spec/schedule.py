@@ -8,8 +8,9 @@ from pydantic import BeforeValidator, Field
 
 from paddleflow.spec.document import Document
 from paddleflow.spec.fields import ShortText
-from paddleflow.spec.query import PageQuery, Query
+from paddleflow.spec.query import PageQuery, Query, among
 from paddleflow.spec.registered import Description
+from paddleflow.spec.run import RUN_STATUSES
 
 POLICIES = ("suspend", "replace", "skip")
 ACTIONS = ("stop", "pause", "resume")
@@ -43,6 +44,9 @@ class NewSchedule(Document):
     username: str = Field(default="", description="in whose name; only root may name another user")
 
 
+SCHEDULE_STATUSES = ("running", "paused", "success", "terminated", "failed")
+
+
 class ScheduleQuery(PageQuery):
     """GET /schedule"""
 
@@ -51,14 +55,18 @@ class ScheduleQuery(PageQuery):
     ppl_version_filter: str = Field(default="", description="only of these versions")
     schedule_filter: str = Field(default="", description="only these schedules")
     name_filter: str = Field(default="", description="only schedules of these names")
-    status_filter: str = Field(default="", description="only schedules in these statuses")
+    status_filter: Annotated[str, among("status", SCHEDULE_STATUSES)] = Field(
+        default="", description="only schedules in these statuses"
+    )
 
 
 class ScheduleRunsQuery(PageQuery):
     """GET /schedule/{id}"""
 
     run_filter: str = Field(default="", description="only these runs, separated by commas")
-    status_filter: str = Field(default="", description="only runs in these statuses, separated by commas")
+    status_filter: Annotated[str, among("status", RUN_STATUSES)] = Field(
+        default="", description="only runs in these statuses, separated by commas"
+    )
 
 
 class ScheduleActionQuery(Query):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 LOCAL = "local"
 #: Types that are known by name but come with the file system's own release.
 LATER = ("hdfs", "s3", "bos", "sftp", "cfs", "glusterfs", "afs", "mock")
+NONE_YET = "there is none yet; paddleflow fs create NAME local:///FOLDER makes one"
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,8 @@ def place_of(document: NewStorage | StorageChange, user: str) -> Place | None:
     elif len(user) + len(document.name) > LONGEST:
         message = f"user name and fs name have {len(user) + len(document.name)} characters together, at most {LONGEST}"
         faults.add("name", message, "choose a shorter name", "InvalidFileSystemFsName")
-    if document.properties:
+    local = document.url is None or document.url.startswith("local:")  # of other types the type itself is the fault
+    if document.properties and local:
         given = ", ".join(sorted(document.properties))[:80]
         faults.add(
             "properties",

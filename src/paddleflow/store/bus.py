@@ -12,6 +12,10 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
+JOBS = "jobs"  #: somebody else than the engine changed a job, a run or a queue
+EVENTS = "events"  #: something happened that people may follow
+SCHEDULES = "schedules"  #: a schedule changed, or a run that one may wait for has ended
+
 
 class Subscription:
     """Somebody who waits for a topic. A wake-up that comes between two waits ends the next one at once."""

@@ -1,8 +1,8 @@
 """Group commit: many small transactions, one wait for the disk.
 
-All functions run inside one transaction and are committed at once. When one fails, all are undone and run again, each in
-a savepoint of its own, so that what fails is undone alone: a savepoint costs as much as a small write, and most groups
-need none. Both engines share this module: the order of commits is the order of the queue, and it is the same on
+All functions run inside one transaction and are committed at once, those that can do so `together`. When one fails, all
+are undone and run again, each in a savepoint of its own, so that what fails is undone alone: a savepoint costs as much as
+a small write, and most groups need none. Both engines share this module: the order of commits is the order of the queue, and it is the same on
 SQLite and PostgreSQL. Nobody hears of success before the commit is durable.
 """
 
@@ -16,6 +16,7 @@ from typing import Protocol
 from paddleflow.errors import PaddleFlowError
 from paddleflow.store.database import Tx
 from paddleflow.store.hop import Call
+from paddleflow.store.together import Together
 
 ATTEMPTS = 5  #: how often a transaction is tried when the engine says that trying again helps
 _PAUSE = 0.02  #: seconds before the second attempt, at most; doubles each time
@@ -91,7 +92,7 @@ def commit_together(session: Session, calls: list[Call]) -> None:
 def _run(session: Session, calls: list[Call]) -> None:
     durable = any(call.durable for call in calls)
     session.begin(marked=False, durable=durable)
-    if all(_succeeds(session, call) for call in calls) or len(calls) == 1:
+    if all(_succeed(session, crowd) for crowd in _crowds(calls)) or len(calls) == 1:
         session.commit()
         return
     session.begin(marked=True, durable=durable)
@@ -100,6 +101,31 @@ def _run(session: Session, calls: list[Call]) -> None:
             session.mark()
         _succeeds(session, call)
     session.commit()
+
+
+def _crowds(calls: list[Call]) -> list[list[Call]]:
+    """The calls in their order, those in one list that can be done together."""
+    crowds: list[list[Call]] = []
+    for call in calls:
+        if crowds and isinstance(call.fn, Together) and call.fn is crowds[-1][0].fn:
+            crowds[-1].append(call)
+        else:
+            crowds.append([call])
+    return crowds
+
+
+def _succeed(session: Session, crowd: list[Call]) -> bool:
+    """Run calls that can be done together. One that was refused in words has left nothing to undo."""
+    fn = crowd[0].fn
+    if not isinstance(fn, Together):
+        return _succeeds(session, crowd[0])
+    together = Call(fn.many, ([call.args[0] for call in crowd],), {})
+    if not _succeeds(session, together):
+        crowd[0].error = together.error
+        return False
+    for call, found in zip(crowd, together.value, strict=True):
+        call.value, call.error = (None, found) if isinstance(found, PaddleFlowError) else (found, None)
+    return True
 
 
 def _succeeds(session: Session, call: Call) -> bool:

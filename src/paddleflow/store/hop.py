@@ -25,20 +25,20 @@ T = TypeVar("T")
 class Call:
     """One function on its way to a database thread; the worker leaves the value or the error in it."""
 
-    __slots__ = ("_args", "_fn", "_kwargs", "durable", "error", "future", "loop", "value")
+    __slots__ = ("_kwargs", "args", "durable", "error", "fn", "future", "loop", "value")
 
     def __init__(
         self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, durable: bool = True
     ) -> None:
-        self._fn, self._args, self._kwargs = fn, args, kwargs
+        self.fn, self.args, self._kwargs = fn, args, kwargs
         self.durable = durable  #: it is answered when even a power cut cannot take it back
-        self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[None] = self.loop.create_future()
+        self.loop: asyncio.AbstractEventLoop  #: where its answer goes
+        self.future: asyncio.Future[None]
         self.value: Any = None
         self.error: BaseException | None = None
 
     def run(self, tx: Tx) -> Any:
-        return self._fn(tx, *self._args, **self._kwargs)
+        return self.fn(tx, *self.args, **self._kwargs)
 
 
 #: Serves some calls: when it returns, each has its value or its error.
@@ -72,6 +72,8 @@ class Lane:
         return value
 
     async def _answered(self, call: Call) -> Any:
+        call.loop = asyncio.get_running_loop()
+        call.future = call.loop.create_future()
         with self._gate:
             if self._closed:
                 raise Unavailable(f"{self._name}: the database is closed")

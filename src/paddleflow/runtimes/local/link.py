@@ -119,17 +119,17 @@ class Link:
     def send(self, message: frames.Message) -> None:
         if not self._open:
             return
-        waited = bool(self._outbox)
+        if not self._outbox:  # what else is said until the loop comes round goes with it: each write wakes the keeper
+            self._loop.call_soon(self._writable)
         self._outbox.add(message)
-        if not waited:
-            self._writable()
 
     async def drain(self) -> None:
-        """Until all was handed to the system, or the connection is lost."""
+        """Until the system takes what is sent, or the connection is lost."""
         await self._room.wait()
 
     def close(self) -> None:
         if self._open:
+            self._writable()
             self._open = False
             self._loop.remove_reader(self._socket)
             self._loop.remove_writer(self._socket)
@@ -150,6 +150,8 @@ class Link:
             self._gone()
 
     def _writable(self) -> None:
+        if not self._open:
+            return
         try:
             while self._outbox:
                 self._outbox.sent(self._socket.send(self._outbox.take()))
