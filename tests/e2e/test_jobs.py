@@ -86,7 +86,7 @@ def test_gpus_are_given_as_device_numbers(new_server: Callable[..., ServerProces
     server = new_server(PADDLEFLOW_LOCAL_SCALARS="nvidia.com/gpu=2")
     client = server.connect()
     wanted = {"cpu": "100m", "mem": "64Mi", "scalarResources": {"nvidia.com/gpu": "1"}}
-    jobs = [client.jobs.submit(command="echo [$CUDA_VISIBLE_DEVICES]; sleep 60", flavour=wanted) for _ in range(2)]
+    jobs = [client.jobs.submit(command="echo [$CUDA_VISIBLE_DEVICES]; sleep 600", flavour=wanted) for _ in range(2)]
     for job in jobs:
         eventually(lambda job=job: job.refresh().status == "running", "both run")  # type: ignore[misc]
     third = client.jobs.submit(command="echo [$CUDA_VISIBLE_DEVICES]", flavour=wanted)
@@ -105,7 +105,7 @@ def test_gpus_are_given_as_device_numbers(new_server: Callable[..., ServerProces
 def test_a_gang_starts_together_or_not_at_all(server: ServerProcess) -> None:
     client = server.connect()
     cores = client.queues.get("default-queue").maximum["cpu"]
-    full = client.jobs.submit(command="sleep 60", flavour={"cpu": cores, "mem": "64Mi"})
+    full = client.jobs.submit(command="sleep 600", flavour={"cpu": cores, "mem": "64Mi"})
     eventually(lambda: full.refresh().status == "running", "the first takes everything")
     member = {"role": "worker", "replicas": 2, "command": "echo rank $PADDLE_TRAINER_ID", "flavour": TINY}
     gang = client.jobs.submit({"framework": "paddle", "members": [member]})
@@ -170,7 +170,7 @@ def test_bad_jobs_are_refused_with_a_hint(
 
 def test_stop_modify_and_delete_in_every_state(server: ServerProcess) -> None:
     client = server.connect()
-    running = client.jobs.submit(command="sleep 60", flavour=TINY)
+    running = client.jobs.submit(command="sleep 600", flavour=TINY)
     eventually(lambda: running.refresh().status == "running", "it runs")
     running.update(labels={"team": "blue"})
     assert [job.id for job in client.jobs.list(labels={"team": "blue"})] == [running.id]

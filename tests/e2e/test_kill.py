@@ -96,7 +96,7 @@ def test_many_kills_lose_nothing_and_double_nothing(
 
 def test_a_job_started_after_a_restart_leaves_those_from_before_alone(server: ServerProcess) -> None:
     """Each attempt has limits of its own, also when one keeper serves several servers."""
-    old = [server.connect().jobs.submit(command="sleep 60", flavour=TINY) for _ in range(3)]
+    old = [server.connect().jobs.submit(command="sleep 600", flavour=TINY) for _ in range(3)]
     for job in old:
         eventually(lambda job=job: job.refresh().status == "running", "they run")  # type: ignore[misc]
     server.kill()
