@@ -126,6 +126,8 @@ def played(entries: Iterable[Entry], change: Change, horizon: float = 0.0) -> Pl
 @settings(max_examples=25)
 @given(st.integers(0, 10**9))
 @example(314696487)  # members went between the snapshot and the first cycle after it
+@example(34746)  # a job that had just made way got another priority before the next cycle
+@example(1098)  # a job made way before its members had changed, and later they changed again
 def test_a_change_of_nothing_is_what_happened_decision_by_decision(seed: int) -> None:
     entries = past(seed, 200)
     cycles = [entry for entry in entries if isinstance(entry, Decided)]

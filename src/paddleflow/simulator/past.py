@@ -72,7 +72,7 @@ class _Reader:
                 self._cycle(entry)
             case Released(job):
                 self._left.append(job)
-            case Submitted(request) if request.job in self._idle or request.job in self._left:
+            case Submitted(request) if self._comes_back(request.job):
                 self._again.append(request.job)
             case Left(job, _) | Restarted(job, _) if job in self._changing:
                 self._changed.add(job)
@@ -90,6 +90,10 @@ class _Reader:
     def _runs(self, job: str) -> Runs:
         return self.script.runs.setdefault(job, Runs())
 
+    def _comes_back(self, job: str) -> bool:
+        """Whether it waits once more by itself; if it does so already, somebody took it back and changed it."""
+        return (job in self._idle or job in self._left) and job not in self._again
+
     def _cycle(self, decided: Decided) -> None:
         at = decided.at
         for job in self._changed & self._changing.keys():
@@ -97,6 +101,8 @@ class _Reader:
         made_way = set()
         for job in self._left:
             since = self._started.pop(job, at)
+            if job in self._changing:  # it went before its members had changed
+                self._runs(job).changes.append(at - self._changing.pop(job))
             if job in self._told:
                 made_way.add(job)
                 self._runs(job).lengths.append((at - since, False))
