@@ -60,6 +60,7 @@ async def test_login_gives_a_token_that_both_headers_carry(alice: Api, nobody: A
 async def test_wrong_password_and_unknown_user_get_the_same_answer(nobody: Api) -> None:
     wrong = (await nobody.post("/login", {"username": "alice", "password": "nope12"})).refused(401, "AuthFailed")
     unknown = (await nobody.post("/login", {"username": "nobody", "password": "nope12"})).refused(401, "AuthFailed")
+    assert wrong["hint"] == "a forgotten one is set anew by root: paddleflow user set NAME"
     strange = (await nobody.post("/login", {"username": "'; --", "password": "nope12"})).refused(401, "AuthFailed")
     assert wrong["message"] == unknown["message"] == strange["message"]
 

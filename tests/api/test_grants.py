@@ -47,7 +47,7 @@ async def test_grants_are_given_listed_used_and_taken(root: Api, database: Datab
     assert (await root.delete("/grant", username="alice", resourceType="queue", resourceID="gpu")).ok() is None
     assert not await database.read(grants.may_use, "alice", "queue", "gpu")
     missing = await root.delete("/grant", username="alice", resourceType="queue", resourceID="gpu")
-    missing.refused(404, "GrantNotFound")
+    assert "grantlist" in missing.refused(404, "GrantNotFound")["hint"]
     await database.write(grants.forget_resource, "fs", storage)
     assert [row["resourceType"] for row in (await root.get("/grant")).ok()["grantList"]] == ["user"]
 

@@ -45,13 +45,17 @@ class ServerProcess:
                 stdout=log,
                 stderr=log,
             )
-        eventually(self._ready, f"the server is up; its log is {self.log}")
+        try:
+            eventually(self._ready, "the server is up")
+        except pytest.fail.Exception as error:
+            self.kill()
+            pytest.fail(f"{error}; its log: {self.log.read_text()}")
         return self
 
     def _ready(self) -> bool:
         assert self.process is not None
         if self.process.poll() is not None:
-            pytest.fail(f"the server ended with {self.process.returncode}: {self.log.read_text()}")
+            pytest.fail(f"the server ended with {self.process.returncode}")
         return (self.data / "server.json").exists()
 
     @property
@@ -116,9 +120,8 @@ def new_server(tmp_path: Path) -> Iterator[Callable[..., ServerProcess]]:
     made: list[ServerProcess] = []
 
     def make(**environment: str) -> ServerProcess:
-        server = ServerProcess(tmp_path / f"data-{len(made)}", environment)
-        made.append(server)
-        return server.start()
+        made.append(ServerProcess(tmp_path / f"data-{len(made)}", environment).start())
+        return made[-1]
 
     yield make
     for server in made:

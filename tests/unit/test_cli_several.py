@@ -65,3 +65,20 @@ def test_who_watched_a_run_fail_is_told_where_to_look(stub: Stub, shell: Shell) 
     result = shell("run", "watch", "r", code=1)
     assert result.stdout == "train failed exited with code 3\n"
     assert result.stderr == "r failed: so\nhint: paddleflow run logs r train shows what it wrote\n"
+
+
+def test_faults_of_a_file_are_said_with_its_name(stub: Stub, shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("nam: x")
+    faults = [
+        {"where": "1:1", "message": "no attribute [nam]", "hint": ""},
+        {"where": "parameters.x", "message": "not exist"},
+    ]
+    for route, words in (
+        ("POST /run", ("run", "create", "-yr", str(file))),
+        ("POST /pipeline", ("pipeline", "create", "-yr", str(file))),
+        ("POST /pipeline/p", ("pipeline", "update", "p", "-yr", str(file))),
+    ):
+        stub.refuse(route, 400, "InvalidPipeline", "1:1: no attribute [nam]; parameters.x: not exist", details=faults)
+        said = shell(*words, code=1).stderr.splitlines()
+        assert said[1:] == [f"  - {file}:1:1: no attribute [nam]", "  - parameters.x: not exist"]

@@ -33,7 +33,8 @@ def add(tx: Tx, user: str, resource_type: str, resource_id: str, now: float) -> 
     _refuse_root(user)
     users.require(tx, user)
     if tx.value(exists, id=resource_id) is None:
-        raise NotFound(f"{resource_type}[{resource_id[:80]}] does not exist", code=code)
+        hint = f"paddleflow {resource_type} list shows those there are"
+        raise NotFound(f"{resource_type}[{resource_id[:80]}] does not exist", code=code, hint=hint)
     grant_id = new_short_id("grant")
     if not tx.run(
         SQL["add_grant"],
@@ -55,7 +56,11 @@ def remove(tx: Tx, user: str, resource_type: str, resource_id: str) -> None:
     _known(resource_type)
     _refuse_root(user)
     if not tx.run(SQL["remove_grant"], user_name=user, resource_type=resource_type, resource_id=resource_id):
-        raise NotFound(f"user[{user[:80]}] has no grant of {resource_type}[{resource_id[:80]}]", code="GrantNotFound")
+        raise NotFound(
+            f"user[{user[:80]}] has no grant of {resource_type}[{resource_id[:80]}]",
+            code="GrantNotFound",
+            hint="paddleflow queue grantlist and paddleflow fs grantlist show those there are",
+        )
     bump(tx, NAMED)
 
 

@@ -125,7 +125,8 @@ def _succeeded(tx: Tx, user: str, verified: str, now: float, settings: AccessSet
 
 
 def _refused() -> Unauthenticated:
-    return Unauthenticated("user name or password is wrong", code="AuthFailed")
+    hint = "a forgotten one is set anew by root: paddleflow user set NAME"
+    return Unauthenticated("user name or password is wrong", code="AuthFailed", hint=hint)
 
 
 async def ensure_root(database: Database, clock: Clock, password: str, *, fixed: bool = False) -> bool:

@@ -57,7 +57,9 @@ def require(tx: Tx, name: str) -> Row:
 
 
 def unknown(name: str) -> NotFound:
-    return NotFound(f"user[{name[:80]}] does not exist", code="UserNotExist")
+    return NotFound(
+        f"user[{name[:80]}] does not exist", code="UserNotExist", hint="paddleflow user list shows those there are"
+    )
 
 
 def after(tx: Tx, position: int, limit: int) -> Sequence[Row]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 
 import click
 
-from paddleflow.errors import PaddleFlowError
+from paddleflow.errors import Invalid, PaddleFlowError
 
 
 def report(error: PaddleFlowError) -> None:
@@ -37,3 +40,15 @@ def each(ids: Sequence[str], act: Callable[[str], None]) -> None:
             refused += 1
     if refused:
         click.get_current_context().exit(1)
+
+
+@contextmanager
+def faults_of(file: Path | None) -> Iterator[None]:
+    """Faults of a document that was sent are said with the name of its file, as editors and terminals know places."""
+    try:
+        yield
+    except Invalid as error:
+        if file is None or not any(fault.where[:1].isdigit() for fault in error.details):
+            raise
+        placed = [replace(f, where=f"{file}:{f.where}") if f.where[:1].isdigit() else f for f in error.details]
+        raise Invalid.of(placed, code=error.code) from error

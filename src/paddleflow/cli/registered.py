@@ -9,6 +9,7 @@ import click
 
 from paddleflow.cli import output
 from paddleflow.cli.lazy import Command, marker_options
+from paddleflow.cli.refusals import faults_of
 from paddleflow.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ def create(
       paddleflow pipeline create data -yp pipelines/train.yaml
       paddleflow pipeline create -yr run.yaml -d "nightly training"
     """
-    made = session.client.pipelines.create(yaml=_text(yamlraw), fs=fs_name, path=yamlpath, desc=desc, user=username)
+    with faults_of(yamlraw):
+        made = session.client.pipelines.create(yaml=_text(yamlraw), fs=fs_name, path=yamlpath, desc=desc, user=username)
     output.done(
         session,
         f"pipeline[{made.name}] create  success, id[{made.pipeline_id}], versionID[{made.version_id}]",
@@ -87,9 +89,10 @@ def update(
     username: str | None,
 ) -> None:
     """Add a version to a registered pipeline."""
-    made = session.client.pipelines.update(
-        pipeline_id, yaml=_text(yamlraw), fs=fs_name, path=yaml_path, desc=desc, user=username
-    )
+    with faults_of(yamlraw):
+        made = session.client.pipelines.update(
+            pipeline_id, yaml=_text(yamlraw), fs=fs_name, path=yaml_path, desc=desc, user=username
+        )
     output.done(
         session,
         f"pipeline[{pipeline_id}] update success, new versionID[{made.version_id}]",

@@ -9,6 +9,7 @@ import click
 
 from paddleflow.cli import output
 from paddleflow.cli.lazy import Late, group, marker_options, pair_each
+from paddleflow.cli.refusals import faults_of
 from paddleflow.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
@@ -99,21 +100,22 @@ def create(
       paddleflow run create -yr run.yaml -p epochs=5 -p train.lr=0.1
       paddleflow run create -pplid ppl-000001 -f data
     """
-    made = session.client.runs.create(
-        yaml=runyamlraw.read_bytes() if runyamlraw else None,
-        path=runyamlpath,
-        pipeline=pipelineid,
-        version=pipelineversionid,
-        name=name,
-        desc=desc,
-        fs=fsname,
-        user=username,
-        parameters=param,
-        disabled=disabled,
-        docker_env=dockerenv,
-        strategy=strategy,
-        breakpoints=pause_before,
-    )
+    with faults_of(runyamlraw):
+        made = session.client.runs.create(
+            yaml=runyamlraw.read_bytes() if runyamlraw else None,
+            path=runyamlpath,
+            pipeline=pipelineid,
+            version=pipelineversionid,
+            name=name,
+            desc=desc,
+            fs=fsname,
+            user=username,
+            parameters=param,
+            disabled=disabled,
+            docker_env=dockerenv,
+            strategy=strategy,
+            breakpoints=pause_before,
+        )
     shown = name or (made.record.name if session.output != "json" else "")
     output.done(session, f"run[{shown}] create success with run id[{made.id}]", id=made.id)
     if watch:
