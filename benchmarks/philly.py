@@ -26,7 +26,7 @@ from paddleflow.simulator.run import Record
 from paddleflow.simulator.traces import ClusterJob, read_philly
 
 NODES, GPUS, QUICK_JOBS = 88, 8, 15_000
-EVERY, FUTURES = 300, 7  #: of the forecast: every n-th waiter, and so many replays
+EVERY, FUTURES = 100, 3  #: of the forecast: every n-th waiter (fewer say little), and so many replays (more add little)
 ROOM = 1.5  #: of the forecast: nodes, as a multiple of what the busiest week needs
 PEERS: tuple[tuple[str, Callable[[], Line]], ...] = (
     ("fifo", Fifo), ("fair share", FairShare), ("oracle srtf", ShortestRemaining),

@@ -21,8 +21,8 @@ from paddleflow.scheduling.playing import Player
 _KEPT = 256  #: durations remembered for each key
 _MOST_KEYS = 16_384  #: those that were not seen for longest are forgotten
 _ENOUGH = 8  #: fewer say too little: a broader key is asked
-TOGETHER = 900.0  #: seconds; jobs that one user submits within them have more in common than their size
-_OUTCOMES = 100  #: forecasts whose end is known that calibration looks at
+TOGETHER = 3600.0  #: seconds; jobs that one user submits within them have more in common than their size
+_OUTCOMES = 30  #: forecasts whose end is known that calibration looks at: what is wrong now was right last week
 _MOST_MOMENTS = 200_000  #: of one future
 _FEW_OUTCOMES = 8  #: fewer say too little: those of all queues are asked
 _PRIOR = tuple(math.log(2) * (at - 3.5) / 4 for at in range(8))  #: believed before anything came true: half to double
