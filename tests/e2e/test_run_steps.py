@@ -73,7 +73,8 @@ def test_a_step_may_be_a_job_of_many_members(server: ServerProcess, tmp_path: Pa
 
 def test_variables_make_a_step_a_ray_job(server: ServerProcess, tmp_path: Path) -> None:
     ray = tmp_path / "ray"  # the real one is the business of the tests of frameworks
-    ray.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/called\n[ "$1" = health-check ] || exec sleep 600\n')
+    healthy = f'[ "$1" = health-check ] && exec grep -q ^start {tmp_path}/called'  # not before it was started
+    ray.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/called\n{healthy}\nexec sleep 600\n')
     ray.chmod(0o755)
     env = "PF_JOB_TYPE: distributed, PF_JOB_FRAMEWORK: ray, RAY_JOB_WORKER_REPLICAS: '1'"
     env = f"{{{env}, RAY_JOB_HEADER_START_PARAMS_NUM_CPUS: '1', PATH: '{tmp_path}:/usr/bin:/bin'}}"
