@@ -127,7 +127,7 @@ def ray(graph: Graph, folder: Path) -> float:
     before = "done[-1] if done else None" if graph.chain else "None"
     (folder / "tasks.py").write_text(
         "import ray, subprocess, time\n"
-        f"ray.init(num_cpus={graph.width}, include_dashboard=False, logging_level='ERROR', log_to_driver=False)\n"
+        f"ray.init('local', num_cpus={graph.width}, include_dashboard=False, logging_level='ERROR', log_to_driver=False)\n"
         "@ray.remote\n"
         f"def s(n, before): subprocess.run(f'true {{n}} > {folder}/{{n}}.log 2>&1', shell=True, check=True)\n"
         f"ray.get([s.remote('warm', None) for _ in range({graph.width})])\n"

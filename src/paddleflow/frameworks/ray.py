@@ -24,19 +24,18 @@ _ROLES = (
 _PORTS = ("port", "dashboard-port", "dashboard-agent-listen-port", "metrics-export-port")
 _FLAGS = {"block", "head", "no-monitor"}  #: options of ``ray start`` that take no value
 
-#: A Ray without its client, as `pip install ray` gives it, refuses to hear of the client's port.
-_CLIENT = """\
+#: Starts the head, and ends with it; with an entry point ("$@"), waits until the head answers and ends with that. A Ray without
+#: its client, as `pip install ray` gives it, refuses to hear of the client's port. `ray start` writes down where its cluster is,
+#: for every `ray.init()` on the machine, and nobody takes that back but `ray stop`, which would end other jobs' clusters too.
+_HEAD = """\
 client=
-python3 -c 'import grpc' 2>/dev/null && client=--ray-client-server-port={port}
-"""
-#: Serves until it is stopped.
-_SERVE = _CLIENT + "exec {start} $client\n"
-#: Starts the head, waits until it answers, runs the entry point ("$@"), and ends with it.
-_HEAD = (
-    _CLIENT
-    + """\
+python3 -c 'import grpc' 2>/dev/null && client=--ray-client-server-port={client}
+known=${{RAY_TMPDIR:-${{TMPDIR:-/tmp}}}}/ray/ray_current_cluster
+trap 'grep -qs ":{port}\\$" "$known" && rm -f "$known"' EXIT
+trap 'exit 143' TERM
 {start} $client &
 head=$!
+[ $# -gt 0 ] || {{ wait "$head"; exit; }}
 until ray health-check --address "$RAY_ADDRESS" >/dev/null 2>&1; do
     kill -0 "$head" 2>/dev/null || {{ echo "the ray head did not start" >&2; exit 1; }}
     sleep 0.2
@@ -47,7 +46,6 @@ kill "$head"
 wait "$head"
 exit "$code"
 """
-)
 
 
 def _plan(job_id: str, members: Sequence[Member]) -> Sequence[Plan]:
@@ -66,7 +64,7 @@ def _head(member: Member, beside_head: Sequence[Member], identity: Mapping[str, 
     start = _start(member, beside_head, "RAY_JOB_HEADER_START_PARAMS_", fixed)
     text = member.env.get("RAY_JOB_ENTRY_POINT", "")
     entry = ("sh", "-c", text) if text else member.argv
-    script = (_HEAD if entry else _SERVE).format(start=shlex.join(start), port=client)
+    script = _HEAD.format(start=shlex.join(start), port=ports[0], client=client)
     env = layered(member, identity=identity, tuning=_runtime_env(member.env))
     return Plan(("sh", "-c", script, "ray-head", *entry), env, ready_port=ports[0])
 
