@@ -307,14 +307,14 @@ class Mover:
                 parts.bus.wake(SCHEDULES)  # a slot may wait for the end of a run
             _tell(draft)
         self._send_out()
+        if draft.ended:  # first, because what is forgotten may travel with what is started
+            await parts.runtime.forget(draft.ended)
         if draft.launches:
             if files := [item for item in draft.launches if item.files]:
                 await asyncio.to_thread(_make_files, files)
             await parts.runtime.start([item.launch for item in draft.launches if not item.passive])
         if draft.halts:
             await parts.runtime.stop(draft.halts, parts.settings.local.grace)
-        if draft.ended:
-            await parts.runtime.forget(draft.ended)
         self._note(draft.synthetic, urgent=True)
         return stood
 

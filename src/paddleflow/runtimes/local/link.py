@@ -117,9 +117,18 @@ class Link:
         self._loop.add_reader(connection, self._readable)
 
     def send(self, message: frames.Message) -> None:
+        """Now, with what was posted before."""
         if not self._open:
             return
-        if not self._outbox:  # what else is said until the loop comes round goes with it: each write wakes the keeper
+        self._outbox.add(message)
+        if self._room.is_set():
+            self._writable()
+
+    def post(self, message: frames.Message) -> None:
+        """Before the loop comes round, with what is sent until then: each write wakes the keeper."""
+        if not self._open:
+            return
+        if not self._outbox:
             self._loop.call_soon(self._writable)
         self._outbox.add(message)
 

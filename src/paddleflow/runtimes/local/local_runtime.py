@@ -240,8 +240,9 @@ class LocalRuntime:
             self._stopping.pop(attempt, None)
         self._numbers += 1
         self._forgetting[self._numbers] = list(attempts)
-        self._send({"do": "forget", "attempts": list(attempts), "number": self._numbers})
-        await self._drain()
+        if self._link is not None:
+            self._link.post({"do": "forget", "attempts": list(attempts), "number": self._numbers})
+            await self._link.drain()
 
     async def log(self, path: str, offset: int, limit: int) -> LogChunk:
         return await asyncio.to_thread(logs.read_chunk, path, offset, limit)
