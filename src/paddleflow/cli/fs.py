@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from paddleflow.cli import output
+from paddleflow.cli import grants, output
 from paddleflow.cli.lazy import group, pair_each
 from paddleflow.cli.session import Session, pass_session
 
@@ -112,7 +112,4 @@ def ungrant(session: Session, username: str, fsname: str, owner: str | None) -> 
 @pass_session
 def grantlist(session: Session, maxsize: int, username: str | None) -> None:
     """List who may use whose storage. For root."""
-    page = session.client.grants.page(user=username, max_keys=maxsize)
-    rows = [[grant.user, grant.resource] for grant in page if grant.resource_type == "fs"]
-    output.show(session, ["user name", "fs id"], rows, empty="no grantlist found ")
-    output.more(page.next_marker, "-m")
+    grants.show(session, "fs", "fs id", username, maxsize)

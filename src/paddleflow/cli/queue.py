@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from paddleflow.cli import output
+from paddleflow.cli import grants, output
 from paddleflow.cli.lazy import Late, group, listed, marker_options, pairs
 from paddleflow.cli.session import Session, pass_session
 
@@ -216,7 +216,4 @@ def ungrant(session: Session, username: str, queuename: str) -> None:
 @pass_session
 def grantlist(session: Session, maxsize: int, username: str | None) -> None:
     """List who may use which queue."""
-    page = session.client.grants.page(user=username, max_keys=maxsize)
-    rows = [[grant.user, grant.resource] for grant in page if grant.resource_type == "queue"]
-    output.show(session, ["user name", "queue name"], rows, empty="no grantlist found ")
-    output.more(page.next_marker, "-m")
+    grants.show(session, "queue", "queue name", username, maxsize)
