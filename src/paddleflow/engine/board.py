@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from paddleflow.base.ids import AttemptId
+from paddleflow.engine.following import Following, lane_of
 from paddleflow.engine.launching import PlacedJob, Prepared, attempt_of
 from paddleflow.engine.ports import Ports
 from paddleflow.jobs.facts import Key
@@ -43,6 +44,10 @@ class Active:
     def ports(self) -> list[int]:
         return [port for place in self.job.places for port in place.ports]
 
+    @property
+    def lane(self) -> str:
+        return lane_of(self.request, self.job.framework)
+
 
 @dataclass(slots=True)
 class Board:
@@ -55,6 +60,7 @@ class Board:
     active: dict[str, Active] = field(default_factory=dict)
     told: list[tuple[str, Sequence[str]]] = field(default_factory=list)  #: reasons that rows give, each with equal jobs
     anew: dict[str, Waiting] = field(default_factory=dict)  #: ended to start again at the places that they hold
+    following: Following = field(default_factory=Following)
     _later: list[tuple[float, str]] = field(default_factory=list)  #: heap of restarts that must not come too early
 
     def enqueue(self, waiting: Waiting, not_before: float | None, now: float) -> None:
@@ -73,11 +79,14 @@ class Board:
                 ready.append(request)
         self.core.submit_many(ready)
 
-    def forget_waiting(self, job: str) -> None:
+    def forget_waiting(self, job: str) -> list[AttemptId]:
+        """It does not wait any more; what the runtime might start of it by itself."""
         if self.waiting.pop(job, None) is not None:
             self.core.withdraw(job)
         if self.anew.pop(job, None) is not None:
             self.core.release(job)
+        active = self.following.forget(job)
+        return [] if active is None else active.attempts(tuple(active.prepared))
 
     def take_anew(self) -> dict[str, Waiting]:
         """Jobs that are to be placed where the scheduler has them; they count as waiting until that is written."""
@@ -97,6 +106,9 @@ class Board:
 
     def release(self, active: Active) -> None:
         """The job's resources are free again."""
+        state = active.state
+        ran = state.finished_at - state.started_at if state.finished_at and state.started_at else None
+        self.following.ended(active.job.id, active.lane, ran)
         self.active.pop(active.job.id, None)
         self.core.release(active.job.id)
         self.ports.release(active.ports)

@@ -244,7 +244,7 @@ class Conductor:
         if item.job not in board.waiting:
             return False  # it has ended, and its run will hear of it
         if draft.writes.runs.jobs.pop(item.job, None) is not None:
-            board.forget_waiting(item.job)
+            board.forget_waiting(item.job)  # nobody but the board knows it
         else:
             end_waiting(board, item.job, message, draft, now)
         return True
@@ -299,6 +299,7 @@ class Conductor:
             waiting = board.waiting.get(job)
             if waiting is not None:
                 board.waiting[job] = waiting._replace(request=waiting.request._replace(order=rows[job]["seq"]))
+                board.following.rows[job] = rows[job], draft.writes.runs.jobs[job].job.members
 
     # ── rows ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -60,15 +60,15 @@ class Prepared:
 
 
 def prepare(
-    job: PlacedJob, data: Path, base_env: Mapping[str, str], addresses: Mapping[str, str]
+    job: PlacedJob, data: Path, base_env: Mapping[str, str], addresses: Mapping[str, str], lane: str = ""
 ) -> dict[Key, Prepared]:
-    """The launch of every member."""
+    """The launch of every member; in a lane, others may take its place."""
     folder = job_place(data, job.id)
     roles = {member.role: member for member in job.members}
     placed = [_placed(roles[place.role], place, folder, addresses) for place in job.places]
     plans = find(job.framework).plan(job.id, placed)
     prepared = {
-        place.key: _prepared(job, roles[place.role], place, plan, folder, base_env)
+        place.key: _prepared(job, roles[place.role], place, plan, folder, base_env, lane)
         for place, plan in zip(job.places, plans, strict=True)
     }
     passive = [place for place in job.places if prepared[place.key].passive]
@@ -108,7 +108,7 @@ def _placed(member: Member, place: Place, folder: str, addresses: Mapping[str, s
 
 
 def _prepared(
-    job: PlacedJob, member: Member, place: Place, plan: Plan, folder: str, base_env: Mapping[str, str]
+    job: PlacedJob, member: Member, place: Place, plan: Plan, folder: str, base_env: Mapping[str, str], lane: str
 ) -> Prepared:
     task = task_id(job.id, place.role, place.index)
     mounts = tuple(
@@ -132,6 +132,7 @@ def _prepared(
             limit=member.limit,
             mounts=mounts,
             ready_port=plan.ready_port,
+            lane=lane,
         ),
         passive=plan.passive,
         files=plan.files,

@@ -24,12 +24,12 @@ from paddleflow.engine.expecting import Expecting
 from paddleflow.engine.heard import PATIENCE, Heard
 from paddleflow.engine.launching import Prepared
 from paddleflow.engine.ports import Ports, parse_range
-from paddleflow.engine.recovery import compare, read_records, rebuild
+from paddleflow.engine.recovery import begun_unplaced, compare, read_jobs, read_records, rebuild
 from paddleflow.engine.surroundings import Surroundings, rules_of
-from paddleflow.engine.turn import STARTS_A_TURN, Draft, decide, hear, look, settle
+from paddleflow.engine.turn import STARTS_A_TURN, Draft, decide, expect, hear, look, settle, settle_ahead
 from paddleflow.engine.writes import write_turn
 from paddleflow.errors import PaddleFlowError
-from paddleflow.jobs.rows import SQL
+from paddleflow.jobs.rows import SQL, members_of
 from paddleflow.queues.queues import scheduled_queues
 from paddleflow.runs.rows import SQL as RUNS
 from paddleflow.runs.tally import Tally
@@ -234,6 +234,7 @@ class Mover:
         draft = Draft()
         self._conductor = self._new_conductor()
         told = [each for run in await parts.database.read(read_active) for each in self._conductor.adopt(run, now)]
+        await self._acquaint(board, known)
         compare(board, known, draft, now)
         hear(board, known, draft, now)
         await self._conductor.begin(board, draft, told, now)
@@ -251,6 +252,7 @@ class Mover:
             observed = self._heard.take(_loop_time())
             rows, runs, version = await self._read_changes(board)
             draft = Draft()
+            await self._acquaint(board, observed)
             hear(board, observed, draft, now)
             if version != board.queue_version:
                 board.core.set_queues(await parts.database.read(scheduled_queues, self._cluster))
@@ -268,6 +270,12 @@ class Mover:
                 or self._heard.due(_loop_time())
                 or self._conductor.inbox
             )
+
+    async def _acquaint(self, board: Board, seen: Sequence[Observation]) -> None:
+        """Jobs that began although the rows say that they wait: an engine before this one had handed them out ahead."""
+        if jobs := begun_unplaced(board, seen):
+            for row in await self._parts.database.read(read_jobs, jobs):
+                expect(board, row, members_of(row["members"]), self._around)
 
     async def _read_changes(self, board: Board) -> tuple[list[Row], list[Row], int]:
         """What others wrote; a turn that only hears of ends does not ask."""
@@ -306,7 +314,10 @@ class Mover:
             if any(row["finished_at"] is not None for row in draft.writes.runs.runs):
                 parts.bus.wake(SCHEDULES)  # a slot may wait for the end of a run
             _tell(draft)
+        settle_ahead(board, draft, self._around)
         self._send_out()
+        if draft.recalls:  # before anybody is told to end, or its place would be passed on
+            await parts.runtime.recall(draft.recalls)
         if draft.ended:  # first, because what is forgotten may travel with what is started
             await parts.runtime.forget(draft.ended)
         if draft.launches:

@@ -7,6 +7,7 @@ For every member that the rows call started or starting, the runtime's word deci
 | pending  | nothing      | it was never started: launched now (the intent was durable, the start was not) |
 | pending  | running      | it was started, nobody wrote it down: taken up |
 | running  | running      | taken up |
+| waiting  | running      | it was ahead (see `following`) and began: placed and taken up |
 | any      | ended        | the end is recorded |
 | running  | nothing      | lost: its end is not known, the member has failed |
 | any, job terminating | nothing | it has ended |
@@ -21,14 +22,14 @@ from dataclasses import dataclass, field
 
 from paddleflow.base.ids import AttemptId
 from paddleflow.engine.board import Active, Board, Waiting
-from paddleflow.engine.launching import attempt_of
+from paddleflow.engine.launching import attempt_of, parse_attempt
 from paddleflow.engine.ports import Ports
 from paddleflow.engine.surroundings import Surroundings
 from paddleflow.engine.turn import Draft, activate, places_of, step
 from paddleflow.jobs.facts import MemberEnded, StopAsked
 from paddleflow.jobs.model import JobStatus, TaskStatus
 from paddleflow.jobs.rows import SQL, held_of, members_of, requests_of, waiting_crowds
-from paddleflow.runtimes.runtime import Observation, Ready, Started
+from paddleflow.runtimes.runtime import Observation, Ready, Recalled, Started
 from paddleflow.scheduling.model import Eviction, Node, Queue, Snapshot
 from paddleflow.scheduling.policy import DEFAULTS, Rules
 from paddleflow.scheduling.record import Recorded
@@ -51,6 +52,23 @@ def read_records(tx: Tx, since: float) -> Records:
     """All of it; evictions before `since` count no more."""
     evicted = tx.all(SQL["evicted_jobs"], since=since)
     return Records(tx.all(SQL["held_jobs"]), tx.all(SQL["tasks_of_held_jobs"]), waiting_crowds(tx), evicted)
+
+
+def read_jobs(tx: Tx, jobs: Iterable[str]) -> list[Row]:
+    """The rows of those of these jobs that wait."""
+    rows = [tx.one(SQL["job_by_id"], id=job) for job in jobs]
+    return [row for row in rows if row is not None and not row["placed"] and not JobStatus(row["status"]).final]
+
+
+def begun_unplaced(board: Board, seen: Iterable[Observation]) -> list[str]:
+    """Jobs that wait, to the board, and of which the runtime says that their next attempt has begun."""
+    found = dict[str, None]()
+    for each in seen:
+        job, _, attempt = parse_attempt(each.attempt)
+        waiting = None if isinstance(each, Recalled) or job in board.following.ahead else board.waiting.get(job)
+        if waiting is not None and waiting.attempt + 1 == attempt:
+            found[job] = None
+    return list(found)
 
 
 def rebuild(
@@ -79,6 +97,7 @@ def rebuild(
         mine = current[row["id"]]
         active = activate(row, members_of(row["members"]), mine, row["attempt"], places_of(mine), around)
         board.active[row["id"]] = active
+        board.following.begun(row["id"], active.lane)
         ports.hold(active.ports)
     for crowd in records.waiting:
         requests, rest = requests_of(crowd), (crowd["framework"], crowd["touched"], crowd["attempt"])

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from paddleflow.base.ids import AttemptId
 from paddleflow.engine.board import Active, Board, Waiting
+from paddleflow.engine.following import lane_of
 from paddleflow.engine.launching import Place, PlacedJob, Prepared, attempt_of, parse_attempt, prepare
 from paddleflow.engine.surroundings import Surroundings
 from paddleflow.engine.writes import Change, Placement, Turn
@@ -42,9 +43,9 @@ from paddleflow.jobs.facts import (
 from paddleflow.jobs.machine import JobState, Shape, TaskState, advance, changed_tasks
 from paddleflow.jobs.model import JobStatus, Member
 from paddleflow.jobs.rows import members_of, request_of, shape_of, state_of
-from paddleflow.runtimes.runtime import Ended, Observation, Ready, Started
+from paddleflow.runtimes.runtime import Ended, Observation, Ready, Recalled, Started
 from paddleflow.scheduling.classes import held_total
-from paddleflow.scheduling.model import Assignment, Preempt, Reason, Resize, Start, Wait
+from paddleflow.scheduling.model import Assignment, Held, Preempt, Reason, Resize, Start, Wait
 from paddleflow.store.database import Row
 
 STARTS_A_TURN = 256  #: bounds a turn, so that a flood of starts does not delay stops
@@ -68,6 +69,8 @@ class Draft:
     writes: Turn = field(default_factory=Turn)
     launches: list[Prepared] = field(default_factory=list)
     halts: list[AttemptId] = field(default_factory=list)
+    ahead: list[str] = field(default_factory=list)  #: jobs that are handed to the runtime ahead of their place
+    recalls: list[AttemptId] = field(default_factory=list)  #: those among them that are asked back
     ended: list[AttemptId] = field(default_factory=list)  #: recorded by this turn's write; the runtime may forget them
     stale: list[AttemptId] = field(default_factory=list)  #: of nobody any more; the runtime must forget them first
     synthetic: list[Observation] = field(default_factory=list)  #: of members without a process of their own
@@ -82,20 +85,51 @@ class Draft:
 
 
 def hear(board: Board, observations: Iterable[Observation], draft: Draft, now: float) -> None:
-    """What the runtime saw, as facts. What belongs to no attempt of ours is to be forgotten."""
+    """What the runtime saw, as facts. What belongs to no attempt of ours is ended and to be forgotten."""
     for seen in observations:
         job, key, attempt = parse_attempt(seen.attempt)
+        if isinstance(seen, Recalled):
+            board.following.back(job)
+            continue
         active = board.active.get(job)
+        if active is None and job in board.following.ahead:  # it began, and nobody said in whose place
+            active = take_over(board, job, draft, now)
         if active is None or active.job.attempt != attempt:
             if isinstance(seen, Ended):
                 draft.stale.append(seen.attempt)
+            else:
+                draft.halts.append(seen.attempt)
             continue
-        step(board, active, _fact(seen, key), draft, now)
         if isinstance(seen, Ended):
+            if (
+                seen.started_at is not None and active.state.status is JobStatus.PENDING
+            ):  # it was not told to have begun
+                step(board, active, MemberReady(seen.started_at, key), draft, now)
             draft.ended.append(seen.attempt)
+        step(board, active, _fact(seen, key), draft, now)
+        if isinstance(seen, Ended) and seen.heir is not None:
+            heir, _, _ = parse_attempt(seen.heir)
+            if heir in board.following.ahead:
+                take_over(board, heir, draft, now)
 
 
-def _fact(seen: Observation, key: Key) -> Fact:
+def take_over(board: Board, job: str, draft: Draft, now: float) -> Active:
+    """A job that was ahead has the place of one that has ended."""
+    active = board.following.ahead[job]
+    board.following.begun(job, active.lane)
+    waiting = board.waiting.pop(job)
+    places = active.job.places
+    board.core.hold(Held(waiting.request, tuple(Assignment(p.role, p.index, p.node, p.devices) for p in places), now))
+    active.request = waiting.request
+    active.state, _ = advance(active.state, Placed(now, tuple(place.key for place in places)))
+    board.active[job] = active
+    draft.writes.heirs.append(
+        Placement(job, waiting.request.order, waiting.touched, active.job.attempt, places, frozenset())
+    )
+    return active
+
+
+def _fact(seen: Started | Ready | Ended, key: Key) -> Fact:
     match seen:
         case Started():
             return MemberStarted(seen.at, key)
@@ -116,17 +150,17 @@ def look(board: Board, rows: Iterable[Row], draft: Draft, now: float) -> None:
         if row["status"] == DELETED:
             waiting = board.waiting.get(job)
             if waiting is not None and waiting.request.order == row["seq"]:  # not a later job of the same id
-                board.forget_waiting(job)
+                draft.halts += board.forget_waiting(job)
             draft.writes.deleted.append(row["seq"])
             continue
         if active is not None:
             if row["status"] == JobStatus.TERMINATING:
                 step(board, active, StopAsked(now, row["message"] or STOPPED_BY_USER), draft, now)
         elif row["status"] in {JobStatus.INIT, JobStatus.PENDING}:
-            board.forget_waiting(job)
+            draft.recalls += board.forget_waiting(job)
             new.append((waiting_of(row), row["not_before"]))
         else:
-            board.forget_waiting(job)
+            draft.halts += board.forget_waiting(job)
             if row["status"] == JobStatus.TERMINATING:
                 _stop_unplaced(board, row, draft, now)
         draft.writes.seen.append((row["seq"], row["touched"]))
@@ -150,7 +184,7 @@ def _ended_unplaced(row: Row, now: float) -> Change:
 
 def end_waiting(board: Board, job: str, message: str, draft: Draft, now: float) -> None:
     """End a job that waits for its place, on behalf of the engine itself."""
-    board.forget_waiting(job)
+    draft.halts += board.forget_waiting(job)
     draft.writes.changes.append(_ended_unplaced({"id": job, "message": message}, now))
 
 
@@ -174,8 +208,21 @@ def decide(board: Board, draft: Draft, around: Surroundings, now: float) -> None
                 if asked is not None:
                     step(board, *asked, draft, now)
 
+    hand_ahead(board, draft)
     if board.told and not board.core.touched:  # a whole cycle after a restart: say what has changed meanwhile
         _tell_changes(board, draft)
+
+
+def hand_ahead(board: Board, draft: Draft) -> None:
+    """While jobs of one line alone wait, the next ones are handed to the runtime ahead; else all are asked back."""
+    following = board.following
+    if len(board.core.families.lines) > 1:
+        draft.recalls += following.recall()
+        return
+    following.recalled = False
+    fresh = {**dict.fromkeys(following.rows), **dict.fromkeys(draft.writes.runs.jobs)}
+    known = ((job, waiting.request, waiting.framework) for job in fresh if (waiting := board.waiting.get(job)))
+    draft.ahead += following.choose(known, board.core.pending)
 
 
 def _tell_changes(board: Board, draft: Draft) -> None:
@@ -203,6 +250,7 @@ def _start(board: Board, waiting: Waiting, assignments: Sequence[Assignment], dr
         board.enqueue(waiting, now + 1.0, now)
         draft.writes.waits.append((request.job, request.order, touched, error.message))
         return
+    board.following.begun(request.job, lane_of(request, waiting.framework))
     later = _later_stages(waiting.framework, [place.key for place in places])
     draft.writes.placements.append(Placement(request.job, request.order, touched, waiting.attempt + 1, places, later))
     if any(need.least is not None for need in request.needs):
@@ -222,6 +270,7 @@ def settle(board: Board, draft: Draft, rows: Mapping[str, Row], around: Surround
         row = rows.get(item.job)
         if row is None:
             board.core.release(item.job)
+            board.following.ended(item.job, lane_of(waiting.request, waiting.framework), None)
             board.ports.release(port for place in item.places for port in place.ports)
             continue
         fresh = draft.writes.runs.jobs.get(item.job)
@@ -233,6 +282,24 @@ def settle(board: Board, draft: Draft, rows: Mapping[str, Row], around: Surround
         before = active.state._replace(attempt=item.attempt - 1)
         active.state, commands = advance(before, Placed(now, tuple(place.key for place in item.places)))
         _do(board, active, commands, draft, now)
+
+
+def settle_ahead(board: Board, draft: Draft, around: Surroundings) -> None:
+    """The write stood, so the rows of jobs that go ahead are there: their launches."""
+    for job in draft.ahead:
+        active = expect(board, *board.following.rows[job], around)
+        prepared = active.prepared[active.job.places[0].key]
+        draft.launches.append(replace(prepared, launch=replace(prepared.launch, ahead=True)))
+
+
+def expect(board: Board, row: Row, members: tuple[Member, ...], around: Surroundings) -> Active:
+    """A waiting job as it will run, if it begins before a turn places it."""
+    attempt = board.waiting[row["id"]].attempt
+    place = Place(members[0].role, 0, node=next(iter(around.addresses)))
+    active = activate(row, members, (), attempt + 1, (place,), around)
+    active.state = active.state._replace(attempt=attempt)  # the machine counts this attempt itself
+    board.following.ahead[row["id"]] = active
+    return active
 
 
 def activate(
@@ -255,8 +322,10 @@ def activate(
         members=members,
         places=places,
     )
-    prepared = prepare(job, around.data, around.base_env, around.addresses)
-    return Active(job, request_of(row), state, prepared, row["ttl"], row["touched"])
+    request = request_of(row)
+    lane = lane_of(request, job.framework)
+    prepared = prepare(job, around.data, around.base_env, around.addresses, lane)
+    return Active(job, request, state, prepared, row["ttl"], row["touched"])
 
 
 def places_of(tasks: Iterable[Row]) -> tuple[Place, ...]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from paddleflow.base.quantity import Resources
 from paddleflow.engine.launching import Place
 from paddleflow.engine.run_writes import RunWrites, write_runs
+from paddleflow.errors import Conflict
 from paddleflow.jobs.machine import JobState, TaskState
 from paddleflow.jobs.model import JobStatus, TaskStatus
 from paddleflow.jobs.rows import SQL, delete_at
@@ -60,6 +61,7 @@ class Turn:
 
     waits: list[tuple[str, int, int, str]] = field(default_factory=list)  #: job, seq, touched, reason
     placements: list[Placement] = field(default_factory=list)
+    heirs: list[Placement] = field(default_factory=list)  #: of jobs that have begun already, in the place of others
     changes: list[Change] = field(default_factory=list)
     seen: list[tuple[int, int]] = field(default_factory=list)  #: seq, touched
     deleted: list[int] = field(default_factory=list)  #: positions of rows that are gone, forgotten now
@@ -73,7 +75,7 @@ class Turn:
     told: list[NewEvent] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        moves = self.joins or self.evictions or self.resizes or self.sizes or self.told
+        moves = self.heirs or self.joins or self.evictions or self.resizes or self.sizes or self.told
         return bool(self.waits or self.placements or self.changes or self.seen or self.deleted or self.runs or moves)
 
 
@@ -82,6 +84,7 @@ def write_turn(tx: Tx, turn: Turn, lease: tuple[str, int], rules: JobSettings, n
     leases.check(tx, *lease)
     told: list[NewEvent] = list(turn.told)
     _make_way(tx, turn, now)
+    _inherit(tx, turn.heirs, now, told)
     for change in turn.changes:  # before the placements: an attempt may fail and the next one be placed in one turn
         _change(tx, change, rules, now, told)
     fresh: dict[str, Row] = {}
@@ -129,11 +132,29 @@ def _place(
         for place in item.places:
             later = place.key in item.waiting
             tasks.append(_task_row(item, place, TaskStatus.WAITING if later else TaskStatus.PENDING))
-        data = {"status": JobStatus.PENDING, "message": "", "attempt": item.attempt}
-        told.append(NewEvent("job", item.job, now, "status", data))
+        told.append(_placed_event(item, now))
         placed[item.job] = row
     tx.many(SQL["insert_task"], tasks)
     return placed
+
+
+def _inherit(tx: Tx, heirs: Sequence[Placement], now: float, told: list[NewEvent]) -> None:
+    """Jobs that were ahead have begun. If somebody changed one meanwhile, the engine begins anew by what the rows say."""
+    if not heirs:
+        return
+    stood = tx.many(
+        SQL["place_job"],
+        [{"seq": each.seq, "touched": each.touched, "attempt": each.attempt, "at": now} for each in heirs],
+    )
+    if stood < len(heirs):
+        raise Conflict("a job was changed at the moment at which it began")
+    tx.many(SQL["insert_task"], [_task_row(each, place, TaskStatus.PENDING) for each in heirs for place in each.places])
+    told.extend(_placed_event(each, now) for each in heirs)
+
+
+def _placed_event(item: Placement, now: float) -> NewEvent:
+    data = {"status": JobStatus.PENDING, "message": "", "attempt": item.attempt}
+    return NewEvent("job", item.job, now, "status", data)
 
 
 def _make_way(tx: Tx, turn: Turn, now: float) -> None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from paddleflow.base.clock import Clock
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
 from paddleflow.errors import NotFound
-from paddleflow.runtimes.runtime import Ended, Launch, LogChunk, NodeInfo, Observation, Ready, Sample, Started
+from paddleflow.runtimes.runtime import Ended, Launch, LogChunk, NodeInfo, Observation, Ready, Recalled, Sample, Started
 
 EXIT = "PF_MEMORY_EXIT"
 
@@ -37,6 +37,7 @@ class MemoryRuntime:
         self._capacity = capacity or Resources.of(4000, 8 * 2**30)
         self.world = world or World()
         self._news: list[Observation] = []
+        self._ahead: dict[AttemptId, Launch] = {}
         self._wake = asyncio.Event()
 
     async def open(self) -> None:
@@ -52,23 +53,65 @@ class MemoryRuntime:
         for launch in launches:
             if launch.attempt in self.world.known:
                 continue
-            now = self._clock.now()
-            self.world.launched.append(launch)
-            self.world.known[launch.attempt] = []
-            self.world.logs.setdefault(launch.log, bytearray())
-            self._tell(Started(launch.attempt, now, 1), Ready(launch.attempt, now))
-            if EXIT in launch.env:
-                self.finish(launch.attempt, int(launch.env[EXIT]))
+            if launch.ahead and self._lane(launch.lane):
+                self._ahead[launch.attempt] = launch
+                continue
+            if launch.ahead:
+                self._give_back([launch.attempt])
+                continue
+            self._ahead.pop(launch.attempt, None)
+            self._begin(launch)
+
+    def _begin(self, launch: Launch) -> None:
+        now = self._clock.now()
+        self.world.launched.append(launch)
+        self.world.known[launch.attempt] = []
+        self.world.logs.setdefault(launch.log, bytearray())
+        self._tell(Started(launch.attempt, now, 1), Ready(launch.attempt, now))
+        if EXIT in launch.env:
+            self.finish(launch.attempt, int(launch.env[EXIT]))
+
+    def _lane(self, lane: str) -> list[AttemptId]:
+        """What runs in a lane."""
+        return [each.attempt for each in self.world.launched if each.lane == lane and self._runs(each.attempt)]
+
+    def _runs(self, attempt: AttemptId) -> bool:
+        known = self.world.known.get(attempt)
+        return known is not None and not any(isinstance(seen, Ended) for seen in known)
+
+    def _give_back(self, attempts: Sequence[AttemptId]) -> None:
+        for attempt in attempts:
+            self._ahead.pop(attempt, None)
+            self._news.append(Recalled(attempt))
+        self._wake.set()
+
+    async def recall(self, attempts: Sequence[AttemptId]) -> None:
+        self._give_back([attempt for attempt in attempts if attempt in self._ahead])
 
     async def stop(self, attempts: Sequence[AttemptId], grace: float) -> None:
         for attempt in attempts:
-            if attempt in self.world.known:
+            if self._ahead.pop(attempt, None) is not None:
+                self.world.known[attempt] = []
+                self._tell(Ended(attempt, self._clock.now(), None, "stopped before it ran"))
+            elif attempt in self.world.known:
                 self.finish(attempt, 143)
 
     def finish(self, attempt: AttemptId, exit_code: int | None, message: str = "") -> None:
         """End an attempt; one that has ended stays as it is."""
-        if not any(isinstance(seen, Ended) for seen in self.world.known[attempt]):
-            self._tell(Ended(attempt, self._clock.now(), exit_code, message))
+        if not self._runs(attempt):
+            return
+        lane = next((each.lane for each in self.world.launched if each.attempt == attempt), "")
+        mine = [each for each in self._ahead.values() if lane and each.lane == lane]
+        heir = next((each for each in mine if exit_code == 0 and self._may_follow(each, attempt)), None)
+        self._tell(Ended(attempt, self._clock.now(), exit_code, message, heir=None if heir is None else heir.attempt))
+        if heir is not None:
+            del self._ahead[heir.attempt]
+            self._begin(heir)
+        elif exit_code != 0 or not self._lane(lane):
+            self._give_back([each.attempt for each in mine])
+
+    def _may_follow(self, launch: Launch, ended: AttemptId) -> bool:
+        return all(each == ended or not (self._runs(each) or each in self._ahead) for each in launch.after)
 
     def say(self, attempt: AttemptId, text: bytes) -> None:
         """What an attempt writes to its log."""
@@ -77,7 +120,8 @@ class MemoryRuntime:
 
     def _tell(self, *seen: Observation) -> None:
         for item in seen:
-            self.world.known[item.attempt].append(item)
+            kept = replace(item, heir=None) if isinstance(item, Ended) else item  # whoever asks later decides anew
+            self.world.known[item.attempt].append(kept)
         self._news.extend(seen)
         self._wake.set()
 
@@ -90,6 +134,7 @@ class MemoryRuntime:
                 yield news
 
     async def adopt(self) -> Sequence[Observation]:
+        self._ahead.clear()
         return [seen for history in self.world.known.values() for seen in history]
 
     async def forget(self, attempts: Sequence[AttemptId]) -> None:

@@ -7,6 +7,10 @@ Guarantees, checked by ``tests/contract/test_runtime.py`` for every implementati
 * Every attempt that was started gives exactly one final observation (`Ended`) until `forget`; it may be told again
   after a restart.
 * `stop` ends the whole process group: SIGTERM, then SIGKILL after the grace time. Stopping what has ended is fine.
+* A launch that is `ahead` has no place of its own: it begins when another attempt of its lane has ended well, in that
+  one's place, and the other one's `Ended` names it as its `heir`. What can no longer begin so (nothing of the lane runs,
+  one of it failed, `recall`) is given back by `Recalled` and was never started.
+* What has ended by the time it is told may be told by its `Ended` alone; `started_at` says when it began.
 """
 
 from __future__ import annotations
@@ -43,6 +47,9 @@ class Launch:
     limit: Resources | None = None  #: None: no limit is enforced
     mounts: tuple[Mount, ...] = ()
     ready_port: int | None = None  #: the attempt is ready when this port listens; None: as soon as it runs
+    lane: str = ""  #: attempts of one lane are alike: one may take the place of another
+    ahead: bool = False  #: it waits in its lane for the place of another
+    after: tuple[AttemptId, ...] = ()  #: ahead, and not before these of its lane have ended well
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +82,17 @@ class Ended:
     started_at: float | None = None
     cpu_seconds: float | None = None
     peak_memory: int | None = None
+    heir: AttemptId | None = None  #: who took its place, and has begun or is about to
 
 
-Observation = Started | Ready | Ended
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """It was ahead and never began; nothing is known of it any more."""
+
+    attempt: AttemptId
+
+
+Observation = Started | Ready | Ended | Recalled
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +149,19 @@ class Runtime(Protocol):
 
     async def stop(self, attempts: Sequence[AttemptId], grace: float) -> None: ...
 
+    async def recall(self, attempts: Sequence[AttemptId]) -> None:
+        """Take back those of these that still wait in their lanes."""
+        ...
+
     def observe(self) -> AsyncIterator[Sequence[Observation]]:
         """Batches of what happened, as it happens. One reader."""
         ...
 
     async def adopt(self) -> Sequence[Observation]:
-        """What this runtime knows of every attempt not yet forgotten: running (`Started`, `Ready`) or `Ended`."""
+        """What this runtime knows of every attempt not yet forgotten: running (`Started`, `Ready`) or `Ended`.
+
+        Nothing is ahead any more after it, but one that was about to take a place may still begin.
+        """
         ...
 
     async def forget(self, attempts: Sequence[AttemptId]) -> None:

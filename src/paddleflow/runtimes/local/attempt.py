@@ -25,7 +25,7 @@ class Attempt:
     """One attempt that the keeper answers for."""
 
     __slots__ = (
-        "boot", "child", "end", "finished", "interval", "kill_at", "log_size", "name", "pid", "pidfd", "plan",
+        "boot", "child", "end", "finished", "interval", "kill_at", "lane", "log_size", "name", "pid", "pidfd", "plan",
         "ready_at", "started_at", "ticks", "why",
     )  # fmt: skip
 
@@ -44,6 +44,7 @@ class Attempt:
         self.finished = False  #: the end is told: nothing of its group is left
         self.child = True  #: False: started by an earlier keeper, so not ours to wait for
         self.pidfd = -1
+        self.lane = ""  #: whose next one takes its place; empty: nobody does
         self.interval = 0.0  #: between two looks at its log
         self.log_size = 0
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,9 +22,10 @@ from paddleflow.runtimes.local.attempt import Attempt
 from paddleflow.runtimes.local.journal import Journal
 from paddleflow.runtimes.local.launcher import Launcher
 from paddleflow.runtimes.local.spawning import Refused, reason
+from paddleflow.runtimes.local.succession import Launch, Succession
+from paddleflow.runtimes.local.telling import Telling
 from paddleflow.runtimes.local.timers import Timers
 
-Launch = dict[str, Any]
 UNWATCHED = (
     "ended while nobody watched: the keeper of this machine's jobs had been killed, so its exit code is not known"
 )
@@ -46,7 +47,8 @@ class Custody:
         self.waiting: OrderedDict[str, Launch] = OrderedDict()
         self.running: dict[int, Attempt] = {}  #: by pid, until the main process has ended
         self.draining: dict[str, Attempt] = {}  #: main process ended, others of its group not yet
-        self.events: list[list[Any]] = []
+        self.telling = Telling()
+        self.succession = Succession(self.waiting, self.telling, timers, self._has_ended)
         self.begun: list[Callable[[Attempt], None]] = []  #: called with each attempt that runs
         self.left: list[Callable[[Attempt], None]] = []  #: called with each attempt whose end is told
         self._sweep = False
@@ -60,18 +62,24 @@ class Custody:
             name = launch["attempt"]
             known = self.attempts.get(name)
             if known is not None:
-                self.events += known.events()
-            else:
+                self.telling.add(*known.events())
+            elif launch.get("ahead"):
+                if name not in self.waiting:
+                    self.succession.start(name, launch)
+            elif name not in self.waiting:
+                self.succession.enter(launch)
                 self.waiting[name] = launch
 
     def stop(self, names: Iterable[str], grace: float, why: str = "stopped") -> None:
         for name in names:
-            if self.waiting.pop(name, None) is not None:
-                self._never_ran(name, f"{why} before it ran")
+            launch = self.waiting.pop(name, None)
+            if launch is not None or self.succession.lanes.take(name):
+                self._never_ran(name, f"{why} before it ran", launch)
             elif (attempt := self.attempts.get(name)) is not None and attempt.end is None:
                 self._stop(attempt, max(grace, 0.0), why)
 
-    def forget(self, names: Iterable[str]) -> None:
+    def forget(self, names: Sequence[str]) -> None:
+        self.telling.answered(names)
         for name in names:
             attempt = self.attempts.get(name)
             if attempt is not None and attempt.finished:
@@ -80,12 +88,15 @@ class Custody:
         self.journal.compact(self.attempts.values())
 
     def state(self) -> list[list[Any]]:
-        """Everything that is known, as events."""
+        """Everything that is known, as events; those that were to be told are among them."""
+        self.succession.wake()
+        self.telling.clear()
         return [event for attempt in self.attempts.values() for event in attempt.events()]
 
     def new_server(self) -> None:
         """It asks for all there is, and again for what has not begun: that must not begin behind its back."""
-        self.events.clear()
+        self.succession.new_server()
+        self.telling.new_server()
         self.waiting.clear()
 
     @property
@@ -104,8 +115,9 @@ class Custody:
                 self.settle()
                 self.journal.write(["try", name, prepared.plan])
             except (Refused, OSError, ValueError) as error:
-                self._never_ran(name, _said(error))
+                self._never_ran(name, _said(error), launch)
                 continue
+            attempt.lane = launch.get("lane", "")
             self.attempts[name] = attempt
             try:
                 pid = self.launcher.spawn(prepared)
@@ -122,7 +134,7 @@ class Custody:
         attempt.run(pid, seen.ticks if seen else 0, self.clock.now())
         self.journal.add(["run", attempt.name, pid, attempt.ticks, attempt.started_at])
         self.settle()
-        self.events.append(["started", attempt.name, attempt.started_at, pid])
+        self.telling.begun(attempt.name, ["started", attempt.name, attempt.started_at, pid])
         self.run(attempt)
 
     def settle(self) -> None:
@@ -137,17 +149,19 @@ class Custody:
         """Look after an attempt that has a process: just spawned, or found by `recovery`."""
         self.running[attempt.pid] = attempt
         if attempt.ready_at is not None and attempt.child:
-            self.events.append(["ready", attempt.name, attempt.ready_at])
+            self.telling.begun(attempt.name, ["ready", attempt.name, attempt.ready_at])
         for call in self.begun:
             call(attempt)
 
     def ready(self, attempt: Attempt) -> None:
         attempt.ready_at = self.clock.now()
         self.journal.add(["ready", attempt.name, attempt.ready_at])
-        self.events.append(["ready", attempt.name, attempt.ready_at])
+        self.telling.begun(attempt.name, ["ready", attempt.name, attempt.ready_at])
+        self.telling.urgent = True
 
-    def _never_ran(self, name: str, message: str) -> None:
+    def _never_ran(self, name: str, message: str, launch: Launch | None) -> None:
         attempt = self.attempts[name] = Attempt(name, {}, self.journal.boot)
+        attempt.lane = launch.get("lane", "") if launch is not None else ""
         self.lost(attempt, message)
 
     # ------------------------------------------------------------------ stopping
@@ -260,7 +274,16 @@ class Custody:
         for call in self.left:
             call(attempt)
         self.clear(attempt)
-        self.events += attempt.events()
+        self.telling.ended(attempt.name)  # its end tells when it began
+        if attempt.lane:
+            self.succession.leave(attempt, rest=self.telling.unanswered)
+        else:
+            self.telling.add(*attempt.events())
+
+    def _has_ended(self, name: str) -> bool:
+        """Whether one that was sent to us before has ended; one that is not known any more was forgotten since."""
+        known = self.attempts.get(name)
+        return known.finished if known is not None else name not in self.waiting and name not in self.succession.lanes
 
     def clear(self, attempt: Attempt) -> None:
         """Remove what was made for it outside its folder."""

@@ -35,6 +35,7 @@ from paddleflow.runtimes.local.watching import Watch
 
 PROTOCOL = 1
 AT_ONCE = 16  #: spawns between two looks at everything else
+HELD_BACK = 0.01  #: seconds that ends wait to be told while others follow by themselves
 FIRST_SERVER = 30.0  #: seconds that a new keeper waits for its server
 _SET_CHILD_SUBREAPER = 36
 
@@ -67,6 +68,7 @@ class Keeper:
         self._unlimited = ""  #: why limits cannot be enforced
         self._writes = False  #: whether epoll waits for room to write
         self._waits_until = self._clock.monotonic() + FIRST_SERVER
+        self._tell_at: float | None = None  #: when what is held back must be told
 
     def run(self) -> None:
         """Until there is nothing left to do."""
@@ -75,8 +77,8 @@ class Keeper:
         self._listener.setblocking(False)
         self._register(self._listener.fileno(), self._accept)
         while not self._idle():
-            self._custody.spawn_next(AT_ONCE)
             self._custody.reap()
+            self._custody.spawn_next(AT_ONCE)
             self._send()
             timeout = 0.0 if self._custody.waiting else self._timeout()
             for fd, _ in self._epoll.poll(timeout):
@@ -92,6 +94,8 @@ class Keeper:
 
     def _timeout(self) -> float | None:
         waits = [self._timers.delay(), 1.0 if not self._custody.journal.flush() else None]
+        if self._tell_at is not None:
+            waits.append(max(self._tell_at - self._clock.monotonic(), 0.0))
         if self._server is None:
             waits.append(max(self._waits_until - self._clock.monotonic(), 0.0) if not self._custody.busy else None)
         return min((wait for wait in waits if wait is not None), default=None)
@@ -176,6 +180,8 @@ class Keeper:
             self._hang_up()
         for message in messages:
             self._do(message)
+        if not self._custody.telling.unanswered:
+            self._custody.succession.wake()
 
     def _do(self, message: dict[str, Any]) -> None:
         custody, word = self._custody, message["do"]
@@ -183,12 +189,13 @@ class Keeper:
             custody.start(message["launches"])
         elif word == "stop":
             custody.stop(message["attempts"], message["grace"])
+        elif word == "recall":
+            custody.succession.recall(message["attempts"])
         elif word == "forget":
             custody.forget(message["attempts"])
             custody.journal.flush()
             self._outbox.add({"forgot": message["number"]})
         elif word == "state":
-            custody.events.clear()  # all of them are in the state
             self._outbox.add({"state": custody.state()})
         elif word == "configure":
             self._watch.log_limit, self._watch.limit_text = message["log_limit"], message["limit_text"]
@@ -206,11 +213,25 @@ class Keeper:
         cgroups.remove(unused)
         cgroups.clear_empty(self._places)
 
+    def _holds_back(self) -> bool:
+        """Ends whose heirs have begun can wait a moment for more of them: each telling costs the server a turn.
+
+        Not until those that wait are used up, though: half of them gone is when the server should send more.
+        """
+        telling, now = self._custody.telling, self._clock.monotonic()
+        used_up = len(telling) >= len(self._custody.succession.lanes) and not telling.unanswered
+        if telling and not telling.urgent and not used_up:
+            self._tell_at = self._tell_at or now + HELD_BACK
+            if now < self._tell_at:
+                return True
+        self._tell_at = None
+        return False
+
     def _send(self) -> None:
         """Write down, then tell."""
         self._custody.settle()
-        events, self._custody.events = self._custody.events, []
         notes, self._launcher.notes = self._launcher.notes, []
+        events = [] if self._holds_back() else self._custody.telling.take()
         if self._server is None:
             return
         if events:

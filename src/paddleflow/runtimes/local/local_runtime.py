@@ -18,7 +18,7 @@ from paddleflow.base.quantity import format_bytes
 from paddleflow.errors import Unavailable
 from paddleflow.runtimes.local import capacity, logs, sampling
 from paddleflow.runtimes.local.link import KEEPER_COMMAND, Link, bury, connect
-from paddleflow.runtimes.runtime import Ended, Launch, LogChunk, NodeInfo, Observation, Ready, Sample, Started
+from paddleflow.runtimes.runtime import Ended, Launch, LogChunk, NodeInfo, Observation, Ready, Recalled, Sample, Started
 from paddleflow.settings import LocalSettings
 
 PROTOCOL = 1
@@ -96,12 +96,13 @@ class LocalRuntime:
                 "limits": self._settings.limits != "off",
             }
         )
-        if self._told or self._states or self._forgetting:
+        if self._told or self._states or self._forgetting or self._unstarted:
             link.send({"do": "state"})
         for number, attempts in self._forgetting.items():
             link.send({"do": "forget", "attempts": attempts, "number": number})
-        if self._unstarted:
-            link.send({"do": "start", "launches": list(self._unstarted.values())})
+        # What was ahead is not sent again: its lane was forgotten, and the state says whether it had begun.
+        if again := [body for body in self._unstarted.values() if not body.get("ahead")]:
+            link.send({"do": "start", "launches": again})
         for attempt, grace in self._stopping.items():
             link.send({"do": "stop", "attempts": [attempt], "grace": grace})
 
@@ -165,6 +166,11 @@ class LocalRuntime:
 
     def _is_news(self, seen: Observation) -> bool:
         """Remember it; whether this server has not heard it yet."""
+        if isinstance(seen, Recalled):
+            if not self._unstarted.get(seen.attempt, {}).get("ahead"):
+                return False  # it was given a place meanwhile
+            del self._unstarted[seen.attempt]
+            return True
         told = self._told.get(seen.attempt)
         if told is Ended or told is type(seen) or (told is Ready and isinstance(seen, Started)):
             return False
@@ -173,6 +179,8 @@ class LocalRuntime:
         if isinstance(seen, Started):
             self._pids[seen.attempt] = seen.pid
         elif isinstance(seen, Ended):
+            if seen.heir in self._unstarted:  # it has a place now, also for another keeper
+                self._unstarted[seen.heir]["ahead"] = False
             for table in (self._stopping, self._pids, self._samples):
                 table.pop(seen.attempt, None)
         return True
@@ -181,6 +189,7 @@ class LocalRuntime:
         forgetting = {attempt for attempts in self._forgetting.values() for attempt in attempts}
         state = [seen for seen in state if seen.attempt not in forgetting]
         known = {seen.attempt for seen in state}
+        state += [Recalled(name) for name, body in self._unstarted.items() if body.get("ahead") and name not in known]
         for attempt, kind in list(self._told.items()):
             if kind is not Ended and attempt not in known:
                 message = "lost: the keeper of this machine's jobs does not know it any more"
@@ -214,6 +223,10 @@ class LocalRuntime:
         self._send({"do": "stop", "attempts": list(attempts), "grace": grace})
         await self._drain()
 
+    async def recall(self, attempts: Sequence[AttemptId]) -> None:
+        self._send({"do": "recall", "attempts": list(attempts)})
+        await self._drain()
+
     async def observe(self) -> AsyncIterator[Sequence[Observation]]:
         while self._open:
             await self._news.wait()
@@ -225,6 +238,8 @@ class LocalRuntime:
     async def adopt(self) -> Sequence[Observation]:
         waiter: asyncio.Future[list[Observation]] = asyncio.get_running_loop().create_future()
         self._states.append(waiter)
+        if ahead := [name for name, body in self._unstarted.items() if body.get("ahead")]:
+            self._send({"do": "recall", "attempts": ahead})  # whoever asks does not know of them
         self._send({"do": "state"})
         try:
             async with asyncio.timeout(PATIENCE):
@@ -258,7 +273,7 @@ class LocalRuntime:
         return {attempt: self._samples[attempt].sample for attempt in taken if attempt in self._samples}
 
 
-_KINDS: dict[str, type[Observation]] = {"started": Started, "ready": Ready, "ended": Ended}
+_KINDS: dict[str, type[Observation]] = {"started": Started, "ready": Ready, "ended": Ended, "recalled": Recalled}
 
 
 def _observation(event: list[Any]) -> Observation:
@@ -268,7 +283,7 @@ def _observation(event: list[Any]) -> Observation:
 
 def _wire(launch: Launch) -> dict[str, Any]:
     limit = launch.limit
-    return {
+    wire: dict[str, Any] = {
         "attempt": launch.attempt,
         "argv": list(launch.argv),
         "env": dict(launch.env),
@@ -281,3 +296,8 @@ def _wire(launch: Launch) -> dict[str, Any]:
         "mounts": [[mount.source, mount.target, mount.read_only] for mount in launch.mounts],
         "port": launch.ready_port,
     }
+    if launch.lane:
+        wire["lane"] = launch.lane
+    if launch.ahead:
+        wire |= {"ahead": True, "after": list(launch.after)}
+    return wire
