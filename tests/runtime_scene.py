@@ -13,14 +13,14 @@ from paddleflow.base.clock import SystemClock
 from paddleflow.base.ids import AttemptId
 from paddleflow.runtimes.local.link import KEEPER_COMMAND
 from paddleflow.runtimes.local.local_runtime import LocalRuntime
-from paddleflow.runtimes.runtime import Ended, Launch, Observation, Ready, Runtime, Started
+from paddleflow.runtimes.runtime import Ended, Launch, Observation, Ready, Recalled, Runtime, Started
 from paddleflow.settings import LocalSettings
 from tests.patience import PATIENCE, soon
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 
 Opener = Callable[[Path], Awaitable[Runtime]]
-T = TypeVar("T", Started, Ready, Ended)
+T = TypeVar("T", Started, Ready, Ended, Recalled)
 
 
 async def open_local(

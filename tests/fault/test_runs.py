@@ -24,7 +24,7 @@ from paddleflow.queues.defaults import ensure_defaults
 from paddleflow.runs.creation import create
 from paddleflow.runs.listing import get_components, get_run
 from paddleflow.runs.model import NewRun
-from paddleflow.runtimes.memory import EXIT, MemoryRuntime, World
+from paddleflow.runtimes.memory import EXIT, SECONDS, MemoryRuntime, World
 from paddleflow.settings import Settings
 from paddleflow.spec.pipeline.model import CONTINUE, Cache, Component, Dag, FsMount, Pipeline, Retry, Step
 from paddleflow.spec.storage import NewStorage
@@ -46,7 +46,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mover_module, "FIRST_PAUSE", 0.005)
 
 
-def pipeline() -> Pipeline:
+def full_pipeline() -> Pipeline:
     cached = Cache(enable=True)
     inner: dict[str, Component] = {"x": Step("x", "work", env=OK), "y": Step("y", "work", env=OK, deps=("x",))}
     steps: dict[str, Component] = {
@@ -72,9 +72,10 @@ EXPECTED = {
 class Scene:
     """One run, and as many engines as it takes."""
 
-    def __init__(self, database: Database, data: Path) -> None:
+    def __init__(self, database: Database, data: Path, pipeline: Pipeline | None = None) -> None:
         self.database = database
         self.data = data
+        self.pipeline = pipeline or full_pipeline()
         self.world = World()
         self.bus = LocalBus()
         self.run = ""
@@ -88,7 +89,7 @@ class Scene:
             users.add(tx, "root", "", CLOCK.now())
             document = NewStorage(name="store", url=f"local://{folder}")
             create_storage(tx, document, Place("local", "", str(folder)), "root", False, CLOCK.now())
-            new = NewRun("root", pipeline(), "text", "", fs_id="fs-root-store", fs_name="store")
+            new = NewRun("root", self.pipeline, "text", "", fs_id="fs-root-store", fs_name="store")
             return create(tx, new, CLOCK.now())
 
         try:
@@ -110,7 +111,8 @@ class Scene:
 
         return await self.database.read(look)
 
-    async def to_the_end(self) -> None:
+    async def to_the_end(self) -> Counter[str]:
+        """How often each attempt was launched."""
         engine = asyncio.ensure_future(self.engine().run())
         try:
             async with asyncio.timeout(60):
@@ -127,8 +129,11 @@ class Scene:
                 await engine
         if isinstance(self.database, FaultyDatabase):
             self.database.heal()
+        return Counter(launch.attempt for launch in self.world.launched)
+
+    async def to_the_expected_end(self) -> None:
+        launched = await self.to_the_end()
         assert await self.statuses() == ("failed", EXPECTED)
-        launched = Counter(launch.attempt for launch in self.world.launched)
         assert [attempt for attempt, count in launched.items() if count > 1] == []
         assert len(launched) == 8  # make, two of x, two of y, two tries of again, last; `same` was served by make
 
@@ -138,7 +143,7 @@ async def test_every_store_operation_fails_once(tmp_path: Path, make_database: M
     async def scenario(database: FaultyDatabase) -> None:
         scene = Scene(database, tmp_path)
         await scene.prepare()
-        await scene.to_the_end()
+        await scene.to_the_expected_end()
 
     survived = await run_until_no_fault(make_database, scenario)
     assert survived > 30
@@ -152,4 +157,46 @@ async def test_the_engine_is_killed_at_random_awaits(seed: int, tmp_path: Path, 
         scene = Scene(database, tmp_path)
         await scene.prepare()
         await killed_at_random_awaits(rng, lambda: scene.engine().run(), lives=8, awaits=150)
-        await scene.to_the_end()
+        await scene.to_the_expected_end()
+
+
+WIDE = 30  #: steps of which a few fit at once, so that the others are handed out ahead
+
+
+def wide_pipeline() -> Pipeline:
+    env = {**OK, SECONDS: "0.001"}
+    return Pipeline("wide", {f"s{n}": Step(f"s{n}", "work", env=env) for n in range(WIDE)}, parallelism=20)
+
+
+async def check_wide(scene: Scene) -> None:
+    launched = await scene.to_the_end()
+    assert await scene.statuses() == ("succeeded", {f"s{n}": "succeeded" for n in range(WIDE)})
+    assert (len(launched), set(launched.values())) == (WIDE, {1})
+
+
+@pytest.mark.timeout(600)
+async def test_steps_that_follow_each_other_while_every_store_operation_fails_once(
+    tmp_path: Path, make_database: MakeDatabase
+) -> None:
+    async def scenario(database: FaultyDatabase) -> None:
+        scene = Scene(database, tmp_path, wide_pipeline())
+        await scene.prepare()
+        await check_wide(scene)
+        heirs.append(scene.world.heirs)
+
+    heirs: list[int] = []
+    assert await run_until_no_fault(make_database, scenario) > 10
+    assert min(heirs) > 0
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", range(15))
+async def test_steps_that_follow_each_other_while_the_engine_is_killed(
+    seed: int, tmp_path: Path, make_database: MakeDatabase
+) -> None:
+    rng = random.Random(seed)
+    async with make_database() as database:
+        scene = Scene(database, tmp_path, wide_pipeline())
+        await scene.prepare()
+        await killed_at_random_awaits(rng, lambda: scene.engine().run(), lives=8, awaits=60)
+        await check_wide(scene)

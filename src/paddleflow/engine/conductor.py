@@ -13,25 +13,20 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 
-from paddleflow.access.callers import is_root
 from paddleflow.base.log import Log
-from paddleflow.base.quantity import Resources
+from paddleflow.engine.admitting import REFUSALS, Admission, Asked
 from paddleflow.engine.board import Board, Waiting
 from paddleflow.engine.claims import Claims
 from paddleflow.engine.run_rows import Collected, collect
 from paddleflow.engine.run_writes import FreshJob
 from paddleflow.engine.turn import DELETED, Draft, end_waiting, step
-from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota, PaddleFlowError
+from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs import facts as job_facts
-from paddleflow.jobs.admission import admit
 from paddleflow.jobs.machine import JobState
 from paddleflow.jobs.model import JobStatus, NewJob, TaskStatus
 from paddleflow.jobs.rows import job_row, request_of
-from paddleflow.jobs.submission import QueueCache, Submitter, look_up
-from paddleflow.runs.documents import document_of
 from paddleflow.runs.facts import (
     Begun,
     BreakpointsSet,
@@ -53,24 +48,13 @@ from paddleflow.runs.rows import SQL
 from paddleflow.runs.state import Instance, Phase, RunState
 from paddleflow.runs.tally import REUSED, Tally
 from paddleflow.runs.values import Rendered, rendered
-from paddleflow.spec.job import DistributedJob, SingleJob
 from paddleflow.spec.pipeline.model import Step
 from paddleflow.store.database import Database, Row, Tx
 
-REFUSALS = (Invalid, NotFound, Forbidden, Conflict, OverQuota)  #: of a job; anything else is no answer
 NOT_KNOWN_YET = 2**60  #: orders of jobs whose rows are not written yet begin here
 Told = tuple[RunState, Fact]
 
 log = Log("engine")
-
-
-@dataclass(frozen=True, slots=True)
-class Admission:
-    """What admitting the jobs of steps needs to know of this server."""
-
-    nodes: Sequence[tuple[str, Resources]]
-    skip_queue_maximum: bool
-    queues: QueueCache = field(default_factory=QueueCache)
 
 
 def read_active(tx: Tx) -> list[RunRecords]:
@@ -252,46 +236,36 @@ class Conductor:
     async def _submit(self, board: Board, draft: Draft, now: float) -> list[Told]:
         """Admit the jobs of steps and put them on the board; what could not be admitted."""
         told: list[Told] = []
-        asked: list[tuple[RunState, Instance, SingleJob | DistributedJob]] = []
+        asked: list[Asked] = []
         submits, self._submits = self._submits, []
         for run, item in submits:
             key = run.id, item.number
             try:
-                found = self.rendered.get(key) or rendered(run, item)
-                self.rendered[key] = found
-                asked.append((run, item, document_of(run, item, found)))
+                found = self.rendered[key] = self.rendered.get(key) or rendered(run, item)
+                asked.append((run, item, found))
             except REFUSALS as error:
                 told.append((run, Refused(now, item.number, _words(error))))
             except Exception as error:  # as in `_advance`; nothing here asks the database
                 self._carry_out(run, self._give_up(run, error, now))
-        answers = await self._database.peek(self._admit, [(run.user, document) for run, _, document in asked])
+        answers = await self._database.peek(self._admission.admit, asked)
         for (run, item, _), answer in zip(asked, answers, strict=True):
             if isinstance(answer, NewJob):
-                item.job = answer.id
-                self.jobs[answer.id] = run, item.number
-                row = job_row(answer, now)
-                draft.writes.runs.jobs[answer.id] = FreshJob(answer, run.id, row)
-                self._order += 1
-                self._tally.started += 1
-                request = request_of({**row, "seq": self._order, "expected": self._expected(row)})
-                board.enqueue(Waiting(request, answer.framework, 1, 0), None, now)
-            else:
+                self._enqueue(run, item, answer, board, draft, now)
+            elif isinstance(answer, REFUSALS):
                 told.append((run, Refused(now, item.number, _words(answer))))
+            else:
+                self._carry_out(run, self._give_up(run, answer, now))
         return told
 
-    def _admit(self, tx: Tx, asked: Sequence[tuple[str, SingleJob | DistributedJob]]) -> list[NewJob | PaddleFlowError]:
-        answers: list[NewJob | PaddleFlowError] = []
-        worlds = {}
-        about = self._admission
-        for user, document in asked:
-            if user not in worlds:
-                who = Submitter(user, is_root(user), about.nodes, about.skip_queue_maximum, about.queues)
-                worlds[user] = look_up(tx, who)
-            try:
-                answers.append(admit(document, worlds[user]))
-            except REFUSALS as error:
-                answers.append(error)
-        return answers
+    def _enqueue(self, run: RunState, item: Instance, job: NewJob, board: Board, draft: Draft, now: float) -> None:
+        item.job = job.id
+        self.jobs[job.id] = run, item.number
+        row = job_row(job, now)
+        draft.writes.runs.jobs[job.id] = FreshJob(job, run.id, row)
+        self._order += 1
+        self._tally.started += 1
+        request = request_of({**row, "seq": self._order, "expected": self._expected(row)})
+        board.enqueue(Waiting(request, job.framework, 1, 0), None, now)
 
     def settle(self, board: Board, rows: dict[str, Row], draft: Draft) -> None:
         """The write stood: jobs that wait have their positions now."""

@@ -17,8 +17,9 @@ from pathlib import Path
 from paddleflow.base.clock import Clock
 from paddleflow.base.log import Log
 from paddleflow.base.quantity import Resources, parse_quantity
+from paddleflow.engine.admitting import Admission
 from paddleflow.engine.board import Board
-from paddleflow.engine.conductor import Admission, Conductor, read_active
+from paddleflow.engine.conductor import Conductor, read_active
 from paddleflow.engine.errands import Errands
 from paddleflow.engine.expecting import Expecting
 from paddleflow.engine.heard import PATIENCE, Heard

@@ -9,10 +9,18 @@ from dataclasses import dataclass, field
 from paddleflow.jobs.model import JobStatus, NewJob
 from paddleflow.jobs.prototypes import note
 from paddleflow.jobs.rows import SQL as JOBS
+from paddleflow.jobs.rows import json_text
 from paddleflow.runs import artifacts, caches
 from paddleflow.runs.rows import SQL
 from paddleflow.store.database import Row, Tx, Value
 from paddleflow.store.events import NewEvent
+
+#: what a row that was just inserted has, besides what was given
+NEW: Row = {
+    **dict.fromkeys(("outcome", "not_before", "started_at", "finished_at", "resized_at")),
+    **dict.fromkeys(("preemptions", "resizes"), 0),
+    "touched": 1,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +69,31 @@ def write_runs(
     artifacts.note(tx, writes.artifacts, now)
     caches.keep(tx, writes.caches, now)
     told.extend(writes.events)
-    return {job: _insert(tx, new, attempts, reasons, now) for job, new in writes.jobs.items()}
+    return _insert(tx, writes.jobs, attempts, reasons, now) if writes.jobs else {}
 
 
-def _insert(tx: Tx, new: FreshJob, attempts: Mapping[str, int], reasons: Mapping[str, str], now: float) -> Row:
-    """The row of a new job: as if it had been submitted, looked at and perhaps placed, in one go."""
-    attempt = attempts.get(new.job.id, 0)
-    given = dict(new.row)
-    given["status"] = JobStatus.PENDING if attempt or new.job.id in reasons else JobStatus.INIT
-    given["message"] = reasons.get(new.job.id, "")
-    given |= {"placed": int(attempt > 0), "placed_at": now if attempt else None, "attempt": attempt, "run_id": new.run}
-    row = tx.one(JOBS["insert_step_job"], **given)
-    assert row is not None
-    note(tx, new.job)
-    return row
+def _insert(
+    tx: Tx, jobs: Mapping[str, FreshJob], attempts: Mapping[str, int], reasons: Mapping[str, str], now: float
+) -> dict[str, Row]:
+    """The rows of new jobs: as if they had been submitted, looked at and perhaps placed, in one go."""
+    rows: list[Row] = []
+    for job, new in jobs.items():
+        attempt = attempts.get(job, 0)
+        looked_at = attempt or job in reasons
+        rows.append(
+            {
+                **NEW,
+                **new.row,
+                "status": JobStatus.PENDING if looked_at else JobStatus.INIT,
+                "message": reasons.get(job, ""),
+                "placed": int(attempt > 0),
+                "placed_at": now if attempt else None,
+                "attempt": attempt,
+                "run_id": new.run,
+            }
+        )
+        note(tx, new.job)
+    tx.many(JOBS["insert_step_job"], rows)
+    found = tx.all(JOBS["positions"], ids=json_text([[job] for job in jobs]))
+    seqs = {row["id"]: row["seq"] for row in found}
+    return {row["id"]: {**row, "seq": seqs[row["id"]]} for row in rows}

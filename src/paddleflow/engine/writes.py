@@ -85,8 +85,7 @@ def write_turn(tx: Tx, turn: Turn, lease: tuple[str, int], rules: JobSettings, n
     told: list[NewEvent] = list(turn.told)
     _make_way(tx, turn, now)
     _inherit(tx, turn.heirs, now, told)
-    for change in turn.changes:  # before the placements: an attempt may fail and the next one be placed in one turn
-        _change(tx, change, rules, now, told)
+    _change(tx, turn.changes, rules, now, told)  # first: an attempt may fail and the next one be placed in one turn
     fresh: dict[str, Row] = {}
     if turn.runs:
         attempts = {item.job: item.attempt for item in turn.placements}
@@ -184,28 +183,35 @@ def _task_row(item: Placement | Join, place: Place, status: TaskStatus) -> dict[
     }
 
 
-def _change(tx: Tx, change: Change, rules: JobSettings, now: float, told: list[NewEvent]) -> None:
+def _change(tx: Tx, changes: Sequence[Change], rules: JobSettings, now: float, told: list[NewEvent]) -> None:
+    if not changes:
+        return
+    tx.many(SQL["update_job"], [_job_update(change, rules, now) for change in changes])
+    tx.many(SQL["update_task"], [_task_update(change.after, task) for change in changes for task in change.tasks])
+    for change in changes:
+        job = change.after.id
+        if len(change.after.tasks) > 1:
+            told.extend(NewEvent("job", job, now, "task", _task_event(task)) for task in change.tasks)
+        told.extend(
+            NewEvent("job", job, at, "status", {"status": status, "message": message})
+            for at, status, message in change.history
+        )
+
+
+def _job_update(change: Change, rules: JobSettings, now: float) -> dict[str, Value]:
     state = change.after
-    tx.run(
-        SQL["update_job"],
-        id=state.id,
-        status=state.status,
-        message=state.message,
-        outcome=state.outcome,
-        placed=int(state.placed),
-        not_before=state.not_before,
-        started_at=state.started_at,
-        finished_at=state.finished_at,
-        at=now,
-        delete_at=delete_at(state.status, state.finished_at, change.ttl, rules),
-    )
-    tx.many(SQL["update_task"], [_task_update(state, task) for task in change.tasks])
-    if len(state.tasks) > 1:
-        told.extend(NewEvent("job", state.id, now, "task", _task_event(task)) for task in change.tasks)
-    told.extend(
-        NewEvent("job", state.id, at, "status", {"status": status, "message": message})
-        for at, status, message in change.history
-    )
+    return {
+        "id": state.id,
+        "status": state.status,
+        "message": state.message,
+        "outcome": state.outcome,
+        "placed": int(state.placed),
+        "not_before": state.not_before,
+        "started_at": state.started_at,
+        "finished_at": state.finished_at,
+        "at": now,
+        "delete_at": delete_at(state.status, state.finished_at, change.ttl, rules),
+    }
 
 
 def _task_update(state: JobState, task: TaskState) -> dict[str, Value]:

@@ -15,7 +15,10 @@ insert into jobs (id, name, user_name, queue, kind, framework, priority, status,
 values (:id, :name, :user_name, :queue, :kind, :framework, :priority, :status, :message, :members, :needs, :labels,
         :annotations, :template, :cpu, :memory, :scalars, :accepted_at, :accepted_at, :ttl, :placed, :placed_at, :attempt,
         1, 1, :run_id)
-returning *
+
+-- name: positions
+-- Where jobs are in lists.
+select seq, id from jobs where id in (select value ->> 0 from json_each(:ids))
 
 -- name: insert_label
 -- The searchable copy of one label; the newest value counts.

@@ -19,14 +19,23 @@ from paddleflow.spec.pipeline.model import FsMount
 
 NO_MOUNT = "NONE"  #: value of PF_MOUNT_PATH: the command begins in the job's own folder
 SINGLE = frozenset({"", "single", "vcjob"})
+#: variables that say what kind of job a step is
+CONTROLS = ("PF_JOB_QUEUE_NAME", "PF_JOB_PRIORITY", "PF_JOB_FLAVOUR", "PF_JOB_TYPE", "PF_MOUNT_PATH")
+
+
+def identity_of(run: RunState, item: Instance) -> tuple[str, str]:
+    """Id and name of the job of the next try."""
+    name = item.step.name
+    return job_id(run.id, name, item.seq, item.number, item.tries), f"{run.id}-{with_seq(name, item.seq)}"
 
 
 def document_of(run: RunState, item: Instance, rendered: Rendered) -> SingleJob | DistributedJob:
     """The job of the next try; `Invalid` lists what is wrong with it."""
     step, env = item.step, rendered.env
+    id, name = identity_of(run, item)
     general: dict[str, Any] = {
-        "id": job_id(run.id, step.name, item.seq, item.number, item.tries),
-        "name": f"{run.id}-{with_seq(step.name, item.seq)}",
+        "id": id,
+        "name": name,
         "schedulingPolicy": {"queue": env.get("PF_JOB_QUEUE_NAME", ""), "priority": env.get("PF_JOB_PRIORITY", "")},
     }
     mounts = _mounts(run, item)

@@ -1,7 +1,7 @@
 """A runtime without processes: for tests that need speed or control, and for trying documents out.
 
-It keeps every promise of `Runtime` but runs nothing: an attempt goes on until `finish` is called, or ends at once with
-the code that its environment names (``PF_MEMORY_EXIT=0``). What "runs" outlives the server object, as processes do: give
+It keeps every promise of `Runtime` but runs nothing: an attempt goes on until `finish` is called, or ends with the code that
+its environment names (``PF_MEMORY_EXIT=0``), at once or after so many seconds (``PF_MEMORY_SECONDS``). What "runs" outlives the server object, as processes do: give
 the same `World` to the next `MemoryRuntime`.
 """
 
@@ -18,6 +18,7 @@ from paddleflow.errors import NotFound
 from paddleflow.runtimes.runtime import Ended, Launch, LogChunk, NodeInfo, Observation, Ready, Recalled, Sample, Started
 
 EXIT = "PF_MEMORY_EXIT"
+SECONDS = "PF_MEMORY_SECONDS"
 
 
 @dataclass(slots=True)
@@ -27,6 +28,9 @@ class World:
     launched: list[Launch] = field(default_factory=list)  #: every start that was not a repetition
     known: dict[AttemptId, list[Observation]] = field(default_factory=dict)
     logs: dict[str, bytearray] = field(default_factory=dict)  #: by `Launch.log`
+    heirs: int = 0  #: how often one took the place of another
+    news: list[Observation] = field(default_factory=list)
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class MemoryRuntime:
@@ -36,9 +40,7 @@ class MemoryRuntime:
         self._clock = clock
         self._capacity = capacity or Resources.of(4000, 8 * 2**30)
         self.world = world or World()
-        self._news: list[Observation] = []
         self._ahead: dict[AttemptId, Launch] = {}
-        self._wake = asyncio.Event()
 
     async def open(self) -> None:
         """There is nothing to connect to."""
@@ -68,8 +70,14 @@ class MemoryRuntime:
         self.world.known[launch.attempt] = []
         self.world.logs.setdefault(launch.log, bytearray())
         self._tell(Started(launch.attempt, now, 1), Ready(launch.attempt, now))
-        if EXIT in launch.env:
-            self.finish(launch.attempt, int(launch.env[EXIT]))
+        if EXIT not in launch.env:
+            return
+        code = int(launch.env[EXIT])
+        if SECONDS in launch.env:
+            loop = asyncio.get_running_loop()
+            loop.call_later(float(launch.env[SECONDS]), self.finish, launch.attempt, code)
+        else:
+            self.finish(launch.attempt, code)
 
     def _lane(self, lane: str) -> list[AttemptId]:
         """What runs in a lane."""
@@ -82,8 +90,8 @@ class MemoryRuntime:
     def _give_back(self, attempts: Sequence[AttemptId]) -> None:
         for attempt in attempts:
             self._ahead.pop(attempt, None)
-            self._news.append(Recalled(attempt))
-        self._wake.set()
+            self.world.news.append(Recalled(attempt))
+        self.world.wake.set()
 
     async def recall(self, attempts: Sequence[AttemptId]) -> None:
         self._give_back([attempt for attempt in attempts if attempt in self._ahead])
@@ -98,7 +106,7 @@ class MemoryRuntime:
 
     def finish(self, attempt: AttemptId, exit_code: int | None, message: str = "") -> None:
         """End an attempt; one that has ended stays as it is."""
-        if not self._runs(attempt):
+        if not self._runs(attempt):  # it has ended, or was forgotten with its world
             return
         lane = next((each.lane for each in self.world.launched if each.attempt == attempt), "")
         mine = [each for each in self._ahead.values() if lane and each.lane == lane]
@@ -106,6 +114,7 @@ class MemoryRuntime:
         self._tell(Ended(attempt, self._clock.now(), exit_code, message, heir=None if heir is None else heir.attempt))
         if heir is not None:
             del self._ahead[heir.attempt]
+            self.world.heirs += 1
             self._begin(heir)
         elif exit_code != 0 or not self._lane(lane):
             self._give_back([each.attempt for each in mine])
@@ -122,14 +131,14 @@ class MemoryRuntime:
         for item in seen:
             kept = replace(item, heir=None) if isinstance(item, Ended) else item  # whoever asks later decides anew
             self.world.known[item.attempt].append(kept)
-        self._news.extend(seen)
-        self._wake.set()
+        self.world.news.extend(seen)
+        self.world.wake.set()
 
     async def observe(self) -> AsyncIterator[Sequence[Observation]]:
         while True:
-            await self._wake.wait()
-            self._wake.clear()
-            news, self._news = self._news, []
+            await self.world.wake.wait()
+            self.world.wake.clear()
+            news, self.world.news = self.world.news, []
             if news:
                 yield news
 
