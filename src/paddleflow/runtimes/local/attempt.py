@@ -25,7 +25,7 @@ class Attempt:
     """One attempt that the keeper answers for."""
 
     __slots__ = (
-        "boot", "child", "end", "finished", "interval", "kill_at", "log_size", "name", "pid", "pidfd", "plan",
+        "boot", "child", "deserted", "end", "finished", "interval", "kill_at", "log_size", "name", "pid", "pidfd", "plan",
         "ready_at", "started_at", "ticks", "why",
     )  # fmt: skip
 
@@ -43,6 +43,7 @@ class Attempt:
         # Known only while this keeper lives:
         self.finished = False  #: the end is told: nothing of its group is left
         self.child = True  #: False: started by an earlier keeper, so not ours to wait for
+        self.deserted = False  #: the last look into its cgroups found nobody
         self.pidfd = -1
         self.interval = 0.0  #: between two looks at its log
         self.log_size = 0

@@ -265,7 +265,7 @@ class Custody:
     def clear(self, attempt: Attempt) -> None:
         """Remove what was made for it outside its folder."""
         self.launcher.clear(attempt)
-        if folders := attempt.plan.get("groups"):
+        if (folders := attempt.plan.get("groups")) and not self.launcher.keeps(attempt):
             self._removing += 1
             self._remove_groups(folders, 100)
 
@@ -315,7 +315,8 @@ def _said(error: Exception) -> str:
 def kill(attempt: Attempt) -> bool:
     """SIGKILL to all that belongs to it; whether there was anything."""
     in_group = _signal(attempt, signal.SIGKILL)
-    return cgroups.kill(attempt.plan.get("groups", [])) or in_group
+    attempt.deserted = not cgroups.kill(attempt.plan.get("groups", []))
+    return in_group or not attempt.deserted
 
 
 def _signal(attempt: Attempt, number: int) -> bool:

@@ -27,8 +27,9 @@ from typing import Any
 from paddleflow.base.clock import SystemClock
 from paddleflow.runtimes.local import cgroups, frames, procfs
 from paddleflow.runtimes.local.custody import Custody
+from paddleflow.runtimes.local.group_pool import GroupPool
 from paddleflow.runtimes.local.journal import Journal
-from paddleflow.runtimes.local.launcher import Launcher
+from paddleflow.runtimes.local.launcher import UNLIMITED, Launcher
 from paddleflow.runtimes.local.recovery import Recovery
 from paddleflow.runtimes.local.timers import Timers
 from paddleflow.runtimes.local.watching import Watch
@@ -64,6 +65,7 @@ class Keeper:
         self._inbox = frames.Inbox()
         self._outbox = frames.Outbox()
         self._places: dict[str, cgroups.Place] | None = None
+        self._limits = UNLIMITED
         self._unlimited = ""  #: why limits cannot be enforced
         self._writes = False  #: whether epoll waits for room to write
         self._waits_until = self._clock.monotonic() + FIRST_SERVER
@@ -98,6 +100,7 @@ class Keeper:
 
     def _leave(self) -> None:
         self._custody.journal.compact(self._custody.attempts.values(), force=True)
+        self._limits.close()
         for base in {place.base for place in (self._places or {}).values()}:
             cgroups.remove([base])
         # First the name, then the socket: a server that comes now finds no name and starts the next keeper.
@@ -194,12 +197,13 @@ class Keeper:
             self._watch.log_limit, self._watch.limit_text = message["log_limit"], message["limit_text"]
             if message["limits"] and self._places is None:
                 self._find_limits()
-            self._launcher.limits = cgroups.Cgroups((self._places or {}) if message["limits"] else {})
+            self._launcher.limits = self._limits if message["limits"] else UNLIMITED
             self._outbox.add({"limits": self._unlimited if message["limits"] else ""})
 
     def _find_limits(self) -> None:
         """Find out once whether limits can be enforced, and clear away what a crashed keeper left."""
         self._places, self._unlimited = cgroups.locate(f"paddleflow-{self._id}")
+        self._limits = GroupPool(cgroups.Cgroups(self._places), self._timers.after)
         used = {folder for attempt in self._custody.attempts.values() for folder in attempt.plan.get("groups", ())}
         unused = [folder for folder in cgroups.left_over(self._places) if folder not in used]
         cgroups.kill(unused)

@@ -15,7 +15,11 @@ from typing import Any, NamedTuple
 
 from paddleflow.runtimes.local import cgroups, mounts, procfs, spawning
 from paddleflow.runtimes.local.attempt import Attempt
+from paddleflow.runtimes.local.group_pool import GroupPool
 from paddleflow.runtimes.local.spawning import reason
+
+SHORT = 1.0  #: seconds; the groups of an attempt that ran longer are not used again
+UNLIMITED = GroupPool(cgroups.Cgroups({}), lambda _seconds, _call: None)
 
 
 class Prepared(NamedTuple):
@@ -37,7 +41,7 @@ class Launcher:
     def __init__(self, marker: str, keeper: str) -> None:
         self.marked = False  #: the marker of the last spawn is still there
         self.notes: list[str] = []  #: for the server's log, each once
-        self.limits = cgroups.Cgroups({})
+        self.limits = UNLIMITED
         self.points = mounts.MountPoints()
         self._marker = marker
         self._keeper = keeper
@@ -102,7 +106,6 @@ class Launcher:
         if not plan.get("groups"):
             return False
         try:
-            self.limits.make(plan["groups"])
             self.limits.enter(plan["groups"])
         except OSError as error:
             self.notes.append(f"limits of an attempt are not enforced: {error.filename}: {reason(error)}")
@@ -127,6 +130,11 @@ class Launcher:
         """Remove the mount points that were made for an attempt that has ended."""
         if made := attempt.plan.get("made"):
             self.points.release(attempt.name, made)
+
+    def keeps(self, attempt: Attempt) -> bool:
+        """Whether the groups of an attempt that has ended stay, for the next one with the same limits."""
+        short = attempt.end is not None and attempt.end[0] - (attempt.started_at or 0.0) < SHORT
+        return self.limits.take_back(attempt.plan["groups"], clean=short and attempt.deserted)
 
     def clear_marker(self) -> None:
         self.marked = False

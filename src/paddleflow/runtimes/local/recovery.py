@@ -39,9 +39,12 @@ class Recovery:
         processes = procfs.belonging(custody.keeper)
         for attempt in list(custody.attempts.values()):
             custody.launcher.points.hold(attempt.name, attempt.plan.get("made", ()))
+        lived_in = {folder for each in custody.attempts.values() if each.end is None for folder in groups_of(each)}
         for attempt in list(custody.attempts.values()):
             if attempt.end is not None:
                 attempt.finished = True
+                if not lived_in.isdisjoint(groups_of(attempt)):  # it had them first; not its to clear any more
+                    del attempt.plan["groups"]
                 custody.clear(attempt)
             elif attempt.boot != custody.journal.boot:
                 custody.lost(attempt, REBOOTED)
@@ -108,3 +111,8 @@ class Recovery:
                     os.kill(seen.pid, signal.SIGKILL)
                 except OSError:
                     continue
+
+
+def groups_of(attempt: Attempt) -> list[str]:
+    found: list[str] = attempt.plan.get("groups", [])
+    return found
