@@ -2,7 +2,7 @@
 
 Order is what makes it safe against ``kill -9``; see the crash table in ``docs/internals/local-runtime.md``:
 
-    try line → spawn (the child makes the marker) → run line → marker removed → … → end line → told
+    try line → spawn (the child makes its log, or a marker) → run line → marker removed → … → end line → told
 
 `recovery` puts the world right when a keeper starts, `watching` looks at logs and ports meanwhile.
 """

@@ -67,6 +67,8 @@ class Launcher:
         if wanted:
             mounts.check(wanted)
             argv, env, cwd, note = self._mounted(wanted, argv, env, cwd, plan)
+        if not note and launch["log"].startswith("/") and not os.path.lexists(launch["log"]):
+            plan["fresh"] = True  # its child makes the log: no marker is needed to know that it began
         return Prepared(name, argv, env, cwd, launch.get("work", ""), launch["log"], note, plan)
 
     def _mounted(
@@ -86,21 +88,31 @@ class Launcher:
         self.points.make(plan.get("made", ()))
         spawning.make_folder(prepared.work)
         spawning.enter(prepared.cwd)
-        log = spawning.open_log(prepared.log)
         try:
-            file = spawning.find(plan["word"] and prepared.argv[0], prepared.env.get("PATH", spawning.DEFAULT_PATH))
-            if prepared.note:
-                os.write(log, prepared.note.encode())
-            inside = self._enter(plan)
-            self.marked = True
+            if plan.get("fresh"):
+                return self._spawn(prepared, spawning.logged(prepared.log, self._null))
+            log = spawning.open_log(prepared.log)
             try:
-                return spawning.spawn(file, prepared.argv, prepared.env, log, self._null, self._marker)
+                if prepared.note:
+                    os.write(log, prepared.note.encode())
+                self.marked = True
+                return self._spawn(prepared, spawning.marked(self._marker, log, self._null))
             finally:
-                if inside:
-                    self.limits.leave()
+                os.close(log)
         finally:
-            os.close(log)
             os.chdir("/")  # hold no folder of a job
+
+    def _spawn(self, prepared: Prepared, streams: spawning.Actions) -> int:
+        word = prepared.plan["word"] and prepared.argv[0]
+        file = spawning.find(word, prepared.env.get("PATH", spawning.DEFAULT_PATH))
+        inside = self._enter(prepared.plan)
+        try:
+            return spawning.spawn(file, prepared.argv, prepared.env, streams)
+        except OSError as error:
+            raise spawning.refused(prepared.argv[0], file, prepared.log, error) from error
+        finally:
+            if inside:
+                self.limits.leave()
 
     def _enter(self, plan: dict[str, Any]) -> bool:
         if not plan.get("groups"):

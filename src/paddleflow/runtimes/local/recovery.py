@@ -35,7 +35,7 @@ class Recovery:
         if not custody.attempts:
             custody.launcher.clear_marker()
             return
-        custody.launcher.marked = began = os.path.exists(marker)
+        custody.launcher.marked = os.path.exists(marker)
         processes = procfs.belonging(custody.keeper)
         for attempt in list(custody.attempts.values()):
             custody.launcher.points.hold(attempt.name, attempt.plan.get("made", ()))
@@ -48,12 +48,18 @@ class Recovery:
                 custody.clear(attempt)
             elif attempt.boot != custody.journal.boot:
                 custody.lost(attempt, REBOOTED)
-            elif attempt.pid == 0 and not began:
+            elif attempt.pid == 0 and attempt.name not in processes and not self._began(attempt):
                 self._never_spawned(attempt)
             else:
                 self._take_over(attempt, processes.get(attempt.name, []))
         self._clear(processes)
         custody.settle()
+
+    def _began(self, attempt: Attempt) -> bool:
+        """Whether a child was made: the first thing that it does is to make its log, or the marker if it had one before."""
+        if attempt.plan.get("fresh"):
+            return os.path.lexists(attempt.plan["log"])
+        return self._custody.launcher.marked
 
     def _never_spawned(self, attempt: Attempt) -> None:
         del self._custody.attempts[attempt.name]
