@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,8 @@ import pytest
 from paddleflow.runtimes.local import procfs
 from paddleflow.runtimes.local.keeper import keeper_id
 from paddleflow.runtimes.runtime import Ended, Launch, Ready, Started
-from tests.keeper_scene import counted, times_run
+from tests.fault import dying_keeper
+from tests.keeper_scene import check_each_ended_once, counted, times_run
 from tests.patience import soon
 from tests.runtime_scene import Scene, open_local, opened
 
@@ -90,3 +93,28 @@ async def test_the_plan_says_which_of_the_two(tmp_path: Path) -> None:
         await scene.run(replace(scene.shell("second", "true"), log=first.log))
         lines = [json.loads(row) for row in (tmp_path / "data" / "keeper.journal").read_text().splitlines()]
         assert [line[2].get("fresh") for line in lines if line[0] == "try"] == [True, None]
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.timeout(600)
+async def test_the_marker_of_one_does_not_speak_for_the_next(tmp_path: Path, moment: str) -> None:
+    """Both are asked for at once and have a log: the second is tried as soon as the first is spawned."""
+    number = 0
+    reached = 1
+    while reached >= number:
+        number += 1
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "die-at").write_text(f"{number} {moment}")
+        command = (sys.executable, "-S", dying_keeper.__file__, str(folder))
+        async with opened(partial(open_local, keeper=command), folder) as scene:
+            launches = [counted(scene, f"n{i}", "exit 4") for i in range(2)]
+            for launch in launches:
+                Path(launch.log).touch()
+            await scene.runtime.start(launches)
+            for launch in launches:
+                assert (await scene.end_of(launch)).exit_code in {4, None}
+            check_each_ended_once(scene, launches)
+            assert [times_run(scene, f"n{i}") for i in range(2)] == [1, 1]
+        reached = len((folder / "operations").read_text().split())
+    assert number > 10

@@ -49,6 +49,7 @@ class Custody:
         self.events: list[list[Any]] = []
         self.begun: list[Callable[[Attempt], None]] = []  #: called with each attempt that runs
         self.left: list[Callable[[Attempt], None]] = []  #: called with each attempt whose end is told
+        self._children = procfs.Children()
         self._sweep = False
         self._removing = 0  #: sets of cgroup folders that are not empty yet
         self._groups: tuple[float, set[int]] = (0.0, set())  #: when they were looked at
@@ -101,7 +102,8 @@ class Custody:
             try:
                 prepared = self.launcher.prepare(launch)
                 attempt = Attempt(name, prepared.plan, self.journal.boot)
-                self.settle()
+                if self.launcher.marked:
+                    self.settle()
                 self.journal.write(["try", name, prepared.plan])
             except (Refused, OSError, ValueError) as error:
                 self._never_ran(name, _said(error))
@@ -118,10 +120,8 @@ class Custody:
                 self._stop(attempt, 0.0, trouble)
 
     def _spawned(self, attempt: Attempt, pid: int) -> None:
-        seen = procfs.stat(pid)
-        attempt.run(pid, seen.ticks if seen else 0, self.clock.now())
+        attempt.run(pid, self.launcher.ticks_of(pid), self.clock.now())
         self.journal.add(["run", attempt.name, pid, attempt.ticks, attempt.started_at])
-        self.settle()
         self.events.append(["started", attempt.name, attempt.started_at, pid])
         self.run(attempt)
 
@@ -278,7 +278,7 @@ class Custody:
 
     def _sweep_strays(self) -> None:
         """Kill descendants that left their group and whose attempt has ended: they became our children then."""
-        for pid in procfs.children():
+        for pid in self._children():
             if pid in self.running:
                 continue
             name = procfs.attempt_of(pid, self.keeper)

@@ -28,7 +28,7 @@ class Inbox:
     def __init__(self) -> None:
         self._bytes = bytearray()
 
-    def feed(self, piece: bytes) -> list[Message]:
+    def feed(self, piece: bytes | memoryview) -> list[Message]:
         """The messages that are whole now; ValueError when this is no stream of ours."""
         self._bytes += piece
         messages = []

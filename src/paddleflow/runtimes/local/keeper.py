@@ -64,6 +64,7 @@ class Keeper:
         self._server: socket.socket | None = None
         self._inbox = frames.Inbox()
         self._outbox = frames.Outbox()
+        self._buffer = bytearray(1 << 18)  #: a new one for each piece would be mapped and unmapped each time
         self._places: dict[str, cgroups.Place] | None = None
         self._limits = UNLIMITED
         self._unlimited = ""  #: why limits cannot be enforced
@@ -169,13 +170,13 @@ class Keeper:
         server = self._server
         assert server is not None
         try:
-            piece = server.recv(1 << 20)
-            messages = self._inbox.feed(piece)
+            size = server.recv_into(self._buffer)
+            messages = self._inbox.feed(memoryview(self._buffer)[:size])
         except BlockingIOError:
-            piece, messages = b"-", []  # only room to write
+            size, messages = 1, []  # only room to write
         except (OSError, ValueError):
-            piece, messages = b"", []
-        if not piece:
+            size, messages = 0, []
+        if not size:
             self._hang_up()
         for message in messages:
             self._do(message)
@@ -188,7 +189,6 @@ class Keeper:
             custody.stop(message["attempts"], message["grace"])
         elif word == "forget":
             custody.forget(message["attempts"])
-            custody.journal.flush()
             self._outbox.add({"forgot": message["number"]})
         elif word == "state":
             custody.events.clear()  # all of them are in the state
@@ -238,7 +238,7 @@ class Keeper:
 def void(reader: socket.socket) -> None:
     """Read and drop what woke us."""
     try:
-        while reader.recv(4096):
+        while len(reader.recv(4096)) == 4096:
             pass
     except BlockingIOError:
         return

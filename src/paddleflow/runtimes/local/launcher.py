@@ -46,6 +46,8 @@ class Launcher:
         self._marker = marker
         self._keeper = keeper
         self._null = os.open("/dev/null", os.O_RDWR)
+        self._between = 0, 0  #: ticks of the clock before and after the last spawn
+        self._clock_is_true = False
         self._namespaces = ""
         self._cores = os.cpu_count() or 1
         self._memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -106,13 +108,29 @@ class Launcher:
         word = prepared.plan["word"] and prepared.argv[0]
         file = spawning.find(word, prepared.env.get("PATH", spawning.DEFAULT_PATH))
         inside = self._enter(prepared.plan)
+        self._between = procfs.clock_ticks(), 0
         try:
-            return spawning.spawn(file, prepared.argv, prepared.env, streams)
+            pid = spawning.spawn(file, prepared.argv, prepared.env, streams)
+            self._between = self._between[0], procfs.clock_ticks()
+            return pid
         except OSError as error:
             raise spawning.refused(prepared.argv[0], file, prepared.log, error) from error
         finally:
             if inside:
                 self.limits.leave()
+
+    def ticks_of(self, pid: int) -> int:
+        """When the child that was spawned last began, as /proc tells it.
+
+        The clock says the same where no tick passed meanwhile, for a tenth of the price; that it does is seen once.
+        """
+        first, last = self._between
+        if self._clock_is_true and first == last:
+            return first
+        seen = procfs.stat(pid)
+        if seen is not None and first == last:
+            self._clock_is_true = seen.ticks == first
+        return seen.ticks if seen else 0
 
     def _enter(self, plan: dict[str, Any]) -> bool:
         if not plan.get("groups"):
