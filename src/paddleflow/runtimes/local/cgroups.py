@@ -232,12 +232,12 @@ def _memory_settings(version: int, folder: str, memory: int) -> list[tuple[str, 
 
 def out_of_memory(folders: Iterable[str]) -> bool:
     """Whether the kernel killed something in these groups for its memory."""
-    names = ("memory.oom_control", "memory.events")
-    return any(has_killed(procfs.read(f"{folder}/{name}") or b"") for folder in folders for name in names)
-
-
-def has_killed(text: bytes) -> bool:
-    return any(row.startswith(b"oom_kill ") and row != b"oom_kill 0" for row in text.split(b"\n"))
+    for folder in folders:
+        for name in ("memory.oom_control", "memory.events"):
+            for row in (procfs.read(f"{folder}/{name}") or b"").split(b"\n"):
+                if row.startswith(b"oom_kill ") and row != b"oom_kill 0":
+                    return True
+    return False
 
 
 def kill(folders: Iterable[str]) -> bool:

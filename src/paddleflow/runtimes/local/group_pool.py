@@ -19,7 +19,7 @@ from contextlib import suppress
 from paddleflow.runtimes.local import cgroups
 from paddleflow.runtimes.local.cgroups import Cgroups
 
-MOST = 32  #: groups with open files, seven each: idle ones, and those that an attempt has for a second time
+MOST = 32  #: groups with open files, nine each: idle ones, and those that an attempt has for a second time
 IDLE = 10.0  #: seconds; what was not used between two looks goes
 LEAST_CPU = 100  #: thousandths of a core: less, and the keeper itself may have to wait for the next period
 LEAST_MEMORY = 64 << 20  #: less, and what the keeper needs for a spawn would count
@@ -38,6 +38,7 @@ class Files:
     def __init__(self, places: Cgroups, folders: list[str], limits: Limits) -> None:
         self._opened: list[int] = []
         try:
+            self._folders = [self._open(folder, os.O_RDONLY) for folder in folders]
             self._doors = [self._open(path, os.O_WRONLY) for path in places.doors(folders)]
             cpu, memory = limits
             self._limits = [
@@ -60,11 +61,15 @@ class Files:
             os.write(fd, b"0")
 
     def is_fresh(self, memory: int) -> bool:
-        """Whether nobody was killed for want of memory, and next to none of it is in use."""
+        """Whether it has no group inside, nobody was killed for want of memory, and next to none of it is in use."""
+        for fd in self._folders:
+            if os.fstat(fd).st_nlink > 2:
+                return False
         if not self._memory:
             return True
         events, usage = self._memory
-        return not cgroups.has_killed(os.pread(events, 4096, 0)) and int(os.pread(usage, 64, 0)) * CARRIED <= memory
+        # Where the kernel does not count those that it killed, no group is used again.
+        return b"\noom_kill 0\n" in os.pread(events, 4096, 0) and int(os.pread(usage, 64, 0)) * CARRIED <= memory
 
     def close(self) -> None:
         while self._opened:
@@ -152,8 +157,6 @@ class GroupPool:
                     return False
                 group.files = Files(self._places, group.folders, group.limits)
                 self._open += 1
-            if any(os.stat(folder).st_nlink > 2 for folder in group.folders):  # noqa: PTH116  the keeper has no pathlib
-                return False
             return group.files.is_fresh(group.limits[1])
         except (OSError, ValueError):
             return False

@@ -5,7 +5,7 @@ Signals, mask and descriptors of the child are the defaults; it leads a session 
 """
 
 # The keeper starts without pathlib, so:
-# ruff: noqa: PTH102, PTH103, PTH110, PTH112, PTH113, PTH120
+# ruff: noqa: PTH102, PTH103, PTH110, PTH112, PTH113
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import errno
 import os
 import signal
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -45,20 +44,27 @@ def find(word: str, path: str) -> str:
 
 def make_folder(folder: str) -> None:
     """The folder that belongs to a launch alone."""
-    if not folder:
+    if not folder or _made(folder):
         return
-    try:
-        # The usual case without looking first: a new folder below a new one.
-        with suppress(FileExistsError):
-            os.mkdir(os.path.dirname(folder))
-        os.mkdir(folder)
-        return
-    except OSError:
-        pass
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
         raise Refused(f"work folder {folder}: {reason(error)}") from error
+
+
+def _made(folder: str) -> bool:
+    """The usual case, without looking first: a new folder below one that is new, too, or there."""
+    try:
+        os.mkdir(folder.rpartition("/")[0])
+    except FileExistsError:
+        pass
+    except OSError:
+        return False
+    try:
+        os.mkdir(folder)
+    except OSError:
+        return False
+    return True
 
 
 def enter(folder: str) -> None:
