@@ -20,8 +20,9 @@ import pytest
 
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
-from paddleflow.runtimes.runtime import Ended, Launch, Mount, Observation, Ready, Started
+from paddleflow.runtimes.runtime import Ended, Mount, Observation, Ready, Started
 from tests.fault import doomed_server, dying_keeper
+from tests.keeper_scene import check_each_ended_once, counted, keeper_of, times_run
 from tests.patience import PATIENCE, soon
 from tests.runtime_scene import Scene, is_free, lives, open_local, opened
 
@@ -30,26 +31,6 @@ from tests.runtime_scene import Scene, is_free, lives, open_local, opened
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     async with opened(open_local, tmp_path) as made:
         yield made
-
-
-def keeper_of(folder: Path) -> int:
-    """The pid of the keeper: the holder of the lock."""
-    inode = (folder / "data" / "keeper.lock").stat().st_ino
-    for row in Path("/proc/locks").read_text().splitlines():
-        fields = row.split()
-        if fields[1] == "FLOCK" and int(fields[5].rsplit(":", 1)[1]) == inode and fields[4] != "-1":
-            return int(fields[4])
-    raise LookupError("no keeper")
-
-
-def counted(scene: Scene, name: str, script: str) -> Launch:
-    """Says that it ran, each time that it runs."""
-    return scene.shell(name, f'echo x >> "$RAN"; {script}', RAN=str(scene.folder / f"{name}.ran"))
-
-
-def times_run(scene: Scene, name: str) -> int:
-    file = scene.folder / f"{name}.ran"
-    return len(file.read_text().split()) if file.exists() else 0
 
 
 async def runs_until_no_death(folder: Path, number: int, moment: str) -> bool:
@@ -83,15 +64,6 @@ async def runs_until_no_death(folder: Path, number: int, moment: str) -> bool:
         await scene.runtime.forget([launch.attempt for launch in (*quick, missing, long)])
         assert list(await scene.runtime.adopt()) == []
     return len((folder / "operations").read_text().split()) >= number
-
-
-def check_each_ended_once(scene: Scene, launches: Sequence[Launch]) -> None:
-    for launch in launches:
-        stages = [type(seen) for seen in scene.seen if seen.attempt == launch.attempt]
-        assert stages[-1] is Ended, stages
-        assert stages.count(Ended) == 1, stages
-        assert stages.count(Started) <= 1, stages
-        assert stages.count(Ready) <= 1, stages
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])

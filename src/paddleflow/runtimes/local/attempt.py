@@ -25,13 +25,14 @@ class Attempt:
     """One attempt that the keeper answers for."""
 
     __slots__ = (
-        "boot", "child", "end", "finished", "interval", "kill_at", "lane", "log_size", "name", "pid", "pidfd", "plan",
-        "ready_at", "started_at", "ticks", "why",
+        "boot", "child", "deserted", "end", "finished", "interval", "kill_at", "lane", "log_size", "name", "pid", "pidfd",
+        "plan", "ready_at", "started_at", "ticks", "why",
     )  # fmt: skip
 
     def __init__(self, name: str, plan: dict[str, Any], boot: str) -> None:
         self.name = name
-        self.plan = plan  #: log, port, groups (cgroup folders), memory and cpu (limits), made (mount points), word
+        #: log, fresh (it had no log before), port, groups (cgroup folders), memory and cpu (limits), made (mount points), word
+        self.plan = plan
         self.boot = boot
         self.pid = 0  #: also its session and process group
         self.ticks = 0
@@ -43,6 +44,7 @@ class Attempt:
         # Known only while this keeper lives:
         self.finished = False  #: the end is told: nothing of its group is left
         self.child = True  #: False: started by an earlier keeper, so not ours to wait for
+        self.deserted = False  #: the last look into its cgroups found nobody
         self.pidfd = -1
         self.lane = ""  #: whose next one takes its place; empty: nobody does
         self.interval = 0.0  #: between two looks at its log

@@ -2,8 +2,8 @@
 
 An attempt with limits gets a folder of its own below the keeper's own cgroup. The cheapest way without a race: the
 keeper steps into the folder, spawns, steps out, and only then sets the limits. So every process of the attempt was born
-inside; and the keeper is never inside a limit, where it would be the largest process and the first to be killed.
-Measured on one machine: 0.4 ms a launch for both controllers, most of it mkdir and rmdir. In version 1 it steps by the file
+inside; and the keeper is not inside a limit, where it would be the largest process and the first to be killed.
+`group_pool` uses folders with larger limits again, since making and removing them costs most. In version 1 the keeper steps by the file
 `tasks`, which moves a thread, and the keeper has one: `cgroup.procs` moves a whole process, for which the kernel first waits
 until every core has passed a quiet point, 10 ms and more where launches are seldom.
 """
@@ -139,11 +139,12 @@ class Cgroups:
 
     def __init__(self, places: dict[str, Place]) -> None:
         self._places = places
+        self._homes: list[int] = []
 
     def names(self, *, cpu: int, memory: int) -> list[str]:
         """Folders for a new attempt with these limits (thousandths of a core, bytes; 0: none); not yet made."""
         wanted = {"cpu": cpu, "memory": memory}
-        # Never the same name twice: a group is killed and removed with its attempt. The pid is for `clear_empty`.
+        # Never the same name twice: a group is killed with its attempt. The pid is for `clear_empty`.
         name = f"{os.getpid()}-{os.urandom(6).hex()}"
         return sorted({f"{place.base}/{name}" for key, place in self._places.items() if wanted[key]})
 
@@ -159,45 +160,74 @@ class Cgroups:
 
     def enter(self, folders: Iterable[str]) -> None:
         """Step in; what is spawned now is born there."""
+        for door in self.doors(folders):
+            write(door, "0")
+
+    def doors(self, folders: Iterable[str]) -> list[str]:
+        """The files by which one steps into these groups."""
         versions = {place.base: place.version for place in self._places.values()}
-        for folder in folders:
-            _step_into(versions[os.path.dirname(folder)], folder)
+        return [_door(versions[os.path.dirname(folder)], folder) for folder in folders]
 
     def leave(self) -> None:
-        for version, home in {(place.version, place.home) for place in self._places.values()}:
-            _step_into(version, home)
+        """Step back into the keeper's own groups, by files that stay open: this is done at every launch."""
+        if not self._homes:
+            homes = {_door(place.version, place.home) for place in self._places.values()}
+            self._homes = [os.open(home, os.O_WRONLY) for home in homes]
+        for fd in self._homes:
+            os.write(fd, b"0")
+
+    def close(self) -> None:
+        while self._homes:
+            os.close(self._homes.pop())
 
     def tighten(self, folders: list[str], *, cpu: int, memory: int) -> None:
         """Set the limits; OSError EBUSY when the attempt is already beyond its memory."""
+        for path, text in self.settings(folders, cpu=cpu, memory=memory):
+            write(path, text)
+
+    def settings(self, folders: list[str], *, cpu: int, memory: int) -> list[tuple[str, str]]:
+        """The files that set these limits, and what to write to each."""
+        found: list[tuple[str, str]] = []
         for controller, place in self._places.items():
             folder = next((folder for folder in folders if os.path.dirname(folder) == place.base), None)
             if folder is None:
                 continue
             if controller == "cpu" and cpu:
                 quota = max(cpu * PERIOD // 1000, 1000)
-                if place.version == 1:
-                    write(f"{folder}/cpu.cfs_quota_us", str(quota))
-                else:
-                    write(f"{folder}/cpu.max", f"{quota} {PERIOD}")
+                name, text = ("cpu.cfs_quota_us", "") if place.version == 1 else ("cpu.max", f" {PERIOD}")
+                found.append((f"{folder}/{name}", f"{quota}{text}"))
             if controller == "memory" and memory:
-                _limit_memory(place.version, folder, memory)
+                found += _memory_settings(place.version, folder, memory)
+        return found
+
+    def memory_files(self, folders: Iterable[str]) -> tuple[str, str]:
+        """Of the group that limits memory: where the kernel says whom it killed, and how much is in use."""
+        place = self._places["memory"]
+        folder = next(folder for folder in folders if os.path.dirname(folder) == place.base)
+        names = (
+            ("memory.oom_control", "memory.usage_in_bytes")
+            if place.version == 1
+            else ("memory.events", "memory.current")
+        )
+        return f"{folder}/{names[0]}", f"{folder}/{names[1]}"
 
 
-def _step_into(version: int, folder: str) -> None:
-    write(f"{folder}/{'tasks' if version == 1 else 'cgroup.procs'}", "0")
+def _door(version: int, folder: str) -> str:
+    return f"{folder}/{'tasks' if version == 1 else 'cgroup.procs'}"
 
 
-def _limit_memory(version: int, folder: str, memory: int) -> None:
+def _memory_settings(version: int, folder: str, memory: int) -> list[tuple[str, str]]:
     limit, swap = (
         ("memory.limit_in_bytes", ("memory.memsw.limit_in_bytes", str(memory)))
         if version == 1
         else ("memory.max", ("memory.swap.max", "0"))
     )
-    write(f"{folder}/{limit}", str(memory))
+    found = [(f"{folder}/{limit}", str(memory))]
     if os.path.exists(f"{folder}/{swap[0]}"):
-        write(f"{folder}/{swap[0]}", swap[1])
+        found.append((f"{folder}/{swap[0]}", swap[1]))
     if version == 2:
-        write(f"{folder}/memory.oom.group", "1")
+        found.append((f"{folder}/memory.oom.group", "1"))
+    return found
 
 
 def out_of_memory(folders: Iterable[str]) -> bool:

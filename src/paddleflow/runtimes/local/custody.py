@@ -2,7 +2,7 @@
 
 Order is what makes it safe against ``kill -9``; see the crash table in ``docs/internals/local-runtime.md``:
 
-    try line → spawn (the child makes the marker) → run line → marker removed → … → end line → told
+    try line → spawn (the child makes its log, or a marker) → run line → marker removed → … → end line → told
 
 `recovery` puts the world right when a keeper starts, `watching` looks at logs and ports meanwhile.
 """
@@ -51,6 +51,7 @@ class Custody:
         self.succession = Succession(self.waiting, self.telling, timers, self._has_ended)
         self.begun: list[Callable[[Attempt], None]] = []  #: called with each attempt that runs
         self.left: list[Callable[[Attempt], None]] = []  #: called with each attempt whose end is told
+        self._children = procfs.Children()
         self._sweep = False
         self._removing = 0  #: sets of cgroup folders that are not empty yet
         self._groups: tuple[float, set[int]] = (0.0, set())  #: when they were looked at
@@ -112,7 +113,8 @@ class Custody:
             try:
                 prepared = self.launcher.prepare(launch)
                 attempt = Attempt(name, prepared.plan, self.journal.boot)
-                self.settle()
+                if self.launcher.marked:
+                    self.settle()
                 self.journal.write(["try", name, prepared.plan])
             except (Refused, OSError, ValueError) as error:
                 self._never_ran(name, _said(error), launch)
@@ -130,10 +132,8 @@ class Custody:
                 self._stop(attempt, 0.0, trouble)
 
     def _spawned(self, attempt: Attempt, pid: int) -> None:
-        seen = procfs.stat(pid)
-        attempt.run(pid, seen.ticks if seen else 0, self.clock.now())
+        attempt.run(pid, self.launcher.ticks_of(pid), self.clock.now())
         self.journal.add(["run", attempt.name, pid, attempt.ticks, attempt.started_at])
-        self.settle()
         self.telling.begun(attempt.name, ["started", attempt.name, attempt.started_at, pid])
         self.run(attempt)
 
@@ -288,7 +288,7 @@ class Custody:
     def clear(self, attempt: Attempt) -> None:
         """Remove what was made for it outside its folder."""
         self.launcher.clear(attempt)
-        if folders := attempt.plan.get("groups"):
+        if (folders := attempt.plan.get("groups")) and not self.launcher.keeps(attempt):
             self._removing += 1
             self._remove_groups(folders, 100)
 
@@ -301,7 +301,7 @@ class Custody:
 
     def _sweep_strays(self) -> None:
         """Kill descendants that left their group and whose attempt has ended: they became our children then."""
-        for pid in procfs.children():
+        for pid in self._children():
             if pid in self.running:
                 continue
             name = procfs.attempt_of(pid, self.keeper)
@@ -338,7 +338,8 @@ def _said(error: Exception) -> str:
 def kill(attempt: Attempt) -> bool:
     """SIGKILL to all that belongs to it; whether there was anything."""
     in_group = _signal(attempt, signal.SIGKILL)
-    return cgroups.kill(attempt.plan.get("groups", [])) or in_group
+    attempt.deserted = not cgroups.kill(attempt.plan.get("groups", []))
+    return in_group or not attempt.deserted
 
 
 def _signal(attempt: Attempt, number: int) -> bool:

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from json import encoder
 from typing import Any
 
 LARGEST = 1 << 30  #: a longer frame is not ours: the other side is something else
 
-_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
-
 Message = dict[str, Any]
+
+
+def _encoder() -> Callable[[Any], str]:
+    """`json.dumps` without spaces. That one makes its encoder anew at each call, which takes as long as a short line."""
+    plain = json.JSONEncoder(separators=(",", ":"), check_circular=False)
+    try:
+        made = encoder.c_make_encoder(  # type: ignore[attr-defined]  # not told to the public, so perhaps not there
+            None, plain.default, encoder.encode_basestring_ascii, None, ":", ",", False, False, True
+        )
+    except (AttributeError, TypeError):
+        return plain.encode
+    return lambda value: "".join(made(value, 0))
+
+
+_encode = _encoder()
+_decode = json.JSONDecoder().raw_decode
 
 
 def encode(message: Message) -> bytes:
@@ -28,7 +44,7 @@ class Inbox:
     def __init__(self) -> None:
         self._bytes = bytearray()
 
-    def feed(self, piece: bytes) -> list[Message]:
+    def feed(self, piece: bytes | memoryview) -> list[Message]:
         """The messages that are whole now; ValueError when this is no stream of ours."""
         self._bytes += piece
         messages = []
@@ -39,7 +55,7 @@ class Inbox:
                 raise ValueError(f"a frame of {length} bytes is not one of ours")
             if len(self._bytes) - start - 4 < length:
                 break
-            messages.append(json.loads(self._bytes[start + 4 : start + 4 + length]))
+            messages.append(_decode(self._bytes[start + 4 : start + 4 + length].decode())[0])
             start += 4 + length
         del self._bytes[:start]
         return messages

@@ -49,12 +49,12 @@ class Journal:
         self._lines += 1
 
     def write(self, line: list[Any]) -> None:
-        """Write this now, after all that waited; OSError when it is not in the file, and then it is as never said."""
-        if not self.flush():
-            raise OSError(28, "no space left for the journal")
+        """Write this now, with all that waited; OSError when it is not in the file, and then it is as never said."""
+        waited = len(self._unwritten)
         self.add(line)
         if not self.flush():
-            self._unwritten.clear()
+            del self._unwritten[waited:]
+            self._lines -= 1
             raise OSError(28, "no space left for the journal")
 
     def flush(self) -> bool:

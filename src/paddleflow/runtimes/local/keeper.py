@@ -27,8 +27,9 @@ from typing import Any
 from paddleflow.base.clock import SystemClock
 from paddleflow.runtimes.local import cgroups, frames, procfs
 from paddleflow.runtimes.local.custody import Custody
+from paddleflow.runtimes.local.group_pool import GroupPool
 from paddleflow.runtimes.local.journal import Journal
-from paddleflow.runtimes.local.launcher import Launcher
+from paddleflow.runtimes.local.launcher import UNLIMITED, Launcher
 from paddleflow.runtimes.local.recovery import Recovery
 from paddleflow.runtimes.local.timers import Timers
 from paddleflow.runtimes.local.watching import Watch
@@ -64,7 +65,9 @@ class Keeper:
         self._server: socket.socket | None = None
         self._inbox = frames.Inbox()
         self._outbox = frames.Outbox()
+        self._buffer = bytearray(1 << 18)  #: a new one for each piece would be mapped and unmapped each time
         self._places: dict[str, cgroups.Place] | None = None
+        self._limits = UNLIMITED
         self._unlimited = ""  #: why limits cannot be enforced
         self._writes = False  #: whether epoll waits for room to write
         self._waits_until = self._clock.monotonic() + FIRST_SERVER
@@ -102,6 +105,7 @@ class Keeper:
 
     def _leave(self) -> None:
         self._custody.journal.compact(self._custody.attempts.values(), force=True)
+        self._limits.close()
         for base in {place.base for place in (self._places or {}).values()}:
             cgroups.remove([base])
         # First the name, then the socket: a server that comes now finds no name and starts the next keeper.
@@ -170,13 +174,13 @@ class Keeper:
         server = self._server
         assert server is not None
         try:
-            piece = server.recv(1 << 20)
-            messages = self._inbox.feed(piece)
+            size = server.recv_into(self._buffer)
+            messages = self._inbox.feed(memoryview(self._buffer)[:size])
         except BlockingIOError:
-            piece, messages = b"-", []  # only room to write
+            size, messages = 1, []  # only room to write
         except (OSError, ValueError):
-            piece, messages = b"", []
-        if not piece:
+            size, messages = 0, []
+        if not size:
             self._hang_up()
         for message in messages:
             self._do(message)
@@ -193,7 +197,6 @@ class Keeper:
             custody.succession.recall(message["attempts"])
         elif word == "forget":
             custody.forget(message["attempts"])
-            custody.journal.flush()
             self._outbox.add({"forgot": message["number"]})
         elif word == "state":
             self._outbox.add({"state": custody.state()})
@@ -201,12 +204,13 @@ class Keeper:
             self._watch.log_limit, self._watch.limit_text = message["log_limit"], message["limit_text"]
             if message["limits"] and self._places is None:
                 self._find_limits()
-            self._launcher.limits = cgroups.Cgroups((self._places or {}) if message["limits"] else {})
+            self._launcher.limits = self._limits if message["limits"] else UNLIMITED
             self._outbox.add({"limits": self._unlimited if message["limits"] else ""})
 
     def _find_limits(self) -> None:
         """Find out once whether limits can be enforced, and clear away what a crashed keeper left."""
         self._places, self._unlimited = cgroups.locate(f"paddleflow-{self._id}")
+        self._limits = GroupPool(cgroups.Cgroups(self._places), self._timers.after)
         used = {folder for attempt in self._custody.attempts.values() for folder in attempt.plan.get("groups", ())}
         unused = [folder for folder in cgroups.left_over(self._places) if folder not in used]
         cgroups.kill(unused)
@@ -255,7 +259,7 @@ class Keeper:
 def void(reader: socket.socket) -> None:
     """Read and drop what woke us."""
     try:
-        while reader.recv(4096):
+        while len(reader.recv(4096)) == 4096:
             pass
     except BlockingIOError:
         return

@@ -15,7 +15,11 @@ from typing import Any, NamedTuple
 
 from paddleflow.runtimes.local import cgroups, mounts, procfs, spawning
 from paddleflow.runtimes.local.attempt import Attempt
+from paddleflow.runtimes.local.group_pool import GroupPool
 from paddleflow.runtimes.local.spawning import reason
+
+SHORT = 1.0  #: seconds; the groups of an attempt that ran longer are not used again
+UNLIMITED = GroupPool(cgroups.Cgroups({}), lambda _seconds, _call: None)
 
 
 class Prepared(NamedTuple):
@@ -37,11 +41,13 @@ class Launcher:
     def __init__(self, marker: str, keeper: str) -> None:
         self.marked = False  #: the marker of the last spawn is still there
         self.notes: list[str] = []  #: for the server's log, each once
-        self.limits = cgroups.Cgroups({})
+        self.limits = UNLIMITED
         self.points = mounts.MountPoints()
         self._marker = marker
         self._keeper = keeper
         self._null = os.open("/dev/null", os.O_RDWR)
+        self._between = 0, 0  #: ticks of the clock before and after the last spawn
+        self._clock_is_true = False
         self._namespaces = ""
         self._cores = os.cpu_count() or 1
         self._memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -63,6 +69,8 @@ class Launcher:
         if wanted:
             mounts.check(wanted)
             argv, env, cwd, note = self._mounted(wanted, argv, env, cwd, plan)
+        if not note and launch["log"].startswith("/") and not os.path.lexists(launch["log"]):
+            plan["fresh"] = True  # its child makes the log: no marker is needed to know that it began
         return Prepared(name, argv, env, cwd, launch.get("work", ""), launch["log"], note, plan)
 
     def _mounted(
@@ -82,27 +90,52 @@ class Launcher:
         self.points.make(plan.get("made", ()))
         spawning.make_folder(prepared.work)
         spawning.enter(prepared.cwd)
-        log = spawning.open_log(prepared.log)
         try:
-            file = spawning.find(plan["word"] and prepared.argv[0], prepared.env.get("PATH", spawning.DEFAULT_PATH))
-            if prepared.note:
-                os.write(log, prepared.note.encode())
-            inside = self._enter(plan)
-            self.marked = True
+            if plan.get("fresh"):
+                return self._spawn(prepared, spawning.logged(prepared.log, self._null))
+            log = spawning.open_log(prepared.log)
             try:
-                return spawning.spawn(file, prepared.argv, prepared.env, log, self._null, self._marker)
+                if prepared.note:
+                    os.write(log, prepared.note.encode())
+                self.marked = True
+                return self._spawn(prepared, spawning.marked(self._marker, log, self._null))
             finally:
-                if inside:
-                    self.limits.leave()
+                os.close(log)
         finally:
-            os.close(log)
             os.chdir("/")  # hold no folder of a job
+
+    def _spawn(self, prepared: Prepared, streams: spawning.Actions) -> int:
+        word = prepared.plan["word"] and prepared.argv[0]
+        file = spawning.find(word, prepared.env.get("PATH", spawning.DEFAULT_PATH))
+        inside = self._enter(prepared.plan)
+        self._between = procfs.clock_ticks(), 0
+        try:
+            pid = spawning.spawn(file, prepared.argv, prepared.env, streams)
+            self._between = self._between[0], procfs.clock_ticks()
+            return pid
+        except OSError as error:
+            raise spawning.refused(prepared.argv[0], file, prepared.log, error) from error
+        finally:
+            if inside:
+                self.limits.leave()
+
+    def ticks_of(self, pid: int) -> int:
+        """When the child that was spawned last began, as /proc tells it.
+
+        The clock says the same where no tick passed meanwhile, for a tenth of the price; that it does is seen once.
+        """
+        first, last = self._between
+        if self._clock_is_true and first == last:
+            return first
+        seen = procfs.stat(pid)
+        if seen is not None and first == last:
+            self._clock_is_true = seen.ticks == first
+        return seen.ticks if seen else 0
 
     def _enter(self, plan: dict[str, Any]) -> bool:
         if not plan.get("groups"):
             return False
         try:
-            self.limits.make(plan["groups"])
             self.limits.enter(plan["groups"])
         except OSError as error:
             self.notes.append(f"limits of an attempt are not enforced: {error.filename}: {reason(error)}")
@@ -127,6 +160,11 @@ class Launcher:
         """Remove the mount points that were made for an attempt that has ended."""
         if made := attempt.plan.get("made"):
             self.points.release(attempt.name, made)
+
+    def keeps(self, attempt: Attempt) -> bool:
+        """Whether the groups of an attempt that has ended stay, for the next one with the same limits."""
+        short = attempt.end is not None and attempt.end[0] - (attempt.started_at or 0.0) < SHORT
+        return self.limits.take_back(attempt.plan["groups"], clean=short and attempt.deserted)
 
     def clear_marker(self) -> None:
         self.marked = False

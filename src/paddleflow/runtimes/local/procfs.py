@@ -1,4 +1,4 @@
-"""What /proc tells the keeper. Every function reads now and remembers nothing; what is gone is None or left out."""
+"""What /proc tells the keeper. Everything is read now and not remembered; what is gone is None or left out."""
 
 # The keeper starts without pathlib, so:
 # ruff: noqa: PTH116, PTH208
@@ -8,10 +8,13 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+import time
 
 ATTEMPT = "PADDLEFLOW_ATTEMPT"
 KEEPER = "PADDLEFLOW_KEEPER"
 
+_PAGE = 1 << 12
+_TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")  #: nanoseconds
 _LISTEN = b"0A"
 _GET_INFO = (3 << 30) | (64 << 16) | (0xFF << 8) | 11  # PIDFD_GET_INFO, _IOWR(0xFF, 11, 64 bytes)
 _INFO_EXIT = 1 << 3
@@ -93,10 +96,28 @@ def living_groups() -> set[int]:
     return {each.group for each in seen if each is not None and each.state not in "ZX"}
 
 
-def children() -> list[int]:
-    """The children of this process (which has one thread)."""
-    me = os.getpid()
-    return [int(word) for word in (read(f"/proc/{me}/task/{me}/children") or b"").split()]
+class Children:
+    """The children of this process (which has one thread). The file stays open: they are looked at after every end."""
+
+    def __init__(self) -> None:
+        me = os.getpid()
+        try:
+            self._fd = os.open(f"/proc/{me}/task/{me}/children", os.O_RDONLY)
+        except OSError:
+            self._fd = -1
+
+    def __call__(self) -> list[int]:
+        text = b""
+        while self._fd >= 0 and (piece := os.pread(self._fd, _PAGE, len(text))):
+            text += piece
+            if len(piece) < _PAGE // 2:  # the kernel fills a page with whole numbers as long as there are any
+                break
+        return [int(word) for word in text.split()]
+
+
+def clock_ticks() -> int:
+    """Now, as the start of a process is told in /proc/PID/stat."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // _TICK
 
 
 def listening() -> set[int]:

@@ -35,22 +35,31 @@ class Recovery:
         if not custody.attempts:
             custody.launcher.clear_marker()
             return
-        custody.launcher.marked = began = os.path.exists(marker)
+        custody.launcher.marked = os.path.exists(marker)
         processes = procfs.belonging(custody.keeper)
         for attempt in list(custody.attempts.values()):
             custody.launcher.points.hold(attempt.name, attempt.plan.get("made", ()))
+        lived_in = {folder for each in custody.attempts.values() if each.end is None for folder in groups_of(each)}
         for attempt in list(custody.attempts.values()):
             if attempt.end is not None:
                 attempt.finished = True
+                if not lived_in.isdisjoint(groups_of(attempt)):  # it had them first; not its to clear any more
+                    del attempt.plan["groups"]
                 custody.clear(attempt)
             elif attempt.boot != custody.journal.boot:
                 custody.lost(attempt, REBOOTED)
-            elif attempt.pid == 0 and not began:
+            elif attempt.pid == 0 and attempt.name not in processes and not self._began(attempt):
                 self._never_spawned(attempt)
             else:
                 self._take_over(attempt, processes.get(attempt.name, []))
         self._clear(processes)
         custody.settle()
+
+    def _began(self, attempt: Attempt) -> bool:
+        """Whether a child was made: the first thing that it does is to make its log, or the marker if it had one before."""
+        if attempt.plan.get("fresh"):
+            return os.path.lexists(attempt.plan["log"])
+        return self._custody.launcher.marked
 
     def _never_spawned(self, attempt: Attempt) -> None:
         del self._custody.attempts[attempt.name]
@@ -108,3 +117,8 @@ class Recovery:
                     os.kill(seen.pid, signal.SIGKILL)
                 except OSError:
                     continue
+
+
+def groups_of(attempt: Attempt) -> list[str]:
+    found: list[str] = attempt.plan.get("groups", [])
+    return found

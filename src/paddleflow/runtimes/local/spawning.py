@@ -5,7 +5,7 @@ Signals, mask and descriptors of the child are the defaults; it leads a session 
 """
 
 # The keeper starts without pathlib, so:
-# ruff: noqa: PTH103, PTH110, PTH112, PTH113
+# ruff: noqa: PTH102, PTH103, PTH110, PTH112, PTH113
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ import errno
 import os
 import signal
 from collections.abc import Mapping
+from typing import Any
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+Actions = list[tuple[Any, ...]]  #: what the child does with its descriptors before it becomes the command
 
 _SIGNALS = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
 
@@ -41,11 +44,27 @@ def find(word: str, path: str) -> str:
 
 def make_folder(folder: str) -> None:
     """The folder that belongs to a launch alone."""
+    if not folder or _made(folder):
+        return
     try:
-        if folder:
-            os.makedirs(folder, exist_ok=True)
+        os.makedirs(folder, exist_ok=True)
     except OSError as error:
         raise Refused(f"work folder {folder}: {reason(error)}") from error
+
+
+def _made(folder: str) -> bool:
+    """The usual case, without looking first: a new folder below one that is new, too, or there."""
+    try:
+        os.mkdir(folder.rpartition("/")[0])
+    except FileExistsError:
+        pass
+    except OSError:
+        return False
+    try:
+        os.mkdir(folder)
+    except OSError:
+        return False
+    return True
 
 
 def enter(folder: str) -> None:
@@ -63,20 +82,41 @@ def open_log(path: str) -> int:
         raise Refused(f"log {path}: {reason(error)}") from error
 
 
-def spawn(file: str, argv: list[str], env: Mapping[str, str], log: int, null: int, marker: str) -> int:
-    """The pid of a new process. The child itself makes `marker`, so that file tells the next keeper that it began."""
-    actions = [
+def marked(marker: str, log: int, null: int) -> Actions:
+    """The streams of a child that makes `marker` first: that file tells the next keeper that it began."""
+    return [
         (os.POSIX_SPAWN_OPEN, 0, marker, os.O_WRONLY | os.O_CREAT, 0o600),
         (os.POSIX_SPAWN_DUP2, null, 0),
         (os.POSIX_SPAWN_DUP2, log, 1),
         (os.POSIX_SPAWN_DUP2, log, 2),
     ]
+
+
+def logged(log: str, null: int) -> Actions:
+    """The streams of a child that makes its log itself, which so tells the next keeper that it began."""
+    return [
+        (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+        (os.POSIX_SPAWN_DUP2, null, 0),
+    ]
+
+
+def spawn(file: str, argv: list[str], env: Mapping[str, str], streams: Actions) -> int:
+    """The pid of a new process; OSError when a stream or the program cannot be opened."""
     try:
-        return os.posix_spawn(file, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=_SIGNALS)
-    except OSError as error:
-        raise Refused(_cannot_execute(argv[0], file, error)) from error
+        return os.posix_spawn(file, argv, env, file_actions=streams, setsid=True, setsigmask=(), setsigdef=_SIGNALS)
     except ValueError as error:  # a NUL byte, or '=' in the name of a variable
         raise Refused(f"command or environment: {error}") from error
+
+
+def refused(word: str, file: str, log: str, error: OSError) -> Refused:
+    """What was wrong with a spawn. If the log is not there, then not even that could be opened."""
+    if not os.path.lexists(log):
+        try:
+            os.close(open_log(log))
+        except Refused as named:
+            return named
+    return Refused(_cannot_execute(word, file, error))
 
 
 def _cannot_execute(word: str, file: str, error: OSError) -> str:

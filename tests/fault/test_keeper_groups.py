@@ -1,0 +1,66 @@
+"""``kill -9`` of the keeper at every point while cgroup folders go from one attempt to the next.
+
+The journal then names one folder for several attempts: whoever lives in it must not be taken for a rest of those before.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from paddleflow.base.quantity import Resources
+from paddleflow.runtimes.local import cgroups
+from paddleflow.runtimes.local.keeper import keeper_id
+from paddleflow.runtimes.runtime import Launch
+from tests.fault import dying_keeper
+from tests.keeper_scene import check_each_ended_once, counted, times_run
+from tests.runtime_scene import Scene, open_local, opened
+
+
+async def lives_one_after_the_other(folder: Path, number: int, moment: str) -> bool:
+    """One life with a death at this operation; whether it was reached."""
+    folder.mkdir()
+    (folder / "die-at").write_text(f"{number} {moment}")
+    command = (sys.executable, "-S", dying_keeper.__file__, str(folder))
+    async with opened(partial(open_local, keeper=command), folder) as scene:
+        short = [limited(scene, f"short{i}", "exit 0") for i in range(3)]
+        long = limited(scene, "long", "while ! [ -e go ]; do sleep 0.005; done; echo lived; exit 5")
+        Path(short[1].log).touch()  # so that it is the marker that says whether it began
+        for launch in short[:2]:
+            assert (await scene.run(launch)).exit_code in {0, None}
+        await scene.runtime.start([long])
+        assert (await scene.run(short[2])).exit_code in {0, None}
+        (folder / "work" / "go").touch()
+        assert (await scene.end_of(long)).exit_code in {5, None}
+        assert await scene.log_of(long) == b"lived\n"
+        check_each_ended_once(scene, [*short, long])
+        assert [times_run(scene, name) for name in ("short0", "short1", "short2", "long")] == [1, 1, 1, 1]
+    async with opened(open_local, folder):
+        pass  # a keeper that was killed while it left needs a next one to clear up behind it
+    assert groups(folder) == []
+    return len((folder / "operations").read_text().split()) >= number
+
+
+def limited(scene: Scene, name: str, script: str) -> Launch:
+    return replace(counted(scene, name, script), limit=Resources(500, 1 << 30))
+
+
+def groups(folder: Path) -> list[str]:
+    """What is left of the keepers of this folder; the last one removed its base."""
+    places, _ = cgroups.locate(f"paddleflow-{keeper_id(str(folder / 'data'))}")
+    found = cgroups.left_over(places)
+    cgroups.remove({place.base for place in places.values()})
+    return found
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.timeout(600)
+async def test_killed_at_every_operation(tmp_path: Path, moment: str) -> None:
+    number = 1
+    while await lives_one_after_the_other(tmp_path / str(number), number, moment):
+        number += 1
+    assert number > 40
