@@ -53,10 +53,20 @@ async def test_an_exit_code_above_128_is_not_taken_for_a_signal(scene: Scene) ->
 
 
 async def test_order_of_observations(scene: Scene) -> None:
-    launch = scene.shell("one", "true")
-    await scene.run(launch)
+    launch = gated(scene, "one")
+    await scene.runtime.start([launch])
+    await scene.until(lambda: bool(scene.told(Ready)))
+    open_gate(scene, "one")
+    await scene.end_of(launch)
     assert [type(seen) for seen in scene.seen] == [Started, Ready, Ended]
     assert scene.told(Started)[0].pid > 0
+
+
+async def test_a_short_one_may_be_told_by_its_end_alone(scene: Scene) -> None:
+    end = await scene.run(scene.shell("one", "true"))
+    assert end.started_at is not None
+    told = [type(seen) for seen in scene.seen]
+    assert told in ([Ended], [Started, Ready, Ended])
 
 
 async def test_stdout_and_stderr_go_to_the_log_in_order(scene: Scene) -> None:

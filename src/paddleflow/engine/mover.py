@@ -22,7 +22,6 @@ from paddleflow.engine.board import Board
 from paddleflow.engine.conductor import Conductor, read_active
 from paddleflow.engine.errands import Errands
 from paddleflow.engine.expecting import Expecting
-from paddleflow.engine.heard import PATIENCE, Heard
 from paddleflow.engine.launching import Prepared
 from paddleflow.engine.ports import Ports, parse_range
 from paddleflow.engine.recovery import begun_unplaced, compare, read_jobs, read_records, rebuild
@@ -49,6 +48,7 @@ FIRST_PAUSE = 0.1  #: before beginning anew after an error; doubles up to LAST_P
 LAST_PAUSE = 10.0
 ROWS_A_TURN = 2000
 RUNS_A_TURN = 200
+PATIENCE = 0.01  #: seconds that new jobs wait for company while nothing starts anyway
 DISK_EVERY = 0.1  #: seconds that a turn may be ahead of the disk; a power cut takes back no more than that
 
 log = Log("engine")
@@ -84,7 +84,7 @@ class Mover:
         self._changed = True  #: others may have written rows that no turn has looked at
         self._ahead = asyncio.Event()  #: turns were written that may not be on the disk yet
         self._crowded = False  #: the last new jobs had to wait
-        self._heard = Heard()
+        self._heard: list[Observation] = []  #: what no turn has dealt with yet
         self._expecting = Expecting(parts.database)
         self._board: Board | None = None
         self.tally = Tally()
@@ -190,13 +190,10 @@ class Mover:
         async for batch in self._parts.runtime.observe():
             self._note(batch)
 
-    def _note(self, seen: Sequence[Observation], *, urgent: bool = False) -> None:
-        """Keep what was seen, and see to it that a turn looks at it in time."""
-        delay = self._heard.add(seen, _loop_time(), urgent=urgent)
-        if delay == 0:
+    def _note(self, seen: Sequence[Observation]) -> None:
+        if seen:
+            self._heard.extend(seen)
             self._wake.set()
-        elif delay is not None:
-            asyncio.get_running_loop().call_later(delay, self._wake.set)
 
     async def _rest(self) -> None:
         """Until something happens or a restart is due."""
@@ -250,7 +247,7 @@ class Mover:
         more = True
         while more:
             now = parts.clock.now()
-            observed = self._heard.take(_loop_time())
+            observed, self._heard = self._heard, []
             rows, runs, version = await self._read_changes(board)
             draft = Draft()
             await self._acquaint(board, observed)
@@ -266,10 +263,7 @@ class Mover:
             stood = await self._write_and_do(lease, board, draft, now)
             self._changed |= not stood or len(rows) == ROWS_A_TURN or len(runs) == RUNS_A_TURN
             more = bool(
-                self._changed
-                or len(draft.writes.placements) >= STARTS_A_TURN
-                or self._heard.due(_loop_time())
-                or self._conductor.inbox
+                self._changed or len(draft.writes.placements) >= STARTS_A_TURN or self._heard or self._conductor.inbox
             )
 
     async def _acquaint(self, board: Board, seen: Sequence[Observation]) -> None:
@@ -327,7 +321,7 @@ class Mover:
             await parts.runtime.start([item.launch for item in draft.launches if not item.passive])
         if draft.halts:
             await parts.runtime.stop(draft.halts, parts.settings.local.grace)
-        self._note(draft.synthetic, urgent=True)
+        self._note(draft.synthetic)
         return stood
 
     async def _write(self, lease: tuple[str, int], draft: Draft, now: float) -> dict[str, Row]:
@@ -343,11 +337,6 @@ def _words(error: BaseException) -> list[str]:
     if isinstance(error, BaseExceptionGroup):
         return [word for each in error.exceptions for word in _words(each)]
     return [str(error)]
-
-
-def _loop_time() -> float:
-    """By the clock of the timers that wake the mover: a clock that a test moves by hand would never let them be due."""
-    return asyncio.get_running_loop().time()
 
 
 def _tell(draft: Draft) -> None:

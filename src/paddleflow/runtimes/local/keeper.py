@@ -36,7 +36,7 @@ from paddleflow.runtimes.local.watching import Watch
 
 PROTOCOL = 1
 AT_ONCE = 16  #: spawns between two looks at everything else
-HELD_BACK = 0.01  #: seconds that ends wait to be told while others follow by themselves
+HELD_BACK = 0.01  #: seconds that what nobody waits for waits to be told
 FIRST_SERVER = 30.0  #: seconds that a new keeper waits for its server
 _SET_CHILD_SUBREAPER = 36
 
@@ -218,12 +218,13 @@ class Keeper:
         cgroups.clear_empty(self._places)
 
     def _holds_back(self) -> bool:
-        """Ends whose heirs have begun can wait a moment for more of them: each telling costs the server a turn.
+        """Whether what there is to tell waits for more: each telling costs the server a turn.
 
-        Not until those that wait are used up, though: half of them gone is when the server should send more.
+        A beginning waits a moment, because a short job's end follows on its heels and tells both. Ends whose heirs have
+        begun wait as well, until half of those ahead are used up: then the server should send more.
         """
         telling, now = self._custody.telling, self._clock.monotonic()
-        used_up = len(telling) >= len(self._custody.succession.lanes) and not telling.unanswered
+        used_up = telling.ends >= len(self._custody.succession.lanes) and telling.ends and not telling.unanswered
         if telling and not telling.urgent and not used_up:
             self._tell_at = self._tell_at or now + HELD_BACK
             if now < self._tell_at:

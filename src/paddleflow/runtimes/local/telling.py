@@ -20,6 +20,11 @@ class Telling:
     def __len__(self) -> int:
         return len(self._events) + len(self._beginnings)
 
+    @property
+    def ends(self) -> int:
+        """How many of them are no beginnings."""
+        return len(self._events)
+
     def add(self, *events: Event) -> None:
         """Something that the server must hear of now."""
         self._events += events
