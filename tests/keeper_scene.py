@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +19,15 @@ def keeper_of(folder: Path) -> int:
         if fields[1] == "FLOCK" and int(fields[5].rsplit(":", 1)[1]) == inode and fields[4] != "-1":
             return int(fields[4])
     raise LookupError("no keeper")
+
+
+def kill_keeper(folder: Path) -> int:
+    """How many were killed: none while one is being started."""
+    try:
+        os.kill(keeper_of(folder), signal.SIGKILL)
+    except (LookupError, ProcessLookupError, FileNotFoundError):
+        return 0
+    return 1
 
 
 def counted(scene: Scene, name: str, script: str) -> Launch:

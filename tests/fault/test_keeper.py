@@ -22,7 +22,7 @@ from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
 from paddleflow.runtimes.runtime import Ended, Mount, Observation, Ready, Started
 from tests.fault import doomed_server, dying_keeper
-from tests.keeper_scene import check_each_ended_once, counted, keeper_of, times_run
+from tests.keeper_scene import check_each_ended_once, counted, keeper_of, kill_keeper, times_run
 from tests.patience import PATIENCE, soon
 from tests.runtime_scene import Scene, is_free, lives, open_local, opened
 
@@ -95,14 +95,6 @@ async def test_kills_at_random_moments(tmp_path: Path) -> None:
         assert [times_run(scene, f"n{i}") for i in range(400)] == [1] * 400
         codes = {end.exit_code for end in scene.told(Ended)}
         assert codes <= {3, None}
-
-
-def kill_keeper(folder: Path) -> int:
-    try:
-        os.kill(keeper_of(folder), signal.SIGKILL)
-    except (LookupError, ProcessLookupError, FileNotFoundError):
-        return 0
-    return 1
 
 
 async def test_the_exit_code_of_an_orphan_is_found_where_the_kernel_tells(scene: Scene) -> None:

@@ -5,6 +5,8 @@ The journal then names one folder for several attempts: whoever lives in it must
 
 from __future__ import annotations
 
+import asyncio
+import random
 import sys
 from dataclasses import replace
 from functools import partial
@@ -15,9 +17,10 @@ import pytest
 from paddleflow.base.quantity import Resources
 from paddleflow.runtimes.local import cgroups
 from paddleflow.runtimes.local.keeper import keeper_id
-from paddleflow.runtimes.runtime import Launch
+from paddleflow.runtimes.runtime import Ended, Launch
 from tests.fault import dying_keeper
-from tests.keeper_scene import check_each_ended_once, counted, times_run
+from tests.keeper_scene import check_each_ended_once, counted, kill_keeper, times_run
+from tests.patience import PATIENCE
 from tests.runtime_scene import Scene, open_local, opened
 
 
@@ -64,3 +67,27 @@ async def test_killed_at_every_operation(tmp_path: Path, moment: str) -> None:
     while await lives_one_after_the_other(tmp_path / str(number), number, moment):
         number += 1
     assert number > 40
+
+
+async def test_kills_at_random_moments(tmp_path: Path) -> None:
+    """Thirty kills while three hundred attempts go through the same few groups, and one lives in one of them."""
+    chance = random.Random(11)
+    async with opened(open_local, tmp_path) as scene:
+        await scene.run(limited(scene, "first", "true"))
+        long = limited(scene, "long", "while ! [ -e go ]; do sleep 0.005; done; echo lived")
+        await scene.runtime.start([long])
+        launches = [limited(scene, f"n{i}", "exit 3") for i in range(300)]
+        waiting, kills = list(launches), 0
+        async with asyncio.timeout(4 * PATIENCE):
+            while waiting or kills < 30:
+                await scene.runtime.start([waiting.pop() for _ in range(min(6, len(waiting)))])
+                await asyncio.sleep(chance.random() * 0.05)
+                if kills < 30:
+                    kills += kill_keeper(tmp_path)
+            await scene.until(lambda: len(scene.told(Ended)) == len(launches) + 1)
+        (tmp_path / "work" / "go").touch()
+        await scene.end_of(long)
+        assert await scene.log_of(long) == b"lived\n"
+        check_each_ended_once(scene, [*launches, long])
+        assert [times_run(scene, f"n{i}") for i in range(300)] == [1] * 300
+    assert groups(tmp_path) == []
