@@ -7,17 +7,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from paddleflow.jobs.model import UNTIL_TOLD
 from paddleflow.runs import codec
+from paddleflow.runs.ahead import awaited, before_of
 from paddleflow.runs.facts import (
     Begun,
     CacheAnswered,
     Command,
+    Due,
     Fact,
     FilesRead,
     Fingerprints,
     Finish,
     Hit,
     JobEnded,
+    JobPlaced,
     JobStarted,
     LookUp,
     Prepare,
@@ -27,11 +31,13 @@ from paddleflow.runs.facts import (
     Recorded,
     Stop,
     Submit,
+    Withdraw,
 )
 from paddleflow.runs.machine import advance
+from paddleflow.runs.model import GOOD
 from paddleflow.runs.restoring import RunRecords, restore
 from paddleflow.runs.rows import component_row
-from paddleflow.runs.state import RunState
+from paddleflow.runs.state import Phase, RunState
 from paddleflow.runs.values import rendered
 from paddleflow.spec.pipeline.model import Pipeline
 
@@ -59,6 +65,7 @@ class RunWorld:
     loops: dict[tuple[int, str], list[Any]] = field(default_factory=dict)
     jobs: dict[str, JobEnded | None] = field(default_factory=dict)  #: every job; how it ended
     running: dict[int, str] = field(default_factory=dict)  #: jobs that have not ended, by the component's number
+    held: dict[int, str] = field(default_factory=dict)  #: jobs that are held back, by the component's number
     began: dict[str, float] = field(default_factory=dict)  #: when jobs started
     stops: list[int] = field(default_factory=list)
     pending: list[Fact] = field(default_factory=list)
@@ -90,6 +97,7 @@ class RunWorld:
             "job_status": (end.status if end is not None else "running") if known else None,
             "job_message": end.message if end is not None else "",
             "job_started_at": self.began.get(row["job_id"]),
+            "job_not_before": UNTIL_TOLD if row["job_id"] in self.held.values() else None,
         }
 
     def tell(self, fact: Fact) -> None:
@@ -108,6 +116,10 @@ class RunWorld:
                 row[column] = row[column] or (old[column] if old else "")
             self.rows[item.number] = row
         self.state.changed.clear()
+        for number in self.state.unbegun:
+            if number not in self.state.instances or not self.state.instances[number].job:
+                self.rows.pop(number, None)
+        self.state.unbegun.clear()
         for frame, name, items in self.state.loops:
             self.loops[frame, name] = list(items)
         self.state.loops.clear()
@@ -123,9 +135,15 @@ class RunWorld:
                 item.job = f"job-{number}-{item.tries}"
                 assert item.job not in self.jobs, f"{item.full_name} was started twice"
                 self.jobs[item.job] = None
-                self.running[number] = item.job
-                self.started.append(item.full_name)
-                self.pending.append(JobStarted(now, number))
+                self.held[number] = item.job
+                if item.phase is not Phase.FOLLOWING:
+                    self._start(number)
+            case Due(number):
+                if number in self.held:
+                    self._start(number)
+            case Withdraw(number, job):
+                if self.held.get(number) == job:
+                    del self.held[number]
             case Read(number, paths):
                 missing = [name for name in paths if name not in self.files]
                 error = f"artifact[{missing[0]}] is not there" if missing else ""
@@ -145,6 +163,34 @@ class RunWorld:
                 self.stops.append(number)
             case Finish():
                 self.finished += 1
+
+    def _start(self, number: int) -> None:
+        item = self.state.instances[number]
+        for before in before_of(item.frame, item.child):
+            group = item.frame.groups.get(before)
+            other = None if group is None else self.state.instances.get(group.number)
+            ended = None if other is None else self.jobs.get(other.job)
+            well = item.frame.statuses[before] in GOOD or (ended is not None and ended.status == "succeeded")
+            assert well, f"{item.full_name} begins before {item.frame.plan.names[before]} has ended well"
+        self.running[number] = self.held.pop(number)
+        self.started.append(self.state.instances[number].full_name)
+        self.pending.append(JobStarted(self.now, number))
+
+    @property
+    def followers(self) -> list[int]:
+        """Jobs that a runtime may begin without a word: all that they come after have ended well, though nobody was told."""
+        found = []
+        for number in self.held:
+            item = self.state.instances.get(number)
+            before = [] if item is None else awaited(self.state, item)
+            if before and all((end := self.jobs.get(each.job)) and end.status == "succeeded" for each in before):
+                found.append(number)
+        return sorted(found)
+
+    def follow(self, number: int) -> None:
+        """A job that was held back begins in the place of another."""
+        self.pending.append(JobPlaced(self.now, number))
+        self._start(number)
 
     def end_job(self, number: int, status: str, message: str = "", exit_code: int | None = None) -> None:
         """A job ends; the machine is told when its fact is."""

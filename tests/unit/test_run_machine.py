@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddleflow.runs.facts import BreakpointsSet, StopAsked, Ticked
+from paddleflow.runs.facts import BreakpointsSet, JobEnded, StopAsked, Ticked
 from paddleflow.runs.model import PAUSED
 from paddleflow.spec.pipeline.model import CONTINUE, FAIL_FAST, Cache, Component, Dag, Pipeline, Retry, Step
 from tests.run_world import RunWorld, run_row
@@ -110,8 +110,13 @@ def drive(world: RunWorld, seed: int, choices: random.Random, restarts: float = 
     for _ in range(5000):
         if world.state.status.final:
             return
-        assert world.state.running <= world.pipeline.parallelism
+        untold = sum(isinstance(fact, JobEnded) for fact in world.pending)
+        assert world.state.running <= world.pipeline.parallelism + untold
         assert len(world.running) <= world.pipeline.parallelism
+        followers = world.followers
+        if followers and choices.random() < 0.5:
+            world.follow(choices.choice(followers))
+            continue
         if restarts and choices.random() < restarts:
             world.restart()
             continue

@@ -13,6 +13,7 @@ from paddleflow.engine.launching import PlacedJob, Prepared, attempt_of
 from paddleflow.engine.ports import Ports
 from paddleflow.jobs.facts import Key
 from paddleflow.jobs.machine import JobState
+from paddleflow.jobs.model import UNTIL_TOLD
 from paddleflow.scheduling.model import Request
 from paddleflow.scheduling.record import Recorded
 
@@ -60,6 +61,9 @@ class Board:
     active: dict[str, Active] = field(default_factory=dict)
     told: list[tuple[str, Sequence[str]]] = field(default_factory=list)  #: reasons that rows give, each with equal jobs
     anew: dict[str, Waiting] = field(default_factory=dict)  #: ended to start again at the places that they hold
+    held_back: set[str] = field(
+        default_factory=set
+    )  #: waiting jobs that the scheduler does not know until they are due
     following: Following = field(default_factory=Following)
     _later: list[tuple[float, str]] = field(default_factory=list)  #: heap of restarts that must not come too early
 
@@ -73,11 +77,19 @@ class Board:
         for waiting, not_before in items:
             request = waiting.request
             self.waiting[request.job] = waiting
-            if not_before is not None and not_before > now:
+            if not_before == UNTIL_TOLD:
+                self.held_back.add(request.job)
+            elif not_before is not None and not_before > now:
                 heapq.heappush(self._later, (not_before, request.job))
             else:
                 ready.append(request)
         self.core.submit_many(ready)
+
+    def due(self, job: str) -> None:
+        """A job that was held back is held back no longer; one that has begun meanwhile need not be."""
+        if job in self.held_back:
+            self.held_back.discard(job)
+            self.core.submit(self.waiting[job].request)
 
     def forget_waiting(self, job: str) -> list[AttemptId]:
         """It does not wait any more; what the runtime might start of it by itself."""
@@ -85,6 +97,7 @@ class Board:
             self.core.withdraw(job)
         if self.anew.pop(job, None) is not None:
             self.core.release(job)
+        self.held_back.discard(job)
         active = self.following.forget(job)
         return [] if active is None else active.attempts(tuple(active.prepared))
 

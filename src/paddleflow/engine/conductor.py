@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import traceback
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from paddleflow.base.log import Log
 from paddleflow.engine.admitting import REFUSALS, Admission, Asked
@@ -25,21 +26,25 @@ from paddleflow.engine.turn import DELETED, Draft, end_waiting, step
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs import facts as job_facts
 from paddleflow.jobs.machine import JobState
-from paddleflow.jobs.model import JobStatus, NewJob, TaskStatus
+from paddleflow.jobs.model import UNTIL_TOLD, JobStatus, NewJob, TaskStatus
 from paddleflow.jobs.rows import job_row, request_of
+from paddleflow.runs.ahead import awaited
 from paddleflow.runs.facts import (
     Begun,
     BreakpointsSet,
     Command,
+    Due,
     Fact,
     Finish,
     JobEnded,
+    JobPlaced,
     JobStarted,
     Refused,
     Stop,
     StopAsked,
     Submit,
     Ticked,
+    Withdraw,
 )
 from paddleflow.runs.machine import advance
 from paddleflow.runs.model import ComponentStatus, RunStatus
@@ -51,8 +56,11 @@ from paddleflow.runs.values import Rendered, rendered
 from paddleflow.spec.pipeline.model import Step
 from paddleflow.store.database import Database, Row, Tx
 
+HELD_BACK = "its turn comes after other steps of its run"
+NOT_WANTED = "not started: a step before it did not succeed, or its run was changed"
 NOT_KNOWN_YET = 2**60  #: orders of jobs whose rows are not written yet begin here
 Told = tuple[RunState, Fact]
+_OF_JOBS = Due | Withdraw | Stop
 
 log = Log("engine")
 
@@ -96,7 +104,7 @@ class Conductor:
         run, ended = restore(records, now)
         self.runs[run.id] = run
         for item in run.instances.values():
-            if item.job and item.slot:
+            if item.job and (item.slot or item.phase is Phase.FOLLOWING):
                 self.jobs[item.job] = run, item.number
                 self.claims.restore(run, item)
         return [(run, Begun(now)), *((run, fact) for fact in ended)]
@@ -135,6 +143,8 @@ class Conductor:
         told: list[Told] = []
         if not self.jobs:
             return told
+        heirs = [known for heir in draft.writes.heirs if (known := self.jobs.get(heir.job)) is not None]
+        told += [(run, JobPlaced(now, number)) for run, number in heirs]
         for job, moved in draft.moved.items():
             known = self.jobs.get(job)
             if known is not None:
@@ -182,6 +192,8 @@ class Conductor:
             match command:
                 case Submit():
                     self._submits.append((run, run.instances[command.number]))
+                case Withdraw() if not command.job:
+                    self._submits = [e for e in self._submits if e[0] is not run or e[1].number != command.number]
                 case Finish():
                     self.runs.pop(run.id, None)
                 case _:
@@ -194,7 +206,7 @@ class Conductor:
         run.message = f"a fault of the server ended it: {type(error).__name__}; the server's log has the details"
         commands: list[Command] = [Finish()]
         for item in run.instances.values():
-            if item.job and item.phase is Phase.WORKING:
+            if item.job and item.phase in {Phase.WORKING, Phase.FOLLOWING}:
                 commands.append(Stop(item.number, run.message))
             item.status, item.message, item.finished_at = ComponentStatus.TERMINATED, run.message, now
             run.changed[item.number] = item
@@ -205,32 +217,41 @@ class Conductor:
     # ── jobs of steps ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def _stop_jobs(self, board: Board, draft: Draft, now: float) -> None:
-        """Carry out the stops among the errands at once: they are changes of this turn's jobs."""
-        stops = [(run, each) for run, each in self.errands if isinstance(each, Stop)]
-        if not stops:
+        """Carry out what the errands ask of jobs at once: they are changes of this turn."""
+        asked = [(run, each) for run, each in self.errands if isinstance(each, _OF_JOBS)]
+        if not asked:
             return
-        self.errands = [errand for errand in self.errands if not isinstance(errand[1], Stop)]
-        for run, command in stops:
+        self.errands = [errand for errand in self.errands if not isinstance(errand[1], _OF_JOBS)]
+        for run, command in asked:
             item = run.instances.get(command.number)
-            if item is not None and self._stop_job(board, draft, item, command.message, now):
-                self.inbox.append((run, JobEnded(now, item.number, JobStatus.TERMINATED, None, command.message)))
+            match command:
+                case Due() if item is not None:
+                    board.due(item.job)
+                case Withdraw():
+                    self.jobs.pop(command.job, None)
+                    self._end_job(board, draft, command.job, NOT_WANTED, now)
+                case Stop() if item is not None:
+                    if self._stop_job(board, draft, item, command.message, now):
+                        ended = JobEnded(now, item.number, JobStatus.TERMINATED, None, command.message)
+                        self.inbox.append((run, ended))
 
     def _stop_job(self, board: Board, draft: Draft, item: Instance, message: str, now: float) -> bool:
         """True when that ended it at once."""
         before = len(self._submits)
         self._submits = [each for each in self._submits if each[1] is not item]
-        if len(self._submits) < before:
-            return True
-        active = board.active.get(item.job)
+        return len(self._submits) < before or self._end_job(board, draft, item.job, message, now)
+
+    def _end_job(self, board: Board, draft: Draft, job: str, message: str, now: float) -> bool:
+        active = board.active.get(job)
         if active is not None:
             step(board, active, job_facts.StopAsked(now, message), draft, now)
             return False
-        if item.job not in board.waiting:
+        if job not in board.waiting:
             return False  # it has ended, and its run will hear of it
-        if draft.writes.runs.jobs.pop(item.job, None) is not None:
-            board.forget_waiting(item.job)  # nobody but the board knows it
+        if draft.writes.runs.jobs.pop(job, None) is not None:
+            board.forget_waiting(job)  # nobody but the board knows it
         else:
-            end_waiting(board, item.job, message, draft, now)
+            end_waiting(board, job, message, draft, now)
         return True
 
     async def _submit(self, board: Board, draft: Draft, now: float) -> list[Told]:
@@ -261,11 +282,14 @@ class Conductor:
         item.job = job.id
         self.jobs[job.id] = run, item.number
         row = job_row(job, now)
-        draft.writes.runs.jobs[job.id] = FreshJob(job, run.id, row)
+        follows = item.phase is Phase.FOLLOWING
+        draft.writes.runs.jobs[job.id] = FreshJob(job, run.id, row, HELD_BACK if follows else "")
+        if follows:
+            board.following.awaits[job.id] = partial(_awaited_jobs, run, item)
         self._order += 1
         self._tally.started += 1
         request = request_of({**row, "seq": self._order, "expected": self._expected(row)})
-        board.enqueue(Waiting(request, job.framework, 1, 0), None, now)
+        board.enqueue(Waiting(request, job.framework, 1, 0), UNTIL_TOLD if follows else None, now)
 
     def settle(self, board: Board, rows: dict[str, Row], draft: Draft) -> None:
         """The write stood: jobs that wait have their positions now."""
@@ -291,6 +315,11 @@ class Conductor:
                 log.info("run ended", run=run.id, status=str(run.status), reason=run.message)
         self._touched.clear()
         self._tally.waiting = sum(len(run.queue) for run in self.runs.values())
+
+
+def _awaited_jobs(run: RunState, item: Instance) -> list[str]:
+    """The jobs whose end one that is held back waits for."""
+    return [other.job for other in awaited(run, item)]
 
 
 def _words(error: PaddleFlowError) -> str:

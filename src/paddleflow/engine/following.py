@@ -11,7 +11,7 @@ is started anew, the runtime says so, and it is placed then (`recovery`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import ceil
 from typing import TYPE_CHECKING
@@ -39,6 +39,10 @@ def lane_of(request: Request, framework: str) -> str:
     return f"{request.queue}/{request.user}/{request.priority}/{need.each.cpu}/{need.each.memory}"
 
 
+#: The jobs at work that one comes after, as of now; empty: there is nothing that it could follow.
+Awaited = Callable[[], list[str]]
+
+
 @dataclass(slots=True)
 class Lane:
     running: set[str] = field(default_factory=set)
@@ -57,12 +61,14 @@ class Following:
 
     ahead: dict[str, Active] = field(default_factory=dict)  #: jobs that the runtime may start by itself
     rows: dict[str, tuple[Row, tuple[Member, ...]]] = field(default_factory=dict)  #: of steps' jobs that wait
+    awaits: dict[str, Awaited] = field(default_factory=dict)  #: jobs that are held back → jobs whose end they wait for
     lanes: dict[str, Lane] = field(default_factory=dict)
     recalled: bool = False  #: all of them were asked back
 
     def begun(self, job: str, lane: str) -> None:
         """It has a place."""
         self.rows.pop(job, None)
+        self.awaits.pop(job, None)
         self.ahead.pop(job, None)
         if lane:
             mine = self.lanes.setdefault(lane, Lane())
@@ -90,17 +96,25 @@ class Following:
     def forget(self, job: str) -> Active | None:
         """It does not wait any more."""
         self.rows.pop(job, None)
+        self.awaits.pop(job, None)
         return self.back(job)
 
     def choose(self, fresh: Iterable[tuple[str, Request, str]], pending: Mapping[str, object]) -> list[str]:
         """Who of these is handed out ahead next: jobs with request and framework, in their order."""
         chosen: list[str] = []
         for job, request, framework in fresh:
-            lane = self.lanes.get(lane_of(request, framework)) if job in pending and job not in self.ahead else None
-            if lane is not None and lane.running and lane.room() > 0:
+            lane = self.lanes.get(lane_of(request, framework)) if job not in self.ahead else None
+            if lane is not None and lane.running and lane.room() > 0 and self._may_follow(job, lane, pending):
                 lane.ahead.add(job)
                 chosen.append(job)
         return chosen
+
+    def _may_follow(self, job: str, lane: Lane, pending: Mapping[str, object]) -> bool:
+        """Whether it waits for a place only, or for jobs of its lane that end before it can begin."""
+        if job in pending:
+            return True
+        after = self.awaits[job]() if job in self.awaits else []
+        return bool(after) and all(other in lane.running or other in lane.ahead for other in after)
 
     def recall(self) -> list[AttemptId]:
         """All that are ahead are asked back, once."""

@@ -94,7 +94,7 @@ class Mover:
     def why(self, job: str) -> Reason | None:
         """Why a job waits, as of now; None when this server does not know it as waiting."""
         board = self._board
-        if board is None or job not in board.waiting:
+        if board is None or job not in board.waiting or job in board.held_back:
             return None
         return board.core.why(job)
 
@@ -103,7 +103,7 @@ class Mover:
     ) -> tuple[Reason, Sequence[Suggestion]] | None:
         """The same with everything that is in its way, and the smallest changes that would start it now."""
         board = self._board
-        if board is None or job not in board.waiting:
+        if board is None or job not in board.waiting or job in board.held_back:
             return None
         return board.core.explain(job), suggest(board.core, job, queues, sizes)
 

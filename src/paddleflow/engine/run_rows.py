@@ -35,6 +35,8 @@ def collect(run: RunState, rendered: Waiting, writes: RunWrites, now: float) -> 
             if isinstance(item.component, Step) and item.status is ComponentStatus.SUCCEEDED:
                 _succeeded(run, item, writes)
     run.changed.clear()
+    writes.unbegun += [{"run_id": run.id, "number": number} for number in run.unbegun]
+    run.unbegun.clear()
     for frame, name, items in run.loops:
         writes.loops.append({"run_id": run.id, "parent": frame, "name": name, "items": text(list(items))})
     run.loops.clear()

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from paddleflow.jobs.model import JobStatus, NewJob
+from paddleflow.jobs.model import UNTIL_TOLD, JobStatus, NewJob
 from paddleflow.jobs.prototypes import note
 from paddleflow.jobs.rows import SQL as JOBS
 from paddleflow.jobs.rows import json_text
@@ -30,6 +30,7 @@ class FreshJob:
     job: NewJob
     run: str
     row: Mapping[str, Value]  #: as `jobs.rows.job_row` has it
+    held_back: str = ""  #: why it is held back; empty: it is not
 
 
 @dataclass(slots=True)
@@ -43,10 +44,12 @@ class RunWrites:
     artifacts: list[artifacts.NewArtifact] = field(default_factory=list)
     caches: list[caches.NewCache] = field(default_factory=list)
     seen: list[dict[str, Value]] = field(default_factory=list)  #: runs: seq, touched
+    unbegun: list[dict[str, Value]] = field(default_factory=list)  #: components whose rows go: run_id, number
     events: list[NewEvent] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.jobs or self.runs or self.components or self.loops or self.seen or self.events)
+        told = self.seen or self.events or self.unbegun
+        return bool(self.jobs or self.runs or self.components or self.loops or told)
 
 
 def write_runs(
@@ -64,12 +67,19 @@ def write_runs(
         tx.many(SQL["mark_run_seen"], writes.seen)
     if writes.loops:
         tx.many(SQL["insert_loop"], writes.loops)
+    if writes.unbegun:
+        tx.many(SQL["forget_component"], writes.unbegun)
     if writes.components:
         tx.many(SQL["put_component"], writes.components)
     artifacts.note(tx, writes.artifacts, now)
     caches.keep(tx, writes.caches, now)
     told.extend(writes.events)
+    told.extend(_held_back(job, new.held_back, now) for job, new in writes.jobs.items() if new.held_back)
     return _insert(tx, writes.jobs, attempts, reasons, now) if writes.jobs else {}
+
+
+def _held_back(job: str, why: str, now: float) -> NewEvent:
+    return NewEvent("job", job, now, "status", {"status": JobStatus.PENDING, "message": why})
 
 
 def _insert(
@@ -79,13 +89,14 @@ def _insert(
     rows: list[Row] = []
     for job, new in jobs.items():
         attempt = attempts.get(job, 0)
-        looked_at = attempt or job in reasons
+        looked_at = attempt or new.held_back or job in reasons
         rows.append(
             {
                 **NEW,
                 **new.row,
                 "status": JobStatus.PENDING if looked_at else JobStatus.INIT,
-                "message": reasons.get(job, ""),
+                "message": reasons.get(job, new.held_back),
+                "not_before": UNTIL_TOLD if new.held_back and not attempt else None,
                 "placed": int(attempt > 0),
                 "placed_at": now if attempt else None,
                 "attempt": attempt,

@@ -118,6 +118,7 @@ def take_over(board: Board, job: str, draft: Draft, now: float) -> Active:
     active = board.following.ahead[job]
     board.following.begun(job, active.lane)
     waiting = board.waiting.pop(job)
+    board.held_back.discard(job)
     places = active.job.places
     board.core.hold(Held(waiting.request, tuple(Assignment(p.role, p.index, p.node, p.devices) for p in places), now))
     active.request = waiting.request
@@ -289,7 +290,16 @@ def settle_ahead(board: Board, draft: Draft, around: Surroundings) -> None:
     for job in draft.ahead:
         active = expect(board, *board.following.rows[job], around)
         prepared = active.prepared[active.job.places[0].key]
-        draft.launches.append(replace(prepared, launch=replace(prepared.launch, ahead=True)))
+        launch = replace(prepared.launch, ahead=True, after=_after(board, job))
+        draft.launches.append(replace(prepared, launch=launch))
+
+
+def _after(board: Board, job: str) -> tuple[AttemptId, ...]:
+    """The attempts that must end well before a job that is held back may begin."""
+    if job not in board.held_back:
+        return ()
+    known = [board.active.get(other) or board.following.ahead[other] for other in board.following.awaits[job]()]
+    return tuple(attempt for active in known for attempt in active.attempts(tuple(active.prepared)))
 
 
 def expect(board: Board, row: Row, members: tuple[Member, ...], around: Surroundings) -> Active:

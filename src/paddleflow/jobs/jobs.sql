@@ -11,10 +11,10 @@ from json_each(:stamps)
 -- The job of a run's step, as the engine makes it: it has seen it already, and may have placed it too.
 insert into jobs (id, name, user_name, queue, kind, framework, priority, status, message, members, needs, labels,
                   annotations, template, cpu, memory, scalars, accepted_at, updated_at, ttl, placed, placed_at, attempt,
-                  touched, seen, run_id)
+                  not_before, touched, seen, run_id)
 values (:id, :name, :user_name, :queue, :kind, :framework, :priority, :status, :message, :members, :needs, :labels,
         :annotations, :template, :cpu, :memory, :scalars, :accepted_at, :accepted_at, :ttl, :placed, :placed_at, :attempt,
-        1, 1, :run_id)
+        :not_before, 1, 1, :run_id)
 
 -- name: positions
 -- Where jobs are in lists.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from paddleflow.runs import values
-from paddleflow.runs.facts import Command, Finish, Stop, StopAsked
+from paddleflow.runs.facts import Command, Finish, Stop, StopAsked, Withdraw
 from paddleflow.runs.model import GOOD, SUCCESS, ComponentStatus, RunStatus
 from paddleflow.runs.plan import plan_of
 from paddleflow.runs.state import POST, Frame, Instance, Phase, RunState, frame_of
@@ -41,6 +41,8 @@ class Walk:
             return
         group = frame.groups.pop(child, None)
         number = self.run.take_number() if group is None else group.number
+        if (ahead := self.run.ahead.pop(number, None)) is not None:
+            self.commands.append(Withdraw(number, ahead.job))
         self.run.instances.pop(number, None)
         item = Instance(number, frame, child, status=status, phase=Phase.ENDED, message=message)
         item.finished_at = self.at
@@ -54,6 +56,7 @@ class Walk:
             item.slot = False
             run.running -= 1
         run.changed[item.number] = item
+        run.leaders.pop(item.number, None)
         del run.instances[item.number]
         if item.outputs and status is _SUCCEEDED:
             frame.outputs[child, item.seq] = item.outputs
@@ -138,7 +141,7 @@ class Walk:
                 continue
             if item.phase is Phase.WORKING:
                 self.stop_job(item, run.halting)
-            elif item.frame.groups[item.child].begun:
+            elif item.frame.groups[item.child].begun and item.phase is not Phase.FOLLOWING:
                 self.end(item, _CANCELLED, run.halting)
             else:
                 self.drop_child(item.frame, item.child, _CANCELLED, run.halting)

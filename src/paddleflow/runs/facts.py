@@ -17,6 +17,14 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True)
+class JobPlaced:
+    """A job that was held back has begun, or is about to, in the place of another."""
+
+    at: float
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobStarted:
     at: float
     number: int
@@ -128,6 +136,7 @@ class Ticked:
 
 Fact: TypeAlias = (
     Begun
+    | JobPlaced
     | JobStarted
     | JobEnded
     | Refused
@@ -168,9 +177,24 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Submit the job of this step's next try."""
+    """Submit the job of this step's next try; it is held back while the step is ahead."""
 
     number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The job of a step that was ahead is held back no longer."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """The job of a step that was ahead is not wanted any more."""
+
+    number: int
+    job: str  #: empty: it was not submitted yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,4 +217,4 @@ class Finish:
     """The run has ended."""
 
 
-Command: TypeAlias = Read | LookUp | Prepare | Submit | Record | Stop | Finish
+Command: TypeAlias = Read | LookUp | Prepare | Submit | Due | Withdraw | Record | Stop | Finish

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import heapq
 
-from paddleflow.runs.beginning import Beginning
+from paddleflow.runs.ahead import BRISK, Ahead
 from paddleflow.runs.facts import (
     Begun,
     BreakpointsSet,
@@ -33,8 +33,8 @@ from paddleflow.runs.facts import (
     Recorded,
     Refused,
     StopAsked,
-    Submit,
     Ticked,
+    Withdraw,
 )
 from paddleflow.runs.model import ComponentStatus
 from paddleflow.runs.state import Instance, Phase, RunState
@@ -51,10 +51,12 @@ def advance(state: RunState, fact: Fact) -> tuple[RunState, list[Command]]:
     walk = _Walk(state, fact.at)
     walk.hear(fact)
     walk.go_on()
-    return state, [each for each in walk.commands if isinstance(each, Finish) or each.number in state.instances]
+    return state, [
+        each for each in walk.commands if isinstance(each, Finish | Withdraw) or each.number in state.instances
+    ]
 
 
-class _Walk(Beginning):
+class _Walk(Ahead):
     """One fact on its way through the state, with what steps at work do."""
 
     __slots__ = ()
@@ -75,6 +77,12 @@ class _Walk(Beginning):
                     self._hear_of(item, fact)
 
     def _hear_of(self, item: Instance, fact: Fact) -> None:
+        if item.phase is Phase.FOLLOWING:
+            if isinstance(fact, Refused):  # it is told so at its time, if it still is
+                self.run.brisk = False
+                self.unfollow(item)
+                return
+            self.promote(item)
         match fact:
             case JobStarted() if item.phase is Phase.WORKING and item.status is ComponentStatus.PENDING:
                 self._started(item, fact.at)
@@ -90,7 +98,7 @@ class _Walk(Beginning):
                 if fact.error:
                     self.end(item, _FAILED, fact.error)
                 else:
-                    self._submit(item)
+                    self.submit(item, Phase.WORKING)
             case Recorded() if item.phase is Phase.RECORDING:
                 self.run.measured[item.number] = fact.made
                 self.end(item, _SUCCEEDED, "")
@@ -101,8 +109,13 @@ class _Walk(Beginning):
         while True:
             while self.todo:
                 self.todo.popleft()()
-            if run.queue and run.running < run.pipeline.parallelism:
+            free = run.running < run.pipeline.parallelism
+            if free and run.ahead and (item := self.next_due()) is not None:
+                self.promote(item)
+            elif free and run.queue:
                 self._give_slot(run.queue.popleft())
+            elif self.look_ahead():
+                continue
             elif run.root.left == 0 and not run.status.final:
                 self.after_entry_points()
                 if not self.todo:
@@ -119,20 +132,12 @@ class _Walk(Beginning):
             item.phase = Phase.PREPARING
             self.commands.append(Prepare(item.number))
         else:
-            self._submit(item)
+            self.submit(item, Phase.WORKING)
 
     def _in_a_folder_of_its_own(self) -> bool:
         """Steps see a part of the main storage, which may still have to be made."""
         main = self.run.pipeline.main_fs
         return main is not None and bool(main.sub_path)
-
-    def _submit(self, item: Instance) -> None:
-        item.phase, item.status, item.message = Phase.WORKING, ComponentStatus.PENDING, ""
-        item.tries += 1
-        item.not_before = item.try_started_at = None
-        item.timed_out = False
-        self.run.changed[item.number] = item
-        self.commands.append(Submit(item.number))
 
     def _cache_answered(self, item: Instance, fact: CacheAnswered) -> None:
         if fact.error:
@@ -162,6 +167,8 @@ class _Walk(Beginning):
             item.slot = False
             self.run.running -= 1
         if fact.status == _SUCCEEDED:
+            began = item.try_started_at if item.try_started_at is not None else fact.started_at
+            self.run.brisk = began is not None and fact.at - began < BRISK
             if item.component.outputs:
                 item.phase = Phase.RECORDING
                 self.commands.append(Record(item.number))
@@ -182,6 +189,8 @@ class _Walk(Beginning):
             self.end(item, _FAILED, message + tries)
             return
         delay = min(retry.delay * retry.factor ** (item.tries - 1), retry.most)
+        for after in item.frame.plan.successors[item.child]:
+            self.unfollow_child(item.frame, after)
         item.phase, item.status, item.not_before = Phase.RESTING, ComponentStatus.PENDING, self.at + delay
         item.message = (
             f"try {item.tries} of {retry.times + 1} failed ({message}); the next one begins after {delay:g} s"
@@ -211,6 +220,9 @@ class _Walk(Beginning):
     def _set_breakpoints(self, names: frozenset[str]) -> None:
         run = self.run
         run.breakpoints = names
+        for item in list(run.ahead.values()):
+            if item.frame.waits[item.child] and item.frame.plan.path + item.name in names and item.number in run.ahead:
+                self.unfollow(item)
         for item in list(run.instances.values()):
             group = item.frame.groups.get(item.child)
             if group is not None and group.paused and item.frame.plan.path + item.name not in names:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from paddleflow.jobs.model import UNTIL_TOLD
 from paddleflow.runs import codec, values
 from paddleflow.runs.ending import first_failure, group_result
 from paddleflow.runs.facts import Fingerprints, JobEnded
@@ -177,6 +178,10 @@ class _Restoring:
 
     def _at_work(self, item: Instance, step: Step, row: Row) -> None:
         run = self.run
+        if row["job_not_before"] == UNTIL_TOLD:
+            item.phase = Phase.FOLLOWING
+            run.ahead[item.number] = item
+            return
         item.phase, item.slot = Phase.WORKING, True
         run.running += 1
         if item.status is ComponentStatus.RUNNING:

@@ -35,6 +35,7 @@ class Phase(StrEnum):
     QUEUED = "queued"  #: its turn
     PREPARING = "preparing"  #: folders of its outputs
     WORKING = "working"  #: its job, or the components inside it
+    FOLLOWING = "following"  #: its time, or the end of the step that it may follow at once (`ahead`)
     RECORDING = "recording"  #: its outputs are being noted
     RESTING = "resting"  #: its next try is not due yet
     ENDED = "ended"
@@ -101,6 +102,7 @@ class Instance:
     misses: Sequence[str] = ()
     reused_run: str = ""
     reused_job: str = ""
+    leader: int = 0  #: ahead: the step that it may follow at once
     outputs: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
 
     @property
@@ -150,6 +152,10 @@ class RunState:
     instances: dict[int, Instance] = field(default_factory=dict)
     queue: deque[Instance] = field(default_factory=deque)
     running: int = 0  #: steps that hold a slot
+    brisk: bool = False  #: its last step was short, so it is worth looking ahead
+    ahead: dict[int, Instance] = field(default_factory=dict)  #: steps whose jobs are held back
+    leaders: dict[int, Instance] = field(default_factory=dict)  #: steps at work that nobody follows yet
+    unbegun: list[int] = field(default_factory=list)  #: numbers whose rows must go: nobody looks ahead to them any more
     next_number: int = 1
     timers: list[tuple[float, int]] = field(default_factory=list)
     changed: dict[int, Instance] = field(default_factory=dict)  #: rows to write; whoever writes them clears it
