@@ -344,7 +344,8 @@ async def test_five_hundred_at_once(scene: Scene) -> None:
     ends = {end.attempt: end.exit_code for end in scene.told(Ended)}
     assert ends == {launch.attempt: i % 3 for i, launch in enumerate(launches)}
     assert [Path(launch.log).read_text() for launch in launches] == [f"{i}\n" for i in range(500)]
-    assert len(scene.told(Started)) == len(scene.told(Ready)) == len(scene.told(Ended)) == 500
+    assert len(scene.told(Started)) == len(scene.told(Ready)) <= len(scene.told(Ended)) == 500
+    assert all(end.started_at is not None for end in scene.told(Ended))
 
 
 async def test_capacity_is_the_machine(scene: Scene) -> None:

@@ -160,12 +160,15 @@ async def test_the_engine_is_killed_at_random_awaits(seed: int, tmp_path: Path, 
         await scene.to_the_expected_end()
 
 
-WIDE = 30  #: steps of which a few fit at once, so that the others are handed out ahead
+WIDE = 30  #: steps, of which a few fit at once, so that the others are handed out ahead
 
 
 def wide_pipeline() -> Pipeline:
+    """Some beside each other, then three lines of steps that follow each other, then one that waits for all."""
     env = {**OK, SECONDS: "0.001"}
-    return Pipeline("wide", {f"s{n}": Step(f"s{n}", "work", env=env) for n in range(WIDE)}, parallelism=20)
+    deps = {**{n: (f"s{n - 3}",) for n in range(15, WIDE - 1)}, WIDE - 1: tuple(f"s{n}" for n in range(WIDE - 1))}
+    steps: dict[str, Component] = {f"s{n}": Step(f"s{n}", "work", env=env, deps=deps.get(n, ())) for n in range(WIDE)}
+    return Pipeline("wide", steps, parallelism=6)
 
 
 async def check_wide(scene: Scene) -> None:
