@@ -515,6 +515,21 @@ async def test_what_comes_after_another_waits_for_it(scene: Scene) -> None:
     assert (await scene.end_of(last)).exit_code == 0
 
 
+async def test_nobody_follows_one_that_never_was_or_that_was_taken_back(scene: Scene) -> None:
+    first, second, third = gated(scene, "first"), scene.shell("second", "true"), scene.shell("third", "true")
+    never = scene.shell("never", "true")
+    await scene.runtime.start([in_lane(first, ahead=False), in_lane(second), in_lane(third, second)])
+    await scene.runtime.recall([second.attempt])
+    await scene.until(lambda: [seen.attempt for seen in scene.told(Recalled)] == [second.attempt, third.attempt])
+    await scene.runtime.start([in_lane(third, never)])
+    await scene.until(lambda: len(scene.told(Recalled, third.attempt)) == 2)
+    await scene.runtime.start([in_lane(second), in_lane(third, second)])
+    await scene.runtime.stop([second.attempt], 0.0)
+    await scene.until(lambda: len(scene.told(Recalled, third.attempt)) == 3)
+    open_gate(scene, "first")
+    assert (await scene.end_of(first)).heir is None
+
+
 async def test_the_next_server_finds_nothing_ahead(scene: Scene) -> None:
     first, second = gated(scene, "first"), scene.shell("second", f"touch {scene.folder}/ran")
     await scene.runtime.start([in_lane(first, ahead=False), in_lane(second)])

@@ -1,7 +1,7 @@
 """Short jobs of steps that follow each other at one place, without a turn of the engine between them.
 
-A *lane* is what equal small jobs run in: one member, no devices, no ports. While only jobs of one line wait, the next ones
-of it are handed to the runtime *ahead*: each begins the moment another of its lane has ended well, in that one's place, and
+A *lane* is what equal small jobs run in: one member, no devices, no ports. While only steps of one run wait, the next ones are
+handed to the runtime *ahead*: each begins the moment another of its lane has ended well, in that one's place, and
 the engine hears of both together. As many are ahead as fit into a tenth of a second of what the lane's last jobs took.
 
 Nothing is decided differently by it: who is ahead stays in the scheduler's line, and when anybody else comes to wait, all are

@@ -215,15 +215,17 @@ def decide(board: Board, draft: Draft, around: Surroundings, now: float) -> None
 
 
 def hand_ahead(board: Board, draft: Draft) -> None:
-    """While jobs of one line alone wait, the next ones are handed to the runtime ahead; else all are asked back."""
-    following = board.following
-    if len(board.core.families.lines) > 1:
+    """While steps of one run alone wait, the next ones are handed to the runtime ahead; else all are asked back."""
+    following, pending = board.following, board.core.pending
+    runs = {job: str(row["run_id"]) for job, (row, _) in following.rows.items()}
+    runs |= {job: new.run for job, new in draft.writes.runs.jobs.items() if job in board.waiting}
+    waiting = [run for job, run in runs.items() if job in pending]
+    if len(waiting) < len(pending) or len(set(waiting)) > 1:  # somebody else waits too: the scheduler's order counts
         draft.recalls += following.recall()
         return
     following.recalled = False
-    fresh = {**dict.fromkeys(following.rows), **dict.fromkeys(draft.writes.runs.jobs)}
-    known = ((job, waiting.request, waiting.framework) for job in fresh if (waiting := board.waiting.get(job)))
-    draft.ahead += following.choose(known, board.core.pending)
+    known = ((job, found.request, found.framework) for job in runs if (found := board.waiting.get(job)))
+    draft.ahead += following.choose(known, pending)
 
 
 def _tell_changes(board: Board, draft: Draft) -> None:

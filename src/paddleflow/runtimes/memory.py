@@ -55,7 +55,7 @@ class MemoryRuntime:
         for launch in launches:
             if launch.attempt in self.world.known:
                 continue
-            if launch.ahead and self._lane(launch.lane):
+            if launch.ahead and self._lane(launch.lane) and all(map(self._can_be_awaited, launch.after)):
                 self._ahead[launch.attempt] = launch
                 continue
             if launch.ahead:
@@ -93,12 +93,27 @@ class MemoryRuntime:
             self.world.news.append(Recalled(attempt))
         self.world.wake.set()
 
+    def _can_be_awaited(self, attempt: AttemptId) -> bool:
+        ends = [seen.exit_code for seen in self.world.known.get(attempt, ()) if isinstance(seen, Ended)]
+        return attempt in self._ahead or (attempt in self.world.known and ends in ([], [0]))
+
+    def _with_followers(self, attempt: AttemptId) -> list[AttemptId]:
+        """One that is ahead, and who comes after it."""
+        gone = [attempt] if attempt in self._ahead else []
+        for each in self._ahead.values():
+            if gone and not set(gone).isdisjoint(each.after):
+                gone.append(each.attempt)
+        return gone
+
     async def recall(self, attempts: Sequence[AttemptId]) -> None:
-        self._give_back([attempt for attempt in attempts if attempt in self._ahead])
+        for attempt in attempts:
+            self._give_back(self._with_followers(attempt))
 
     async def stop(self, attempts: Sequence[AttemptId], grace: float) -> None:
         for attempt in attempts:
-            if self._ahead.pop(attempt, None) is not None:
+            if attempt in self._ahead:
+                self._give_back(self._with_followers(attempt)[1:])
+                del self._ahead[attempt]
                 self.world.known[attempt] = []
                 self._tell(Ended(attempt, self._clock.now(), None, "stopped before it ran"))
             elif attempt in self.world.known:

@@ -48,7 +48,7 @@ class Custody:
         self.running: dict[int, Attempt] = {}  #: by pid, until the main process has ended
         self.draining: dict[str, Attempt] = {}  #: main process ended, others of its group not yet
         self.telling = Telling()
-        self.succession = Succession(self.waiting, self.telling, timers, self._has_ended)
+        self.succession = Succession(self.waiting, self.telling, timers, lambda name: self.attempts.get(name))
         self.begun: list[Callable[[Attempt], None]] = []  #: called with each attempt that runs
         self.left: list[Callable[[Attempt], None]] = []  #: called with each attempt whose end is told
         self._children = procfs.Children()
@@ -74,7 +74,7 @@ class Custody:
     def stop(self, names: Iterable[str], grace: float, why: str = "stopped") -> None:
         for name in names:
             launch = self.waiting.pop(name, None)
-            if launch is not None or self.succession.lanes.take(name):
+            if launch is not None or self.succession.stop(name):
                 self._never_ran(name, f"{why} before it ran", launch)
             elif (attempt := self.attempts.get(name)) is not None and attempt.end is None:
                 self._stop(attempt, max(grace, 0.0), why)
@@ -279,11 +279,6 @@ class Custody:
             self.succession.leave(attempt, rest=self.telling.unanswered)
         else:
             self.telling.add(*attempt.events())
-
-    def _has_ended(self, name: str) -> bool:
-        """Whether one that was sent to us before has ended; one that is not known any more was forgotten since."""
-        known = self.attempts.get(name)
-        return known.finished if known is not None else name not in self.waiting and name not in self.succession.lanes
 
     def clear(self, attempt: Attempt) -> None:
         """Remove what was made for it outside its folder."""

@@ -34,7 +34,7 @@ from paddleflow.runtimes.local.recovery import Recovery
 from paddleflow.runtimes.local.timers import Timers
 from paddleflow.runtimes.local.watching import Watch
 
-PROTOCOL = 1
+PROTOCOL = 2  #: 2: lanes
 AT_ONCE = 16  #: spawns between two looks at everything else
 HELD_BACK = 0.01  #: seconds that what nobody waits for waits to be told
 FIRST_SERVER = 30.0  #: seconds that a new keeper waits for its server

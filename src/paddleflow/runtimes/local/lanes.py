@@ -61,6 +61,21 @@ class Lanes:
             del self._queues[lane]
         return True
 
+    def withdraw(self, name: str) -> list[str]:
+        """It will not begin, and so nobody who comes after it can: all of these wait no longer."""
+        lane = self._lane_of.get(name)
+        if lane is None:
+            return []
+        gone = [name]
+        for other, launch in self._queues[
+            lane
+        ].items():  # in their order: nobody waits before those that it comes after
+            if not set(gone).isdisjoint(launch.get("after", ())):
+                gone.append(other)
+        for other in gone:
+            self.take(other)
+        return gone
+
     def following(self, lane: str, ended: Callable[[str], bool]) -> Launch | None:
         """The first that waits and for which all that it comes after has ended; it waits no longer."""
         for name, launch in self._queues.get(lane, {}).items():

@@ -7,6 +7,7 @@ told already (so that nothing is told twice to the same server). The keeper's jo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +22,8 @@ from paddleflow.runtimes.local.link import KEEPER_COMMAND, Link, bury, connect
 from paddleflow.runtimes.runtime import Ended, Launch, LogChunk, NodeInfo, Observation, Ready, Recalled, Sample, Started
 from paddleflow.settings import LocalSettings
 
-PROTOCOL = 1
+PROTOCOL = 2
+LANES = 2  #: the protocol from which on a keeper knows lanes
 PATIENCE = 20.0  #: seconds until a keeper that does not answer is an error
 RETRY = (0.0, 0.05, 0.2, 1.0)  #: seconds before a keeper is started again; the last one for all later tries
 
@@ -41,6 +43,8 @@ class LocalRuntime:
         self._node = capacity.this_machine(settings)
         self._log_limit = capacity.log_limit(settings)
         self._link: Link | None = None
+        self._protocol = 0  #: that the keeper speaks; 0: it has not said
+        self._greeted = asyncio.Event()
         self._open = False
         self._failures = 0
         self._unstarted: dict[AttemptId, dict[str, Any]] = {}
@@ -107,7 +111,8 @@ class LocalRuntime:
             link.send({"do": "stop", "attempts": [attempt], "grace": grace})
 
     def _lost(self) -> None:
-        self._link = None
+        self._link, self._protocol = None, 0
+        self._greeted.clear()
         if self._open:
             if self._failures < len(RETRY) or self._failures % 60 == 0:
                 words = self._data / "keeper.log"
@@ -143,7 +148,8 @@ class LocalRuntime:
                 self._say_once(word, value)
 
     def _greet(self, protocol: int) -> None:
-        self._failures = 0
+        self._failures, self._protocol = 0, protocol
+        self._greeted.set()
         if protocol != PROTOCOL:
             self._say_once(
                 "notes",
@@ -211,10 +217,21 @@ class LocalRuntime:
         return (self._node,)
 
     async def start(self, launches: Sequence[Launch]) -> None:
+        if any(launch.ahead for launch in launches) and not await self._knows_lanes():
+            self._observed += [Recalled(launch.attempt) for launch in launches if launch.ahead]
+            self._news.set()
+            launches = [launch for launch in launches if not launch.ahead]
         wire = {launch.attempt: _wire(launch) for launch in launches}
         self._unstarted.update((name, body) for name, body in wire.items() if name not in self._told)
         self._send({"do": "start", "launches": list(wire.values())})
         await self._drain()
+
+    async def _knows_lanes(self) -> bool:
+        """Whether the keeper does; an older one would start at once what is ahead."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE):
+                await self._greeted.wait()
+        return self._protocol >= LANES
 
     async def stop(self, attempts: Sequence[AttemptId], grace: float) -> None:
         for attempt in attempts:

@@ -29,20 +29,20 @@ class Succession:
         waiting: OrderedDict[str, Launch],
         telling: Telling,
         timers: Timers,
-        has_ended: Callable[[str], bool],
+        known: Callable[[str], Attempt | None],
     ) -> None:
         self.lanes = Lanes()
         self._waiting = waiting  #: launches that have a place and are about to begin
         self._telling = telling
         self._timers = timers
-        self._has_ended = has_ended
+        self._known = known  #: an attempt that has begun and is not forgotten, by its name
         self._resting: dict[str, Attempt] = {}  #: ended well, and the place may still be passed on: not told yet
 
     def start(self, name: str, launch: Launch) -> None:
         """A launch that is ahead."""
         if name in self.lanes:
             return
-        if not self.lanes.add(launch):
+        if not all(self._can_be_awaited(other) for other in launch.get("after", ())) or not self.lanes.add(launch):
             self._give_back([name])
         for attempt in [each for each in self._resting.values() if each.lane == launch["lane"]]:
             self.leave(attempt, rest=True)
@@ -54,8 +54,27 @@ class Succession:
             self.lanes.enter(lane)
 
     def recall(self, names: Iterable[str]) -> None:
-        """Give back those that still wait."""
-        self._give_back([name for name in names if self.lanes.take(name)])
+        """Give back those that still wait, and who comes after them."""
+        for name in names:
+            self._give_back(self.lanes.withdraw(name))
+
+    def stop(self, name: str) -> bool:
+        """Whether it waited in its lane. It never begins; who comes after it is given back."""
+        gone = self.lanes.withdraw(name)
+        self._give_back(gone[1:])
+        return bool(gone)
+
+    def _can_be_awaited(self, name: str) -> bool:
+        """Whether it may still end well, or has: not if it was never sent, given back, or ended otherwise."""
+        known = self._known(name)
+        if known is None:
+            return name in self.lanes or name in self._waiting
+        return known.end is None or known.end[1] == 0
+
+    def _has_ended(self, name: str) -> bool:
+        """Whether one that somebody waits for has ended; if it is not known any more it was forgotten since, so it had."""
+        known = self._known(name)
+        return known.finished if known is not None else name not in self.lanes and name not in self._waiting
 
     def _give_back(self, names: Iterable[str]) -> None:
         self._telling.add(*(["recalled", name] for name in names))
