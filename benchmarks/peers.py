@@ -2,7 +2,8 @@
 
 Environments are made once, in the user's cache folder, from pinned versions. A peer that cannot be installed here is left out,
 and said so. Each tool counts from its start to its end, except Ray, whose cluster is up before the clock begins, as our server
-is. Flyte runs the tasks of a local workflow one after another, whatever it is told.
+is. The bare spawn loop is no tool: it is what the processes themselves take. Flyte runs the tasks of a local workflow one after
+another, whatever it is told.
 """
 
 from __future__ import annotations
@@ -69,6 +70,32 @@ def make(graph: Graph, folder: Path) -> float:
         lines.append(f"s{number}: {deps}\n\t@true {number} > {folder}/{number}.log 2>&1")
     (folder / "Makefile").write_text("\n".join(lines) + "\n")
     return _timed(["make", "-s", f"-j{graph.width}", "-C", str(folder), "all"], folder)
+
+
+_BARE = """
+import os, sys
+folder, count, width = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+null, running = os.open('/dev/null', os.O_RDWR), 0
+for n in range(count):
+    if running == width:
+        os.wait()
+        running -= 1
+    os.makedirs(f'{folder}/{n}/work')
+    log = os.open(f'{folder}/{n}.log', os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    streams = [(os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2)]
+    os.posix_spawn('/bin/sh', ['sh', '-c', f'true {n}'], os.environ, file_actions=streams, setsid=True)
+    os.close(log)
+    running += 1
+while running:
+    os.wait()
+    running -= 1
+"""
+
+
+def bare(graph: Graph, folder: Path) -> float:
+    """The processes alone, each with a folder and a log: a loop that keeps no state, the least that any Python could take."""
+    width = 1 if graph.chain else graph.width
+    return _timed([sys.executable, "-I", "-S", "-c", _BARE, str(folder), str(graph.count), str(width)], folder)
 
 
 def doit(graph: Graph, folder: Path) -> float:
@@ -162,6 +189,7 @@ def _call(command: list[str], folder: Path, within: float = LONGEST) -> str:
 
 
 PEERS: dict[str, Callable[[Graph, Path], float]] = {
+    "bare spawn loop": bare,
     "doit": doit,
     "luigi": luigi,
     "snakemake": snakemake,

@@ -2,7 +2,8 @@
 
 Every engine runs the same steps (`true N`, output into a log of its own), two at a time; ours and make also twenty at a time.
 Ours counts from the request to the moment when the run's last event is told. Ray's cluster is up before its clock begins, as our
-server is; Flyte runs a local workflow's tasks one after another. A peer that is slow is measured fewer times, one that cannot be
+server is; Flyte runs a local workflow's tasks one after another; the bare spawn loop is what the same processes take alone, each
+with a folder and a log, without any state. A peer that is slow is measured fewer times, one that cannot be
 installed is left out, and a line says so. Cached runs count the processor time that the server spent after the request was
 answered. Memory in the engine is what a server holds more for a run whose steps all wait, once it has taken the run up after a
 restart; a server that has read the run's document keeps room for that as well. The resume counts from the start of a server after

@@ -130,3 +130,20 @@ def is_free(lock: Path) -> bool:
         except BlockingIOError:
             return False
     return True
+
+
+def gated(scene: Scene, name: str) -> Launch:
+    """One that goes on until `open_gate`, and says when it began and ended."""
+    gate, story = scene.folder / f"{name}.gate", scene.folder / "story"
+    script = f"echo {name} begins >> {story}; until [ -e {gate} ]; do sleep 0.01; done; echo {name} ends >> {story}"
+    return scene.shell(name, script)
+
+
+def open_gate(scene: Scene, *names: str) -> None:
+    for name in names:
+        (scene.folder / f"{name}.gate").touch()
+
+
+def story(scene: Scene) -> list[str]:
+    path = scene.folder / "story"
+    return path.read_text().splitlines() if path.exists() else []

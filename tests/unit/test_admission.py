@@ -9,7 +9,7 @@ import pytest
 
 from paddleflow.base.quantity import Resources
 from paddleflow.errors import Forbidden, Invalid, NotFound, OverQuota, PaddleFlowError
-from paddleflow.jobs.admission import command_line
+from paddleflow.jobs.admission import SHELL, command_line
 from paddleflow.jobs.model import MountedStorage
 from paddleflow.spec.document import parse
 from paddleflow.spec.job import JobBatch, JobChange
@@ -23,7 +23,7 @@ def test_the_smallest_job() -> None:
     assert (job.kind, job.framework, job.queue, job.priority) == ("single", "standalone", "default-queue", "NORMAL")
     assert (job.user, job.name, job.ttl, job.template) == ("alice", "", None, None)
     (member,) = job.members
-    assert (member.role, member.replicas, member.argv) == ("worker", 1, ("sh", "-c", "true"))
+    assert (member.role, member.replicas, member.argv) == ("worker", 1, (SHELL, "-c", "true"))
     assert member.request == member.limit == job.request == Resources.of(1000, 2**30)
     assert member.document["flavour"] == {"name": "", "cpu": "1", "mem": "1Gi", "scalarResources": {}}
 
@@ -65,9 +65,9 @@ def test_a_gang_is_as_urgent_as_its_most_urgent_member_unless_it_says_itself() -
 @pytest.mark.parametrize(
     ("command", "args", "argv"),
     [
-        ("echo $X; date", [], ("sh", "-c", "echo $X; date")),
-        ("echo", ["a b", "$X"], ("sh", "-c", "echo 'a b' '$X'")),
-        ("echo", "a 'b c'", ("sh", "-c", "echo a 'b c'")),
+        ("echo $X; date", [], (SHELL, "-c", "echo $X; date")),
+        ("echo", ["a b", "$X"], (SHELL, "-c", "echo 'a b' '$X'")),
+        ("echo", "a 'b c'", (SHELL, "-c", "echo a 'b c'")),
         (["echo", "$X"], ["a b"], ("echo", "$X", "a b")),
         (["echo"], "a 'b c'", ("echo", "a", "b c")),
         ("", ["prog", "x"], ("prog", "x")),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from paddleflow.base.quantity import Resources
 from paddleflow.errors import Invalid, PaddleFlowError
-from paddleflow.jobs.admission import admit
+from paddleflow.jobs.admission import SHELL, admit
 from paddleflow.jobs.model import NewJob
 from paddleflow.spec.document import Document, decode, parse
 from paddleflow.spec.job import DistributedJob, JobBatch, SingleJob, WorkflowJob
@@ -64,7 +64,7 @@ def test_replicas(replicas: int, words: str) -> None:
 
 def test_slots_need_no_command() -> None:
     job = gang({"role": "master", "command": "mpirun x"}, {"role": "worker", "replicas": 2}, framework="mpi")
-    assert [member.argv for member in job.members] == [("sh", "-c", "mpirun x"), ()]
+    assert [member.argv for member in job.members] == [(SHELL, "-c", "mpirun x"), ()]
 
 
 def test_faults_of_members_and_framework_come_together() -> None:
@@ -126,7 +126,7 @@ def test_the_document_s_own_fields_win_over_the_pod_s() -> None:
         flavour={"cpu": "1", "mem": "1Mi"},
         extensionTemplate=pod(),
     )
-    assert member.argv == ("sh", "-c", "mine x")
+    assert member.argv == (SHELL, "-c", "mine x")
     assert member.env == {"A": "mine", "B": "2", "C": "3"}
     assert member.request == Resources.of(1000, 2**20)
     assert member.document["image"] == "mine:1"

@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
 from paddleflow.engine.board import Board
@@ -105,6 +107,17 @@ def test_somebody_else_who_waits_has_all_asked_back() -> None:
     assert (ahead(draft), draft.recalls) == ([], [])
     draft = turn(board, Ended(attempt(1), NOW, 0))
     assert [item.job for item in draft.writes.placements] == ["job-2"]
+
+
+@pytest.mark.parametrize(
+    "changed", [Queue("q", None, open=False), Queue("q", Resources.of(500, 2**30)), Queue("other", None)]
+)
+def test_a_queue_that_is_closed_lowered_or_gone_passes_no_place_on(changed: Queue) -> None:
+    board = scene(step_row(2))
+    assert ahead(turn(board)) == [attempt(2)]
+    board.core.set_queues([changed])
+    assert turn(board).recalls == [attempt(2)]
+    assert ahead(turn(board, Recalled(attempt(2)))) == []
 
 
 def test_nobody_goes_ahead_while_jobs_of_nobody_s_run_wait() -> None:

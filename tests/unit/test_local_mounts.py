@@ -62,8 +62,13 @@ async def test_read_only_is_honoured(scene: Scene) -> None:
 
 @needs_namespaces
 async def test_the_exit_code_and_the_pid_are_the_command_s_own(scene: Scene) -> None:
-    launch = mounted(scene, scene.shell("one", "echo $$; exit 7"), scene.folder / "target")
-    assert (await scene.run(launch)).exit_code == 7
+    gate = scene.folder / "gate"
+    script = f"echo $$; until [ -e {gate} ]; do sleep 0.01; done; exit 7"
+    launch = mounted(scene, scene.shell("one", script), scene.folder / "target")
+    await scene.runtime.start([launch])
+    await scene.until(lambda: bool(scene.told(Started)))
+    gate.touch()
+    assert (await scene.end_of(launch)).exit_code == 7
     assert (await scene.log_of(launch)).split() == [str(scene.told(Started)[0].pid).encode()]
 
 

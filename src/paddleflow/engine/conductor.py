@@ -314,7 +314,7 @@ class Conductor:
                 self._tally.runs[run.status] += 1
                 log.info("run ended", run=run.id, status=str(run.status), reason=run.message)
         self._touched.clear()
-        self._tally.waiting = sum(len(run.queue) for run in self.runs.values())
+        self._tally.waiting = sum(len(run.queue) + len(run.ahead) for run in self.runs.values())
 
 
 def _awaited_jobs(run: RunState, item: Instance) -> list[str]:

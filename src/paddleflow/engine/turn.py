@@ -220,11 +220,12 @@ def hand_ahead(board: Board, draft: Draft) -> None:
     runs = {job: str(row["run_id"]) for job, (row, _) in following.rows.items()}
     runs |= {job: new.run for job, new in draft.writes.runs.jobs.items() if job in board.waiting}
     waiting = [run for job, run in runs.items() if job in pending]
-    if len(waiting) < len(pending) or len(set(waiting)) > 1:  # somebody else waits too: the scheduler's order counts
+    known = [(job, found.request, found.framework) for job in runs if (found := board.waiting.get(job))]
+    settled = all(board.core.account(queue).settled for queue in {request.queue for _, request, _ in known})
+    if not settled or len(waiting) < len(pending) or len(set(waiting)) > 1:  # the scheduler's order and quota count
         draft.recalls += following.recall()
         return
     following.recalled = False
-    known = ((job, found.request, found.framework) for job in runs if (found := board.waiting.get(job)))
     draft.ahead += following.choose(known, pending)
 
 

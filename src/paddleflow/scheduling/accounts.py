@@ -96,6 +96,11 @@ class Account:
         """Whether the queue is there, and neither it nor one above it is closed."""
         return self.queue is not None and all(account.queue is None or account.queue.open for account in self.path)
 
+    @property
+    def settled(self) -> bool:
+        """Whether what it uses now may stay: it is open, and no ceiling above it was lowered below that."""
+        return self.open and all(account.used.fits(most) for account, most in self.limits)
+
     def over(self, total: Resources) -> tuple[Account, str] | None:
         """The first account above and dimension in which the ceiling does not allow this much more."""
         cpu, memory, scalars = total
