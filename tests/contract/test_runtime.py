@@ -52,8 +52,7 @@ async def test_an_exit_code_above_128_is_not_taken_for_a_signal(scene: Scene) ->
 
 
 async def test_order_of_observations(scene: Scene) -> None:
-    launch = gated(scene, "one")
-    await scene.runtime.start([launch])
+    await scene.runtime.start([launch := gated(scene, "one")])
     await scene.until(lambda: bool(scene.told(Ready)))
     open_gate(scene, "one")
     await scene.end_of(launch)
@@ -64,8 +63,7 @@ async def test_order_of_observations(scene: Scene) -> None:
 async def test_a_short_one_may_be_told_by_its_end_alone(scene: Scene) -> None:
     end = await scene.run(scene.shell("one", "true"))
     assert end.started_at is not None
-    told = [type(seen) for seen in scene.seen]
-    assert told in ([Ended], [Started, Ready, Ended])
+    assert [type(seen) for seen in scene.seen] in ([Ended], [Started, Ready, Ended])
 
 
 async def test_stdout_and_stderr_go_to_the_log_in_order(scene: Scene) -> None:
