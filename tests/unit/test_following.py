@@ -10,12 +10,14 @@ import pytest
 
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
+from paddleflow.engine.activating import expect, settle_ahead
 from paddleflow.engine.board import Board
+from paddleflow.engine.draft import Draft
 from paddleflow.engine.following import HORIZON, MOST, Following, Lane, lane_of
 from paddleflow.engine.ports import Ports
 from paddleflow.engine.recovery import Records, begun_unplaced, rebuild
 from paddleflow.engine.surroundings import Surroundings
-from paddleflow.engine.turn import Draft, decide, expect, hear, look, settle_ahead
+from paddleflow.engine.turn import decide, hear, look
 from paddleflow.jobs.model import UNTIL_TOLD, JobStatus, Member
 from paddleflow.jobs.rows import crowd_of, request_of
 from paddleflow.runtimes.runtime import Ended, Observation, Recalled, Started

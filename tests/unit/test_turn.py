@@ -12,10 +12,11 @@ import pytest
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
 from paddleflow.engine.board import Board
+from paddleflow.engine.draft import Draft
 from paddleflow.engine.ports import Ports
 from paddleflow.engine.recovery import LOST, Records, compare, rebuild
 from paddleflow.engine.surroundings import Surroundings
-from paddleflow.engine.turn import Draft, decide, hear, look, settle
+from paddleflow.engine.turn import decide, hear, look, settle
 from paddleflow.jobs.model import JobStatus, Member, NewJob
 from paddleflow.jobs.rows import crowd_of
 from paddleflow.runtimes.runtime import Ended, Observation, Ready, Started

@@ -20,9 +20,10 @@ from paddleflow.base.log import Log
 from paddleflow.engine.admitting import REFUSALS, Admission, Asked
 from paddleflow.engine.board import Board, Waiting
 from paddleflow.engine.claims import Claims
+from paddleflow.engine.draft import Draft
 from paddleflow.engine.run_rows import Collected, collect
 from paddleflow.engine.run_writes import FreshJob
-from paddleflow.engine.turn import DELETED, Draft, end_waiting, step
+from paddleflow.engine.turn import DELETED, end_waiting, step
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs import facts as job_facts
 from paddleflow.jobs.machine import JobState

@@ -17,16 +17,18 @@ from pathlib import Path
 from paddleflow.base.clock import Clock
 from paddleflow.base.log import Log
 from paddleflow.base.quantity import Resources, parse_quantity
+from paddleflow.engine.activating import expect, settle_ahead
 from paddleflow.engine.admitting import Admission
 from paddleflow.engine.board import Board
 from paddleflow.engine.conductor import Conductor, read_active
+from paddleflow.engine.draft import Draft
 from paddleflow.engine.errands import Errands
 from paddleflow.engine.expecting import Expecting
 from paddleflow.engine.launching import Prepared
 from paddleflow.engine.ports import Ports, parse_range
 from paddleflow.engine.recovery import begun_unplaced, compare, read_jobs, read_records, rebuild
 from paddleflow.engine.surroundings import Surroundings, rules_of
-from paddleflow.engine.turn import STARTS_A_TURN, Draft, decide, expect, hear, look, settle, settle_ahead
+from paddleflow.engine.turn import STARTS_A_TURN, decide, hear, look, settle
 from paddleflow.engine.writes import write_turn
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs.rows import SQL, members_of

@@ -21,11 +21,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from paddleflow.base.ids import AttemptId
+from paddleflow.engine.activating import activate, places_of
 from paddleflow.engine.board import Active, Board, Waiting
+from paddleflow.engine.draft import Draft
 from paddleflow.engine.launching import attempt_of, parse_attempt
 from paddleflow.engine.ports import Ports
 from paddleflow.engine.surroundings import Surroundings
-from paddleflow.engine.turn import Draft, activate, places_of, step
+from paddleflow.engine.turn import step
 from paddleflow.jobs.facts import MemberEnded, StopAsked
 from paddleflow.jobs.model import JobStatus, TaskStatus
 from paddleflow.jobs.rows import SQL, held_of, members_of, requests_of, waiting_crowds

@@ -11,16 +11,15 @@ The board is changed on the way. If the write fails the board is thrown away, so
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
-from paddleflow.base.ids import AttemptId
+from paddleflow.engine.activating import activate, hand_ahead, take_over
 from paddleflow.engine.board import Active, Board, Waiting
+from paddleflow.engine.draft import Draft, Moved
 from paddleflow.engine.following import lane_of
-from paddleflow.engine.launching import Place, PlacedJob, Prepared, attempt_of, parse_attempt, prepare
+from paddleflow.engine.launching import attempt_of, parse_attempt
 from paddleflow.engine.surroundings import Surroundings
-from paddleflow.engine.writes import Change, Placement, Turn
+from paddleflow.engine.writes import Change, Placement
 from paddleflow.engine.yielding import asked_of, begin_anew, places_for, shrunk
 from paddleflow.errors import Temporary
 from paddleflow.frameworks.catalogue import find
@@ -40,48 +39,17 @@ from paddleflow.jobs.facts import (
     Shrunk,
     StopAsked,
 )
-from paddleflow.jobs.machine import JobState, Shape, TaskState, advance, changed_tasks
-from paddleflow.jobs.model import JobStatus, Member
-from paddleflow.jobs.rows import members_of, request_of, shape_of, state_of
+from paddleflow.jobs.machine import JobState, Shape, advance
+from paddleflow.jobs.model import JobStatus
+from paddleflow.jobs.rows import members_of, request_of
 from paddleflow.runtimes.runtime import Ended, Observation, Ready, Recalled, Started
 from paddleflow.scheduling.classes import held_total
-from paddleflow.scheduling.model import Assignment, Held, Preempt, Reason, Resize, Start, Wait
+from paddleflow.scheduling.model import Assignment, Preempt, Reason, Resize, Start, Wait
 from paddleflow.store.database import Row
 
 STARTS_A_TURN = 256  #: bounds a turn, so that a flood of starts does not delay stops
 STOPPED_BY_USER = "stopped by its user"
 DELETED = "deleted"  #: what `unseen_jobs` says of a job whose row is gone
-
-
-@dataclass(slots=True)
-class Moved:
-    """A job that took steps in this turn."""
-
-    active: Active
-    tasks: Sequence[TaskState]  #: before the first step
-    history: list[tuple[float, JobStatus, str]] = field(default_factory=list)  #: every status it went through
-
-
-@dataclass(slots=True)
-class Draft:
-    """What a turn wants: first written, then done."""
-
-    writes: Turn = field(default_factory=Turn)
-    launches: list[Prepared] = field(default_factory=list)
-    halts: list[AttemptId] = field(default_factory=list)
-    ahead: list[str] = field(default_factory=list)  #: jobs that are handed to the runtime ahead of their place
-    recalls: list[AttemptId] = field(default_factory=list)  #: those among them that are asked back
-    ended: list[AttemptId] = field(default_factory=list)  #: recorded by this turn's write; the runtime may forget them
-    stale: list[AttemptId] = field(default_factory=list)  #: of nobody any more; the runtime must forget them first
-    synthetic: list[Observation] = field(default_factory=list)  #: of members without a process of their own
-    moved: dict[str, Moved] = field(default_factory=dict)  #: jobs whose machines took a step
-
-    def close(self) -> None:
-        """Collect the changes of all machines that moved."""
-        for moved in self.moved.values():
-            after = moved.active.state
-            tasks = changed_tasks(moved.tasks, after.tasks)
-            self.writes.changes.append(Change(after, tasks, moved.active.ttl, moved.history))
 
 
 def hear(board: Board, observations: Iterable[Observation], draft: Draft, now: float) -> None:
@@ -111,23 +79,6 @@ def hear(board: Board, observations: Iterable[Observation], draft: Draft, now: f
             heir, _, _ = parse_attempt(seen.heir)
             if heir in board.following.ahead:
                 take_over(board, heir, draft, now)
-
-
-def take_over(board: Board, job: str, draft: Draft, now: float) -> Active:
-    """A job that was ahead has the place of one that has ended."""
-    active = board.following.ahead[job]
-    board.following.begun(job, active.lane)
-    waiting = board.waiting.pop(job)
-    board.held_back.discard(job)
-    places = active.job.places
-    board.core.hold(Held(waiting.request, tuple(Assignment(p.role, p.index, p.node, p.devices) for p in places), now))
-    active.request = waiting.request
-    active.state, _ = advance(active.state, Placed(now, tuple(place.key for place in places)))
-    board.active[job] = active
-    draft.writes.heirs.append(
-        Placement(job, waiting.request.order, waiting.touched, active.job.attempt, places, frozenset())
-    )
-    return active
 
 
 def _fact(seen: Started | Ready | Ended, key: Key) -> Fact:
@@ -214,21 +165,6 @@ def decide(board: Board, draft: Draft, around: Surroundings, now: float) -> None
         _tell_changes(board, draft)
 
 
-def hand_ahead(board: Board, draft: Draft) -> None:
-    """While steps of one run alone wait, the next ones are handed to the runtime ahead; else all are asked back."""
-    following, pending = board.following, board.core.pending
-    runs = {job: str(row["run_id"]) for job, (row, _) in following.rows.items()}
-    runs |= {job: new.run for job, new in draft.writes.runs.jobs.items() if job in board.waiting}
-    waiting = [run for job, run in runs.items() if job in pending]
-    known = [(job, found.request, found.framework) for job in runs if (found := board.waiting.get(job))]
-    settled = all(board.core.account(queue).settled for queue in {request.queue for _, request, _ in known})
-    if not settled or len(waiting) < len(pending) or len(set(waiting)) > 1:  # the scheduler's order and quota count
-        draft.recalls += following.recall()
-        return
-    following.recalled = False
-    draft.ahead += following.choose(known, pending)
-
-
 def _tell_changes(board: Board, draft: Draft) -> None:
     """Write down why jobs wait, where rows give another reason; equal jobs wait for the same one."""
     told, board.told = board.told, []
@@ -286,73 +222,6 @@ def settle(board: Board, draft: Draft, rows: Mapping[str, Row], around: Surround
         before = active.state._replace(attempt=item.attempt - 1)
         active.state, commands = advance(before, Placed(now, tuple(place.key for place in item.places)))
         _do(board, active, commands, draft, now)
-
-
-def settle_ahead(board: Board, draft: Draft, around: Surroundings) -> None:
-    """The write stood, so the rows of jobs that go ahead are there: their launches."""
-    for job in draft.ahead:
-        active = expect(board, *board.following.rows[job], around)
-        prepared = active.prepared[active.job.places[0].key]
-        launch = replace(prepared.launch, ahead=True, after=_after(board, job))
-        draft.launches.append(replace(prepared, launch=launch))
-
-
-def _after(board: Board, job: str) -> tuple[AttemptId, ...]:
-    """The attempts that must end well before a job that is held back may begin."""
-    if job not in board.held_back:
-        return ()
-    known = [board.active.get(other) or board.following.ahead[other] for other in board.following.awaits[job]()]
-    return tuple(attempt for active in known for attempt in active.attempts(tuple(active.prepared)))
-
-
-def expect(board: Board, row: Row, members: tuple[Member, ...], around: Surroundings) -> Active:
-    """A waiting job as it will run, if it begins before a turn places it."""
-    attempt = board.waiting[row["id"]].attempt
-    place = Place(members[0].role, 0, node=next(iter(around.addresses)))
-    active = activate(row, members, (), attempt + 1, (place,), around)
-    active.state = active.state._replace(attempt=attempt)  # the machine counts this attempt itself
-    board.following.ahead[row["id"]] = active
-    return active
-
-
-def activate(
-    row: Row,
-    members: tuple[Member, ...],
-    tasks: Iterable[Row],
-    attempt: int,
-    places: tuple[Place, ...],
-    around: Surroundings,
-) -> Active:
-    """A placed job, ready to be launched."""
-    state = state_of(row, tasks, shape_of(row["framework"], members, around.restart_limit))
-    job = PlacedJob(
-        id=row["id"],
-        name=row["name"],
-        user=row["user_name"],
-        queue=row["queue"],
-        framework=row["framework"],
-        attempt=attempt,
-        members=members,
-        places=places,
-    )
-    request = request_of(row)
-    lane = lane_of(request, job.framework)
-    prepared = prepare(job, around.data, around.base_env, around.addresses, lane)
-    return Active(job, request, state, prepared, row["ttl"], row["touched"])
-
-
-def places_of(tasks: Iterable[Row]) -> tuple[Place, ...]:
-    """The places that task rows hold."""
-    return tuple(
-        Place(
-            task["role"],
-            task["idx"],
-            task["node"],
-            tuple((name, tuple(numbers)) for name, numbers in json.loads(task["devices"])),
-            tuple(json.loads(task["ports"])),
-        )
-        for task in tasks
-    )
 
 
 def step(board: Board, active: Active, fact: Fact, draft: Draft, now: float) -> None:

@@ -1,0 +1,123 @@
+"""Jobs that get their place, or may get it without a turn: as they will run, who is handed out ahead, who takes whose place.
+
+`turn` decides and settles, `recovery` takes up what runs; `following` has the rules of who goes ahead.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+
+from paddleflow.base.ids import AttemptId
+from paddleflow.engine.board import Active, Board
+from paddleflow.engine.draft import Draft
+from paddleflow.engine.following import lane_of
+from paddleflow.engine.launching import Place, PlacedJob, prepare
+from paddleflow.engine.surroundings import Surroundings
+from paddleflow.engine.writes import Placement
+from paddleflow.jobs.facts import Placed
+from paddleflow.jobs.machine import advance
+from paddleflow.jobs.model import Member
+from paddleflow.jobs.rows import request_of, shape_of, state_of
+from paddleflow.scheduling.model import Assignment, Held
+from paddleflow.store.database import Row
+
+
+def activate(
+    row: Row,
+    members: tuple[Member, ...],
+    tasks: Iterable[Row],
+    attempt: int,
+    places: tuple[Place, ...],
+    around: Surroundings,
+) -> Active:
+    """A placed job, ready to be launched."""
+    state = state_of(row, tasks, shape_of(row["framework"], members, around.restart_limit))
+    job = PlacedJob(
+        id=row["id"],
+        name=row["name"],
+        user=row["user_name"],
+        queue=row["queue"],
+        framework=row["framework"],
+        attempt=attempt,
+        members=members,
+        places=places,
+    )
+    request = request_of(row)
+    lane = lane_of(request, job.framework)
+    prepared = prepare(job, around.data, around.base_env, around.addresses, lane)
+    return Active(job, request, state, prepared, row["ttl"], row["touched"])
+
+
+def places_of(tasks: Iterable[Row]) -> tuple[Place, ...]:
+    """The places that task rows hold."""
+    return tuple(
+        Place(
+            task["role"],
+            task["idx"],
+            task["node"],
+            tuple((name, tuple(numbers)) for name, numbers in json.loads(task["devices"])),
+            tuple(json.loads(task["ports"])),
+        )
+        for task in tasks
+    )
+
+
+def hand_ahead(board: Board, draft: Draft) -> None:
+    """While steps of one run alone wait, the next ones are handed to the runtime ahead; else all are asked back."""
+    following, pending = board.following, board.core.pending
+    runs = {job: str(row["run_id"]) for job, (row, _) in following.rows.items()}
+    runs |= {job: new.run for job, new in draft.writes.runs.jobs.items() if job in board.waiting}
+    waiting = [run for job, run in runs.items() if job in pending]
+    known = [(job, found.request, found.framework) for job in runs if (found := board.waiting.get(job))]
+    settled = all(board.core.account(queue).settled for queue in {request.queue for _, request, _ in known})
+    if not settled or len(waiting) < len(pending) or len(set(waiting)) > 1:  # the scheduler's order and quota count
+        draft.recalls += following.recall()
+        return
+    following.recalled = False
+    draft.ahead += following.choose(known, pending)
+
+
+def settle_ahead(board: Board, draft: Draft, around: Surroundings) -> None:
+    """The write stood, so the rows of jobs that go ahead are there: their launches."""
+    for job in draft.ahead:
+        active = expect(board, *board.following.rows[job], around)
+        prepared = active.prepared[active.job.places[0].key]
+        launch = replace(prepared.launch, ahead=True, after=_after(board, job))
+        draft.launches.append(replace(prepared, launch=launch))
+
+
+def _after(board: Board, job: str) -> tuple[AttemptId, ...]:
+    """The attempts that must end well before a job that is held back may begin."""
+    if job not in board.held_back:
+        return ()
+    known = [board.active.get(other) or board.following.ahead[other] for other in board.following.awaits[job]()]
+    return tuple(attempt for active in known for attempt in active.attempts(tuple(active.prepared)))
+
+
+def expect(board: Board, row: Row, members: tuple[Member, ...], around: Surroundings) -> Active:
+    """A waiting job as it will run, if it begins before a turn places it."""
+    attempt = board.waiting[row["id"]].attempt
+    place = Place(members[0].role, 0, node=next(iter(around.addresses)))
+    active = activate(row, members, (), attempt + 1, (place,), around)
+    active.state = active.state._replace(attempt=attempt)  # the machine counts this attempt itself
+    board.following.ahead[row["id"]] = active
+    return active
+
+
+def take_over(board: Board, job: str, draft: Draft, now: float) -> Active:
+    """A job that was ahead has the place of one that has ended."""
+    active = board.following.ahead[job]
+    board.following.begun(job, active.lane)
+    waiting = board.waiting.pop(job)
+    board.held_back.discard(job)
+    places = active.job.places
+    board.core.hold(Held(waiting.request, tuple(Assignment(p.role, p.index, p.node, p.devices) for p in places), now))
+    active.request = waiting.request
+    active.state, _ = advance(active.state, Placed(now, tuple(place.key for place in places)))
+    board.active[job] = active
+    draft.writes.heirs.append(
+        Placement(job, waiting.request.order, waiting.touched, active.job.attempt, places, frozenset())
+    )
+    return active
