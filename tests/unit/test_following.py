@@ -15,7 +15,7 @@ from paddleflow.engine.board import Board
 from paddleflow.engine.draft import Draft
 from paddleflow.engine.following import HORIZON, MOST, Following, Lane, lane_of
 from paddleflow.engine.ports import Ports
-from paddleflow.engine.recovery import Records, begun_unplaced, rebuild
+from paddleflow.engine.recovery import Records, begun_unplaced, compare, rebuild
 from paddleflow.engine.surroundings import Surroundings
 from paddleflow.engine.turn import decide, hear, look
 from paddleflow.jobs.model import UNTIL_TOLD, JobStatus, Member
@@ -200,3 +200,14 @@ def test_a_lane_learns_how_long_its_jobs_take() -> None:
     following.begun("b", "lane")
     following.ended("b", "lane", 1.0)
     assert following.lanes["lane"].seconds == 1.8
+
+
+def test_what_was_given_back_does_not_count_as_known() -> None:
+    """A job was ahead, then placed, and the engine began anew before it could say so: it must be launched."""
+    row = step_row(1) | {"status": "pending", "placed": 1, "attempt": 1}
+    task = task_row(devices="[]", status="pending", ready=0, started_at=None)
+    ports = Ports(range(2000, 2010), lambda port: True)
+    board = rebuild(Records([row], [task], []), [Node("n1", ONE)], [Queue("q", None)], ports, AROUND, 20.0)
+    draft = Draft()
+    compare(board, [Recalled(attempt(1))], draft, NOW)
+    assert [item.launch.attempt for item in draft.launches] == [attempt(1)]

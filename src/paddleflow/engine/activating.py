@@ -82,17 +82,23 @@ def hand_ahead(board: Board, draft: Draft) -> None:
 def settle_ahead(board: Board, draft: Draft, around: Surroundings) -> None:
     """The write stood, so the rows of jobs that go ahead are there: their launches."""
     for job in draft.ahead:
+        after = _after(board, job)
         active = expect(board, *board.following.rows[job], around)
+        if after is None:
+            board.following.back(job)
+            continue
         prepared = active.prepared[active.job.places[0].key]
-        launch = replace(prepared.launch, ahead=True, after=_after(board, job))
-        draft.launches.append(replace(prepared, launch=launch))
+        draft.launches.append(replace(prepared, launch=replace(prepared.launch, ahead=True, after=after)))
 
 
-def _after(board: Board, job: str) -> tuple[AttemptId, ...]:
-    """The attempts that must end well before a job that is held back may begin."""
+def _after(board: Board, job: str) -> tuple[AttemptId, ...] | None:
+    """The attempts that must end well before a job that is held back may begin; None: one of them has no place after all."""
     if job not in board.held_back:
         return ()
-    known = [board.active.get(other) or board.following.ahead[other] for other in board.following.awaits[job]()]
+    others = board.following.awaits[job]()
+    known = [active for other in others if (active := board.active.get(other) or board.following.ahead.get(other))]
+    if len(known) < len(others):
+        return None
     return tuple(attempt for active in known for attempt in active.attempts(tuple(active.prepared)))
 
 

@@ -124,7 +124,7 @@ def _shrink(row: Row, tasks: Iterable[Row], now: float) -> Eviction | None:
 
 def compare(board: Board, known: Iterable[Observation], draft: Draft, now: float) -> None:
     """What the runtime does not know of must be launched, or has been lost."""
-    told: set[AttemptId] = {seen.attempt for seen in known}
+    told: set[AttemptId] = {seen.attempt for seen in known if not isinstance(seen, Recalled)}
     for active in list(board.active.values()):
         _compare_job(board, active, told, draft, now)
 

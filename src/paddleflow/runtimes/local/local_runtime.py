@@ -257,6 +257,8 @@ class LocalRuntime:
         self._states.append(waiter)
         if ahead := [name for name, body in self._unstarted.items() if body.get("ahead")]:
             self._send({"do": "recall", "attempts": ahead})  # whoever asks does not know of them
+            for name in ahead:
+                del self._unstarted[name]
         self._send({"do": "state"})
         try:
             async with asyncio.timeout(PATIENCE):
