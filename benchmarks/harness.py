@@ -15,6 +15,7 @@ import os
 import platform
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -122,7 +123,15 @@ def machine() -> dict[str, object]:
     return {
         "date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": os.cpu_count(), "cpu": model,
         "memory_gib": round(memory / 2**20), "kernel": platform.release(), "python": platform.python_version(),
+        "files": _file_system(tempfile.gettempdir()),
     }  # fmt: skip
+
+
+def _file_system(folder: str) -> str:
+    """The kind of file system that a folder is on."""
+    mounts = [line.split()[1:3] for line in _read("/proc/mounts").splitlines()]
+    within = [(len(point), kind) for point, kind in mounts if Path(folder).is_relative_to(point)]
+    return max(within)[1] if within else "an unknown file system"
 
 
 def _read(path: str) -> str:
@@ -158,7 +167,8 @@ def write_page() -> None:
         parts.append(f"{head['about']}\n")
         parts.append(
             f"`scripts/bench {head['bench']}{' --quick' if head['quick'] else ''}` on {head['date']}: {head['cores']} cores "
-            f"({head['cpu']}), {head['memory_gib']} GiB, Linux {head['kernel']}, Python {head['python']}. "
+            f"({head['cpu']}), {head['memory_gib']} GiB, Linux {head['kernel']}, Python {head['python']}"
+            f"{', files on ' + str(head['files']) if head.get('files') else ''}. "
             f"[The lines](benchmarks/{file.name}).\n"
         )
         parts.append("| figure | ours | peer | theirs | ratio | unit | n |\n|---|---:|---|---:|---:|---|---:|")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import http.client
 import json
@@ -74,7 +75,8 @@ class Server:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.05)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        # At the very end: ext4 without a journal makes folders slowly for minutes after many were removed.
+        atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
 
     # ---- its life ---------------------------------------------------------------------------------------------------
 
