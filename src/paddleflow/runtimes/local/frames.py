@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from json import encoder
 from typing import Any
 
 LARGEST = 1 << 30  #: a longer frame is not ours: the other side is something else
@@ -12,19 +10,9 @@ LARGEST = 1 << 30  #: a longer frame is not ours: the other side is something el
 Message = dict[str, Any]
 
 
-def _encoder() -> Callable[[Any], str]:
-    """`json.dumps` without spaces. That one makes its encoder anew at each call, which takes as long as a short line."""
-    plain = json.JSONEncoder(separators=(",", ":"), check_circular=False)
-    try:
-        made = encoder.c_make_encoder(  # type: ignore[attr-defined]  # not told to the public, so perhaps not there
-            None, plain.default, encoder.encode_basestring_ascii, None, ":", ",", False, False, True
-        )
-    except (AttributeError, TypeError):
-        return plain.encode
-    return lambda value: "".join(made(value, 0))
-
-
-_encode = _encoder()
+_encode = json.JSONEncoder(
+    separators=(",", ":"), check_circular=False
+).encode  #: made once: `json.dumps` makes one a call
 _decode = json.JSONDecoder().raw_decode
 
 
