@@ -9,10 +9,8 @@ LARGEST = 1 << 30  #: a longer frame is not ours: the other side is something el
 
 Message = dict[str, Any]
 
-
-_encode = json.JSONEncoder(
-    separators=(",", ":"), check_circular=False
-).encode  #: made once: `json.dumps` makes one a call
+#: Made once: `json.dumps` makes one a call.
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _decode = json.JSONDecoder().raw_decode
 
 
