@@ -37,6 +37,7 @@ from paddleflow.runtimes.local.watching import Watch
 PROTOCOL = 2  #: 2: lanes
 AT_ONCE = 16  #: spawns between two looks at everything else
 HELD_BACK = 0.01  #: seconds that what nobody waits for waits to be told
+FOLLOWED = 0.02  #: the same while others follow by themselves
 FIRST_SERVER = 30.0  #: seconds that a new keeper waits for its server
 _SET_CHILD_SUBREAPER = 36
 
@@ -226,7 +227,7 @@ class Keeper:
         telling, now = self._custody.telling, self._clock.monotonic()
         used_up = telling.ends >= len(self._custody.succession.lanes) and telling.ends and not telling.unanswered
         if telling and not telling.urgent and not used_up:
-            self._tell_at = self._tell_at or now + HELD_BACK
+            self._tell_at = self._tell_at or now + (FOLLOWED if len(self._custody.succession.lanes) else HELD_BACK)
             if now < self._tell_at:
                 return True
         self._tell_at = None
