@@ -180,6 +180,7 @@ def test_only_small_jobs_have_a_lane() -> None:
     assert lane_of(request_of(step_row(2)), "standalone")
     assert not lane_of(request_of(row_of(JOB)), "standalone"), "devices are numbered"
     assert not lane_of(request_of(step_row(2)), "paddle")
+    assert not lane_of(request_of(step_row(2))._replace(needs=()), "standalone")
 
 
 def test_the_shorter_jobs_are_the_more_go_ahead() -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from math import ceil
 from typing import TYPE_CHECKING
 
 from paddleflow.base.ids import AttemptId
@@ -33,8 +32,10 @@ FRAMEWORK = "standalone"
 
 def lane_of(request: Request, framework: str) -> str:
     """The lane that a job runs in; empty: it needs a place of its own."""
+    if framework != FRAMEWORK or len(request.needs) != 1:
+        return ""
     need = request.needs[0]
-    if framework != FRAMEWORK or len(request.needs) > 1 or need.count != 1 or need.each.scalars:
+    if need.count != 1 or need.least is not None or need.each.scalars:
         return ""
     return f"{request.queue}/{request.user}/{request.priority}/{need.each.cpu}/{need.each.memory}"
 
@@ -52,7 +53,7 @@ class Lane:
     def room(self) -> int:
         """How many more may be ahead; as long as nothing is known, one for each that runs."""
         each = 1 if self.seconds is None else min(int(HORIZON / max(self.seconds, 1e-6)), MOST)
-        return ceil(len(self.running) * each) - len(self.ahead)
+        return len(self.running) * each - len(self.ahead)
 
 
 @dataclass(slots=True)
