@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -53,10 +51,7 @@ def test_clusters_live_beside_each_other_and_go_without_a_trace(control_plane: L
         assert "another shape" in refused.stderr
         assert "hint: " in refused.stderr
         _run_pods_that_cost_nothing(second)
-    assert traces(second.name) == []
-    with socket.socket() as probe:  # the port is free again
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind(("127.0.0.1", urlsplit(second.api).port))
+    assert traces(second.name) == []  # its ports too: who held them is gone, and the next cluster may have them already
     assert control_plane.kubectl("get", "--raw", "/readyz") == "ok"
 
 
