@@ -107,14 +107,14 @@ def _printed(done: subprocess.CompletedProcess[str], command: str) -> str:
     return done.stdout
 
 
-def require(parts: Iterable[str], root: bool = False, hint: str = "scripts/test builds it") -> None:
+def require(parts: Iterable[str], root: bool = False) -> None:
     """Skip, with a line that says what would help, where a cluster of these parts cannot be."""
     if root and os.geteuid() != 0:
         pytest.skip(f"{_LACKING}: real nodes need root")
     done = subprocess.run([TOOL, "build", "--check", *parts], capture_output=True, text=True, check=False)
     if done.returncode:
         assert "error: not built: " in done.stderr, done.stderr
-        hint = hint if shutil.which("go") else "Go is not installed"
+        hint = "scripts/test builds it" if shutil.which("go") else "Go is not installed"
         pytest.skip(f"{_LACKING}: it is not built; {hint}, scripts/cluster build --help tells more")
 
 

@@ -73,10 +73,10 @@ debian_parts() {
 }
 
 # The parts of the test cluster that tests use, built when the tests that these pytest arguments choose have use for them.
-# The first time takes a quarter of an hour, later calls no time. Its lack is said, and is no error here.
+# The first time takes half an hour, later calls no time. Its lack is said, and is no error here.
 cluster_parts() {
     local parts=(kube volcano kwok helm)
-    [ "$(id -u)" != 0 ] || parts+=(node-images coredns python-image operator-image)
+    [ "$(id -u)" != 0 ] || parts+=(node-images coredns python-image operator-image argo)
     ! "$ROOT/scripts/cluster" build --check "${parts[@]}" 2> /dev/null || return 0
     "$VENV/bin/pytest" --collect-only -qq -p no:cacheprovider -m cluster "$@" > /dev/null 2>&1 || return 0
     say "building the test cluster's parts: ${parts[*]}"

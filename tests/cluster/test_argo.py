@@ -1,8 +1,4 @@
-"""An exported pipeline under Argo's own controller, on a real node.
-
-Argo costs eleven minutes of a processor to build, so its part is not among those that ``scripts/test`` builds:
-``scripts/cluster build argo`` does, and then this runs too.
-"""
+"""An exported pipeline under Argo's own controller, on a real node."""
 
 from __future__ import annotations
 
@@ -29,6 +25,20 @@ entry_points:
     loop_argument: "{{{{items}}}}"
     artifacts: {{output: [out]}}
   never: {{deps: make, condition: "{{{{n}}}} > 10", parameters: {{n: 3}}, command: exit 1}}
+  judge:
+    artifacts: {{output: [verdict, score]}}
+    command: |
+      echo "it's \\"good\\" - so far" > {{{{verdict}}}}; echo 0.93 > {{{{score}}}}
+  agree:
+    deps: judge
+    artifacts: {{input: {{verdict: "{{{{judge.verdict}}}}", score: "{{{{judge.score}}}}"}}}}
+    condition: "{{{{score}}}} > 0.9 && {{{{verdict}}}} =~ '^it' && '{{{{score}}}}' != bad"
+    command: cp {{{{verdict}}}} agreed
+  object:
+    deps: judge
+    artifacts: {{input: {{score: "{{{{judge.score}}}}"}}}}
+    condition: "{{{{score}}}} < 0.9"
+    command: exit 1
   group:
     deps: make,never
     artifacts: {{input: {{all: "{{{{make.out}}}}"}}}}
@@ -44,7 +54,7 @@ post_process:
 
 @pytest.fixture(scope="module")
 def argo_cluster() -> Iterator[LiveCluster]:
-    require(["kube", "node-images", "coredns", "argo"], root=True, hint="scripts/cluster build argo")
+    require(["kube", "node-images", "coredns", "argo"], root=True)
     with brought_up("argo", "--nodes", "1", "--with", "coredns,argo") as up:
         yield up
 
@@ -62,7 +72,8 @@ def test_argo_s_controller_runs_an_exported_pipeline(argo_cluster: LiveCluster, 
         told = json.loads(argo_cluster.kubectl("get", "workflow/exported", "-n", space, "-o", "json"))["status"]
         phases = {node["displayName"]: node["phase"] for node in told["nodes"].values()}
         assert told["phase"] == "Succeeded", phases
-        assert phases["never"] == "Skipped"
+        assert phases["never"] == phases["object"] == "Skipped"
+        assert (tmp_path / "team" / "agreed").read_text() == 'it\'s "good" - so far\n'
         assert (tmp_path / "team" / "result").read_text() == "hello a make\nhello b make\n"
         assert (tmp_path / "team" / "after").read_text() == "after\n"
 

@@ -1,7 +1,7 @@
 """A pipeline as an Argo Workflow: steps are containers, dags are dag templates, the post-process is ``onExit``.
 
 Storages are volume claims, whose names are parameters of the workflow. Conditions become ``when``, which has the same
-grammar. Called by ``paddleflow pipeline export --to argo``.
+grammar; a file that one reads is also an output parameter of the step that makes it. Called by ``paddleflow pipeline export --to argo``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from paddleflow.exporters.marks import PARAMETER, RUN, USER, fill
+from paddleflow.exporters.marks import PARAMETER, RUN, TEXT, USER, VALUE, fill
 from paddleflow.exporters.plan import Group, Node, Plan, Planner, Task
 from paddleflow.spec.faults import Faults
 from paddleflow.spec.pipeline.document import dump
@@ -19,6 +19,7 @@ from paddleflow.spec.pipeline.model import FAIL_FAST, FsMount, Pipeline, Retry
 from paddleflow.spec.pipeline.templates import as_text
 
 _USER = "user"
+_BARE = r"^([-+]?[0-9]+([.][0-9]*)?([eE][-+]?[0-9]+)?|true|false)$"  #: numbers and booleans, for Argo's expressions
 _MOUNTED = "/home/paddleflow/storage/mnt"
 
 
@@ -114,6 +115,9 @@ class _Manifest:
         template: dict[str, Any] = {"name": name, "container": container}
         if task.retry.times:
             template["retryStrategy"] = _retry(task.retry)
+        if task.read:
+            found = ((name, self._text(path, task.full_name)) for name, path in task.read.items())
+            template["outputs"] = {"parameters": [{"name": name, "valueFrom": {"path": path}} for name, path in found]}
         if task.timeout:
             template["activeDeadlineSeconds"] = str(math.ceil(task.timeout))
         self._templates.append(template)
@@ -138,6 +142,10 @@ class _Manifest:
     def _open(self, kind: str, name: str) -> str:
         if kind == PARAMETER:
             return _parameter(self._names[name])
+        if kind == VALUE:
+            return _value(*name.split("."))
+        if kind == TEXT:
+            return "{{tasks.%s.outputs.parameters.%s}}" % tuple(name.split("."))
         if kind == RUN:
             return "{{workflow.name}}"
         if kind == USER:
@@ -186,6 +194,15 @@ def _retry(retry: Retry) -> dict[str, Any]:
 
 def _parameter(name: str) -> str:
     return "{{workflow.parameters." + name + "}}"
+
+
+def _value(task: str, artifact: str) -> str:
+    """What a task wrote into a file, as it takes part in a condition: a number or a boolean bare, else quoted.
+
+    In a condition of Argo either quote ends a text, whichever began it."""
+    text = f"trim(tasks['{task}'].outputs.parameters['{artifact}'])"
+    quoted = r"""sprig.regexReplaceAll(`(['"\\])`, it, `\$1`)"""
+    return "{{=" + f"""let it = {text}; it matches '{_BARE}' ? it : "'" + {quoted} + "'\"""" + "}}"
 
 
 def _place(mount: FsMount) -> str:

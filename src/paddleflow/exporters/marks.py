@@ -12,6 +12,8 @@ PARAMETER = "parameter"  #: with the dotted name of a parameter
 RUN = "run"  #: the id of the run
 USER = "user"  #: who runs it
 SHARED = "shared"  #: the folder of the main storage
+VALUE = "value"  #: what is in a file, with the name of the task beside it that makes it, and of its artifact
+TEXT = "text"  #: the same, between quotes that are there already
 
 _MARK = re.compile("\x01([a-z]+):([^\x02]*)\x02")
 

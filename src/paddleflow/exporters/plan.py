@@ -44,6 +44,7 @@ class Task:
     timeout: float
     condition: str  #: with templates filled in, as the target's own; empty: none
     left_out: str = ""  #: why it does not run; empty: it runs
+    read: Mapping[str, str] = field(default_factory=dict)  #: those of `outputs` that a condition reads, by their names
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class Planner:
 
     def plan(self) -> Plan:
         """Twice: only when all loops and conditions were looked at is it known which parameters decide one, and must not be
-        left open."""
+        left open, and which artifacts are read by one."""
         top = Scope.top(self.pipeline)
         Planner(self.pipeline, Faults(""), self.static)._build(top)
         top.shared.parameters.clear()
@@ -171,6 +172,7 @@ class Planner:
             timeout=step.timeout,
             condition=condition,
             left_out=left_out,
+            read={name: scope.output_path(name) for name in step.outputs if scope.is_read(name)},
         )
 
     def _env(self, scope: Scope, step: Step) -> dict[str, str]:
@@ -196,11 +198,13 @@ class Planner:
         if not text.strip() or left_out:
             return "", left_out
         files = sorted({ref.name for ref in references(text)} & component.inputs.keys())
-        if files:
-            self.faults.add(scope.dotted_name, f"condition reads the content of artifact {', '.join(files)}")
+        far = [name for name in files if self.static or not scope.note_read(name)]
+        if far:
+            reason = "" if self.static else ", which no single step beside it makes"
+            self.faults.add(scope.dotted_name, f"condition reads the content of artifact {', '.join(far)}{reason}")
             return "", ""
         if not self.static:
-            return _QUOTED.sub(lambda part: render_text(part[0], scope.open if part[1] else scope.quoted), text), ""
+            return _QUOTED.sub(lambda part: render_text(part[0], scope.between_quotes if part[1] else scope.quoted), text), ""
         try:
             for ref in references(text):  # all of them, also those that an evaluation may not come to
                 scope.value(ref)

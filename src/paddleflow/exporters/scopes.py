@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from paddleflow.exporters.marks import PARAMETER, RUN, SHARED, USER, mark
+from paddleflow.exporters.marks import PARAMETER, RUN, SHARED, TEXT, USER, VALUE, mark
 from paddleflow.runs.names import artifact_folder, with_seq
 from paddleflow.spec.pipeline.model import Component, Dag, Pipeline, Step, Value
 from paddleflow.spec.pipeline.operators import as_number, given
 from paddleflow.spec.pipeline.templates import LOOP_ARGUMENT, PARENT, Reference, as_text, references, render, single
 
 _NO_ITEM = object()
+_QUOTES = re.compile(r"['\"\\]")  #: what must not stand in a quoted text as it is
 
 
 class NotKnown(Exception):
@@ -27,6 +29,7 @@ class Shared:
     pipeline: Pipeline
     parameters: dict[str, Value] = field(default_factory=dict)  #: that were left open
     fixed: set[str] = field(default_factory=set)  #: that decide a loop or a condition
+    read: set[tuple[str, str]] = field(default_factory=set)  #: steps and artifacts of theirs that a condition reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +102,20 @@ class Scope:
         return self._look_up(ref, static=True)
 
     def quoted(self, ref: Reference) -> str:
-        """What a template names inside a condition that is handed on as text: numbers bare, everything else quoted."""
+        """What a template names inside a condition that is handed on as text: numbers bare, everything else quoted. What is
+        in a file only the target knows."""
+        if ref.name in self._own.inputs:
+            return mark(VALUE, self._own.inputs[ref.name].strip("{ }"))
         text, value = as_text(self.open(ref)), self._sample(ref)
         if value is not None and as_number(given(value)) is not None:
             return text
-        return text if value in ("true", "false") else "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        return text if value in ("true", "false") else "'" + _QUOTES.sub(r"\\\g<0>", text) + "'"
+
+    def between_quotes(self, ref: Reference) -> str:
+        """The same for a template that stands in quotes."""
+        if ref.name in self._own.inputs:
+            return mark(TEXT, self._own.inputs[ref.name].strip("{ }"))
+        return as_text(self.open(ref))
 
     def _sample(self, ref: Reference) -> Any:
         """The value that the document gives, to see of what kind it is."""
@@ -173,6 +185,19 @@ class Scope:
         return loop
 
     # ---- artifacts
+
+    def note_read(self, name: str) -> bool:
+        """A condition reads this input; False unless one step beside this component makes it, and makes it once."""
+        ref = single(self._own.inputs[name].strip())
+        maker = self.siblings.get(ref.component) if ref is not None else None
+        if ref is None or not isinstance(maker, Step) or maker.loop_argument is not None:
+            return False
+        self.shared.read.add((self._path + maker.name, ref.name))
+        return True
+
+    def is_read(self, output: str) -> bool:
+        """Whether a condition reads this output."""
+        return (self.full_name, output) in self.shared.read
 
     def input_path(self, name: str) -> str:
         """Where an input artifact lies; several paths with commas between, where a loop made them."""
