@@ -143,9 +143,10 @@ class _Manifest:
         if kind == PARAMETER:
             return _parameter(self._names[name])
         if kind == VALUE:
-            return _value(*name.split("."))
+            return _value(*name.split(".", 1))
         if kind == TEXT:
-            return "{{tasks.%s.outputs.parameters.%s}}" % tuple(name.split("."))
+            task, _, artifact = name.partition(".")
+            return "{{tasks." + task + ".outputs.parameters." + artifact + "}}"
         if kind == RUN:
             return "{{workflow.name}}"
         if kind == USER:

@@ -204,7 +204,9 @@ class Planner:
             self.faults.add(scope.dotted_name, f"condition reads the content of artifact {', '.join(far)}{reason}")
             return "", ""
         if not self.static:
-            return _QUOTED.sub(lambda part: render_text(part[0], scope.between_quotes if part[1] else scope.quoted), text), ""
+            return _QUOTED.sub(
+                lambda part: render_text(part[0], scope.between_quotes if part[1] else scope.quoted), text
+            ), ""
         try:
             for ref in references(text):  # all of them, also those that an evaluation may not come to
                 scope.value(ref)
