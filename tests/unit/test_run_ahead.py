@@ -92,6 +92,17 @@ def test_a_step_follows_the_one_that_it_waits_for() -> None:
     assert world.started == ["a", "b", "c", "d"]
 
 
+def test_a_chain_looks_further_with_each_step_that_was_short_and_never_runs_dry() -> None:
+    steps: dict[str, Component] = {f"s{n}": step(f"s{n}", *([f"s{n - 1}"] if n else [])) for n in range(100)}
+    world = RunWorld(Pipeline("p", steps, parallelism=20))
+    ahead = []
+    for number in range(60):
+        succeed(world, f"s{number}")
+        ahead.append(len(held(world)))
+    assert ahead[:4] == [4, 8, 12, 16]
+    assert set(ahead[4:]) == {20}
+
+
 def test_a_step_that_waits_for_more_than_steps_at_work_does_not_follow() -> None:
     world = chain(step("a"), step("b", "a"), step("c", "b", condition="1 < 2"), step("d", "b", "c"))
     succeed(world, "a")

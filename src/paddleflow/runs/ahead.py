@@ -17,6 +17,7 @@ from paddleflow.runs.state import POST, Frame, Group, Instance, Phase, RunState
 from paddleflow.spec.pipeline.model import Component, Step
 
 BRISK = 0.5  #: seconds; a run whose last step took longer does not look ahead
+FURTHER = 4  #: steps that a run looks further ahead with each step that was short, up to its parallelism
 _AT_WORK = frozenset({Phase.WORKING, Phase.FOLLOWING})
 
 
@@ -36,15 +37,16 @@ class Ahead(Beginning):
         if not self._plain(item.component):
             return
         self.run.leaders[item.number] = item
-        if self.run.brisk:
-            for after in item.frame.plan.successors[item.child]:
-                self._let_child_follow(item, item.frame, after)
+        self._let_children_follow(item)
 
     def look_ahead(self) -> bool:
-        """Let the first step that waits for a slot follow one at work; False when there is none to follow, or no room."""
+        """Let the first step that waits for a slot follow one at work, or else one that waits for that; False when there is
+        none to follow, or no room."""
         run = self.run
-        if not run.brisk or not run.queue or run.halting or len(run.ahead) >= run.pipeline.parallelism:
+        if run.halting or not self._room():
             return False
+        if not run.queue:
+            return any(self._let_children_follow(leader) for leader in list(run.leaders.values()))
         item, leader = run.queue[0], self._leader()
         if leader is None or item.phase is not Phase.QUEUED or not self._plain(item.component):
             return False
@@ -87,13 +89,24 @@ class Ahead(Beginning):
         if item is not None:
             self.unfollow(item)
 
-    def _let_child_follow(self, leader: Instance, frame: Frame, child: int) -> None:
+    def _room(self) -> bool:
+        run = self.run
+        return len(run.ahead) < min(run.brisk * FURTHER, run.pipeline.parallelism)
+
+    def _let_children_follow(self, leader: Instance) -> bool:
+        """Whether one that waits for this step follows it now."""
+        frame = leader.frame
+        return any(self._let_child_follow(leader, frame, after) for after in frame.plan.successors[leader.child])
+
+    def _let_child_follow(self, leader: Instance, frame: Frame, child: int) -> bool:
         """A component that waits for a step at work, if it waits for steps at work only and nobody else follows this one."""
         run, component = self.run, frame.plan.components[child]
         plain = frame.plan.path + frame.plan.names[child]
         if (
             leader.number not in run.leaders
-            or len(run.ahead) >= run.pipeline.parallelism
+            or leader.phase not in _AT_WORK
+            or not self._room()
+            or frame.waits[child] > run.running + len(run.ahead)  # seen at once, where many wait for many
             or frame.statuses[child] is not ComponentStatus.INIT
             or child in frame.groups
             or not self._plain(component)
@@ -103,10 +116,11 @@ class Ahead(Beginning):
             or frame.number == POST
             or not all(self._leads(frame, before) for before in before_of(frame, child))
         ):
-            return
+            return False
         group = frame.groups[child] = Group(run.take_number(), left=1, begun=True)
         item = run.instances[group.number] = Instance(group.number, frame, child)
         self._follow(item, leader)
+        return True
 
     def _follow(self, item: Instance, leader: Instance) -> None:
         item.leader = leader.number

@@ -79,7 +79,7 @@ class _Walk(Ahead):
     def _hear_of(self, item: Instance, fact: Fact) -> None:
         if item.phase is Phase.FOLLOWING:
             if isinstance(fact, Refused):  # it is told so at its time, if it still is
-                self.run.brisk = False
+                self.run.brisk = 0
                 self.unfollow(item)
                 return
             self.promote(item)
@@ -168,7 +168,7 @@ class _Walk(Ahead):
             self.run.running -= 1
         if fact.status == _SUCCEEDED:
             began = item.try_started_at if item.try_started_at is not None else fact.started_at
-            self.run.brisk = began is not None and fact.at - began < BRISK
+            self.run.brisk = self.run.brisk + 1 if began is not None and fact.at - began < BRISK else 0
             if item.component.outputs:
                 item.phase = Phase.RECORDING
                 self.commands.append(Record(item.number))

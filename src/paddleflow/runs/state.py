@@ -152,7 +152,7 @@ class RunState:
     instances: dict[int, Instance] = field(default_factory=dict)
     queue: deque[Instance] = field(default_factory=deque)
     running: int = 0  #: steps that hold a slot
-    brisk: bool = False  #: its last step was short, so it is worth looking ahead
+    brisk: int = 0  #: how many of its last steps in a row were short: the more, the further it looks ahead
     ahead: dict[int, Instance] = field(default_factory=dict)  #: steps whose jobs are held back
     leaders: dict[int, Instance] = field(default_factory=dict)  #: steps at work that nobody follows yet
     unbegun: list[int] = field(default_factory=list)  #: numbers whose rows must go: nobody looks ahead to them any more
