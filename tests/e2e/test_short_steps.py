@@ -53,6 +53,9 @@ def test_each_runs_once_and_no_more_at_once_than_there_are_places(
     assert {(job["status"], bool(job["startTime"]), bool(job["finishTime"])) for job in jobs} == {
         ("succeeded", True, True)
     }
+    for job in jobs[::8]:
+        told = [event.at or 0.0 for event in server.connect().jobs.get(job["id"]).events()]
+        assert told == sorted(told), "the story of a job goes forward"
 
 
 @pytest.mark.parametrize("seed", range(2))

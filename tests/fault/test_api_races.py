@@ -230,7 +230,7 @@ async def test_what_was_meant_for_a_job_does_not_reach_its_successor(
         turn = Turn(
             waits=[("again", old["seq"], old["touched"], "busy")],
             placements=[
-                Placement("again", old["seq"], old["touched"], 1, (Place("worker", 0, "memory"),), frozenset())
+                Placement("again", old["seq"], old["touched"], 1, (Place("worker", 0, "memory"),), frozenset(), 2.0)
             ],
             seen=[(old["seq"], 2)],
         )

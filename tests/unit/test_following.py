@@ -78,8 +78,8 @@ def test_the_next_step_goes_ahead_and_stays_in_the_line() -> None:
 def test_an_heir_is_placed_where_the_other_one_was() -> None:
     board = scene(step_row(2), step_row(3))
     turn(board)
-    draft = turn(board, Ended(attempt(1), NOW, 0, heir=attempt(2)), Started(attempt(2), NOW, 7))
-    assert [(item.job, item.attempt) for item in draft.writes.heirs] == [("job-2", 1)]
+    draft = turn(board, Ended(attempt(1), NOW - 0.3, 0, heir=attempt(2)), Started(attempt(2), NOW - 0.2, 7))
+    assert [(item.job, item.attempt, item.at) for item in draft.writes.heirs] == [("job-2", 1, NOW - 0.3)]
     assert {change.after.id: change.after.status for change in draft.writes.changes} == {
         "job-1": JobStatus.SUCCEEDED, "job-2": JobStatus.RUNNING,
     }  # fmt: skip
@@ -109,6 +109,17 @@ def test_somebody_else_who_waits_has_all_asked_back() -> None:
     assert (ahead(draft), draft.recalls) == ([], [])
     draft = turn(board, Ended(attempt(1), NOW, 0))
     assert [item.job for item in draft.writes.placements] == ["job-2"]
+
+
+def test_what_one_that_is_ahead_waits_for_is_told_when_it_comes_back() -> None:
+    board = scene(step_row(2, not_before=UNTIL_TOLD))
+    board.following.awaits["job-2"] = lambda: ["job-1"]
+    assert ahead(turn(board)) == [attempt(2)]
+    board.due("job-2")
+    assert turn(board).writes.waits == [], "it may have begun by now"
+    ((job, *_, reason),) = turn(board, Recalled(attempt(2))).writes.waits
+    assert job == "job-2"
+    assert "free" in reason
 
 
 @pytest.mark.parametrize(

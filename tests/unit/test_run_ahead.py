@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paddleflow.runs.ahead import FURTHER, FURTHEST
 from paddleflow.runs.facts import BreakpointsSet, Refused, StopAsked, Ticked
 from paddleflow.runs.model import PAUSED
 from paddleflow.spec.pipeline.model import Component, Pipeline, Retry, Step
@@ -56,13 +57,13 @@ def test_nobody_follows_before_a_step_was_short() -> None:
     assert (world.started, held(world)) == (["s0", "s1", "s2"], [])
 
 
-def test_after_a_short_step_as_many_follow_as_may_be_at_work() -> None:
+def test_after_each_short_step_more_of_those_that_wait_for_a_slot_follow() -> None:
     world = wide(9, 2)
     succeed(world, "s0")
-    assert (world.started, held(world)) == (["s0", "s1", "s2"], ["s3", "s4"])
+    assert (world.started, held(world)) == (["s0", "s1", "s2"], ["s3", "s4", "s5", "s6"])
     assert world.followers == []
     succeed(world, "s1")
-    assert (world.started[-1], held(world)) == ("s3", ["s4", "s5"])
+    assert (world.started[-1], held(world)) == ("s3", ["s4", "s5", "s6", "s7", "s8"])
 
 
 def test_each_follows_one_so_that_no_more_are_at_work_than_may_be() -> None:
@@ -94,13 +95,13 @@ def test_a_step_follows_the_one_that_it_waits_for() -> None:
 
 def test_a_chain_looks_further_with_each_step_that_was_short_and_never_runs_dry() -> None:
     steps: dict[str, Component] = {f"s{n}": step(f"s{n}", *([f"s{n - 1}"] if n else [])) for n in range(100)}
-    world = RunWorld(Pipeline("p", steps, parallelism=20))
+    world = RunWorld(Pipeline("p", steps, parallelism=2))
     ahead = []
-    for number in range(60):
+    for number in range(30):
         succeed(world, f"s{number}")
         ahead.append(len(held(world)))
-    assert ahead[:4] == [4, 8, 12, 16]
-    assert set(ahead[4:]) == {20}
+    assert ahead[:3] == [FURTHER, 2 * FURTHER, 3 * FURTHER]
+    assert set(ahead[FURTHEST // FURTHER :]) == {FURTHEST}
 
 
 def test_a_step_that_waits_for_more_than_steps_at_work_does_not_follow() -> None:
@@ -167,12 +168,24 @@ def test_a_breakpoint_holds_for_who_is_ahead() -> None:
 def test_who_is_refused_ahead_of_its_time_is_asked_again_at_its_time() -> None:
     world = wide(4, 1)
     succeed(world, "s0")
-    assert held(world) == ["s2"]
-    (number,) = world.held
+    assert held(world) == ["s2", "s3"]
+    number = max(world.held)
     del world.jobs[world.held.pop(number)]
     world.state.instances[number].job = ""
     world.tell(Refused(world.now, number, "the queue is closed"))
-    assert (held(world), world.started) == ([], ["s0", "s1"])
+    assert (held(world), world.started) == (["s2"], ["s0", "s1"])
+    finish(world)
+    assert sorted(world.started) == ["s0", "s1", "s2", "s3"]
+
+
+def test_who_follows_one_that_is_refused_has_its_turn_all_the_same() -> None:
+    world = wide(4, 1)
+    succeed(world, "s0")
+    number = min(world.held)
+    del world.jobs[world.held.pop(number)]
+    world.state.instances[number].job = ""
+    world.tell(Refused(world.now, number, "the queue is closed"))
+    assert (held(world), world.started) == (["s3"], ["s0", "s1"])
     finish(world)
     assert sorted(world.started) == ["s0", "s1", "s2", "s3"]
 

@@ -112,18 +112,18 @@ def expect(board: Board, row: Row, members: tuple[Member, ...], around: Surround
     return active
 
 
-def take_over(board: Board, job: str, draft: Draft, now: float) -> Active:
-    """A job that was ahead has the place of one that has ended."""
+def take_over(board: Board, job: str, draft: Draft, at: float) -> Active:
+    """A job that was ahead has had the place of one that has ended, since then."""
     active = board.following.ahead[job]
     board.following.begun(job, active.lane)
     waiting = board.waiting.pop(job)
     board.held_back.discard(job)
     places = active.job.places
-    board.core.hold(Held(waiting.request, tuple(Assignment(p.role, p.index, p.node, p.devices) for p in places), now))
+    board.core.hold(Held(waiting.request, tuple(Assignment(p.role, p.index, p.node, p.devices) for p in places), at))
     active.request = waiting.request
-    active.state, _ = advance(active.state, Placed(now, tuple(place.key for place in places)))
+    active.state, _ = advance(active.state, Placed(at, tuple(place.key for place in places)))
     board.active[job] = active
     draft.writes.heirs.append(
-        Placement(job, waiting.request.order, waiting.touched, active.job.attempt, places, frozenset())
+        Placement(job, waiting.request.order, waiting.touched, active.job.attempt, places, frozenset(), at)
     )
     return active

@@ -32,6 +32,7 @@ class Draft:
     halts: list[AttemptId] = field(default_factory=list)
     ahead: list[str] = field(default_factory=list)  #: jobs that are handed to the runtime ahead of their place
     recalls: list[AttemptId] = field(default_factory=list)  #: those among them that are asked back
+    back: set[str] = field(default_factory=set)  #: jobs that were ahead and are not any more
     ended: list[AttemptId] = field(default_factory=list)  #: recorded by this turn's write; the runtime may forget them
     stale: list[AttemptId] = field(default_factory=list)  #: of nobody any more; the runtime must forget them first
     synthetic: list[Observation] = field(default_factory=list)  #: of members without a process of their own

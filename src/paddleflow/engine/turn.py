@@ -58,10 +58,12 @@ def hear(board: Board, observations: Iterable[Observation], draft: Draft, now: f
         job, key, attempt = parse_attempt(seen.attempt)
         if isinstance(seen, Recalled):
             board.following.back(job)
+            draft.back.add(job)
             continue
         active = board.active.get(job)
         if active is None and job in board.following.ahead:  # it began, and nobody said in whose place
-            active = take_over(board, job, draft, now)
+            began = seen.started_at if isinstance(seen, Ended) else seen.at
+            active = take_over(board, job, draft, now if began is None else began)
         if active is None or active.job.attempt != attempt:
             if isinstance(seen, Ended):
                 draft.stale.append(seen.attempt)
@@ -78,7 +80,7 @@ def hear(board: Board, observations: Iterable[Observation], draft: Draft, now: f
         if isinstance(seen, Ended) and seen.heir is not None:
             heir, _, _ = parse_attempt(seen.heir)
             if heir in board.following.ahead:
-                take_over(board, heir, draft, now)
+                take_over(board, heir, draft, seen.at)
 
 
 def _fact(seen: Started | Ready | Ended, key: Key) -> Fact:
@@ -152,6 +154,9 @@ def decide(board: Board, draft: Draft, around: Surroundings, now: float) -> None
     for decision in board.core.decide(now, limit=STARTS_A_TURN):
         match decision:
             case Wait():
+                if decision.job in board.following.ahead:  # it may have begun by now
+                    continue
+                draft.back.discard(decision.job)
                 _wait(board, decision.job, decision.reason, draft)
             case Start():
                 _start(board, board.waiting[decision.job], decision.assignments, draft, now)
@@ -160,6 +165,8 @@ def decide(board: Board, draft: Draft, around: Surroundings, now: float) -> None
                 if asked is not None:
                     step(board, *asked, draft, now)
 
+    for job in draft.back & board.core.pending.keys():
+        _wait(board, job, board.core.why(job), draft)
     hand_ahead(board, draft)
     if board.told and not board.core.touched:  # a whole cycle after a restart: say what has changed meanwhile
         _tell_changes(board, draft)
@@ -192,7 +199,9 @@ def _start(board: Board, waiting: Waiting, assignments: Sequence[Assignment], dr
         return
     board.following.begun(request.job, lane_of(request, waiting.framework))
     later = _later_stages(waiting.framework, [place.key for place in places])
-    draft.writes.placements.append(Placement(request.job, request.order, touched, waiting.attempt + 1, places, later))
+    draft.writes.placements.append(
+        Placement(request.job, request.order, touched, waiting.attempt + 1, places, later, now)
+    )
     if any(need.least is not None for need in request.needs):
         draft.writes.sizes.append((request.job, held_total(board.core.held[request.job])))
 

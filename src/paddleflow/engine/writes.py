@@ -34,6 +34,7 @@ class Placement:
     attempt: int
     places: tuple[Place, ...]
     waiting: frozenset[tuple[str, int]]  #: members of later stages
+    at: float  #: when it got its place; for one that was ahead that is in the past
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +128,11 @@ def _place(
             row = tx.one(SQL["jobs_of_placement"], seq=item.seq, touched=item.touched)
             if row is None:
                 continue
-            tx.run(SQL["place_job"], seq=item.seq, touched=item.touched, attempt=item.attempt, at=now)
+            tx.run(SQL["place_job"], **_placed_row(item, now))
         for place in item.places:
             later = place.key in item.waiting
             tasks.append(_task_row(item, place, TaskStatus.WAITING if later else TaskStatus.PENDING))
-        told.append(_placed_event(item, now))
+        told.append(_placed_event(item))
         placed[item.job] = row
     tx.many(SQL["insert_task"], tasks)
     return placed
@@ -141,19 +142,26 @@ def _inherit(tx: Tx, heirs: Sequence[Placement], now: float, told: list[NewEvent
     """Jobs that were ahead have begun. If somebody changed one meanwhile, the engine begins anew by what the rows say."""
     if not heirs:
         return
-    stood = tx.many(
-        SQL["place_job"],
-        [{"seq": each.seq, "touched": each.touched, "attempt": each.attempt, "at": now} for each in heirs],
-    )
+    stood = tx.many(SQL["place_job"], [_placed_row(each, now) for each in heirs])
     if stood < len(heirs):
         raise Conflict("a job was changed at the moment at which it began")
     tx.many(SQL["insert_task"], [_task_row(each, place, TaskStatus.PENDING) for each in heirs for place in each.places])
-    told.extend(_placed_event(each, now) for each in heirs)
+    told.extend(_placed_event(each) for each in heirs)
 
 
-def _placed_event(item: Placement, now: float) -> NewEvent:
+def _placed_row(item: Placement, now: float) -> dict[str, Value]:
+    return {
+        "seq": item.seq,
+        "touched": item.touched,
+        "attempt": item.attempt,
+        "placed_at": item.at,
+        "at": now,
+    }
+
+
+def _placed_event(item: Placement) -> NewEvent:
     data = {"status": JobStatus.PENDING, "message": "", "attempt": item.attempt}
-    return NewEvent("job", item.job, now, "status", data)
+    return NewEvent("job", item.job, item.at, "status", data)
 
 
 def _make_way(tx: Tx, turn: Turn, now: float) -> None:

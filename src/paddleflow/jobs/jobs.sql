@@ -119,7 +119,7 @@ delete from deleted_jobs where seq = :seq
 -- name: place_job
 -- Every member has its place: the durable intent before anything is started.
 update jobs set status = 'pending', message = '', placed = 1, attempt = :attempt, not_before = null, updated_at = :at,
-                placed_at = :at, seen = :touched
+                placed_at = :placed_at, seen = :touched
 where seq = :seq and touched = :touched and status in ('init', 'pending') and placed = 0
 
 -- name: insert_task

@@ -17,7 +17,8 @@ from paddleflow.runs.state import POST, Frame, Group, Instance, Phase, RunState
 from paddleflow.spec.pipeline.model import Component, Step
 
 BRISK = 0.5  #: seconds; a run whose last step took longer does not look ahead
-FURTHER = 4  #: steps that a run looks further ahead with each step that was short, up to its parallelism
+FURTHER = 4  #: steps that a run looks further ahead with each step that was short
+FURTHEST = 64  #: and no further; the more, the fewer turns of the engine
 _AT_WORK = frozenset({Phase.WORKING, Phase.FOLLOWING})
 
 
@@ -91,7 +92,7 @@ class Ahead(Beginning):
 
     def _room(self) -> bool:
         run = self.run
-        return len(run.ahead) < min(run.brisk * FURTHER, run.pipeline.parallelism)
+        return len(run.ahead) < min(run.brisk * FURTHER, FURTHEST)
 
     def _let_children_follow(self, leader: Instance) -> bool:
         """Whether one that waits for this step follows it now."""

@@ -37,7 +37,7 @@ from paddleflow.runtimes.local.watching import Watch
 PROTOCOL = 2  #: 2: lanes
 AT_ONCE = 16  #: spawns between two looks at everything else
 HELD_BACK = 0.01  #: seconds that what nobody waits for waits to be told
-FOLLOWED = 0.02  #: the same while others follow by themselves
+FOLLOWED = 0.05  #: the same while others follow by themselves; a short step is seen that much later
 FIRST_SERVER = 30.0  #: seconds that a new keeper waits for its server
 _SET_CHILD_SUBREAPER = 36
 
