@@ -14,7 +14,6 @@ One thread, one epoll: the socket, the wake-up descriptor of SIGCHLD, and a pidf
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import os
 import select
@@ -25,7 +24,7 @@ from collections.abc import Callable
 from typing import Any
 
 from paddleflow.base.clock import SystemClock
-from paddleflow.runtimes.local import cgroups, frames, procfs
+from paddleflow.runtimes.local import cgroups, frames, kernel, procfs
 from paddleflow.runtimes.local.custody import Custody
 from paddleflow.runtimes.local.group_pool import GroupPool
 from paddleflow.runtimes.local.journal import Journal
@@ -39,7 +38,6 @@ AT_ONCE = 16  #: spawns between two looks at everything else
 HELD_BACK = 0.01  #: seconds that what nobody waits for waits to be told
 FOLLOWED = 0.05  #: the same while others follow by themselves; a short step is seen that much later
 FIRST_SERVER = 30.0  #: seconds that a new keeper waits for its server
-_SET_CHILD_SUBREAPER = 36
 
 
 def keeper_id(data: str) -> str:
@@ -77,6 +75,8 @@ class Keeper:
     def run(self) -> None:
         """Until there is nothing left to do."""
         self._listen_to_signals()
+        kernel.adopt_orphans()
+        kernel.take_short_turns()
         Recovery(self._custody, self._watch_pidfd).run(f"{self._data}/keeper.began")
         self._listener.setblocking(False)
         self._register(self._listener.fileno(), self._accept)
@@ -142,8 +142,6 @@ class Keeper:
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
         self._wakes = reader
         self._register(reader.fileno(), lambda: void(reader))
-        # Descendants whose parents have gone become our children, so none escapes by leaving its group.
-        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     # ------------------------------------------------------------------ the server
 
