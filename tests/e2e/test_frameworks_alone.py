@@ -166,6 +166,15 @@ def test_paddle_parameter_server(run: Run) -> None:
 
 @pytest.mark.frameworks
 @pytest.mark.xdist_group("training")
+def test_pytorch_through_its_launcher(run: Run) -> None:
+    # PyTorch 1.13 on Python 3.11 fails over its own defaults of -r and -t: an enumeration does not name its zero any more.
+    gang = run("pytorch", programs_of("pytorch"), "python -m torch.distributed.run -r 1 -t 1 train.py")
+    assert "rank 0: all 2 processes agree" in gang.log("master", 0)
+    assert "rank 1: all 2 processes agree" in gang.log("worker", 0)
+
+
+@pytest.mark.frameworks
+@pytest.mark.xdist_group("training")
 @pytest.mark.parametrize(("command", "ranks"), [("", 2), ("mpirun -np 3 python pi.py", 3)])
 def test_mpi(run: Run, command: str, ranks: int) -> None:
     gang = run("mpi", programs_of("mpi"), command)
