@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[2]
         ("paddle-ps", "paddle-ps", "loss"),
         ("pytorch", "pytorch", "all 2 processes agree"),
         ("tensorflow", "tensorflow", "all 2 workers agree"),
+        ("tensorflow-ps", "tensorflow", "weights on the server"),
         ("spark", "spark", "words counted on 2 cores"),
         ("mpi", "mpi", "pi"),
         ("ray", "ray", "found by 8 tasks"),
