@@ -31,8 +31,21 @@ entry_points:
     loop_argument: "{{items}}"
     artifacts: {output: [out]}
   never: {deps: make, condition: "{{n}} > 10", parameters: {n: 3}, command: exit 1}
+  judge:
+    artifacts: {output: [verdict, score]}
+    command: 'echo "good - so far" > {{verdict}}; echo 0.93 > {{score}}'
+  agree:
+    deps: judge
+    artifacts: {input: {verdict: "{{judge.verdict}}", score: "{{judge.score}}"}}
+    condition: "{{score}} > 0.9 && {{verdict}} in (bad, 'good - so far') && !({{verdict}} == bad)"
+    command: cp {{verdict}} agreed
+  object:
+    deps: judge
+    artifacts: {input: {score: "{{judge.score}}"}}
+    condition: "{{score}} < 0.9"
+    entry_points: {speak: {command: exit 1}}
   group:
-    deps: make,never
+    deps: make,never,object
     artifacts: {input: {all: "{{make.out}}"}}
     entry_points:
       join:
@@ -55,7 +68,7 @@ def test_airflow_runs_an_exported_pipeline(tmp_path: Path) -> None:
     (shared / "team").mkdir(parents=True)
     (dags / "exported.py").write_text(text)
     environment = airflow_environment(programs, tmp_path, dags)
-    conf = json.dumps({"shared_folder": str(shared), "make.word": "changed"})
+    conf = json.dumps({"shared_folder": str(shared), "make.word": "changed", "never.n": "4"})
     done = subprocess.run(
         [programs / "airflow", "dags", "test", "exported", "--conf", conf],
         env=environment,
@@ -67,6 +80,7 @@ def test_airflow_runs_an_exported_pipeline(tmp_path: Path) -> None:
     assert result.exists(), f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     assert result.read_text() == "changed a 4 make\nchanged b 4 make\n"
     assert (shared / "team" / "after").read_text() == "after\n"
+    assert (shared / "team" / "agreed").read_text() == "good - so far\n"
 
 
 def airflow_environment(programs: Path, folder: Path, dags: Path) -> dict[str, str]:

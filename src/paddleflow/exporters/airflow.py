@@ -1,9 +1,10 @@
 """A pipeline as an Airflow 3 DAG file: steps are processes of the worker (BashOperator), dags are task groups, the
 post-process is a teardown.
 
-The main storage is a folder that all workers see, named by the DAG's parameter ``shared_folder``. Airflow decides nothing
-at run time that this language does: conditions are decided when the file is written, so the parameters that they depend on
-are fixed in it. Called by ``paddleflow pipeline export --to airflow``.
+The main storage is a folder that all workers see, named by the DAG's parameter ``shared_folder``. A condition is decided by
+the task itself, in its template, just before it runs; that of a dag by every task in it. A task whose condition is false ends well
+without its command, since Airflow knows no skipping where the first failure ends all. Called by ``paddleflow pipeline
+export --to airflow``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paddleflow.exporters.marks import PARAMETER, RUN, USER, fill
+from paddleflow.exporters import jinja
+from paddleflow.exporters.marks import RUN, SHARED, USER, fill
 from paddleflow.exporters.plan import Group, Node, Plan, Planner, Task
 from paddleflow.spec.faults import Faults
 from paddleflow.spec.pipeline.model import FAIL_FAST, Pipeline, Retry
@@ -20,19 +22,20 @@ from paddleflow.spec.pipeline.model import FAIL_FAST, Pipeline, Retry
 _JINJA = re.compile(r"\{\{|\}\}|\{%|%\}|\{#|#\}")
 _SHARED = "shared_folder"
 _USER = "user"
+_LEFT_OUT = "echo 'left out: its condition is false'; exit 0"
 _HEAD = '''\
 """The pipeline {name}, written by ``paddleflow pipeline export --to airflow``. Steps are processes of the worker.
 
 {about}
 """
 
-from datetime import timedelta
+{imports}from datetime import timedelta
 
 from airflow.providers.standard.operators.bash import BashOperator
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, TaskGroup
 
-with DAG(
+{helpers}with DAG(
 {arguments}
 ) as dag:
 '''
@@ -41,7 +44,7 @@ with DAG(
 def export(pipeline: Pipeline) -> tuple[str, tuple[str, ...]]:
     """(the file, notes on what was left out); `Invalid` names everything that Airflow cannot express."""
     faults = Faults("InvalidPipeline")
-    plan = Planner(pipeline, faults, static=True).plan()
+    plan = Planner(pipeline, faults, jinja.spelled).plan()
     for task in plan.tasks():
         _check_retry(task, faults)
     faults.check()
@@ -68,6 +71,8 @@ class _Writer:
         self._plan = plan
         self._lines: list[str] = []
         self._variables: dict[str, str] = {}  #: full name of a task or group → variable
+        self._around: list[str] = []  #: conditions of the groups that are being written
+        self._conditional = False  #: there was any condition
 
     def notes(self) -> list[str]:
         images = sorted({task.image for task in self._plan.tasks() if task.image})
@@ -91,16 +96,21 @@ class _Writer:
                 *self.notes(),
             ]
         )
-        arguments = "\n".join(f"    {key}={value}," for key, value in self._arguments(pipeline).items())
-        return (
-            _HEAD.format(name=pipeline.name, about=_plain(about), arguments=arguments) + "\n".join(self._lines) + "\n"
+        head = _HEAD.format(
+            name=pipeline.name,
+            about=_plain(about),
+            arguments="\n".join(f"    {key}={value}," for key, value in self._arguments(pipeline).items()),
+            imports="import operator\nimport re\n" if self._conditional else "",
+            helpers=f"{jinja.HELPERS}\n\n" if self._conditional else "",
         )
+        return head + "\n".join(self._lines) + "\n"
 
     def _arguments(self, pipeline: Pipeline) -> dict[str, str]:
         params: dict[str, Any] = dict(self._plan.parameters)
         if pipeline.main_fs is not None:
             params[_SHARED] = pipeline.main_fs.mount_path or f"/home/paddleflow/storage/mnt/{pipeline.main_fs.name}"
         params[_USER] = "paddleflow"
+        macros = "{" + ", ".join(f"{name!r}: {name}" for name in jinja.MACROS) + "}"
         return {
             "dag_id": repr(pipeline.name),
             "schedule": "None",
@@ -108,6 +118,7 @@ class _Writer:
             "max_active_tasks": repr(pipeline.parallelism),
             "fail_fast": repr(pipeline.strategy == FAIL_FAST),
             "params": _table(params, "    "),
+            **({"user_defined_macros": macros} if self._conditional else {}),
         }
 
     def _level(self, nodes: Sequence[Node], indent: str) -> None:
@@ -129,7 +140,9 @@ class _Writer:
     def _group(self, group: Group, indent: str) -> None:
         variable = self._variable(group.full_name)
         self._lines.append(f"{indent}with TaskGroup({group.name!r}) as {variable}:")
+        self._around.append(group.condition)
         self._level(group.children, indent + "    ")
+        self._around.pop()
 
     def _left_out(self, node: Node, indent: str) -> None:
         variable = self._variable(node.full_name)
@@ -142,9 +155,9 @@ class _Writer:
             return
         arguments = {
             "task_id": repr(task.name),
-            "bash_command": repr(
-                self._jinja(self._command(task)) + "\n"
-            ),  # a name that ends in .sh would be read as a file
+            # a text that ends in .sh would be read as a file's name
+            "bash_command": repr(self._condition(task) + self._jinja(self._command(task)) + "\n"),
+            "skip_on_exit_code": "None",
             "env": _table({key: self._jinja(value) for key, value in task.env.items()}, indent + "    "),
             "append_env": "True",
             **_retries(task.retry),
@@ -155,6 +168,14 @@ class _Writer:
         self._lines.append(f"{indent}{variable} = BashOperator(")
         self._lines += [f"{indent}    {key}={value}," for key, value in arguments.items()]
         self._lines.append(f"{indent}){'.as_teardown(on_failure_fail_dagrun=True)' if teardown else ''}")
+
+    def _condition(self, task: Task) -> str:
+        """What ends the task at once where its condition, or that of a group around it, is false."""
+        conditions = [each for each in (*self._around, task.condition) if each]
+        if not conditions:
+            return ""
+        self._conditional = True
+        return "{% if not (" + fill(" and ".join(conditions), self._expression) + f") %}}{_LEFT_OUT}\n{{% endif %}}"
 
     def _command(self, task: Task) -> str:
         """In the shared folder, with room for what it makes."""
@@ -167,15 +188,17 @@ class _Writer:
         return fill(text, self._open, lambda part: _JINJA.sub(lambda sign: '{{ "' + sign[0] + '" }}', part))
 
     def _open(self, kind: str, name: str) -> str:
-        if kind == PARAMETER:
-            return f'{{{{ params["{name}"] }}}}'
-        if kind == RUN:
-            return "{{ run_id }}"
-        if kind == USER:
-            return f'{{{{ params["{_USER}"] }}}}'
+        """What stands at an open place of a text."""
+        return "{{ " + _named(kind, name) + " }}" + self._below(kind)
+
+    def _expression(self, kind: str, name: str) -> str:
+        """What stands at an open place of an expression."""
+        below = self._below(kind)
+        return f'{_named(kind, name)} ~ "{below}"' if below else _named(kind, name)
+
+    def _below(self, kind: str) -> str:
         main = self._plan.pipeline.main_fs
-        below = f"/{main.sub_path.strip('/')}" if main is not None and main.sub_path else ""
-        return f'{{{{ params["{_SHARED}"] }}}}{below}'
+        return f"/{main.sub_path.strip('/')}" if kind == SHARED and main is not None and main.sub_path else ""
 
     def _variable(self, full_name: str) -> str:
         base = re.sub(r"\W", "_", full_name)
@@ -187,14 +210,23 @@ class _Writer:
         return found
 
 
+def _named(kind: str, name: str) -> str:
+    return {RUN: "run_id", USER: f'params["{_USER}"]', SHARED: f'params["{_SHARED}"]'}.get(kind, f'params["{name}"]')
+
+
 #: names that the file uses itself, and words of Python
 _TAKEN = frozenset(
     [
         "BashOperator",
         "EmptyOperator",
+        "Given",
         "DAG",
         "TaskGroup",
+        "content",
         "dag",
+        "given",
+        "operator",
+        "re",
         "timedelta",
         "False",
         "None",

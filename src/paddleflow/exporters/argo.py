@@ -12,21 +12,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from paddleflow.exporters.marks import PARAMETER, RUN, TEXT, USER, VALUE, fill
-from paddleflow.exporters.plan import Group, Node, Plan, Planner, Task
+from paddleflow.exporters.plan import Group, Node, NotSpelled, Plan, Planner, Task
+from paddleflow.exporters.scopes import Scope
 from paddleflow.spec.faults import Faults
 from paddleflow.spec.pipeline.document import dump
 from paddleflow.spec.pipeline.model import FAIL_FAST, FsMount, Pipeline, Retry
-from paddleflow.spec.pipeline.templates import as_text
+from paddleflow.spec.pipeline.templates import as_text, references, render_text
 
 _USER = "user"
 _BARE = r"^([-+]?[0-9]+([.][0-9]*)?([eE][-+]?[0-9]+)?|true|false)$"  #: numbers and booleans, for Argo's expressions
+#: a text in quotes (group 1), or what stands between two
+_QUOTED = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|[^'"]+""", re.DOTALL)
 _MOUNTED = "/home/paddleflow/storage/mnt"
 
 
 def export(pipeline: Pipeline) -> tuple[dict[str, Any], tuple[str, ...]]:
     """(the manifest, notes on what was left out); `Invalid` names everything that Argo cannot express."""
     faults = Faults("InvalidPipeline")
-    plan = Planner(pipeline, faults, static=False).plan()
+    plan = Planner(pipeline, faults, _spelled).plan()
     manifest = _Manifest(plan, faults).manifest()
     faults.check()
     return manifest, plan.notes
@@ -34,6 +37,14 @@ def export(pipeline: Pipeline) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 def to_yaml(manifest: Mapping[str, Any]) -> str:
     return dump(manifest)
+
+
+def _spelled(scope: Scope, condition: str) -> str:
+    """A condition for ``when``, which has the same grammar: only its templates are filled in."""
+    far = sorted({ref.name for ref in references(condition) if scope.is_file(ref) and not scope.note_read(ref.name)})
+    if far:
+        raise NotSpelled(f"reads the content of artifact {', '.join(far)}, which no single step beside it makes")
+    return _QUOTED.sub(lambda part: render_text(part[0], scope.between_quotes if part[1] else scope.quoted), condition)
 
 
 class _Manifest:

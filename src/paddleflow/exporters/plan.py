@@ -7,25 +7,26 @@ layout of artifacts below the main storage is the platform's own.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from paddleflow.exporters.marks import RUN, SHARED, USER, mark
 from paddleflow.exporters.scopes import NotKnown, Scope
 from paddleflow.spec.faults import Faults
-from paddleflow.spec.pipeline import conditions
 from paddleflow.spec.pipeline.model import Component, FsMount, Pipeline, Retry, Step, Value
-from paddleflow.spec.pipeline.templates import references, render_text
+from paddleflow.spec.pipeline.templates import render_text
 
 MOST_TASKS = 2000
 #: words of this platform's scheduling, which other engines do without
 _OURS = ("PF_JOB_QUEUE_NAME", "PF_JOB_FLAVOUR", "PF_JOB_LIMIT_FLAVOUR", "PF_JOB_PRIORITY", "PF_JOB_RESTART_POLICY")
 
+#: A condition in the target's own words, with open places; `NotSpelled` says what it has no words for.
+Spelling: TypeAlias = Callable[[Scope, str], str]
 
-#: a text in quotes (group 1), or what stands between two
-_QUOTED = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|[^'"]+""", re.DOTALL)
+
+class NotSpelled(Exception):
+    """The target has no words for a condition; says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Task:
     mounts: tuple[FsMount, ...]
     retry: Retry
     timeout: float
-    condition: str  #: with templates filled in, as the target's own; empty: none
+    condition: str  #: as the target's own; empty: none
     left_out: str = ""  #: why it does not run; empty: it runs
     read: Mapping[str, str] = field(default_factory=dict)  #: those of `outputs` that a condition reads, by their names
 
@@ -89,19 +90,19 @@ def _tasks(nodes: tuple[Node, ...]) -> Iterator[Task]:
 
 @dataclass(slots=True)
 class Planner:
-    """Makes a plan. `static`: conditions are decided now, because the target cannot."""
+    """Makes a plan."""
 
     pipeline: Pipeline
     faults: Faults
-    static: bool
+    spell: Spelling
     notes: dict[str, None] = field(default_factory=dict)
     count: int = 0
 
     def plan(self) -> Plan:
-        """Twice: only when all loops and conditions were looked at is it known which parameters decide one, and must not be
-        left open, and which artifacts are read by one."""
+        """Twice: only when all loops and conditions were looked at is it known which parameters decide a loop, and must not
+        be left open, and which artifacts are read by a condition."""
         top = Scope.top(self.pipeline)
-        Planner(self.pipeline, Faults(""), self.static)._build(top)
+        Planner(self.pipeline, Faults(""), self.spell)._build(top)
         top.shared.parameters.clear()
         return self._build(top)
 
@@ -146,7 +147,7 @@ class Planner:
     def _node(self, scope: Scope, component: Component, deps: tuple[str, ...], left_out: str) -> Node:
         if isinstance(component, Step):
             return self._task(scope, component, deps, left_out)
-        condition, left_out = self._condition(scope, component, left_out)
+        condition = "" if left_out else self._condition(scope, component)
         children = () if left_out else self._level(component.children, scope)
         return Group(scope.instance, scope.full_name, deps, children, condition, left_out)
 
@@ -158,7 +159,6 @@ class Planner:
             self.faults.add(where, f"job: a job of this platform (framework {kind}) has no counterpart there")
         if step.cache.enable:
             self.notes[f"{where}: cache is left out, so the step always runs"] = None
-        condition, left_out = self._condition(scope, step, left_out)
         return Task(
             name=scope.instance,
             full_name=scope.full_name,
@@ -170,7 +170,7 @@ class Planner:
             mounts=tuple(mount for mount in (self.pipeline.main_fs, *step.extra_fs) if mount is not None),
             retry=step.retry,
             timeout=step.timeout,
-            condition=condition,
+            condition="" if left_out else self._condition(scope, step),
             left_out=left_out,
             read={name: scope.output_path(name) for name in step.outputs if scope.is_read(name)},
         )
@@ -192,26 +192,11 @@ class Planner:
             env["PF_WORK_DIR"] = mark(SHARED)
         return env
 
-    def _condition(self, scope: Scope, component: Component, left_out: str) -> tuple[str, str]:
-        """(the condition for the target, why the component is left out)."""
-        text = component.condition
-        if not text.strip() or left_out:
-            return "", left_out
-        files = sorted({ref.name for ref in references(text)} & component.inputs.keys())
-        far = [name for name in files if self.static or not scope.note_read(name)]
-        if far:
-            reason = "" if self.static else ", which no single step beside it makes"
-            self.faults.add(scope.dotted_name, f"condition reads the content of artifact {', '.join(far)}{reason}")
-            return "", ""
-        if not self.static:
-            return _QUOTED.sub(
-                lambda part: render_text(part[0], scope.between_quotes if part[1] else scope.quoted), text
-            ), ""
+    def _condition(self, scope: Scope, component: Component) -> str:
+        if not component.condition.strip():
+            return ""
         try:
-            for ref in references(text):  # all of them, also those that an evaluation may not come to
-                scope.value(ref)
-            holds = conditions.evaluate(text, scope.value)
-        except NotKnown as error:
-            self.faults.add(scope.dotted_name, f"condition depends on {error}, which is known only at run time")
-            return "", ""
-        return "", "" if holds else f"its condition [{text}] does not hold"
+            return self.spell(scope, component.condition)
+        except NotSpelled as error:
+            self.faults.add(scope.dotted_name, f"condition {error}")
+            return ""

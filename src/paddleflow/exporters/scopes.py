@@ -104,7 +104,7 @@ class Scope:
     def quoted(self, ref: Reference) -> str:
         """What a template names inside a condition that is handed on as text: numbers bare, everything else quoted. What is
         in a file only the target knows."""
-        if ref.name in self._own.inputs:
+        if self.is_file(ref):
             return mark(VALUE, self._own.inputs[ref.name].strip("{ }"))
         text, value = as_text(self.open(ref)), self._sample(ref)
         if value is not None and as_number(given(value)) is not None:
@@ -113,7 +113,7 @@ class Scope:
 
     def between_quotes(self, ref: Reference) -> str:
         """The same for a template that stands in quotes."""
-        if ref.name in self._own.inputs:
+        if self.is_file(ref):
             return mark(TEXT, self._own.inputs[ref.name].strip("{ }"))
         return as_text(self.open(ref))
 
@@ -185,6 +185,10 @@ class Scope:
         return loop
 
     # ---- artifacts
+
+    def is_file(self, ref: Reference) -> bool:
+        """Whether a template names an input: in a condition that means what is in it."""
+        return not ref.component and ref.name in self._own.inputs
 
     def note_read(self, name: str) -> bool:
         """A condition reads this input; False unless one step beside this component makes it, and makes it once."""

@@ -6,14 +6,16 @@ reads as one, because parameters from a command line and the contents of files a
 
 Precedence, loosest first: `?:` `??`, `||`, `&&`, comparisons and `in`, `& | ^`, `<< >>`, `+ -`, `* / %`, `**`, prefixes
 `! - ~`. Operators of one rank group from the left.
+
+What an expression becomes is up to a `Builder`: here a function that evaluates it; exporters spell it in another language.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from paddleflow.errors import Invalid
 from paddleflow.spec.pipeline.faults import INVALID, shown
@@ -24,6 +26,7 @@ MOST_CHARACTERS = 10_000
 MOST_DEPTH = 100
 MOST_OPERATORS = 200
 
+T = TypeVar("T")
 Evaluate = Callable[[Lookup], Any]
 
 _TOKEN = re.compile(
@@ -44,6 +47,26 @@ class Token(NamedTuple):
     kind: str  #: number | text | word | operator | end
     text: str
     at: int  #: counted from 1
+
+
+class Builder(Protocol[T]):
+    """What the parts of an expression become."""
+
+    def number(self, value: float) -> T: ...
+
+    def text(self, text: str) -> T:
+        """Text in quotes, without them; templates inside of it are to be filled in as text."""
+
+    def word(self, text: str) -> T:
+        """`true`, `false`, a template, or a bare word, which is text."""
+
+    def several(self, parts: Sequence[T]) -> T: ...
+
+    def prefix(self, sign: str, inner: T) -> T: ...
+
+    def binary(self, sign: str, left: T, right: T) -> T: ...
+
+    def choice(self, test: T, yes: T, no: T) -> T: ...
 
 
 def evaluate(condition: str, lookup: Lookup) -> bool:
@@ -80,9 +103,14 @@ def _checked(condition: str) -> Evaluate:
 
 @lru_cache(maxsize=1024)
 def _parsed(condition: str) -> Evaluate:
+    return parse(condition, _Evaluation())
+
+
+def parse(condition: str, builder: Builder[T]) -> T:
+    """What the builder makes of a condition; `Malformed` if the text is not of the grammar."""
     if len(condition) > MOST_CHARACTERS:
         raise Malformed(f"it has {len(condition):,} characters, at most {MOST_CHARACTERS:,} are read")
-    parser = _Parser(_tokens(condition))
+    parser = _Parser(_tokens(condition), builder)
     expression = parser.expression(0)
     token = parser.token
     if token.kind != "end":
@@ -107,11 +135,12 @@ def _tokens(text: str) -> list[Token]:
     return tokens
 
 
-class _Parser:
-    """Precedence climbing; an expression becomes a function of the lookup."""
+class _Parser(Generic[T]):
+    """Precedence climbing."""
 
-    def __init__(self, tokens: list[Token]) -> None:
+    def __init__(self, tokens: list[Token], builder: Builder[T]) -> None:
         self.tokens = tokens
+        self.builder = builder
         self.position = 0
         self.depth = 0
         self.operators = 0
@@ -132,7 +161,7 @@ class _Parser:
             raise Malformed(f"[{sign}] is wanted at character {token.at}, {found}")
         self.position += 1
 
-    def expression(self, rank: int) -> Evaluate:
+    def expression(self, rank: int) -> T:
         self.depth += 1
         if self.depth > MOST_DEPTH:
             raise Malformed(f"it is nested more than {MOST_DEPTH} deep")
@@ -142,68 +171,70 @@ class _Parser:
             self.operators += 1
             if self.operators > MOST_OPERATORS:
                 raise Malformed(f"it has more than {MOST_OPERATORS} operators")
-            left = self._choice(left) if sign == "?" else _binary(sign, left, self.expression(RANKS[sign]))
+            left = self._choice(left) if sign == "?" else self.builder.binary(sign, left, self.expression(RANKS[sign]))
         self.depth -= 1
         return left
 
-    def _choice(self, test: Evaluate) -> Evaluate:
+    def _choice(self, test: T) -> T:
         yes = self.expression(0)
         self._expect(":")
-        no = self.expression(0)
-        return lambda lookup: yes(lookup) if truth("?", test(lookup)) else no(lookup)
+        return self.builder.choice(test, yes, self.expression(0))
 
-    def _operand(self) -> Evaluate:
+    def _operand(self) -> T:
         token = self._next()
         if token.kind == "number":
-            return _constant(float(int(token.text, 16)) if token.text[:2].lower() == "0x" else float(token.text))
+            hexadecimal = token.text[:2].lower() == "0x"
+            return self.builder.number(float(int(token.text, 16)) if hexadecimal else float(token.text))
         if token.kind == "text":
-            return _quoted(token.text[1:-1])
+            return self.builder.text(re.sub(r"\\(.)", r"\1", token.text[1:-1], flags=re.DOTALL))
         if token.kind == "word":
-            return _word(token.text)
+            return self.builder.word(token.text)
         if token.text == "(":
             return self._list()
         if token.text in PREFIXES:
-            inner = self.expression(max(RANKS.values()))
-            return lambda lookup: prefix(token.text, inner(lookup))
+            return self.builder.prefix(token.text, self.expression(max(RANKS.values())))
         found = f"found [{shown(token.text)}]" if token.kind != "end" else "the condition ends"
         raise Malformed(f"a value is wanted at character {token.at}, {found}")
 
-    def _list(self) -> Evaluate:
+    def _list(self) -> T:
         """What stands in parentheses: a value, or several with commas between."""
         parts = [self.expression(0)]
         while self.token.text == "," and self.token.kind == "operator":
             self._next()
             parts.append(self.expression(0))
         self._expect(")")
-        if len(parts) == 1:
-            return parts[0]
+        return parts[0] if len(parts) == 1 else self.builder.several(parts)
+
+
+class _Evaluation:
+    """Makes functions of the lookup."""
+
+    def number(self, value: float) -> Evaluate:
+        return lambda lookup: value
+
+    def text(self, text: str) -> Evaluate:
+        return lambda lookup: render_text(text, lookup)
+
+    def word(self, text: str) -> Evaluate:
+        if text in ("true", "false"):
+            return lambda lookup: text == "true"
+        whole = single(text)
+        return (lambda lookup: given(lookup(whole))) if whole else self.text(text)
+
+    def several(self, parts: Sequence[Evaluate]) -> Evaluate:
         return lambda lookup: [part(lookup) for part in parts]
 
+    def prefix(self, sign: str, inner: Evaluate) -> Evaluate:
+        return lambda lookup: prefix(sign, inner(lookup))
 
-def _constant(value: Any) -> Evaluate:
-    return lambda lookup: value
+    def choice(self, test: Evaluate, yes: Evaluate, no: Evaluate) -> Evaluate:
+        return lambda lookup: yes(lookup) if truth("?", test(lookup)) else no(lookup)
 
-
-def _quoted(text: str) -> Evaluate:
-    """Text in quotes; templates inside of it are filled in as text."""
-    plain = re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
-    return lambda lookup: render_text(plain, lookup)
-
-
-def _word(text: str) -> Evaluate:
-    if text in ("true", "false"):
-        return _constant(text == "true")
-    whole = single(text)
-    if whole:
-        return lambda lookup: given(lookup(whole))
-    return lambda lookup: render_text(text, lookup)
-
-
-def _binary(sign: str, left: Evaluate, right: Evaluate) -> Evaluate:
-    if sign == "&&":
-        return lambda lookup: truth(sign, left(lookup)) and truth(sign, right(lookup))
-    if sign == "||":
-        return lambda lookup: truth(sign, left(lookup)) or truth(sign, right(lookup))
-    if sign == "??":
-        return lambda lookup: right(lookup) if (value := left(lookup)) is None else value
-    return lambda lookup: apply(sign, left(lookup), right(lookup))
+    def binary(self, sign: str, left: Evaluate, right: Evaluate) -> Evaluate:
+        if sign == "&&":
+            return lambda lookup: truth(sign, left(lookup)) and truth(sign, right(lookup))
+        if sign == "||":
+            return lambda lookup: truth(sign, left(lookup)) or truth(sign, right(lookup))
+        if sign == "??":
+            return lambda lookup: right(lookup) if (value := left(lookup)) is None else value
+        return lambda lookup: apply(sign, left(lookup), right(lookup))
