@@ -31,6 +31,7 @@ UNWATCHED = (
 )
 SIGNAL_NAMES = {int(number): number.name for number in signal.Signals}
 DRAIN_EVERY = 0.01
+STRAY_LOOKS = 20  #: at a process without an environment; it may have none for good
 DRAIN_PATIENCE = 2.0  #: seconds after SIGKILL until an end is told although something of the group is still dying
 
 
@@ -294,15 +295,23 @@ class Custody:
         cgroups.kill(folders)
         self.timers.after(0.05, partial(self._remove_groups, folders, tries - 1))
 
-    def _sweep_strays(self) -> None:
-        """Kill descendants that left their group and whose attempt has ended: they became our children then."""
+    def _sweep_strays(self, looks: int = STRAY_LOOKS) -> None:
+        """Kill descendants that left their group and whose attempt has ended: they became our children then.
+
+        One that is about to become another program cannot be told apart, and is looked at again.
+        """
+        again = False
         for pid in self._children():
             if pid in self.running:
                 continue
             name = procfs.attempt_of(pid, self.keeper)
             attempt = self.attempts.get(name) if name is not None else None
-            if name is not None and (attempt is None or attempt.end is not None) and name not in self.draining:
+            if name is None:
+                again = again or procfs.is_changing(pid)
+            elif (attempt is None or attempt.end is not None) and name not in self.draining:
                 _send(pid, signal.SIGKILL)
+        if again and looks > 1:
+            self.timers.after(DRAIN_EVERY, partial(self._sweep_strays, looks - 1))
 
 
 def exit_code(status: int) -> int:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from paddleflow.runtimes.local import cgroups, mounts, procfs, spawning
 from paddleflow.runtimes.local.attempt import Attempt
 from paddleflow.runtimes.local.group_pool import GroupPool
+from paddleflow.runtimes.local.namespaces import Namespaces
 from paddleflow.runtimes.local.spawning import reason
 
 SHORT = 1.0  #: seconds; the groups of an attempt that ran longer are not used again
@@ -33,6 +34,7 @@ class Prepared(NamedTuple):
     log: str
     note: str
     plan: dict[str, Any]
+    mounts: list[mounts.Mount]  #: to be made before the spawn
 
 
 class Launcher:
@@ -48,7 +50,9 @@ class Launcher:
         self._null = os.open("/dev/null", os.O_RDWR)
         self._between = 0, 0  #: ticks of the clock before and after the last spawn
         self._clock_is_true = False
-        self._namespaces = ""
+        self._namespaces: Namespaces | None = None  #: made with the first mount
+        self._enters = False  #: the keeper may step into them and back
+        self._kind = ""  #: how mounts are made where the keeper does not make them itself
         self._cores = os.cpu_count() or 1
         self._memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
@@ -68,30 +72,52 @@ class Launcher:
         note = ""
         if wanted:
             mounts.check(wanted)
-            argv, env, cwd, note = self._mounted(wanted, argv, env, cwd, plan)
+            wanted, (argv, env, cwd, note) = self._mounted(wanted, argv, env, cwd, plan)
         if not note and launch["log"].startswith("/") and not os.path.lexists(launch["log"]):
             plan["fresh"] = True  # its child makes the log: no marker is needed to know that it began
-        return Prepared(name, argv, env, cwd, launch.get("work", ""), launch["log"], note, plan)
+        return Prepared(name, argv, env, cwd, launch.get("work", ""), launch["log"], note, plan, wanted)
 
     def _mounted(
         self, wanted: list[mounts.Mount], argv: list[str], env: dict[str, str], cwd: str, plan: dict[str, Any]
-    ) -> mounts.Planned:
-        self._namespaces = self._namespaces or mounts.probe()
+    ) -> tuple[list[mounts.Mount], mounts.Planned]:
+        """Those that the keeper makes itself, and what to spawn."""
         targets = [mount.target for mount in wanted]
-        kind = self._namespaces if mounts.makeable(targets) else "none"
-        if kind != "none":
+        if not mounts.makeable(targets):
+            return [], mounts.plan(wanted, "none", argv, env, cwd)
+        if self._can_enter() and not any(mounts.covered(path, targets) for path in (plan["log"], self._marker)):
+            plan["made"] = self.points.needed(env[procfs.ATTEMPT], targets)
+            return wanted, mounts.plan(wanted, "there", argv, env, cwd)
+        self._kind = self._kind or mounts.probe()
+        if self._kind != "none":
             plan["mounts"] = targets
             plan["made"] = self.points.needed(env[procfs.ATTEMPT], targets)
-        return mounts.plan(wanted, kind, argv, env, cwd)
+        return [], mounts.plan(wanted, self._kind, argv, env, cwd)
+
+    def _can_enter(self) -> bool:
+        """Whether the keeper may step into a namespace and back; found out once."""
+        if self._namespaces is None:
+            self._namespaces = Namespaces()
+            self._enters = self._namespaces.are_possible()
+        return self._enters
 
     def spawn(self, prepared: Prepared) -> int:
         """The pid; Refused or OSError when it cannot run."""
         plan = prepared.plan
         self.points.make(plan.get("made", ()))
         spawning.make_folder(prepared.work)
+        if not prepared.mounts:
+            return self._spawn_here(prepared)
+        assert self._namespaces is not None, "who plans mounts has looked"
+        self._namespaces.enter(prepared.mounts)
+        try:
+            return self._spawn_here(prepared)
+        finally:
+            self._namespaces.leave()
+
+    def _spawn_here(self, prepared: Prepared) -> int:
         spawning.enter(prepared.cwd)
         try:
-            if plan.get("fresh"):
+            if prepared.plan.get("fresh"):
                 return self._spawn(prepared, spawning.logged(prepared.log, self._null))
             log = spawning.open_log(prepared.log)
             try:

@@ -1,8 +1,8 @@
 """Folders that appear at another place for one attempt only: a private mount namespace with bind mounts.
 
-`plan` turns a launch's mounts into another command line: ``unshare`` makes the namespace, a few lines of shell mount and
-then become the command, so pid and exit code are the command's own. Where neither root nor user namespaces allow that,
-the launch runs without: a working directory below a target becomes the same folder below its source, and variables say
+As root the keeper makes it itself, see `namespaces`. Otherwise `plan` turns a launch's mounts into another command line:
+``unshare`` makes the namespace, a few lines of shell mount and then become the command, so pid and exit code are the
+command's own. Where neither is allowed, the launch runs without: a working directory below a target becomes the same folder below its source, and variables say
 where each mount is. Those variables are set in both cases, so a program that uses them runs everywhere.
 
 `MountPoints` makes target folders that are missing and removes them when the last attempt that used them has ended,
@@ -82,6 +82,12 @@ _NAMESPACE = {
 }
 
 
+def covered(path: str, targets: Iterable[str]) -> bool:
+    """Whether a path would lead into one of the mounts."""
+    inner = os.path.realpath(path) + "/"
+    return any(inner.startswith(os.path.realpath(target).rstrip("/") + "/") for target in targets)
+
+
 def variable(target: str) -> str:
     """``/mnt/my-data`` → ``PADDLEFLOW_MOUNT_MNT_MY_DATA``."""
     return "PADDLEFLOW_MOUNT_" + re.sub(r"[^A-Z0-9]+", "_", target.strip("/").upper())
@@ -109,10 +115,12 @@ def makeable(targets: Iterable[str]) -> bool:
 
 
 def plan(mounts: Sequence[Mount], kind: str, argv: Sequence[str], env: Mapping[str, str], cwd: str) -> Planned:
-    """The command line that makes the mounts and then becomes `argv`."""
+    """The command line that makes the mounts and then becomes `argv`; `argv` itself where they are there before it."""
     if kind == "none":
         return _without(mounts, argv, env, cwd)
     env = {**env, **{variable(mount.target): mount.target for mount in mounts}}
+    if kind == "there":
+        return Planned(list(argv), env, cwd, "")
     wrapped = [tool("unshare"), *_NAMESPACE[kind], "--", tool("sh"), "-c", _SCRIPT, "paddleflow"]
     # In a user namespace a plain bind of a folder that holds other mounts is refused.
     wrapped += [tool("mount"), cwd, str(len(mounts)), "--bind" if kind == "root" else "--rbind"]

@@ -78,6 +78,14 @@ def attempt_of(pid: int, keeper: str) -> str | None:
     return os.fsdecode(name) if name else None
 
 
+def is_changing(pid: int) -> bool:
+    """Whether a process is about to become another program: for that moment it has no environment."""
+    if read(f"/proc/{pid}/environ") != b"":
+        return False
+    seen = stat(pid)
+    return seen is not None and seen.state not in "ZX"
+
+
 def belonging(keeper: str) -> dict[str, list[Stat]]:
     """The living processes of every attempt of this keeper, oldest first."""
     found: dict[str, list[Stat]] = {}
