@@ -120,15 +120,15 @@ async def test_what_goes_wrong_is_said(scene: Scene) -> None:
 @needs_namespaces
 async def test_a_mount_that_cannot_be_made_is_named_and_the_keeper_is_where_it_was(scene: Scene) -> None:
     (scene.folder / "file").touch()
-    here = os.readlink("/proc/self/ns/mnt")
+    here = Path("/proc/self/ns/mnt").readlink()
     end = await scene.run(mounted(scene, scene.shell("bad", "true"), scene.folder / "file"))
     source = scene.folder / "source"
     assert (end.exit_code, end.message) == (None, f"cannot mount {source} at {scene.folder / 'file'}: not a directory")
     launch = mounted(scene, scene.shell("good", "readlink /proc/self/ns/mnt"), scene.folder / "target")
     assert (await scene.run(launch)).exit_code == 0
-    keeper = keeper_of(scene.folder)
-    assert os.readlink(f"/proc/{keeper}/ns/mnt") == here != (await scene.log_of(launch)).decode().strip()
-    assert (os.readlink(f"/proc/{keeper}/root"), os.readlink(f"/proc/{keeper}/cwd")) == ("/", "/")
+    keeper = Path(f"/proc/{keeper_of(scene.folder)}")
+    assert (keeper / "ns" / "mnt").readlink() == here != Path((await scene.log_of(launch)).decode().strip())
+    assert (keeper / "root").readlink() == (keeper / "cwd").readlink() == Path("/")
 
 
 @needs_root

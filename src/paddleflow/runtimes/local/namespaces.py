@@ -5,9 +5,6 @@ What is spawned meanwhile lives in it and is its only user, so it goes with the 
 below a target.
 """
 
-# The keeper starts without pathlib, so:
-# ruff: noqa: PTH123
-
 from __future__ import annotations
 
 import ctypes
