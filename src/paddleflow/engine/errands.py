@@ -41,6 +41,7 @@ from paddleflow.store.database import Database, Tx
 
 T = TypeVar("T")
 Errand = tuple[RunState, Command]
+FileCommand = Read | Prepare | Record
 
 
 @dataclass(slots=True)
@@ -65,14 +66,21 @@ class Errands:
         self._wake = wake
 
     async def do(self, errands: Sequence[Errand]) -> None:
-        """All of them; those that touch files beside each other."""
+        """All of them, those that may take long beside each other; a storage is looked up once for all that use it."""
         asking = [(run, command) for run, command in errands if isinstance(command, LookUp)]
+        making: dict[str, list[FileCommand]] = {}
+        runs = {run.id: run for run, _ in errands}
+        folders = _Folders(self)
         async with asyncio.TaskGroup() as group:
             if asking:
-                group.create_task(self._look_up(asking))
+                group.create_task(self._look_up(asking, folders))
             for run, command in errands:
-                if not isinstance(command, LookUp):
-                    group.create_task(self._one(run, command))
+                if isinstance(command, Prepare):
+                    making.setdefault(run.id, []).append(command)
+                elif isinstance(command, Read | Record):
+                    group.create_task(self._with_files(run, [command], folders))
+            for name, together in making.items():
+                group.create_task(self._with_files(runs[name], together, folders))
 
     def _answer(self, told: Sequence[Told]) -> None:
         if told:
@@ -81,16 +89,27 @@ class Errands:
 
     # ── files ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _one(self, run: RunState, command: Command) -> None:
-        item = run.instances.get(command.number) if isinstance(command, Read | Prepare | Record) else None
-        if item is None:
+    async def _with_files(self, run: RunState, commands: Sequence[FileCommand], folders: _Folders) -> None:
+        """Errands of one run, one after the other in a thread."""
+        known = [(item, each) for each in commands if (item := run.instances.get(each.number)) is not None]
+        if not known:
             return
+
+        def facts(folder: Path) -> list[Told]:
+            return [(run, self._fact(run, item, command, folder)) for item, command in known]
+
         try:
-            folder = await self._folder(run, "")
-            fact = await asyncio.to_thread(self._file_errand, run, item, command, folder)
+            folder = await folders.find(run, "")
         except Invalid as error:
-            fact = self._failed(command, error.message)
-        self._answer([(run, fact)])
+            self._answer([(run, self._failed(command, error.message)) for _, command in known])
+        else:
+            self._answer(await asyncio.to_thread(facts, folder))
+
+    def _fact(self, run: RunState, item: Instance, command: FileCommand, folder: Path) -> Fact:
+        try:
+            return self._file_errand(run, item, command, folder)
+        except Invalid as error:
+            return self._failed(command, error.message)
 
     def _file_errand(self, run: RunState, item: Instance, command: Command, folder: Path) -> Fact:
         match command:
@@ -117,7 +136,7 @@ class Errands:
                 assert isinstance(command, Prepare)
                 return Prepared(now, command.number, message)
 
-    async def _folder(self, run: RunState, name: str) -> Path:
+    async def folder(self, run: RunState, name: str) -> Path:
         """The folder of a storage: the run's main one, or one by its name. `Invalid` when it may not be used."""
         main = run.pipeline.main_fs
         if not name and main is None:
@@ -139,7 +158,7 @@ class Errands:
 
     # ── the cache ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _look_up(self, errands: Sequence[Errand]) -> None:
+    async def _look_up(self, errands: Sequence[Errand], folders: _Folders) -> None:
         """Answers for many steps with one look at the database."""
         asking: list[_Asking] = []
         told: list[Told] = []
@@ -148,7 +167,7 @@ class Errands:
             if item is None or item.phase is not Phase.CACHING:
                 continue
             try:
-                asking.append(await self._printed(run, item))
+                asking.append(await self._printed(run, item, folders))
             except Invalid as error:
                 told.append(
                     (run, CacheAnswered(self._clock.now(), item.number, Fingerprints(), None, (), error.message))
@@ -163,44 +182,67 @@ class Errands:
         if questions:
             found = await self._database.read(caches.ask, questions, self._clock.now())
             for each, answer in zip(asking, found, strict=True):
-                told.append((each.run, await self._cache_fact(each, answer)))
+                told.append((each.run, await self._cache_fact(each, answer, folders)))
         self._answer(told)
 
-    async def _printed(self, run: RunState, item: Instance) -> _Asking:
+    async def _printed(self, run: RunState, item: Instance, folders: _Folders) -> _Asking:
         """The step with its fingerprints; the files it reads are looked at in a thread, if there are any."""
         found = rendered(run, item)
         contents: Mapping[str, str] = {}
         scopes: dict[str, str] = {}
         if found.inputs:
-            folder = await self._folder(run, "")
+            folder = await folders.find(run, "")
             contents = await asyncio.to_thread(_contents, run, folder, found.inputs)
         for scope in item.step.cache.fs_scope:
-            folder = await self._folder(run, scope.name)
+            folder = await folders.find(run, scope.name)
             for path in scope.paths:
                 scopes[f"{scope.name}:{path}"] = await asyncio.to_thread(files.signature, folder, path)
         self._conductor.rendered[run.id, item.number] = found
         command = bare_command(run, item, found)
         return _Asking(run, item, fingerprints(run, item, found, command, contents, scopes))
 
-    async def _cache_fact(self, asking: _Asking, answer: caches.Found) -> CacheAnswered:
+    async def _cache_fact(self, asking: _Asking, answer: caches.Found, folders: _Folders) -> CacheAnswered:
         now, number = self._clock.now(), asking.item.number
         misses = answer.misses
         for row in answer.rows:
             outputs = json.loads(row["outputs"])
-            if not outputs or await self._still_there(asking.run, outputs):
+            if not outputs or await self._still_there(asking.run, outputs, folders):
                 hit = Hit(row["run_id"], row["job_id"], {name: path for name, (path, _) in outputs.items()})
                 return CacheAnswered(now, number, asking.prints, hit)
             misses = (OUTPUTS_GONE,)
         return CacheAnswered(now, number, asking.prints, None, misses)
 
-    async def _still_there(self, run: RunState, outputs: Mapping[str, Sequence[str]]) -> bool:
+    async def _still_there(self, run: RunState, outputs: Mapping[str, Sequence[str]], folders: _Folders) -> bool:
         """Whether outputs are as they were when they were made."""
-        folder = await self._folder(run, "")
+        folder = await folders.find(run, "")
 
         def same() -> bool:
             return all(files.measure(folder, on_storage(run, path)).hash == before for path, before in outputs.values())
 
         return await asyncio.to_thread(same)
+
+
+class _Folders:
+    """The folders of storages, each looked up once while a batch of errands is done."""
+
+    def __init__(self, errands: Errands) -> None:
+        self._errands = errands
+        self._lock = asyncio.Lock()
+        self._found: dict[tuple[str, str], Path | Invalid] = {}
+
+    async def find(self, run: RunState, name: str) -> Path:
+        """As `Errands.folder` says; whoever asks while it is being looked up waits for the same answer."""
+        key = run.id, name
+        async with self._lock:
+            if key not in self._found:
+                try:
+                    self._found[key] = await self._errands.folder(run, name)
+                except Invalid as error:
+                    self._found[key] = error
+        found = self._found[key]
+        if isinstance(found, Invalid):
+            raise found
+        return found
 
 
 def _contents(run: RunState, folder: Path, inputs: Mapping[str, str]) -> dict[str, str]:
