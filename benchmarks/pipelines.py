@@ -85,6 +85,29 @@ def cached(bench: Bench, count: int, rounds: int) -> None:
     bench.goal(f"{count} steps, all cached: engine time", "s", found, 0.1 * count / 1000)
 
 
+def with_artifacts(bench: Bench, count: int, rounds: int) -> None:
+    """Steps as people have them: on a storage, each with a file that it makes and that is hashed; then the same, all cached."""
+    head = [
+        "name: bench",
+        "docker_env: none",
+        "parallelism: 20",
+        "fs_options: {main_fs: {name: data}}",
+        "entry_points:",
+    ]
+    made, again = [], []
+    with Server(2) as server:
+        (server.folder / "store").mkdir()
+        server.call("POST", "/fs", {"name": "data", "url": f"local://{server.folder / 'store'}"})
+        for number in range(rounds):
+            more = "artifacts: {output: [out]}, cache: {enable: true}"
+            steps = [f"  s{n}: {{command: 'echo {number} {n} > {{{{out}}}}', {more}}}" for n in range(count)]
+            text = "\n".join([*head, *steps]) + "\n"
+            made.append(ours(server, text))
+            again.append(ours(server, text))
+    bench.figure(f"{count} steps that each make an artifact on a storage", "s", made)
+    bench.figure(f"{count} such steps, all cached", "s", again)
+
+
 def first_step(bench: Bench, rounds: int) -> None:
     """From the request to the first step's process telling the time."""
     found = []
@@ -158,6 +181,7 @@ def main() -> None:
         beside_peers(bench, Path(folder), count, links, rounds)
     first_step(bench, 5 if bench.quick else 30)
     cached(bench, count, rounds)
+    with_artifacts(bench, count, 3)
     growth(bench, count, 10 * count, rounds)
     size(bench, 500 if bench.quick else 10_000)
     bench.finish()
