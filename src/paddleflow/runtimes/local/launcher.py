@@ -84,7 +84,7 @@ class Launcher:
         targets = [mount.target for mount in wanted]
         if not mounts.makeable(targets):
             return [], mounts.plan(wanted, "none", argv, env, cwd)
-        if self._can_enter() and not any(mounts.covered(path, targets) for path in (plan["log"], self._marker)):
+        if self._can_enter() and not self._covers_ours(targets, plan["log"]):
             plan["made"] = self.points.needed(env[procfs.ATTEMPT], targets)
             return wanted, mounts.plan(wanted, "there", argv, env, cwd)
         self._kind = self._kind or mounts.probe()
@@ -92,6 +92,11 @@ class Launcher:
             plan["mounts"] = targets
             plan["made"] = self.points.needed(env[procfs.ATTEMPT], targets)
         return [], mounts.plan(wanted, self._kind, argv, env, cwd)
+
+    def _covers_ours(self, targets: list[str], log: str) -> bool:
+        """Whether mounts hide what the keeper itself needs while it is among them."""
+        hidden = any(mounts.covered(path, targets) for path in (log, self._marker))
+        return hidden or any(mounts.covered(target, ("/sys", "/proc")) for target in targets)
 
     def _can_enter(self) -> bool:
         """Whether the keeper may step into a namespace and back; found out once."""

@@ -2,7 +2,7 @@
 
 What is spawned meanwhile lives in it and is its only user, so it goes with the attempt. A tenth of a millisecond, where
 ``unshare`` and ``mount`` as programs of their own take four. Whatever the keeper opens by its path in between must not be
-below a target.
+below a target: see `Launcher`.
 """
 
 from __future__ import annotations
