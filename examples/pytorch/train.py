@@ -16,7 +16,15 @@ def main() -> None:
     rank, size = dist.get_rank(), dist.get_world_size()
     assert size > 1, f"alone in the world: {size} process"
     print(f"rank {rank} of {size} is ready", flush=True)
+    # PyTorch waits here for threads that may wait for Python, if they are the last to let go of a tensor: so keep it.
+    kept = train(rank, size)
+    dist.barrier()
+    dist.destroy_process_group()
+    del kept
 
+
+def train(rank: int, size: int) -> list[torch.Tensor]:
+    """The weights as all have them in the end."""
     truth = torch.randn([FEATURES, 1], generator=torch.Generator().manual_seed(7))  # the same truth everywhere ...
     torch.manual_seed(100 + rank)  # ... but data of one's own
     inputs = torch.randn([STEPS * BATCH, FEATURES])
@@ -46,7 +54,7 @@ def main() -> None:
     assert apart == 0, f"the processes disagree by {apart}"
     assert wrong < 0.05, f"the weights are off by {wrong}"
     print(f"rank {rank}: all {size} processes agree, weights within {wrong:.4f} of the truth", flush=True)
-    dist.destroy_process_group()
+    return [weights, *everybody]
 
 
 if __name__ == "__main__":
