@@ -258,7 +258,7 @@ PARTS = {
         ),
         Part(
             "argo",
-            "Argo's workflow controller and executor with its image, about 5 minutes",
+            "Argo's workflow controller and executor with its image, 5 to 11 minutes",
             _argo,
             (MODULES / "argo",),
             golang.RECIPE,

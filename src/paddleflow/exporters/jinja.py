@@ -125,9 +125,11 @@ class _Spelling:
         ref = single(text)
         if ref is None:
             return self.text(text)
-        if not self._scope.is_file(ref) and isinstance(value := self._scope.open(ref), list):
+        if self._scope.is_file(ref):
+            return self._named(ref)
+        if isinstance(value := self._scope.open(ref), list):
             return self.several([json.dumps(as_text(item)) for item in value])
-        return self._named(ref) if self._scope.is_file(ref) else f"given({self._named(ref)})"
+        return f"given({self._named(ref)})"
 
     def several(self, parts: Sequence[str]) -> str:
         return _Several(f"({', '.join(parts)},)")

@@ -28,7 +28,7 @@ class Shared:
 
     pipeline: Pipeline
     parameters: dict[str, Value] = field(default_factory=dict)  #: that were left open
-    fixed: set[str] = field(default_factory=set)  #: that decide a loop or a condition
+    fixed: set[str] = field(default_factory=set)  #: that decide a loop
     read: set[tuple[str, str]] = field(default_factory=set)  #: steps and artifacts of theirs that a condition reads
 
 
