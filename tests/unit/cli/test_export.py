@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.unit.test_cli_pipeline import call
+from tests.unit.cli.test_pipeline import call
 
 FLOW = "name: flow\nentry_points:\n  main: {command: 'echo {{word}}', docker_env: x, parameters: {word: hi}, cache: {enable: true}}\n"
 

@@ -157,6 +157,6 @@ Commands:
 
 
 def test_the_reference_page_is_what_the_commands_say() -> None:
-    script = Path(__file__).resolve().parents[2] / "docs" / "generate.py"
+    script = Path(__file__).resolve().parents[3] / "docs" / "generate.py"
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

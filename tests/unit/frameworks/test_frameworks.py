@@ -17,7 +17,7 @@ from paddleflow.frameworks.framework import Framework, Member, Plan
 from paddleflow.spec.document import parse
 from paddleflow.spec.job import DistributedJob, SingleJob
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 #: What a confused user might set: who they are is not theirs to say.
 LIES = {
     "PADDLE_TRAINER_ID": "99",

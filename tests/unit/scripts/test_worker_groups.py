@@ -38,7 +38,7 @@ def test_a_group_stays_on_one_worker(tmp_path: Path) -> None:
             tmp_path,
             tmp_path,
         ],
-        cwd=Path(__file__).resolve().parents[2],
+        cwd=Path(__file__).resolve().parents[3],
         capture_output=True,
         text=True,
         check=False,

@@ -146,7 +146,7 @@ def pipelines(draw: st.DrawFn) -> Pipeline:
     return Pipeline(**{**values, "entry_points": entry_points, "post_process": post})
 
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 VALIDATOR = jsonschema_rs.validator_for(json_schema())
 
 

@@ -16,7 +16,7 @@ from paddleflow.spec.pipeline.conditions import evaluate
 from paddleflow.spec.pipeline.model import Pipeline
 from paddleflow.spec.pipeline.reading import read
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 FLOW = """\
 name: flow
 docker_env: python:3.11

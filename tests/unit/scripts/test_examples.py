@@ -13,7 +13,7 @@ from paddleflow.spec.pipeline.model import Component, Dag
 from paddleflow.spec.pipeline.model import Pipeline as Read
 from paddleflow.spec.pipeline.reading import read
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 PIPELINES = sorted(file.parent.name for file in EXAMPLES.glob("*/run.yaml"))
 
 
