@@ -297,7 +297,7 @@ class Conductor:
         for job in draft.writes.runs.jobs:
             waiting = board.waiting.get(job)
             if waiting is not None:
-                board.waiting[job] = waiting._replace(request=waiting.request._replace(order=rows[job]["seq"]))
+                board.waiting[job] = waiting._replace(request=waiting.request._replace(seq=rows[job]["seq"]))
                 board.following.rows[job] = rows[job], draft.writes.runs.jobs[job].job.members
 
     # ── rows ───────────────────────────────────────────────────────────────────────────────────────────────────────

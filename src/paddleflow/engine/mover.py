@@ -257,7 +257,7 @@ class Mover:
             if version != board.queue_version:
                 board.core.set_queues(await parts.database.read(scheduled_queues, self._cluster))
                 board.queue_version = version
-            queues = [account.queue for account in board.core.accounts.values()]
+            queues = [account.queue for account in board.core.ledgers.values()]
             look(board, await self._expecting.fill(rows, queues), draft, now)
             await self._conductor.turn(board, draft, rows, runs, now)
             decide(board, draft, self._around, now)
