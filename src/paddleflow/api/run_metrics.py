@@ -13,8 +13,8 @@ from prometheus_client.registry import Collector
 
 from paddleflow.base.log import Log
 from paddleflow.errors import PaddleFlowError
+from paddleflow.runs.counters import RunCounters
 from paddleflow.runs.rows import SQL
-from paddleflow.runs.tally import Tally
 from paddleflow.store.database import Database, Row, Tx
 
 log = Log("api")
@@ -23,7 +23,7 @@ log = Log("api")
 class RunMetrics(Collector):
     """``pf_metric_runs``, ``pf_metric_runs_ended``, and ``pf_metric_steps_`` with started, ended and waiting."""
 
-    def __init__(self, database: Database, registry: CollectorRegistry, tally: Tally) -> None:
+    def __init__(self, database: Database, registry: CollectorRegistry, tally: RunCounters) -> None:
         self._database = database
         self._tally = tally
         self._active: Sequence[Row] = ()

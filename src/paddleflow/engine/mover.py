@@ -18,23 +18,23 @@ from paddleflow.base.clock import Clock
 from paddleflow.base.log import Log
 from paddleflow.base.quantity import Resources, parse_quantity
 from paddleflow.engine.activating import expect, settle_ahead
-from paddleflow.engine.admitting import Admission
 from paddleflow.engine.board import Board
-from paddleflow.engine.conductor import Conductor, read_active
 from paddleflow.engine.draft import Draft
-from paddleflow.engine.errands import Errands
 from paddleflow.engine.expecting import Expecting
 from paddleflow.engine.launching import Prepared
 from paddleflow.engine.ports import Ports, parse_range
 from paddleflow.engine.recovery import begun_unplaced, compare, read_jobs, read_records, rebuild
+from paddleflow.engine.run_engine import RunEngine, read_active
+from paddleflow.engine.run_io import RunIO
+from paddleflow.engine.step_admission import Admission
 from paddleflow.engine.surroundings import Surroundings, rules_of
 from paddleflow.engine.turn import STARTS_A_TURN, decide, hear, look, settle
 from paddleflow.engine.writes import write_turn
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs.rows import SQL, members_of
 from paddleflow.queues.queues import scheduled_queues
+from paddleflow.runs.counters import RunCounters
 from paddleflow.runs.rows import SQL as RUNS
-from paddleflow.runs.tally import Tally
 from paddleflow.runtimes.runtime import NodeInfo, Observation, Runtime
 from paddleflow.scheduling.model import Node, Reason, Snapshot
 from paddleflow.scheduling.record import Recorded
@@ -89,7 +89,7 @@ class Mover:
         self._heard: list[Observation] = []  #: what no turn has dealt with yet
         self._expecting = Expecting(parts.database)
         self._board: Board | None = None
-        self.tally = Tally()
+        self.tally = RunCounters()
         self.nodes: Sequence[NodeInfo] = ()
         self.first_turn = asyncio.Event()  #: set once the board was rebuilt and decided upon
 
@@ -281,12 +281,12 @@ class Mover:
         self._changed = False
         return await self._parts.database.peek(_read_changes)
 
-    def _new_conductor(self) -> Conductor:
+    def _new_conductor(self) -> RunEngine:
         parts = self._parts
         nodes = [(node.name, node.capacity) for node in self.nodes]
         admission = Admission(nodes, parts.settings.jobs.skip_resource_validate)
-        conductor = Conductor(parts.database, admission, self.tally, self._expecting.seconds)
-        self._errands = Errands(parts.database, parts.clock, parts.data, conductor, self._wake.set)
+        conductor = RunEngine(parts.database, admission, self.tally, self._expecting.seconds)
+        self._errands = RunIO(parts.database, parts.clock, parts.data, conductor, self._wake.set)
         return conductor
 
     def _send_out(self) -> None:
