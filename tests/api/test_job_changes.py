@@ -11,8 +11,8 @@ import pytest
 from paddleflow.api.platform import Platform
 from paddleflow.base.clock import ManualClock
 from paddleflow.base.ids import AttemptId
-from paddleflow.engine.housekeeping import DELETIONS_AT_ONCE, delete_some
 from paddleflow.engine.cluster_engine import Parts
+from paddleflow.engine.housekeeping import DELETIONS_AT_ONCE, delete_some
 from paddleflow.jobs import machine
 from paddleflow.jobs.folders import job_folder
 from paddleflow.store import events

@@ -9,8 +9,8 @@ import pytest
 
 from paddleflow.api.platform import Platform
 from paddleflow.base.clock import ManualClock
-from paddleflow.engine.deciding import keep_for_ever
 from paddleflow.engine.cluster_engine import Parts
+from paddleflow.engine.deciding import keep_for_ever
 from paddleflow.queues.decision_log import folder_of, read
 from paddleflow.scheduling.record import Released
 from tests.api.client import Api

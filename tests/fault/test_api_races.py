@@ -20,9 +20,9 @@ from paddleflow.base.clock import SystemClock
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
 from paddleflow.engine import cluster_engine as engine_module
-from paddleflow.engine.launching import Place, parse_attempt
-from paddleflow.engine.cluster_engine import ClusterEngine, Parts
 from paddleflow.engine.changeset import Placement, Writes, write_turn
+from paddleflow.engine.cluster_engine import ClusterEngine, Parts
+from paddleflow.engine.launching import Place, parse_attempt
 from paddleflow.errors import Conflict, NotFound
 from paddleflow.jobs import machine
 from paddleflow.jobs.changes import delete_job, modify_job, stop_job

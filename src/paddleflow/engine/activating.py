@@ -11,11 +11,10 @@ from dataclasses import replace
 
 from paddleflow.base.ids import AttemptId
 from paddleflow.engine.board import Active, Board
-from paddleflow.engine.changeset import Changeset
-from paddleflow.engine.prefetch import lane_of
+from paddleflow.engine.changeset import Changeset, Placement
 from paddleflow.engine.launching import Place, PlacedJob, prepare
+from paddleflow.engine.prefetch import lane_of
 from paddleflow.engine.surroundings import Surroundings
-from paddleflow.engine.changeset import Placement
 from paddleflow.jobs.facts import Placed
 from paddleflow.jobs.machine import advance
 from paddleflow.jobs.model import Member

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from paddleflow.base.ids import AttemptId
-from paddleflow.engine.prefetch import Prefetch, lane_of
 from paddleflow.engine.launching import PlacedJob, Prepared, attempt_of
 from paddleflow.engine.ports import Ports
+from paddleflow.engine.prefetch import Prefetch, lane_of
 from paddleflow.jobs.facts import Key
 from paddleflow.jobs.machine import JobState
 from paddleflow.jobs.model import UNTIL_TOLD

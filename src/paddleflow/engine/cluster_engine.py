@@ -20,8 +20,8 @@ from paddleflow.base.quantity import Resources, parse_quantity
 from paddleflow.engine.activating import expect, settle_ahead
 from paddleflow.engine.admitting import Admission
 from paddleflow.engine.board import Board
+from paddleflow.engine.changeset import Changeset, write_turn
 from paddleflow.engine.conductor import Conductor, read_active
-from paddleflow.engine.changeset import Changeset
 from paddleflow.engine.errands import Errands
 from paddleflow.engine.expected_durations import ExpectedDurations
 from paddleflow.engine.launching import Prepared
@@ -29,7 +29,6 @@ from paddleflow.engine.ports import Ports, parse_range
 from paddleflow.engine.recovery import begun_unplaced, compare, read_jobs, read_records, rebuild
 from paddleflow.engine.surroundings import Surroundings, rules_of
 from paddleflow.engine.turn import STARTS_A_TURN, apply_observations, apply_placements, apply_row_changes, decide
-from paddleflow.engine.changeset import write_turn
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs.rows import SQL, members_of
 from paddleflow.queues.queues import scheduled_queues

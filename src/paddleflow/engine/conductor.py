@@ -19,8 +19,8 @@ from functools import partial
 from paddleflow.base.log import Log
 from paddleflow.engine.admitting import REFUSALS, Admission, Asked
 from paddleflow.engine.board import Board, Waiting
-from paddleflow.engine.claims import Claims
 from paddleflow.engine.changeset import Changeset
+from paddleflow.engine.claims import Claims
 from paddleflow.engine.run_rows import Collected, collect
 from paddleflow.engine.run_writes import FreshJob
 from paddleflow.engine.turn import DELETED, advance_job, end_waiting

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from paddleflow.engine.board import Active, Board, Waiting
+from paddleflow.engine.changeset import Join, Writes
 from paddleflow.engine.launching import Place, port_counts, prepare
 from paddleflow.engine.surroundings import Surroundings
-from paddleflow.engine.changeset import Join, Writes
 from paddleflow.errors import Temporary
 from paddleflow.jobs.facts import Evicted, Fact, Key, Resized
 from paddleflow.scheduling.classes import held_total

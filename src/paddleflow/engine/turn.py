@@ -15,12 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from paddleflow.engine.activating import activate, hand_ahead, take_over
 from paddleflow.engine.board import Active, Board, Waiting
-from paddleflow.engine.changeset import Changeset, Moved
-from paddleflow.engine.prefetch import lane_of
+from paddleflow.engine.changeset import Change, Changeset, Moved, Placement
 from paddleflow.engine.launching import attempt_of, parse_attempt
-from paddleflow.engine.surroundings import Surroundings
-from paddleflow.engine.changeset import Change, Placement
 from paddleflow.engine.preemption import asked_of, begin_anew, places_for, shrunk
+from paddleflow.engine.prefetch import lane_of
+from paddleflow.engine.surroundings import Surroundings
 from paddleflow.errors import Temporary
 from paddleflow.frameworks.catalogue import find
 from paddleflow.jobs.facts import (

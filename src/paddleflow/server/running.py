@@ -20,11 +20,11 @@ from paddleflow.base.clock import SystemClock
 from paddleflow.base.ids import new_short_id
 from paddleflow.base.log import Log
 from paddleflow.base.quantity import total
+from paddleflow.engine.cluster_engine import ClusterEngine, Parts
 from paddleflow.engine.deciding import keep_for_ever
 from paddleflow.engine.firing import Firing
 from paddleflow.engine.housekeeping import delete_for_ever, sample_for_ever
 from paddleflow.engine.launching import GPU
-from paddleflow.engine.cluster_engine import ClusterEngine, Parts
 from paddleflow.errors import PaddleFlowError
 from paddleflow.queues.defaults import ensure_defaults
 from paddleflow.runtimes.local.local_runtime import LocalRuntime

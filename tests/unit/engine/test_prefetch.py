@@ -13,8 +13,8 @@ from paddleflow.base.quantity import Resources
 from paddleflow.engine.activating import expect, settle_ahead
 from paddleflow.engine.board import Board
 from paddleflow.engine.changeset import Changeset
-from paddleflow.engine.prefetch import HORIZON, MOST, Prefetch, Lane, lane_of
 from paddleflow.engine.ports import Ports
+from paddleflow.engine.prefetch import HORIZON, MOST, Lane, Prefetch, lane_of
 from paddleflow.engine.recovery import Records, begun_unplaced, compare, rebuild
 from paddleflow.engine.surroundings import Surroundings
 from paddleflow.engine.turn import apply_observations, apply_row_changes, decide
