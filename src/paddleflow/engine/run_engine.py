@@ -18,11 +18,11 @@ from functools import partial
 
 from paddleflow.base.log import Log
 from paddleflow.engine.board import Board, Waiting
+from paddleflow.engine.changeset import Changeset
 from paddleflow.engine.claims import Claims
-from paddleflow.engine.draft import Draft
 from paddleflow.engine.run_writes import Collected, FreshJob, collect
 from paddleflow.engine.step_admission import REFUSALS, Admission, Asked
-from paddleflow.engine.turn import DELETED, end_waiting, step
+from paddleflow.engine.turn import DELETED, advance_job, end_waiting
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs import facts as job_facts
 from paddleflow.jobs.machine import JobState
@@ -87,12 +87,12 @@ class RunEngine:
     ) -> None:
         self._database = database
         self._admission = admission
-        self._tally = results
+        self._counters = results
         self._expected = expected  # seconds that a job will probably run
         self.runs: dict[str, RunState] = {}
         self.jobs: dict[str, tuple[RunState, int]] = {}  #: job of a step at work → its run and number
         self.inbox: list[RunFact] = []  #: answers of `run_io`
-        self.errands: list[tuple[RunState, Command]] = []  #: to be done after this turn's write
+        self.io_requests: list[tuple[RunState, Command]] = []  #: to be done after this turn's write
         self.rendered: dict[tuple[str, int], Rendered] = {}  #: of steps whose row is not written yet
         self.claims = Claims()
         self._submits: list[tuple[RunState, Instance]] = []
@@ -115,39 +115,41 @@ class RunEngine:
 
     # ── a turn ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def turn(self, board: Board, draft: Draft, jobs: Iterable[Row], runs: Iterable[Row], now: float) -> None:
+    async def turn(
+        self, board: Board, changes: Changeset, jobs: Iterable[Row], runs: Iterable[Row], now: float
+    ) -> None:
         """Everything that follows for runs from what this turn heard; `decide` comes after it."""
         facts, self.inbox = self.inbox, []
-        facts = self._of_jobs(draft, jobs, now) + facts
-        facts += await self._of_runs(runs, draft, now)
-        await self._go_on(board, draft, facts, now)
+        facts = self._of_jobs(changes, jobs, now) + facts
+        facts += await self._of_runs(runs, changes, now)
+        await self._go_on(board, changes, facts, now)
 
-    async def begin(self, board: Board, draft: Draft, facts: list[RunFact], now: float) -> None:
+    async def begin(self, board: Board, changes: Changeset, facts: list[RunFact], now: float) -> None:
         """The first turn: all runs were taken up, and the ends that were heard meanwhile count too."""
-        await self._go_on(board, draft, facts + self._of_jobs(draft, (), now), now)
+        await self._go_on(board, changes, facts + self._of_jobs(changes, (), now), now)
 
-    async def _go_on(self, board: Board, draft: Draft, facts: list[RunFact], now: float) -> None:
+    async def _go_on(self, board: Board, changes: Changeset, facts: list[RunFact], now: float) -> None:
         facts += [
             (run, TimePassed(now)) for run in self.runs.values() if (due := run.next_due()) is not None and due <= now
         ]
         while facts or self._submits:
             for run, fact in facts:
                 self._advance(run, fact)
-                self._stop_jobs(board, draft, now)
+                self._stop_jobs(board, changes, now)
             facts, self.inbox = self.inbox, []
             if self._submits:
-                facts += await self._submit(board, draft, now)
-                self._stop_jobs(board, draft, now)
-        self._collect(draft, now)
+                facts += await self._submit(board, changes, now)
+                self._stop_jobs(board, changes, now)
+        self._collect(changes, now)
 
-    def _of_jobs(self, draft: Draft, rows: Iterable[Row], now: float) -> list[RunFact]:
+    def _of_jobs(self, changes: Changeset, rows: Iterable[Row], now: float) -> list[RunFact]:
         """Jobs of steps that started or ended."""
         facts: list[RunFact] = []
         if not self.jobs:
             return facts
-        heirs = [known for heir in draft.writes.heirs if (known := self.jobs.get(heir.job)) is not None]
+        heirs = [known for heir in changes.writes.heirs if (known := self.jobs.get(heir.job)) is not None]
         facts += [(run, JobPlaced(now, number)) for run, number in heirs]
-        for job, moved in draft.moved.items():
+        for job, moved in changes.moved.items():
             known = self.jobs.get(job)
             if known is not None:
                 fact = _fact(moved.active.state, known[1], now)
@@ -155,21 +157,21 @@ class RunEngine:
                     facts.append((known[0], fact))
         for row in rows:
             known = self.jobs.get(row["id"])
-            if known is None or row["id"] in draft.moved:
+            if known is None or row["id"] in changes.moved:
                 continue
             if row["status"] == DELETED:
                 facts.append((known[0], JobEnded(now, known[1], JobStatus.TERMINATED, None, "its job was deleted")))
             elif JobStatus(row["status"]).final:
                 facts.append((known[0], JobEnded(now, known[1], row["status"], None, row["message"])))
-        facts += [(known[0], fact) for state in draft.writes.changes if (known := self.jobs.get(state.after.id)) is not None
+        facts += [(known[0], fact) for state in changes.writes.changes if (known := self.jobs.get(state.after.id)) is not None
                  and (fact := _fact(state.after, known[1], now)) is not None]  # fmt: skip
         return facts
 
-    async def _of_runs(self, rows: Iterable[Row], draft: Draft, now: float) -> list[RunFact]:
+    async def _of_runs(self, rows: Iterable[Row], changes: Changeset, now: float) -> list[RunFact]:
         """Runs that people made or changed."""
         facts: list[RunFact] = []
         for row in rows:
-            draft.writes.runs.seen.append({"seq": row["seq"], "touched": row["touched"]})
+            changes.writes.runs.seen.append({"seq": row["seq"], "touched": row["touched"]})
             run = self.runs.get(row["id"])
             if run is not None:
                 facts.append((run, BreakpointsSet(now, frozenset(json.loads(row["breakpoints"])))))
@@ -199,7 +201,7 @@ class RunEngine:
                 case FinishRun():
                     self.runs.pop(run.id, None)
                 case _:
-                    self.errands.append((run, command))
+                    self.io_requests.append((run, command))
 
     def _give_up(self, run: RunState, error: Exception, now: float) -> list[Command]:
         """End a run that this code cannot go on with; what it had at work is stopped."""
@@ -218,12 +220,12 @@ class RunEngine:
 
     # ── jobs of steps ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _stop_jobs(self, board: Board, draft: Draft, now: float) -> None:
-        """Carry out what the errands ask of jobs at once: they are changes of this turn."""
-        asked = [(run, each) for run, each in self.errands if isinstance(each, _OF_JOBS)]
+    def _stop_jobs(self, board: Board, changes: Changeset, now: float) -> None:
+        """Carry out what the machines ask of jobs at once: they are changes of this turn."""
+        asked = [(run, each) for run, each in self.io_requests if isinstance(each, _OF_JOBS)]
         if not asked:
             return
-        self.errands = [errand for errand in self.errands if not isinstance(errand[1], _OF_JOBS)]
+        self.io_requests = [each for each in self.io_requests if not isinstance(each[1], _OF_JOBS)]
         for run, command in asked:
             item = run.instances.get(command.number)
             match command:
@@ -231,32 +233,32 @@ class RunEngine:
                     board.due(item.job)
                 case WithdrawJob():
                     self.jobs.pop(command.job, None)
-                    self._end_job(board, draft, command.job, NOT_WANTED, now)
+                    self._end_job(board, changes, command.job, NOT_WANTED, now)
                 case StopJob() if item is not None:
-                    if self._stop_job(board, draft, item, command.message, now):
+                    if self._stop_job(board, changes, item, command.message, now):
                         ended = JobEnded(now, item.number, JobStatus.TERMINATED, None, command.message)
                         self.inbox.append((run, ended))
 
-    def _stop_job(self, board: Board, draft: Draft, item: Instance, message: str, now: float) -> bool:
+    def _stop_job(self, board: Board, changes: Changeset, item: Instance, message: str, now: float) -> bool:
         """True when that ended it at once."""
         before = len(self._submits)
         self._submits = [each for each in self._submits if each[1] is not item]
-        return len(self._submits) < before or self._end_job(board, draft, item.job, message, now)
+        return len(self._submits) < before or self._end_job(board, changes, item.job, message, now)
 
-    def _end_job(self, board: Board, draft: Draft, job: str, message: str, now: float) -> bool:
+    def _end_job(self, board: Board, changes: Changeset, job: str, message: str, now: float) -> bool:
         active = board.active.get(job)
         if active is not None:
-            step(board, active, job_facts.StopAsked(now, message), draft, now)
+            advance_job(board, active, job_facts.StopAsked(now, message), changes, now)
             return False
         if job not in board.waiting:
             return False  # it has ended, and its run will hear of it
-        if draft.writes.runs.jobs.pop(job, None) is not None:
+        if changes.writes.runs.jobs.pop(job, None) is not None:
             board.forget_waiting(job)  # nobody but the board knows it
         else:
-            end_waiting(board, job, message, draft, now)
+            end_waiting(board, job, message, changes, now)
         return True
 
-    async def _submit(self, board: Board, draft: Draft, now: float) -> list[RunFact]:
+    async def _submit(self, board: Board, changes: Changeset, now: float) -> list[RunFact]:
         """Admit the jobs of steps and put them on the board; what could not be admitted."""
         facts: list[RunFact] = []
         asked: list[Asked] = []
@@ -273,50 +275,52 @@ class RunEngine:
         answers = await self._database.peek(self._admission.admit, asked)
         for (run, item, _), answer in zip(asked, answers, strict=True):
             if isinstance(answer, NewJob):
-                self._enqueue(run, item, answer, board, draft, now)
+                self._enqueue(run, item, answer, board, changes, now)
             elif isinstance(answer, REFUSALS):
                 facts.append((run, JobRefused(now, item.number, _words(answer))))
             else:
                 self._carry_out(run, self._give_up(run, answer, now))
         return facts
 
-    def _enqueue(self, run: RunState, item: Instance, job: NewJob, board: Board, draft: Draft, now: float) -> None:
+    def _enqueue(
+        self, run: RunState, item: Instance, job: NewJob, board: Board, changes: Changeset, now: float
+    ) -> None:
         item.job = job.id
         self.jobs[job.id] = run, item.number
         row = job_row(job, now)
         follows = item.phase is Phase.PREFETCHED
-        draft.writes.runs.jobs[job.id] = FreshJob(job, run.id, row, HELD_BACK if follows else "")
+        changes.writes.runs.jobs[job.id] = FreshJob(job, run.id, row, HELD_BACK if follows else "")
         if follows:
-            board.following.awaits[job.id] = partial(_awaited_jobs, run, item)
+            board.prefetch.awaits[job.id] = partial(_awaited_jobs, run, item)
         self._order += 1
-        self._tally.started += 1
+        self._counters.started += 1
         request = request_of({**row, "seq": self._order, "expected": self._expected(row)})
         board.enqueue(Waiting(request, job.framework, 1, 0), UNTIL_TOLD if follows else None, now)
 
-    def settle(self, board: Board, rows: dict[str, Row], draft: Draft) -> None:
+    def settle(self, board: Board, rows: dict[str, Row], changes: Changeset) -> None:
         """The write stood: jobs that wait have their positions now."""
-        for job in draft.writes.runs.jobs:
+        for job in changes.writes.runs.jobs:
             waiting = board.waiting.get(job)
             if waiting is not None:
                 board.waiting[job] = waiting._replace(request=waiting.request._replace(order=rows[job]["seq"]))
-                board.following.rows[job] = rows[job], draft.writes.runs.jobs[job].job.members
+                board.prefetch.rows[job] = rows[job], changes.writes.runs.jobs[job].job.members
 
     # ── rows ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _collect(self, draft: Draft, now: float) -> None:
+    def _collect(self, changes: Changeset, now: float) -> None:
         for run in self._touched.values():
             for item in run.changed.values():
                 if item.status.final and item.job:
                     self.jobs.pop(item.job, None)
-            collected: Collected = collect(run, self.rendered, draft.writes.runs, now)
+            collected: Collected = collect(run, self.rendered, changes.writes.runs, now)
             self.inbox += self.claims.ended(collected, now)
             steps = (item for _, item in collected if isinstance(item.component, Step))
-            self._tally.steps.update(REUSED if item.reused_run else item.status for item in steps)
+            self._counters.steps.update(REUSED if item.reused_run else item.status for item in steps)
             if run.status.final:
-                self._tally.runs[run.status] += 1
+                self._counters.runs[run.status] += 1
                 log.info("run ended", run=run.id, status=str(run.status), reason=run.message)
         self._touched.clear()
-        self._tally.waiting = sum(len(run.queue) + len(run.prefetched) for run in self.runs.values())
+        self._counters.waiting = sum(len(run.queue) + len(run.prefetched) for run in self.runs.values())
 
 
 def _awaited_jobs(run: RunState, item: Instance) -> list[str]:

@@ -226,7 +226,7 @@ class _Folders:
     """The folders of storages, each looked up once while a batch of requests is done."""
 
     def __init__(self, io: RunIO) -> None:
-        self._errands = requests
+        self._io = io
         self._lock = asyncio.Lock()
         self._found: dict[tuple[str, str], Path | Invalid] = {}
 
@@ -236,7 +236,7 @@ class _Folders:
         async with self._lock:
             if key not in self._found:
                 try:
-                    self._found[key] = await self._errands.folder(run, name)
+                    self._found[key] = await self._io.folder(run, name)
                 except Invalid as error:
                     self._found[key] = error
         found = self._found[key]

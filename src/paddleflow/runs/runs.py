@@ -22,10 +22,10 @@ from paddleflow.runs.artifacts import select
 from paddleflow.runs.model import ACTIVE_RUNS, FINAL_RUNS, PAUSED, NewRun, RunStatus
 from paddleflow.runs.names import component_names
 from paddleflow.runs.rows import SQL
-from paddleflow.spec.pipeline.binding import bind
-from paddleflow.spec.pipeline.locating import Places
+from paddleflow.spec.pipeline.document import read
 from paddleflow.spec.pipeline.model import Pipeline
-from paddleflow.spec.pipeline.reading import read
+from paddleflow.spec.pipeline.positions import Places
+from paddleflow.spec.pipeline.run_request import bind
 from paddleflow.store import events
 from paddleflow.store.database import Row, Tx
 
