@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,7 +35,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture(scope="module")
-def installed(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def installed(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The `bin` folder of an environment that has the wheel and nothing of this repository."""
     environment = tmp_path_factory.mktemp("clean") / "env"
     uv = Path(sys.executable).with_name("uv")
@@ -55,7 +54,7 @@ def installed(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
         known,
         f"{built[0]}[server]",
     )
-    yield environment / "bin"
+    return environment / "bin"
 
 
 def test_the_archives_hold_what_they_should(built: tuple[Path, Path]) -> None:
@@ -84,13 +83,14 @@ def test_an_installed_wheel_runs_a_job(installed: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     home = tmp_path / "home"
     home.mkdir()
-    server = subprocess.Popen(
-        [installed / "paddleflow", "server", "--port", "0", "--data", data],
-        env={"PATH": os.environ["PATH"], "HOME": str(home)},
-        stdout=subprocess.DEVNULL,
-        stderr=(tmp_path / "log").open("wb"),
-        cwd=tmp_path,
-    )
+    with (tmp_path / "log").open("wb") as log:
+        server = subprocess.Popen(
+            [installed / "paddleflow", "server", "--port", "0", "--data", data],
+            env={"PATH": os.environ["PATH"], "HOME": str(home)},
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            cwd=tmp_path,
+        )
     try:
         eventually(
             lambda: (data / "server.json").exists() or server.poll() is not None, "the server is up or has ended"
