@@ -40,7 +40,7 @@ class Request:
 
 
 @dataclass(slots=True)
-class Answer:
+class Response:
     """A whole answer, or the beginning of one that grows; header names are in lower case."""
 
     status: int
@@ -48,14 +48,14 @@ class Answer:
     body: bytes = b""
 
 
-class Wire(Protocol):
+class Transport(Protocol):
     """What a `Client` stands on: an API server over HTTP, or one in memory."""
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: Request) -> Response:
         """The whole answer; `Unavailable` when there was none in time."""
         ...
 
-    def stream(self, request: Request, quiet: float) -> AsyncGenerator[Answer | bytes, None]:
+    def stream(self, request: Request, quiet: float) -> AsyncGenerator[Response | bytes, None]:
         """The beginning of the answer, then its parts as they come, until the server ends it.
 
         `Unavailable` when the line breaks or nothing came for `quiet` seconds.
@@ -68,7 +68,7 @@ class Wire(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Endpoint:
     """Where an API server is and how to be let in. `token` is asked before each request, so that a new one counts at once."""
 
     host: str
@@ -98,9 +98,9 @@ class _Connection(asyncio.Protocol):
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._parser: httptools.HttpResponseParser | None = None  # one per request
-        self._answer = Answer(0)
+        self._response = Response(0)
         self._parts: list[bytes] = []
-        self._waiting: asyncio.Future[Answer] | None = None
+        self._waiting: asyncio.Future[Response] | None = None
         self._streaming = False
         self._wake: asyncio.Event | None = None
         self._whole = False
@@ -147,13 +147,13 @@ class _Connection(asyncio.Protocol):
     # ---- called by the parser
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._answer.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        self._response.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         assert self._parser is not None, "it called"
-        self._answer.status = self._parser.get_status_code()
+        self._response.status = self._parser.get_status_code()
         if self._streaming and self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(self._answer)
+            self._waiting.set_result(self._response)
 
     def on_body(self, body: bytes) -> None:
         self._parts.append(body)
@@ -172,15 +172,15 @@ class _Connection(asyncio.Protocol):
         if self._wake is not None:
             self._wake.set()
         elif self._waiting is not None and not self._waiting.done():
-            self._answer.body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-            self._waiting.set_result(self._answer)
+            self._response.body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+            self._waiting.set_result(self._response)
 
     # ---- called by the pool
 
-    def _begin(self, message: bytes, *, streaming: bool) -> asyncio.Future[Answer]:
+    def _begin(self, message: bytes, *, streaming: bool) -> asyncio.Future[Response]:
         assert self._transport is not None
         self._parser = httptools.HttpResponseParser(self)
-        self._answer, self._parts, self._error = Answer(0), [], ""
+        self._response, self._parts, self._error = Response(0), [], ""
         self._whole = self._touched = False
         self._streaming = streaming
         self._wake = asyncio.Event() if streaming else None
@@ -191,10 +191,10 @@ class _Connection(asyncio.Protocol):
             self._transport.write(message)
         return self._waiting
 
-    async def exchange(self, message: bytes) -> Answer:
+    async def exchange(self, message: bytes) -> Response:
         return await self._begin(message, streaming=False)
 
-    async def begin(self, message: bytes) -> Answer:
+    async def begin(self, message: bytes) -> Response:
         """The status and headers of an answer whose body is read by `parts`."""
         return await self._begin(message, streaming=True)
 
@@ -223,20 +223,22 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
 
-class HttpWire:
-    """Implements `Wire` over sockets. At most `limit` exchanges at once, the rest wait their turn; streams are beside them."""
+class HttpTransport:
+    """Implements `Transport` over sockets. At most `limit` exchanges at once, the rest wait their turn; streams are beside them."""
 
-    def __init__(self, place: Place, *, limit: int = 16, timeout: float = 30.0, connect_timeout: float = 10.0) -> None:
-        self._place = place
+    def __init__(
+        self, endpoint: Endpoint, *, limit: int = 16, timeout: float = 30.0, connect_timeout: float = 10.0
+    ) -> None:
+        self._endpoint = endpoint
         self._timeout = timeout
         self._connect_timeout = connect_timeout
         self._turns = asyncio.Semaphore(limit)
         self._idle: deque[_Connection] = deque()
         self._busy: set[_Connection] = set()
-        host = f"[{place.host}]" if ":" in place.host else place.host
-        self._head = f" HTTP/1.1\r\nHost: {host}:{place.port}\r\nUser-Agent: paddleflow/{__version__}\r\nAccept: application/json\r\n"
+        host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+        self._head = f" HTTP/1.1\r\nHost: {host}:{endpoint.port}\r\nUser-Agent: paddleflow/{__version__}\r\nAccept: application/json\r\n"
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: Request) -> Response:
         message = self._message(request)
         async with self._turns:
             try:
@@ -249,11 +251,11 @@ class HttpWire:
                             if not (kept and lost.unanswered and request.method == "GET"):
                                 raise
             except TimeoutError as error:
-                raise Unavailable(f"{request}: {self._place} did not answer within {self._timeout:g} s") from error
+                raise Unavailable(f"{request}: {self._endpoint} did not answer within {self._timeout:g} s") from error
             except _Lost as error:
-                raise Unavailable(f"{request}: lost the connection to {self._place}: {error}") from error
+                raise Unavailable(f"{request}: lost the connection to {self._endpoint}: {error}") from error
 
-    async def _exchange(self, connection: _Connection, message: bytes) -> Answer:
+    async def _exchange(self, connection: _Connection, message: bytes) -> Response:
         self._busy.add(connection)
         try:
             answer = await connection.exchange(message)
@@ -267,7 +269,7 @@ class HttpWire:
             self._idle.append(connection)
         return answer
 
-    async def stream(self, request: Request, quiet: float) -> AsyncGenerator[Answer | bytes, None]:
+    async def stream(self, request: Request, quiet: float) -> AsyncGenerator[Response | bytes, None]:
         async with self._stream_connection() as connection:
             try:
                 async with asyncio.timeout(self._timeout):
@@ -276,9 +278,9 @@ class HttpWire:
                 async for part in connection.parts(quiet):
                     yield part
             except TimeoutError as error:
-                raise Unavailable(f"{request}: {self._place} was quiet for too long") from error
+                raise Unavailable(f"{request}: {self._endpoint} was quiet for too long") from error
             except _Lost as error:
-                raise Unavailable(f"{request}: lost the connection to {self._place}: {error}") from error
+                raise Unavailable(f"{request}: lost the connection to {self._endpoint}: {error}") from error
 
     @asynccontextmanager
     async def _stream_connection(self) -> AsyncIterator[_Connection]:
@@ -301,22 +303,22 @@ class HttpWire:
 
     async def _connect(self) -> _Connection:
         loop = asyncio.get_running_loop()
-        place = self._place
-        name = (place.server_name or None) if place.tls else None
+        endpoint = self._endpoint
+        name = (endpoint.server_name or None) if endpoint.tls else None
         try:
             async with asyncio.timeout(self._connect_timeout):
                 _, connection = await loop.create_connection(
-                    lambda: _Connection(loop), place.host, place.port, ssl=place.tls, server_hostname=name
+                    lambda: _Connection(loop), endpoint.host, endpoint.port, ssl=endpoint.tls, server_hostname=name
                 )
         except TimeoutError as error:
-            raise Unavailable(f"no connection to {place} within {self._connect_timeout:g} s") from error
+            raise Unavailable(f"no connection to {endpoint} within {self._connect_timeout:g} s") from error
         except OSError as error:  # ssl.SSLError is one
-            raise Unavailable(f"cannot reach {place}: {error}") from error
+            raise Unavailable(f"cannot reach {endpoint}: {error}") from error
         return connection
 
     def _message(self, request: Request) -> bytes:
-        token = self._place.token()
-        head = f"{request.method} {self._place.prefix}{request.path}{self._head}"
+        token = self._endpoint.token()
+        head = f"{request.method} {self._endpoint.prefix}{request.path}{self._head}"
         if token:
             head += f"Authorization: Bearer {token}\r\n"
         if request.body or request.method != "GET":

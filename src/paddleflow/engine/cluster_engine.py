@@ -1,7 +1,7 @@
-"""The mover: takes turns for one cluster, as long as it holds the cluster's lease.
+"""The engine: takes turns for one cluster, as long as it holds the cluster's lease.
 
 Many servers may share a database; only the one with the lease moves jobs, and every write of a turn is guarded by the
-lease's fencing token. Any error throws the board away; the next round rebuilds it. Wake-ups may be lost: the mover
+lease's fencing token. Any error throws the board away; the next round rebuilds it. Wake-ups may be lost: the engine
 looks by itself once a second.
 """
 
@@ -20,16 +20,15 @@ from paddleflow.base.quantity import Resources, parse_quantity
 from paddleflow.engine.activating import expect, settle_ahead
 from paddleflow.engine.admitting import Admission
 from paddleflow.engine.board import Board
+from paddleflow.engine.changeset import Changeset, write_turn
 from paddleflow.engine.conductor import Conductor, read_active
-from paddleflow.engine.draft import Draft
 from paddleflow.engine.errands import Errands
-from paddleflow.engine.expecting import Expecting
+from paddleflow.engine.expected_durations import ExpectedDurations
 from paddleflow.engine.launching import Prepared
 from paddleflow.engine.ports import Ports, parse_range
 from paddleflow.engine.recovery import begun_unplaced, compare, read_jobs, read_records, rebuild
 from paddleflow.engine.surroundings import Surroundings, rules_of
-from paddleflow.engine.turn import STARTS_A_TURN, decide, hear, look, settle
-from paddleflow.engine.writes import write_turn
+from paddleflow.engine.turn import STARTS_A_TURN, apply_observations, apply_placements, apply_row_changes, decide
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs.rows import SQL, members_of
 from paddleflow.queues.queues import scheduled_queues
@@ -75,7 +74,7 @@ def _read_changes(tx: Tx) -> tuple[list[Row], list[Row], int]:
     return rows, tx.all(RUNS["unseen_runs"], limit=RUNS_A_TURN), counters.value(tx, "queues")
 
 
-class Mover:
+class ClusterEngine:
     """Moves the jobs of one cluster. `run` never ends by itself."""
 
     def __init__(self, parts: Parts, cluster: str = "default-cluster") -> None:
@@ -87,7 +86,7 @@ class Mover:
         self._ahead = asyncio.Event()  #: turns were written that may not be on the disk yet
         self._crowded = False  #: the last new jobs had to wait
         self._heard: list[Observation] = []  #: what no turn has dealt with yet
-        self._expecting = Expecting(parts.database)
+        self._durations = ExpectedDurations(parts.database)
         self._board: Board | None = None
         self.tally = Tally()
         self.nodes: Sequence[NodeInfo] = ()
@@ -225,22 +224,22 @@ class Mover:
         queues = await parts.database.read(scheduled_queues, self._cluster)
         rules = rules_of(parts.settings.scheduling)
         records = await parts.database.read(read_records, now - rules.window)
-        records = replace(records, waiting=await self._expecting.spread(records.waiting, queues))
+        records = replace(records, waiting=await self._durations.spread(records.waiting, queues))
         nodes = [Node(n.name, n.capacity, n.labels, n.schedulable) for n in self.nodes]
         ports = Ports(parse_range(parts.settings.local.ports), begin=secrets.randbelow(65536))
         board = rebuild(records, nodes, queues, ports, self._around, now, rules)
         if parse_quantity(parts.settings.scheduling.log_size):
             board.core.begin(now)
-        draft = Draft()
+        changes = Changeset()
         self._conductor = self._new_conductor()
         told = [each for run in await parts.database.read(read_active) for each in self._conductor.adopt(run, now)]
         await self._acquaint(board, known)
-        compare(board, known, draft, now)
-        hear(board, known, draft, now)
-        await self._conductor.begin(board, draft, told, now)
-        decide(board, draft, self._around, now)
+        compare(board, known, changes, now)
+        apply_observations(board, known, changes, now)
+        await self._conductor.begin(board, changes, told, now)
+        decide(board, changes, self._around, now)
         self._board = board
-        await self._write_and_do(lease, board, draft, now)
+        await self._write_and_do(lease, board, changes, now)
         self.first_turn.set()
 
     async def _turn(self, lease: tuple[str, int]) -> None:
@@ -251,21 +250,21 @@ class Mover:
             now = parts.clock.now()
             observed, self._heard = self._heard, []
             rows, runs, version = await self._read_changes(board)
-            draft = Draft()
+            changes = Changeset()
             await self._acquaint(board, observed)
-            hear(board, observed, draft, now)
+            apply_observations(board, observed, changes, now)
             if version != board.queue_version:
                 board.core.set_queues(await parts.database.read(scheduled_queues, self._cluster))
                 board.queue_version = version
             queues = [account.queue for account in board.core.accounts.values()]
-            look(board, await self._expecting.fill(rows, queues), draft, now)
-            await self._conductor.turn(board, draft, rows, runs, now)
-            decide(board, draft, self._around, now)
-            self._crowded = bool(draft.writes.waits) and not draft.writes.placements
-            stood = await self._write_and_do(lease, board, draft, now)
+            apply_row_changes(board, await self._durations.fill(rows, queues), changes, now)
+            await self._conductor.turn(board, changes, rows, runs, now)
+            decide(board, changes, self._around, now)
+            self._crowded = bool(changes.writes.waits) and not changes.writes.placements
+            stood = await self._write_and_do(lease, board, changes, now)
             self._changed |= not stood or len(rows) == ROWS_A_TURN or len(runs) == RUNS_A_TURN
             more = bool(
-                self._changed or len(draft.writes.placements) >= STARTS_A_TURN or self._heard or self._conductor.inbox
+                self._changed or len(changes.writes.placements) >= STARTS_A_TURN or self._heard or self._conductor.inbox
             )
 
     async def _acquaint(self, board: Board, seen: Sequence[Observation]) -> None:
@@ -285,7 +284,7 @@ class Mover:
         parts = self._parts
         nodes = [(node.name, node.capacity) for node in self.nodes]
         admission = Admission(nodes, parts.settings.jobs.skip_resource_validate)
-        conductor = Conductor(parts.database, admission, self.tally, self._expecting.seconds)
+        conductor = Conductor(parts.database, admission, self.tally, self._durations.seconds)
         self._errands = Errands(parts.database, parts.clock, parts.data, conductor, self._wake.set)
         return conductor
 
@@ -295,41 +294,43 @@ class Mover:
         if errands:
             self._group.create_task(self._errands.do(errands))
 
-    async def _write_and_do(self, lease: tuple[str, int], board: Board, draft: Draft, now: float) -> bool:
+    async def _write_and_do(self, lease: tuple[str, int], board: Board, changes: Changeset, now: float) -> bool:
         """Whether every placement stood; what somebody else changed meanwhile must be looked at again."""
         parts = self._parts
         stood = True
-        draft.close()
-        if draft.stale:  # before anything is placed: a job may have the id of one that was deleted, and so its attempts
-            await parts.runtime.forget(draft.stale)
-        if draft.writes:
-            placed = await self._write(lease, draft, now)
-            settle(board, draft, placed, self._around, now)
-            stood = all(item.job in placed for item in draft.writes.placements)
-            self._conductor.settle(board, placed, draft)
+        changes.close()
+        if (
+            changes.stale
+        ):  # before anything is placed: a job may have the id of one that was deleted, and so its attempts
+            await parts.runtime.forget(changes.stale)
+        if changes.writes:
+            placed = await self._write(lease, changes, now)
+            apply_placements(board, changes, placed, self._around, now)
+            stood = all(item.job in placed for item in changes.writes.placements)
+            self._conductor.settle(board, placed, changes)
             parts.bus.wake(EVENTS)
-            if any(row["finished_at"] is not None for row in draft.writes.runs.runs):
+            if any(row["finished_at"] is not None for row in changes.writes.runs.runs):
                 parts.bus.wake(SCHEDULES)  # a slot may wait for the end of a run
-            _tell(draft)
-        settle_ahead(board, draft, self._around)
+            _tell(changes)
+        settle_ahead(board, changes, self._around)
         self._send_out()
-        if draft.recalls:  # before anybody is told to end, or its place would be passed on
-            await parts.runtime.recall(draft.recalls)
-        if draft.ended:  # first, because what is forgotten may travel with what is started
-            await parts.runtime.forget(draft.ended)
-        if draft.launches:
-            if files := [item for item in draft.launches if item.files]:
+        if changes.recalls:  # before anybody is told to end, or its place would be passed on
+            await parts.runtime.recall(changes.recalls)
+        if changes.ended:  # first, because what is forgotten may travel with what is started
+            await parts.runtime.forget(changes.ended)
+        if changes.launches:
+            if files := [item for item in changes.launches if item.files]:
                 await asyncio.to_thread(_make_files, files)
-            await parts.runtime.start([item.launch for item in draft.launches if not item.passive])
-        if draft.halts:
-            await parts.runtime.stop(draft.halts, parts.settings.local.grace)
-        self._note(draft.synthetic)
+            await parts.runtime.start([item.launch for item in changes.launches if not item.passive])
+        if changes.halts:
+            await parts.runtime.stop(changes.halts, parts.settings.local.grace)
+        self._note(changes.synthetic)
         return stood
 
-    async def _write(self, lease: tuple[str, int], draft: Draft, now: float) -> dict[str, Row]:
+    async def _write(self, lease: tuple[str, int], changes: Changeset, now: float) -> dict[str, Row]:
         """Write the turn down. It does not wait for the disk: no kill loses it, and `_renew`, which does wait, comes soon."""
         parts = self._parts
-        placed = await parts.database.write_soon(write_turn, draft.writes, lease, parts.settings.jobs, now)
+        placed = await parts.database.write_soon(write_turn, changes.writes, lease, parts.settings.jobs, now)
         self._ahead.set()
         return placed
 
@@ -341,11 +342,11 @@ def _words(error: BaseException) -> list[str]:
     return [str(error)]
 
 
-def _tell(draft: Draft) -> None:
+def _tell(changes: Changeset) -> None:
     """The engine's part of the log: which jobs were placed, and how jobs ended."""
-    for placement in draft.writes.placements:
+    for placement in changes.writes.placements:
         log.debug("job placed", job=placement.job, attempt=placement.attempt)
-    for change in draft.writes.changes:
+    for change in changes.writes.changes:
         if change.after.status.final:
             log.info("job ended", job=change.after.id, status=str(change.after.status), reason=change.after.message)
 

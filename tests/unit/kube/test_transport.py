@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from paddleflow.errors import Unavailable
-from paddleflow.kube.wire import Answer, HttpWire, Place, Request
+from paddleflow.kube.transport import Endpoint, HttpTransport, Request, Response
 from tests.patience import soon
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter, int], Awaitable[None]]
@@ -37,11 +37,11 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(handler: Handler, **options: float) -> AsyncIterator[tuple[Server, HttpWire]]:
+async def serving(handler: Handler, **options: float) -> AsyncIterator[tuple[Server, HttpTransport]]:
     server = Server(handler)
     door = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     port: int = door.sockets[0].getsockname()[1]
-    wire = HttpWire(Place("127.0.0.1", port, token=lambda: "secret"), limit=2, **options)
+    wire = HttpTransport(Endpoint("127.0.0.1", port, token=lambda: "secret"), limit=2, **options)
     try:
         async with asyncio.timeout(30):
             yield server, wire
@@ -155,7 +155,7 @@ async def test_silence_ends_after_the_timeout_and_the_turn_is_free_again() -> No
 
 
 async def test_nobody_there_is_said() -> None:
-    gone = HttpWire(Place("127.0.0.1", 1))
+    gone = HttpTransport(Endpoint("127.0.0.1", 1))
     with pytest.raises(Unavailable, match=r"cannot reach http://127.0.0.1:1"):
         await gone.send(GET)
     with pytest.raises(Unavailable, match="cannot reach"):
@@ -191,7 +191,7 @@ async def grow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, numbe
         await writer.drain()
 
 
-async def read(wire: HttpWire, into: list[Answer | bytes], quiet: float = 20.0) -> None:
+async def read(wire: HttpTransport, into: list[Response | bytes], quiet: float = 20.0) -> None:
     into.extend([part async for part in wire.stream(GET, quiet)])
 
 
@@ -201,10 +201,10 @@ async def test_a_growing_answer_comes_in_parts_until_it_ends() -> None:
         writer.write(b"0\r\n\r\n")
         await reader.read()
 
-    parts: list[Answer | bytes] = []
+    parts: list[Response | bytes] = []
     async with serving(handler) as (_, wire):
         await read(wire, parts)
-    assert isinstance(parts[0], Answer)
+    assert isinstance(parts[0], Response)
     assert b"".join(part for part in parts[1:] if isinstance(part, bytes)) == b"ab\n" * 3
 
 
@@ -242,7 +242,7 @@ async def test_a_slow_reader_slows_the_server_and_loses_nothing() -> None:
     async with serving(handler) as (_, wire):
         total, early = 0, 0
         async for part in wire.stream(GET, 20.0):
-            if isinstance(part, Answer):
+            if isinstance(part, Response):
                 for _ in range(200):
                     await asyncio.sleep(0.001)
                 early = sent

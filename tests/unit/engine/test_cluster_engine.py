@@ -1,4 +1,4 @@
-"""The mover ends when it is told to, whatever it is doing, and takes its time only where nobody waits."""
+"""The engine ends when it is told to, whatever it is doing, and takes its time only where nobody waits."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from paddleflow.base.clock import SystemClock
 from paddleflow.base.quantity import Resources
-from paddleflow.engine import mover as mover_module
-from paddleflow.engine.mover import Mover, Parts
+from paddleflow.engine import cluster_engine as engine_module
+from paddleflow.engine.cluster_engine import ClusterEngine, Parts
 from paddleflow.errors import Unavailable
 from paddleflow.jobs.rows import SQL
 from paddleflow.jobs.submission import Submission, Submitter, submit
@@ -23,7 +23,7 @@ from paddleflow.store.bus import JOBS, LocalBus
 from paddleflow.store.opening import open_database
 
 
-class Failing(Mover):
+class Failing(ClusterEngine):
     """Its task group ends by an error, and a member of it takes its time to end."""
 
     def __init__(self, parts: Parts) -> None:
@@ -50,12 +50,12 @@ async def test_a_cancellation_that_comes_while_it_begins_anew_is_not_lost(tmp_pa
     database = await open_database("", tmp_path, durable=False)
     try:
         parts = Parts(database, MemoryRuntime(clock), clock, LocalBus(), Settings(), tmp_path, {}, "engine")
-        mover = Failing(parts)
-        task = asyncio.ensure_future(mover.run())
-        await mover.failed.wait()
+        engine = Failing(parts)
+        task = asyncio.ensure_future(engine.run())
+        await engine.failed.wait()
         task.cancel()
         await asyncio.sleep(0)
-        mover.go_on.set()
+        engine.go_on.set()
         _, pending = await asyncio.wait([task], timeout=60)
         assert not pending
         assert task.cancelled()
@@ -67,8 +67,8 @@ async def test_while_a_queue_is_full_new_jobs_gather_but_an_end_is_dealt_with_at
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Time stands still: whatever happens here, happens without waiting for company."""
-    monkeypatch.setattr(mover_module, "PATIENCE", 3600.0)
-    monkeypatch.setattr(mover_module, "LOOK_EVERY", 3600.0)
+    monkeypatch.setattr(engine_module, "PATIENCE", 3600.0)
+    monkeypatch.setattr(engine_module, "LOOK_EVERY", 3600.0)
     clock, bus, room = SystemClock(), LocalBus(), Resources.of(1000, 2**30)
     runtime = MemoryRuntime(clock, room)
     database = await open_database("", tmp_path, durable=False)
@@ -86,10 +86,10 @@ async def test_while_a_queue_is_full_new_jobs_gather_but_an_end_is_dealt_with_at
 
     try:
         await database.write(ensure_defaults, clock.now(), room)
-        mover = Mover(Parts(database, runtime, clock, bus, Settings(), tmp_path, {}, "engine"))
+        engine = ClusterEngine(Parts(database, runtime, clock, bus, Settings(), tmp_path, {}, "engine"))
         async with asyncio.TaskGroup() as group:
-            moving = group.create_task(mover.run())
-            await mover.first_turn.wait()
+            moving = group.create_task(engine.run())
+            await engine.first_turn.wait()
             await send("first")
             await reaches("first", "running")
             await send("second")

@@ -10,10 +10,9 @@ import re
 from functools import cached_property
 
 from paddleflow.errors import Invalid
-from paddleflow.spec.pipeline.composing import from_text
 from paddleflow.spec.pipeline.drafts import CONTROL
 from paddleflow.spec.pipeline.faults import Faults
-from paddleflow.spec.pipeline.nodes import Node
+from paddleflow.spec.pipeline.nodes import Node, from_text
 
 _PART = re.compile(r"[^.\[\]]+")
 _SHORT = {variable: key for key, variable in CONTROL.items()}  #: variables that a key of the step may stand for

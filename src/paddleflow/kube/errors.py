@@ -65,7 +65,7 @@ _BY_STATUS: Mapping[int, type[PaddleFlowError]] = {
 }
 
 
-def refusal(status: int, body: Mapping[str, Any], *, what: str, retry_after: str = "") -> PaddleFlowError:
+def api_error(status: int, body: Mapping[str, Any], *, what: str, retry_after: str = "") -> PaddleFlowError:
     """The error that an answer of 400 or more, or an ERROR event of a watch, stands for. `what` names the request."""
     reason = str(body.get("reason") or "")
     details: Mapping[str, Any] = body.get("details") or {}

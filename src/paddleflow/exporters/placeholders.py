@@ -18,7 +18,7 @@ TEXT = "text"  #: the same, between quotes that are there already
 _MARK = re.compile("\x01([a-z]+):([^\x02]*)\x02")
 
 
-def mark(kind: str, name: str = "") -> str:
+def placeholder(kind: str, name: str = "") -> str:
     """An open place."""
     return f"\x01{kind}:{name}\x02"
 

@@ -1,8 +1,9 @@
-"""What a turn of the engine writes: plain transaction functions, guarded by the lease, and by `seq` and `touched`: the
-row must be the very one that was looked at (an id may be used again once its job is deleted), and as it was then.
+"""The changeset of a turn: what it wants written, in one transaction, and done afterwards.
 
-A guard that touches no row means that somebody else went on with the job: it is left out of the result, and the engine
-looks at the row again because it is still unseen.
+`turn`, `preemption` and the run engine collect it, `cluster_engine` writes it with `write_turn` and then acts. Every write is
+guarded by the lease, and by `seq` and `touched`: the row must be the very one that was read (an id may be used again once its
+job is deleted), and as it was then. A guard that matches no row means that somebody else changed the job: it is left out of
+the result, and the engine reads the row again because it is still unseen.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
-from paddleflow.engine.launching import Place
+from paddleflow.engine.board import Active
+from paddleflow.engine.launching import Place, Prepared
 from paddleflow.engine.run_writes import RunWrites, write_runs
 from paddleflow.errors import Conflict
-from paddleflow.jobs.machine import JobState, TaskState
+from paddleflow.jobs.machine import JobState, TaskState, changed_tasks
 from paddleflow.jobs.model import JobStatus, TaskStatus
 from paddleflow.jobs.rows import SQL, delete_at
+from paddleflow.runtimes.runtime import Observation
 from paddleflow.settings import JobSettings
 from paddleflow.store import events, leases
 from paddleflow.store.database import Row, Tx, Value
@@ -57,7 +61,7 @@ class Join:
 
 
 @dataclass(slots=True)
-class Turn:
+class Writes:
     """Everything that one turn writes."""
 
     waits: list[tuple[str, int, int, str]] = field(default_factory=list)  #: job, seq, touched, reason
@@ -80,27 +84,61 @@ class Turn:
         return bool(self.waits or self.placements or self.changes or self.seen or self.deleted or self.runs or moves)
 
 
-def write_turn(tx: Tx, turn: Turn, lease: tuple[str, int], rules: JobSettings, now: float) -> dict[str, Row]:
+@dataclass(slots=True)
+class Moved:
+    """A job that took steps in this turn."""
+
+    active: Active
+    tasks: Sequence[TaskState]  #: before the first step
+    history: list[tuple[float, JobStatus, str]] = field(default_factory=list)  #: every status it went through
+
+
+@dataclass(slots=True)
+class Changeset:
+    """What a turn wants: first written, then done."""
+
+    writes: Writes = field(default_factory=Writes)
+    launches: list[Prepared] = field(default_factory=list)
+    halts: list[AttemptId] = field(default_factory=list)
+    ahead: list[str] = field(default_factory=list)  #: jobs that are handed to the runtime ahead of their place
+    recalls: list[AttemptId] = field(default_factory=list)  #: those among them that are asked back
+    back: set[str] = field(default_factory=set)  #: jobs that were ahead and are not any more
+    ended: list[AttemptId] = field(default_factory=list)  #: recorded by this turn's write; the runtime may forget them
+    stale: list[AttemptId] = field(default_factory=list)  #: of nobody any more; the runtime must forget them first
+    synthetic: list[Observation] = field(default_factory=list)  #: of members without a process of their own
+    moved: dict[str, Moved] = field(default_factory=dict)  #: jobs whose machines took a step
+
+    def close(self) -> None:
+        """Collect the changes of all machines that moved."""
+        for moved in self.moved.values():
+            after = moved.active.state
+            tasks = changed_tasks(moved.tasks, after.tasks)
+            self.writes.changes.append(Change(after, tasks, moved.active.ttl, moved.history))
+
+
+def write_turn(tx: Tx, writes: Writes, lease: tuple[str, int], rules: JobSettings, now: float) -> dict[str, Row]:
     """Write all of it; the rows of the jobs whose placement stood, and of those that steps of runs made."""
     leases.check(tx, *lease)
-    told: list[NewEvent] = list(turn.told)
-    _make_way(tx, turn, now)
-    _inherit(tx, turn.heirs, now, told)
-    _change(tx, turn.changes, rules, now, told)  # first: an attempt may fail and the next one be placed in one turn
+    told: list[NewEvent] = list(writes.told)
+    _make_way(tx, writes, now)
+    _inherit(tx, writes.heirs, now, told)
+    _change(tx, writes.changes, rules, now, told)  # first: an attempt may fail and the next one be placed in one turn
     fresh: dict[str, Row] = {}
-    if turn.runs:
-        attempts = {item.job: item.attempt for item in turn.placements}
-        fresh = write_runs(tx, turn.runs, attempts, {job: reason for job, _, _, reason in turn.waits}, now, told)
-    placed = _place(tx, turn.placements, fresh, now, told)
+    if writes.runs:
+        attempts = {item.job: item.attempt for item in writes.placements}
+        fresh = write_runs(tx, writes.runs, attempts, {job: reason for job, _, _, reason in writes.waits}, now, told)
+    placed = _place(tx, writes.placements, fresh, now, told)
     # Placing and waiting mark a row as seen themselves; where their guard failed, the row must be looked at again.
-    marked = {item.seq for item in turn.placements} | {seq for _, seq, _, _ in turn.waits}
-    rest: list[dict[str, Value]] = [{"seq": seq, "touched": touched} for seq, touched in turn.seen if seq not in marked]
+    marked = {item.seq for item in writes.placements} | {seq for _, seq, _, _ in writes.waits}
+    rest: list[dict[str, Value]] = [
+        {"seq": seq, "touched": touched} for seq, touched in writes.seen if seq not in marked
+    ]
     if rest:
         tx.many(SQL["mark_seen"], rest)
-    if turn.deleted:
-        tx.many(SQL["forget_deleted"], [{"seq": seq} for seq in turn.deleted])
+    if writes.deleted:
+        tx.many(SQL["forget_deleted"], [{"seq": seq} for seq in writes.deleted])
     events.append_many(tx, told)
-    _wait(tx, turn.waits, fresh, now)
+    _wait(tx, writes.waits, fresh, now)
     return {**fresh, **placed}
 
 
@@ -164,17 +202,17 @@ def _placed_event(item: Placement) -> NewEvent:
     return NewEvent("job", item.job, item.at, "status", data)
 
 
-def _make_way(tx: Tx, turn: Turn, now: float) -> None:
+def _make_way(tx: Tx, writes: Writes, now: float) -> None:
     """Who was told to go or to change; before the changes, which write the members that are new."""
-    for job, at, by, lost in turn.evictions:
+    for job, at, by, lost in writes.evictions:
         tx.run(SQL["note_eviction"], id=job, at=at, by=by, lost=lost)
-    for job, at, anew, lost in turn.resizes:
+    for job, at, anew, lost in writes.resizes:
         tx.run(SQL["note_resize"], id=job, at=at, anew=int(anew), lost=lost)
-    for job, size in turn.sizes:
+    for job, size in writes.sizes:
         scalars = json.dumps(dict(size.scalars))
         tx.run(SQL["note_size"], id=job, cpu=size.cpu, memory=size.memory, scalars=scalars)
         tx.run(SQL["insert_size"], id=job, at=now, scalars=scalars)
-    for join in turn.joins:
+    for join in writes.joins:
         tx.many(SQL["insert_task"], [_task_row(join, place, TaskStatus.WAITING) for place in join.places])
 
 

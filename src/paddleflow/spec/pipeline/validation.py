@@ -1,19 +1,24 @@
-"""What templates may name in each field, and the other rules between a component, its siblings and its parent."""
+"""The rules between the components of one document, checked by `document` on drafts.
+
+What templates may name in each field, dependencies that exist and form no cycle, what a loop may go over, and that nothing
+which runs needs a disabled component.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Protocol
 
 from paddleflow.errors import Invalid
 from paddleflow.spec.pipeline import conditions
 from paddleflow.spec.pipeline.drafts import Draft
 from paddleflow.spec.pipeline.faults import Faults, Hint, near, shown
-from paddleflow.spec.pipeline.looping import check_loop
-from paddleflow.spec.pipeline.model import Parameter
-from paddleflow.spec.pipeline.nodes import Node
+from paddleflow.spec.pipeline.model import Component, Dag, Mark, Parameter, Pipeline
+from paddleflow.spec.pipeline.nodes import Node, kind_of
+from paddleflow.spec.pipeline.parameters import Unfit, plain
 from paddleflow.spec.pipeline.templates import LOOP_ARGUMENT, PARENT, SYSTEM_PARAMETERS, Reference, references, single
-from paddleflow.spec.pipeline.topology import check_order
 
 
 class Parametrised(Protocol):
@@ -268,3 +273,173 @@ def _leaves(value: Any, key: str) -> Iterator[tuple[str, str]]:
             yield from _leaves(child, key)
     elif isinstance(value, str):
         yield key, value
+
+
+MOST_LOOP_ITEMS = 10_000
+
+
+def check_loop(draft: Draft, faults: Faults) -> None:
+    loop = draft.loop_argument
+    if loop is None:
+        return
+    mark, where = draft.at("loop_argument"), f"{draft.path}.loop_argument"
+    if isinstance(loop, str):
+        ref = single(loop.strip())
+        if ref:
+            if ref.component or (ref.name not in draft.parameters and ref.name not in draft.inputs):
+                hint = near(ref.name, [*draft.parameters, *draft.inputs], "it has neither")
+                faults.add(
+                    mark,
+                    where,
+                    f"loop_argument {{{{{ref}}}}} is not parameter or input artifact of component[{draft.name}]",
+                    hint,
+                )
+            return
+        if references(loop):
+            faults.add(
+                mark, where, f"loop_argument[{shown(loop)}] is invalid: one template and nothing beside it is wanted"
+            )
+            return
+        try:
+            loop = json.loads(loop)
+        except (ValueError, RecursionError) as error:
+            faults.add(
+                mark,
+                where,
+                f"loop_argument [{shown(loop)}] unmarshal to list failed, error: {error}",
+                'such as "[1, 2, 3]"',
+            )
+            return
+    for message, hint in loop_faults(loop):
+        faults.add(mark, where, message, hint)
+
+
+def loop_faults(loop: Any) -> Iterator[tuple[str, str]]:
+    """What is wrong with the list that a loop goes over; also for lists that are only known when the step starts."""
+    if not isinstance(loop, list):
+        yield (
+            f"loop_argument should be a list, found {kind_of(loop)} [{shown(loop)}]",
+            'a list, a text "[1, 2]", or a template',
+        )
+        return
+    if len(loop) > MOST_LOOP_ITEMS:
+        yield (
+            f"loop_argument has {len(loop):,} elements, at most {MOST_LOOP_ITEMS:,} are taken",
+            "loop over parts, and within them",
+        )
+        return
+    for item in loop:
+        if references(item):
+            yield f"[{shown(item)}] in loop_argument is a template: elements of a list must not be", ""
+            continue
+        try:
+            plain("loop_argument", item)
+        except Unfit as error:
+            yield (
+                f"[{shown(item)}] in loop_argument is {kind_of(item)}: {error.message}",
+                "elements are text, numbers or lists",
+            )
+
+
+SHOWN = 20  #: names of a circle that a message lists
+MOST_CIRCLES = 20  #: of one level that are told
+
+
+def check_order(siblings: Mapping[str, Draft], faults: Faults) -> None:
+    """The dependencies of one level."""
+    for draft in siblings.values():
+        for dep in draft.deps:
+            where = f"{draft.path}.deps"
+            if dep == draft.name:
+                faults.add(draft.at("deps"), where, f"component [{shown(draft.name)}] depends on itself", "remove it")
+            elif dep not in siblings:
+                faults.unknown(
+                    draft.at("deps"),
+                    where,
+                    f"component [{shown(draft.name)}] has a wrong dep [{shown(dep)}]",
+                    dep,
+                    (name for name in siblings if name != draft.name),
+                )
+    for circle in islice(circles({name: draft.deps for name, draft in siblings.items()}), MOST_CIRCLES):
+        names = circle if len(circle) <= SHOWN else [*circle[:SHOWN], "…"]
+        draft = siblings[circle[0]]
+        faults.add(
+            draft.at("deps"),
+            f"{draft.path}.deps",
+            f"workflow is not acyclic: {'→'.join(names)}",
+            "remove one dependency",
+        )
+
+
+def circles(after: Mapping[str, tuple[str, ...]]) -> Iterator[list[str]]:
+    """A way round for each circle of dependencies, as [a, b, a]; those of one name only are left out. No recursion."""
+    state: dict[str, int] = {}  # 1: on the way, 2: done
+    for start in after:
+        if start in state:
+            continue
+        way = [start]
+        rest = [iter(after[start])]
+        state[start] = 1
+        while way:
+            following = next(rest[-1], None)
+            if following is None:
+                state[way.pop()] = 2
+                rest.pop()
+            elif following == way[-1] or following not in after:
+                continue
+            elif state.get(following) == 1:
+                yield [*way[way.index(following) :], following]
+            elif following not in state:
+                state[following] = 1
+                way.append(following)
+                rest.append(iter(after[following]))
+
+
+def check_disabled(pipeline: Pipeline, disabled: Sequence[str], faults: Faults, mark: Mark | None, path: str) -> None:
+    """The names in `disabled`, dotted from the entry points on."""
+    known = {name: component for name, component, _ in walk(pipeline.entry_points)}
+    if pipeline.post_process:
+        known[pipeline.post_process.name] = pipeline.post_process
+    seen: set[str] = set()
+    for name in disabled:
+        if name in seen:
+            faults.add(mark, path, f"disabled component[{shown(name)}] is set repeatedly")
+        elif name not in known:
+            faults.unknown(mark, path, f"disabled component[{shown(name)}] not existed", name, known)
+        seen.add(name)
+    if not seen:
+        return
+    for name, component, _ in walk(pipeline.entry_points):
+        if name in seen or _inside(name, seen):
+            continue
+        prefix = name.rpartition(".")[0]
+        needed = [*component.inputs.values(), *(each.value for each in component.parameters.values())]
+        for full in _named(needed, prefix):
+            if full in seen:
+                faults.add(mark, path, f"disabled component[{full}] is referred by component[{name}]")
+        if isinstance(component, Dag):
+            for full in _named(list(component.outputs.values()), name):
+                if full in seen:
+                    faults.add(mark, path, f"disabled component[{full}] is referred by the outputs of dag[{name}]")
+
+
+def _inside(name: str, disabled: set[str]) -> bool:
+    """Whether it is part of a disabled one."""
+    parts = name.split(".")
+    return any(".".join(parts[:length]) in disabled for length in range(1, len(parts)))
+
+
+def _named(values: Sequence[object], prefix: str) -> Iterator[str]:
+    for value in values:
+        for ref in references(value):
+            if ref.component:
+                yield f"{prefix}.{ref.component}" if prefix else ref.component
+
+
+def walk(components: Mapping[str, Component], prefix: str = "") -> Iterator[tuple[str, Component, str]]:
+    """Full name, component, its parent's full name: parents before their children."""
+    for name, component in components.items():
+        full = f"{prefix}.{name}" if prefix else name
+        yield full, component, prefix
+        if isinstance(component, Dag):
+            yield from walk(component.children, full)

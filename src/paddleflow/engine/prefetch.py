@@ -57,7 +57,7 @@ class Lane:
 
 
 @dataclass(slots=True)
-class Following:
+class Prefetch:
     """Who runs in which lane, and who is ahead."""
 
     ahead: dict[str, Active] = field(default_factory=dict)  #: jobs that the runtime may start by itself

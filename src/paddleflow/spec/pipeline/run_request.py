@@ -14,8 +14,6 @@ from typing import Any
 
 from paddleflow.base import names
 from paddleflow.base.names import nearest
-from paddleflow.spec.pipeline.checking import parameter_faults
-from paddleflow.spec.pipeline.disabling import check_disabled, walk
 from paddleflow.spec.pipeline.faults import Faults, near, shown
 from paddleflow.spec.pipeline.model import (
     CONTINUE,
@@ -28,7 +26,8 @@ from paddleflow.spec.pipeline.model import (
     Step,
 )
 from paddleflow.spec.pipeline.parameters import Unfit, typed
-from paddleflow.spec.pipeline.shapes import PIPELINE
+from paddleflow.spec.pipeline.reader import PIPELINE
+from paddleflow.spec.pipeline.validation import check_disabled, parameter_faults, walk
 
 
 @dataclass(frozen=True, slots=True)

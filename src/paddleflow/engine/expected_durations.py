@@ -1,7 +1,7 @@
 """How long waiting jobs will probably run, for queues that serve the shortest first.
 
 Learnt from the jobs that ended, by the same keys as forecasts. A server without such a queue reads and remembers nothing.
-Called by `mover` with every row that the scheduler is about to know, and by `conductor` for the jobs of steps.
+Called by `engine` with every row that the scheduler is about to know, and by `conductor` for the jobs of steps.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from paddleflow.scheduling.model import Queue
 from paddleflow.store.database import Database, Row, Tx
 
 
-class Expecting:
+class ExpectedDurations:
     """What the engine expects of jobs."""
 
     def __init__(self, database: Database) -> None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paddleflow.base.clock import Clock, rfc3339
-from paddleflow.kube.fields import Owners
 from paddleflow.kube.resources import Object, Resource, View
+from paddleflow.testing.managed_fields import Owners
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 #: kinds whose status is written by its own subresource only
@@ -45,30 +45,30 @@ class Change:
 
 
 @dataclass(slots=True)
-class Kept:
+class Stored:
     """One object with the owners of its fields."""
 
     object: Object
     owners: Owners = field(default_factory=Owners)
 
 
-class Shelf:
+class Registry:
     """All objects of one API server."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._objects: dict[Resource, dict[tuple[str, str], Kept]] = {}
+        self._objects: dict[Resource, dict[tuple[str, str], Stored]] = {}
         self.history: list[Change] = []
         self.version = 1
         self.oldest = 1  #: versions before it are forgotten
-        self.told: Callable[[], None] = lambda: None  #: called after each change
+        self.on_change: Callable[[], None] = lambda: None  #: called after each change
 
     def all(self, resource: Resource) -> list[Object]:
         """In the order of namespace and name."""
         found = self._objects.get(resource, {})
         return [found[place].object for place in sorted(found)]
 
-    def get(self, resource: Resource, namespace: str, name: str) -> Kept:
+    def get(self, resource: Resource, namespace: str, name: str) -> Stored:
         kept = self._objects.get(resource, {}).get((namespace, name))
         if kept is None:
             where = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
@@ -94,12 +94,12 @@ class Shelf:
             metadata["namespace"] = namespace
         metadata["uid"] = str(uuid.uuid4())
         metadata["creationTimestamp"] = self._time()
-        kept = Kept({})
+        kept = Stored({})
         kept.owners.written({}, obj, manager)
         self._objects.setdefault(resource, {})[(namespace, name)] = kept
         return self._keep(resource, kept, obj, "ADDED")
 
-    def replace(self, resource: Resource, kept: Kept, obj: Object, status: bool, manager: str) -> Object:
+    def replace(self, resource: Resource, kept: Stored, obj: Object, status: bool, manager: str) -> Object:
         """The object after a write of either half of it; as it was when nothing changes."""
         wanted = self._fixed(resource, kept, obj, status)
         if wanted == kept.object:
@@ -107,7 +107,7 @@ class Shelf:
         kept.owners.written(kept.object, wanted, manager)
         return self._settle(resource, kept, wanted)
 
-    def apply(self, resource: Resource, kept: Kept, obj: Object, status: bool, manager: str, force: bool) -> Object:
+    def apply(self, resource: Resource, kept: Stored, obj: Object, status: bool, manager: str, force: bool) -> Object:
         """Server-side apply to an object that is there."""
         before = copy.deepcopy(kept.owners.sets)
         try:
@@ -151,7 +151,7 @@ class Shelf:
                 if references and not any(reference["uid"] in there for reference in references):
                     self.delete(resource, namespace, name, None)
 
-    def _settle(self, resource: Resource, kept: Kept, wanted: Object) -> Object:
+    def _settle(self, resource: Resource, kept: Stored, wanted: Object) -> Object:
         """Keeps a changed object, or removes one whose last finalizer went."""
         metadata = wanted["metadata"]
         if (
@@ -163,7 +163,7 @@ class Shelf:
             return wanted
         return self._keep(resource, kept, wanted, "MODIFIED")
 
-    def _fixed(self, resource: Resource, kept: Kept, obj: Object, status: bool) -> Object:
+    def _fixed(self, resource: Resource, kept: Stored, obj: Object, status: bool) -> Object:
         """A written object with what the writer has no say in; `Refused` when it is about another state or object."""
         live = kept.object
         wanted = copy.deepcopy(obj)
@@ -196,29 +196,29 @@ class Shelf:
             metadata["generation"] = live["metadata"]["generation"] + 1
         return wanted
 
-    def _keep(self, resource: Resource, kept: Kept, obj: Object, kind: str) -> Object:
+    def _keep(self, resource: Resource, kept: Stored, obj: Object, kind: str) -> Object:
         self.version += 1
         obj["metadata"]["resourceVersion"] = str(self.version)
         obj["metadata"]["managedFields"] = kept.owners.managed_fields()
         before = kept.object or None
         kept.object = obj
         self.history.append(Change(self.version, kind, resource, obj, before))
-        self.told()
+        self.on_change()
         return obj
 
-    def _remove(self, resource: Resource, kept: Kept) -> None:
+    def _remove(self, resource: Resource, kept: Stored) -> None:
         obj = copy.deepcopy(kept.object)
         metadata = obj["metadata"]
         del self._objects[resource][(metadata.get("namespace", ""), metadata["name"])]
         self.version += 1
         metadata["resourceVersion"] = str(self.version)
         self.history.append(Change(self.version, "DELETED", resource, obj, kept.object))
-        self.told()
+        self.on_change()
         for child, below in list(self._dependents(metadata["uid"])):
             below_metadata = below.object["metadata"]
             self.delete(child, below_metadata.get("namespace", ""), below_metadata["name"], None)
 
-    def _dependents(self, uid: str) -> Iterator[tuple[Resource, Kept]]:
+    def _dependents(self, uid: str) -> Iterator[tuple[Resource, Stored]]:
         """Objects that name nobody else as their owner: they go with it, as the garbage collector sees to."""
         for resource, found in self._objects.items():
             for kept in list(found.values()):

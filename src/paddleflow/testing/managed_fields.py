@@ -1,32 +1,21 @@
 """Who owns which field of an object: the sets behind server-side apply (`metadata.managedFields`), and merging by them.
 
 A path is a tuple of the API's own notation: ``f:name`` for a field, ``k:{"name":"x"}`` for the item of a list that has keys,
-``.`` for such an item itself. A list without keys is one leaf. The real API server knows the keys from its schemas; here
-stand those of the kinds that this project writes. Pure.
+``.`` for such an item itself. A list without keys is one leaf (`kube.apply.LIST_KEYS` names the others). Pure.
 """
 
 from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
+from paddleflow.kube.apply import item_key, keyed
 from paddleflow.kube.resources import Object
 
 Path: TypeAlias = tuple[str, ...]
 
-LIST_KEYS: Mapping[str, tuple[tuple[str, ...], ...]] = {
-    "containers": (("name",),),
-    "initContainers": (("name",),),
-    "env": (("name",),),
-    "volumes": (("name",),),
-    "volumeMounts": (("mountPath",),),
-    "conditions": (("type",),),
-    "ownerReferences": (("uid",),),
-    "ports": (("containerPort", "protocol"), ("port", "protocol")),
-}  #: by the field that holds the list; the first set of keys that an item has counts
-_DEFAULTS = {"protocol": "TCP"}
 #: what the server fills in; nobody owns it
 UNOWNED = {
     ("f:apiVersion",), ("f:kind",), ("f:metadata", "f:name"), ("f:metadata", "f:namespace"), ("f:metadata", "f:uid"),
@@ -34,22 +23,6 @@ UNOWNED = {
     ("f:metadata", "f:managedFields"), ("f:metadata", "f:deletionTimestamp"),
     ("f:metadata", "f:deletionGracePeriodSeconds"),
 }  # fmt: skip
-
-
-def item_key(field: str, item: object) -> str:
-    """``k:{…}`` of an item in a list with keys; empty when the list has none or the item lacks them."""
-    if not isinstance(item, dict):
-        return ""
-    for names in LIST_KEYS.get(field, ()):
-        values = {name: item.get(name, _DEFAULTS.get(name)) for name in names}
-        if None not in values.values():
-            return "k:" + json.dumps(values, separators=(",", ":"), sort_keys=True)
-    return ""
-
-
-def keyed(field: str, value: object) -> bool:
-    """Whether the value is a list whose items are merged one by one."""
-    return isinstance(value, list) and bool(value) and all(item_key(field, item) for item in value)
 
 
 def leaves(obj: Object) -> dict[Path, Any]:

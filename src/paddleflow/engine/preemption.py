@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from paddleflow.engine.board import Active, Board, Waiting
+from paddleflow.engine.changeset import Join, Writes
 from paddleflow.engine.launching import Place, port_counts, prepare
 from paddleflow.engine.surroundings import Surroundings
-from paddleflow.engine.writes import Join, Turn
 from paddleflow.errors import Temporary
 from paddleflow.jobs.facts import Evicted, Fact, Key, Resized
 from paddleflow.scheduling.classes import held_total
@@ -25,7 +25,7 @@ from paddleflow.store.events import NewEvent
 
 
 def asked_of(
-    board: Board, decision: Preempt | Resize, writes: Turn, around: Surroundings, now: float
+    board: Board, decision: Preempt | Resize, writes: Writes, around: Surroundings, now: float
 ) -> tuple[Active, Fact] | None:
     """Which job is told what; None when it has ended meanwhile, or cannot change after all."""
     active = board.active.get(decision.job)
@@ -41,7 +41,7 @@ def asked_of(
 
 
 def _resize(
-    board: Board, active: Active, held: Held, decision: Resize, writes: Turn, around: Surroundings, now: float
+    board: Board, active: Active, held: Held, decision: Resize, writes: Writes, around: Surroundings, now: float
 ) -> tuple[Active, Fact] | None:
     added, removed = _keys(decision.added), _keys(decision.removed)
     free = {member.role for member in active.job.members if member.in_place}
@@ -91,7 +91,7 @@ def places_for(board: Board, assignments: Sequence[Assignment], framework: str) 
     return tuple(places)
 
 
-def shrunk(board: Board, active: Active, writes: Turn) -> None:
+def shrunk(board: Board, active: Active, writes: Writes) -> None:
     """The members that had to go have gone: what they held is free."""
     held = _settled(board, active.job.id)
     if held is None:

@@ -12,12 +12,12 @@ from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
 from paddleflow.engine.activating import expect, settle_ahead
 from paddleflow.engine.board import Board
-from paddleflow.engine.draft import Draft
-from paddleflow.engine.following import HORIZON, MOST, Following, Lane, lane_of
+from paddleflow.engine.changeset import Changeset
 from paddleflow.engine.ports import Ports
+from paddleflow.engine.prefetch import HORIZON, MOST, Lane, Prefetch, lane_of
 from paddleflow.engine.recovery import Records, begun_unplaced, compare, rebuild
 from paddleflow.engine.surroundings import Surroundings
-from paddleflow.engine.turn import decide, hear, look
+from paddleflow.engine.turn import apply_observations, apply_row_changes, decide
 from paddleflow.jobs.model import UNTIL_TOLD, JobStatus, Member
 from paddleflow.jobs.rows import crowd_of, request_of
 from paddleflow.runtimes.runtime import Ended, Observation, Recalled, Started
@@ -48,72 +48,72 @@ def scene(*waiting: dict[str, Any]) -> Board:
     board = rebuild(records, [Node("n1", ONE)], [Queue("q", None)], ports, AROUND, 20.0)
     for row in waiting:
         if row["run_id"] is not None:
-            board.following.rows[row["id"]] = row, (SMALL,)
+            board.prefetch.rows[row["id"]] = row, (SMALL,)
     return board
 
 
-def turn(board: Board, *seen: Observation, rows: tuple[dict[str, Any], ...] = ()) -> Draft:
-    draft = Draft()
-    hear(board, seen, draft, NOW)
-    look(board, rows, draft, NOW)
-    decide(board, draft, AROUND, NOW)
-    settle_ahead(board, draft, AROUND)
-    draft.close()
-    return draft
+def turn(board: Board, *seen: Observation, rows: tuple[dict[str, Any], ...] = ()) -> Changeset:
+    changes = Changeset()
+    apply_observations(board, seen, changes, NOW)
+    apply_row_changes(board, rows, changes, NOW)
+    decide(board, changes, AROUND, NOW)
+    settle_ahead(board, changes, AROUND)
+    changes.close()
+    return changes
 
 
-def ahead(draft: Draft) -> list[AttemptId]:
-    return [item.launch.attempt for item in draft.launches if item.launch.ahead]
+def ahead(changes: Changeset) -> list[AttemptId]:
+    return [item.launch.attempt for item in changes.launches if item.launch.ahead]
 
 
 def test_the_next_step_goes_ahead_and_stays_in_the_line() -> None:
     board = scene(step_row(2), step_row(3))
-    draft = turn(board)
-    assert ahead(draft) == [attempt(2)], "as long as nothing is known of durations, one for each that runs"
+    changes = turn(board)
+    assert ahead(changes) == [attempt(2)], "as long as nothing is known of durations, one for each that runs"
     assert {"job-2", "job-3"} <= board.core.pending.keys()
-    assert draft.writes.placements == draft.writes.heirs == []
+    assert changes.writes.placements == changes.writes.heirs == []
     assert ahead(turn(board)) == []
 
 
 def test_an_heir_is_placed_where_the_other_one_was() -> None:
     board = scene(step_row(2), step_row(3))
     turn(board)
-    draft = turn(board, Ended(attempt(1), NOW - 0.3, 0, heir=attempt(2)), Started(attempt(2), NOW - 0.2, 7))
-    assert [(item.job, item.attempt, item.at) for item in draft.writes.heirs] == [("job-2", 1, NOW - 0.3)]
-    assert {change.after.id: change.after.status for change in draft.writes.changes} == {
+    changes = turn(board, Ended(attempt(1), NOW - 0.3, 0, heir=attempt(2)), Started(attempt(2), NOW - 0.2, 7))
+    assert [(item.job, item.attempt, item.at) for item in changes.writes.heirs] == [("job-2", 1, NOW - 0.3)]
+    assert {change.after.id: change.after.status for change in changes.writes.changes} == {
         "job-1": JobStatus.SUCCEEDED, "job-2": JobStatus.RUNNING,
     }  # fmt: skip
     assert list(board.core.held) == ["job-2"]
     assert board.core.usage("q") == ONE
-    assert ahead(draft) == [attempt(3)]
+    assert ahead(changes) == [attempt(3)]
 
 
 def test_an_heir_may_end_in_the_turn_in_which_it_began() -> None:
     board = scene(step_row(2), step_row(3))
     turn(board)
     end = Ended(attempt(2), NOW + 0.2, 0, started_at=NOW + 0.1)
-    draft = turn(board, Ended(attempt(1), NOW, 0, heir=attempt(2)), end)
-    told = {change.after.id: [status for _, status, _ in change.history] for change in draft.writes.changes}
+    changes = turn(board, Ended(attempt(1), NOW, 0, heir=attempt(2)), end)
+    told = {change.after.id: [status for _, status, _ in change.history] for change in changes.writes.changes}
     assert told["job-2"] == [JobStatus.RUNNING, JobStatus.SUCCEEDED]
-    assert [item.job for item in draft.writes.placements] == ["job-3"], "nobody took its place"
+    assert [item.job for item in changes.writes.placements] == ["job-3"], "nobody took its place"
 
 
 def test_somebody_else_who_waits_has_all_asked_back() -> None:
     board = scene(step_row(2))
     assert ahead(turn(board)) == [attempt(2)]
     other = step_row(9, run="run-2") | {"status": "init", "touched": 2}
-    draft = turn(board, rows=(other,))
-    assert draft.recalls == [attempt(2)]
+    changes = turn(board, rows=(other,))
+    assert changes.recalls == [attempt(2)]
     assert turn(board).recalls == [], "once is enough"
-    draft = turn(board, Recalled(attempt(2)))
-    assert (ahead(draft), draft.recalls) == ([], [])
-    draft = turn(board, Ended(attempt(1), NOW, 0))
-    assert [item.job for item in draft.writes.placements] == ["job-2"]
+    changes = turn(board, Recalled(attempt(2)))
+    assert (ahead(changes), changes.recalls) == ([], [])
+    changes = turn(board, Ended(attempt(1), NOW, 0))
+    assert [item.job for item in changes.writes.placements] == ["job-2"]
 
 
 def test_what_one_that_is_ahead_waits_for_is_told_when_it_comes_back() -> None:
     board = scene(step_row(2, not_before=UNTIL_TOLD))
-    board.following.awaits["job-2"] = lambda: ["job-1"]
+    board.prefetch.awaits["job-2"] = lambda: ["job-1"]
     assert ahead(turn(board)) == [attempt(2)]
     board.due("job-2")
     assert turn(board).writes.waits == [], "it may have begun by now"
@@ -141,36 +141,36 @@ def test_nobody_goes_ahead_while_jobs_of_nobody_s_run_wait() -> None:
 def test_a_step_that_is_stopped_while_it_is_ahead_is_ended_wherever_it_is() -> None:
     board = scene(step_row(2))
     turn(board)
-    draft = turn(board, rows=(step_row(2) | {"status": "terminated", "touched": 2},))
-    assert draft.halts == [attempt(2)]
-    draft = turn(board, Ended(attempt(1), NOW, 0, heir=attempt(2)), Started(attempt(2), NOW, 7))
-    assert draft.writes.heirs == []
-    assert draft.halts == [attempt(2)], "it began all the same, and is nobody's"
+    changes = turn(board, rows=(step_row(2) | {"status": "terminated", "touched": 2},))
+    assert changes.halts == [attempt(2)]
+    changes = turn(board, Ended(attempt(1), NOW, 0, heir=attempt(2)), Started(attempt(2), NOW, 7))
+    assert changes.writes.heirs == []
+    assert changes.halts == [attempt(2)], "it began all the same, and is nobody's"
     assert board.core.held == {}
 
 
 def test_a_step_whose_row_changed_is_asked_back_and_waits_anew() -> None:
     board = scene(step_row(2))
     turn(board)
-    draft = turn(board, rows=(step_row(2) | {"touched": 2, "priority": "NORMAL"},))
-    assert (draft.recalls, draft.halts) == ([attempt(2)], [])
+    changes = turn(board, rows=(step_row(2) | {"touched": 2, "priority": "NORMAL"},))
+    assert (changes.recalls, changes.halts) == ([attempt(2)], [])
     assert "job-2" in board.core.pending
 
 
 def test_who_is_held_back_goes_ahead_after_those_that_it_waits_for() -> None:
     board = scene(step_row(2), step_row(3, not_before=UNTIL_TOLD))
-    board.following.awaits["job-3"] = lambda: ["job-2"]
+    board.prefetch.awaits["job-3"] = lambda: ["job-2"]
     assert board.held_back == {"job-3"}
     assert "job-3" not in board.core.pending
-    board.following.lanes[lane_of(request_of(step_row(2)), "standalone")].seconds = 0.001
-    draft = turn(board)
-    assert ahead(draft) == [attempt(2), attempt(3)]
-    assert [item.launch.after for item in draft.launches] == [(), (attempt(2),)]
+    board.prefetch.lanes[lane_of(request_of(step_row(2)), "standalone")].seconds = 0.001
+    changes = turn(board)
+    assert ahead(changes) == [attempt(2), attempt(3)]
+    assert [item.launch.after for item in changes.launches] == [(), (attempt(2),)]
 
 
 def test_who_waits_for_nobody_at_work_stays_held_back_until_it_is_due() -> None:
     board = scene(step_row(3, not_before=UNTIL_TOLD))
-    board.following.awaits["job-3"] = list
+    board.prefetch.awaits["job-3"] = list
     assert ahead(turn(board)) == []
     board.due("job-3")
     assert "job-3" in board.core.pending
@@ -182,8 +182,8 @@ def test_a_process_of_a_job_that_waits_is_taken_up() -> None:
     seen: list[Observation] = [Ended(attempt(1), NOW, 0), Started(attempt(2), NOW, 7)]
     assert begun_unplaced(board, seen) == ["job-2"]
     expect(board, step_row(2), (SMALL,), AROUND)
-    draft = turn(board, *seen)
-    assert [item.job for item in draft.writes.heirs] == ["job-2"]
+    changes = turn(board, *seen)
+    assert [item.job for item in changes.writes.heirs] == ["job-2"]
     assert list(board.core.held) == ["job-2"]
 
 
@@ -206,7 +206,7 @@ def test_the_shorter_jobs_are_the_more_go_ahead() -> None:
 
 
 def test_a_lane_learns_how_long_its_jobs_take() -> None:
-    following = Following()
+    following = Prefetch()
     following.begun("a", "lane")
     following.ended("a", "lane", 2.0)
     following.begun("b", "lane")
@@ -220,6 +220,6 @@ def test_what_was_given_back_does_not_count_as_known() -> None:
     task = task_row(devices="[]", status="pending", ready=0, started_at=None)
     ports = Ports(range(2000, 2010), lambda port: True)
     board = rebuild(Records([row], [task], []), [Node("n1", ONE)], [Queue("q", None)], ports, AROUND, 20.0)
-    draft = Draft()
-    compare(board, [Recalled(attempt(1))], draft, NOW)
-    assert [item.launch.attempt for item in draft.launches] == [attempt(1)]
+    changes = Changeset()
+    compare(board, [Recalled(attempt(1))], changes, NOW)
+    assert [item.launch.attempt for item in changes.launches] == [attempt(1)]
