@@ -13,8 +13,8 @@ from paddleflow.base.ids import AttemptId
 from paddleflow.engine.board import Active, Board
 from paddleflow.engine.draft import Draft
 from paddleflow.engine.following import lane_of
-from paddleflow.engine.launching import Place, PlacedJob, prepare
-from paddleflow.engine.surroundings import Surroundings
+from paddleflow.engine.launch import MemberPlacement, PlacedJob, prepare
+from paddleflow.engine.launch_context import LaunchContext
 from paddleflow.engine.writes import Placement
 from paddleflow.jobs.facts import Placed
 from paddleflow.jobs.machine import advance
@@ -29,8 +29,8 @@ def activate(
     members: tuple[Member, ...],
     tasks: Iterable[Row],
     attempt: int,
-    places: tuple[Place, ...],
-    around: Surroundings,
+    places: tuple[MemberPlacement, ...],
+    around: LaunchContext,
 ) -> Active:
     """A placed job, ready to be launched."""
     state = state_of(row, tasks, shape_of(row["framework"], members, around.restart_limit))
@@ -50,10 +50,10 @@ def activate(
     return Active(job, request, state, prepared, row["ttl"], row["touched"])
 
 
-def places_of(tasks: Iterable[Row]) -> tuple[Place, ...]:
+def places_of(tasks: Iterable[Row]) -> tuple[MemberPlacement, ...]:
     """The places that task rows hold."""
     return tuple(
-        Place(
+        MemberPlacement(
             task["role"],
             task["idx"],
             task["node"],
@@ -79,7 +79,7 @@ def hand_ahead(board: Board, draft: Draft) -> None:
     draft.ahead += following.choose(known, pending)
 
 
-def settle_ahead(board: Board, draft: Draft, around: Surroundings) -> None:
+def settle_ahead(board: Board, draft: Draft, around: LaunchContext) -> None:
     """The write stood, so the rows of jobs that go ahead are there: their launches."""
     for job in draft.ahead:
         after = _after(board, job)
@@ -88,7 +88,7 @@ def settle_ahead(board: Board, draft: Draft, around: Surroundings) -> None:
             board.following.back(job)
             continue
         prepared = active.prepared[active.job.places[0].key]
-        draft.launches.append(replace(prepared, launch=replace(prepared.launch, ahead=True, after=after)))
+        draft.launches.append(replace(prepared, launch=prepared.launch.prefetched(after)))
 
 
 def _after(board: Board, job: str) -> tuple[AttemptId, ...] | None:
@@ -102,10 +102,10 @@ def _after(board: Board, job: str) -> tuple[AttemptId, ...] | None:
     return tuple(attempt for active in known for attempt in active.attempts(tuple(active.prepared)))
 
 
-def expect(board: Board, row: Row, members: tuple[Member, ...], around: Surroundings) -> Active:
+def expect(board: Board, row: Row, members: tuple[Member, ...], around: LaunchContext) -> Active:
     """A waiting job as it will run, if it begins before a turn places it."""
     attempt = board.waiting[row["id"]].attempt
-    place = Place(members[0].role, 0, node=next(iter(around.addresses)))
+    place = MemberPlacement(members[0].role, 0, node=next(iter(around.addresses)))
     active = activate(row, members, (), attempt + 1, (place,), around)
     active.state = active.state._replace(attempt=attempt)  # the machine counts this attempt itself
     board.following.ahead[row["id"]] = active

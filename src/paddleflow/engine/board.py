@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from paddleflow.base.ids import AttemptId
 from paddleflow.engine.following import Following, lane_of
-from paddleflow.engine.launching import PlacedJob, Prepared, attempt_of
+from paddleflow.engine.launch import PlacedJob, PreparedLaunch, attempt_of
 from paddleflow.engine.ports import Ports
 from paddleflow.jobs.facts import Key
 from paddleflow.jobs.machine import JobState
@@ -34,7 +34,7 @@ class Active:
     job: PlacedJob
     request: Request
     state: JobState
-    prepared: Mapping[Key, Prepared]
+    prepared: Mapping[Key, PreparedLaunch]
     ttl: float | None
     touched: int  #: of the row that was read
 

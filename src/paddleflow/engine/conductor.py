@@ -144,7 +144,7 @@ class Conductor:
         told: list[Told] = []
         if not self.jobs:
             return told
-        heirs = [known for heir in draft.writes.heirs if (known := self.jobs.get(heir.job)) is not None]
+        heirs = [known for successor in draft.writes.heirs if (known := self.jobs.get(successor.job)) is not None]
         told += [(run, JobPlaced(now, number)) for run, number in heirs]
         for job, moved in draft.moved.items():
             known = self.jobs.get(job)

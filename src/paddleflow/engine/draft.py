@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from paddleflow.base.ids import AttemptId
 from paddleflow.engine.board import Active
-from paddleflow.engine.launching import Prepared
+from paddleflow.engine.launch import PreparedLaunch
 from paddleflow.engine.writes import Change, Turn
 from paddleflow.jobs.machine import TaskState, changed_tasks
 from paddleflow.jobs.model import JobStatus
@@ -28,7 +28,7 @@ class Draft:
     """What a turn wants: first written, then done."""
 
     writes: Turn = field(default_factory=Turn)
-    launches: list[Prepared] = field(default_factory=list)
+    launches: list[PreparedLaunch] = field(default_factory=list)
     halts: list[AttemptId] = field(default_factory=list)
     ahead: list[str] = field(default_factory=list)  #: jobs that are handed to the runtime ahead of their place
     recalls: list[AttemptId] = field(default_factory=list)  #: those among them that are asked back

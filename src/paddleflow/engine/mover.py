@@ -24,10 +24,10 @@ from paddleflow.engine.conductor import Conductor, read_active
 from paddleflow.engine.draft import Draft
 from paddleflow.engine.errands import Errands
 from paddleflow.engine.expecting import Expecting
-from paddleflow.engine.launching import Prepared
+from paddleflow.engine.launch import PreparedLaunch
+from paddleflow.engine.launch_context import LaunchContext, rules_of
 from paddleflow.engine.ports import Ports, parse_range
 from paddleflow.engine.recovery import begun_unplaced, compare, read_jobs, read_records, rebuild
-from paddleflow.engine.surroundings import Surroundings, rules_of
 from paddleflow.engine.turn import STARTS_A_TURN, decide, hear, look, settle
 from paddleflow.engine.writes import write_turn
 from paddleflow.errors import PaddleFlowError
@@ -216,7 +216,7 @@ class Mover:
         now = parts.clock.now()
         known = await parts.runtime.adopt()
         self.nodes = await parts.runtime.capacity()
-        self._around = Surroundings(
+        self._around = LaunchContext(
             data=parts.data,
             base_env=parts.base_env,
             addresses={node.name: node.address for node in self.nodes},
@@ -313,8 +313,8 @@ class Mover:
             _tell(draft)
         settle_ahead(board, draft, self._around)
         self._send_out()
-        if draft.recalls:  # before anybody is told to end, or its place would be passed on
-            await parts.runtime.recall(draft.recalls)
+        if draft.recalls and parts.runtime.prefetching is not None:  # before any is stopped, or its slot would pass on
+            await parts.runtime.prefetching.withdraw(draft.recalls)
         if draft.ended:  # first, because what is forgotten may travel with what is started
             await parts.runtime.forget(draft.ended)
         if draft.launches:
@@ -350,7 +350,7 @@ def _tell(draft: Draft) -> None:
             log.info("job ended", job=change.after.id, status=str(change.after.status), reason=change.after.message)
 
 
-def _make_files(launches: Iterable[Prepared]) -> None:
+def _make_files(launches: Iterable[PreparedLaunch]) -> None:
     """The small files that must be there before a process starts."""
     for item in launches:
         folder = Path(item.launch.folder)

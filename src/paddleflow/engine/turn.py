@@ -17,8 +17,8 @@ from paddleflow.engine.activating import activate, hand_ahead, take_over
 from paddleflow.engine.board import Active, Board, Waiting
 from paddleflow.engine.draft import Draft, Moved
 from paddleflow.engine.following import lane_of
-from paddleflow.engine.launching import attempt_of, parse_attempt
-from paddleflow.engine.surroundings import Surroundings
+from paddleflow.engine.launch import attempt_of, parse_attempt
+from paddleflow.engine.launch_context import LaunchContext
 from paddleflow.engine.writes import Change, Placement
 from paddleflow.engine.yielding import asked_of, begin_anew, places_for, shrunk
 from paddleflow.errors import Temporary
@@ -42,7 +42,8 @@ from paddleflow.jobs.facts import (
 from paddleflow.jobs.machine import JobState, Shape, advance
 from paddleflow.jobs.model import JobStatus
 from paddleflow.jobs.rows import members_of, request_of
-from paddleflow.runtimes.runtime import Ended, Observation, Ready, Recalled, Started
+from paddleflow.runtimes.prefetch import Returned
+from paddleflow.runtimes.runtime import Ended, Observation, Ready, Started
 from paddleflow.scheduling.classes import held_total
 from paddleflow.scheduling.model import Assignment, Preempt, Reason, Resize, Start, Wait
 from paddleflow.store.database import Row
@@ -56,7 +57,7 @@ def hear(board: Board, observations: Iterable[Observation], draft: Draft, now: f
     """What the runtime saw, as facts. What belongs to no attempt of ours is ended and to be forgotten."""
     for seen in observations:
         job, key, attempt = parse_attempt(seen.attempt)
-        if isinstance(seen, Recalled):
+        if isinstance(seen, Returned):
             board.following.back(job)
             draft.back.add(job)
             continue
@@ -77,10 +78,10 @@ def hear(board: Board, observations: Iterable[Observation], draft: Draft, now: f
                 step(board, active, MemberReady(seen.started_at, key), draft, now)
             draft.ended.append(seen.attempt)
         step(board, active, _fact(seen, key), draft, now)
-        if isinstance(seen, Ended) and seen.heir is not None:
-            heir, _, _ = parse_attempt(seen.heir)
-            if heir in board.following.ahead:
-                take_over(board, heir, draft, seen.at)
+        if isinstance(seen, Ended) and seen.successor is not None:
+            successor, _, _ = parse_attempt(seen.successor)
+            if successor in board.following.ahead:
+                take_over(board, successor, draft, seen.at)
 
 
 def _fact(seen: Started | Ready | Ended, key: Key) -> Fact:
@@ -146,7 +147,7 @@ def waiting_of(row: Row) -> Waiting:
     return Waiting(request_of(row), row["framework"], row["touched"], row["attempt"])
 
 
-def decide(board: Board, draft: Draft, around: Surroundings, now: float) -> None:
+def decide(board: Board, draft: Draft, around: LaunchContext, now: float) -> None:
     """Ask the scheduler; every start becomes a placement with its ports, and who makes way is told."""
     board.wake_due(now)
     for job, waiting in board.take_anew().items():
@@ -212,7 +213,7 @@ def _later_stages(framework: str, keys: Sequence[Key]) -> frozenset[Key]:
     return frozenset(key for key in keys if key[0] not in first)
 
 
-def settle(board: Board, draft: Draft, rows: Mapping[str, Row], around: Surroundings, now: float) -> None:
+def settle(board: Board, draft: Draft, rows: Mapping[str, Row], around: LaunchContext, now: float) -> None:
     """The write stood: jobs whose placement was taken are active, the others are looked at again."""
     for item in draft.writes.placements:
         waiting = board.waiting.pop(item.job)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from paddleflow.base.quantity import Resources
-from paddleflow.engine.launching import Place
+from paddleflow.engine.launch import MemberPlacement
 from paddleflow.engine.run_writes import RunWrites, write_runs
 from paddleflow.errors import Conflict
 from paddleflow.jobs.machine import JobState, TaskState
@@ -32,7 +32,7 @@ class Placement:
     seq: int
     touched: int
     attempt: int
-    places: tuple[Place, ...]
+    places: tuple[MemberPlacement, ...]
     waiting: frozenset[tuple[str, int]]  #: members of later stages
     at: float  #: when it got its place; for one that was ahead that is in the past
 
@@ -53,7 +53,7 @@ class Join:
 
     job: str
     attempt: int
-    places: tuple[Place, ...]
+    places: tuple[MemberPlacement, ...]
 
 
 @dataclass(slots=True)
@@ -178,7 +178,7 @@ def _make_way(tx: Tx, turn: Turn, now: float) -> None:
         tx.many(SQL["insert_task"], [_task_row(join, place, TaskStatus.WAITING) for place in join.places])
 
 
-def _task_row(item: Placement | Join, place: Place, status: TaskStatus) -> dict[str, Value]:
+def _task_row(item: Placement | Join, place: MemberPlacement, status: TaskStatus) -> dict[str, Value]:
     return {
         "job_id": item.job,
         "role": place.role,

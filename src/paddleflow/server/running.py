@@ -23,7 +23,7 @@ from paddleflow.base.quantity import total
 from paddleflow.engine.deciding import keep_for_ever
 from paddleflow.engine.firing import Firing
 from paddleflow.engine.housekeeping import delete_for_ever, sample_for_ever
-from paddleflow.engine.launching import GPU
+from paddleflow.engine.launch import GPU
 from paddleflow.engine.mover import Mover, Parts
 from paddleflow.errors import PaddleFlowError
 from paddleflow.queues.defaults import ensure_defaults
