@@ -31,7 +31,7 @@ from paddleflow.jobs.model import FINAL, JobStatus
 from paddleflow.jobs.submission import Submission, Submitter, submit
 from paddleflow.queues.defaults import ensure_defaults
 from paddleflow.queues.queues import used
-from paddleflow.runtimes.memory import MemoryRuntime, MemoryCluster
+from paddleflow.runtimes.memory import MemoryCluster, MemoryRuntime
 from paddleflow.runtimes.runtime import Ended, Launch
 from paddleflow.settings import JobSettings, Settings
 from paddleflow.spec.job import DistributedJob, FlavourChoice, JobChange, MemberDocument, SingleJob
