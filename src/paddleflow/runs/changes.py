@@ -34,7 +34,7 @@ def stop_run(tx: Tx, run: str, force: bool, message: str, now: float) -> None:
 
 
 def change_breakpoints(tx: Tx, run: str, add: Sequence[str], remove: Sequence[str], now: float) -> list[str]:
-    """Where it pauses from now on."""
+    """Conditions it pauses from now on."""
     row = get_run(tx, run)
     _refuse_ended(row, "paused")
     known = component_names(codec.load(row["pipeline"]))

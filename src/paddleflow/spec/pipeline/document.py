@@ -24,7 +24,7 @@ from paddleflow.spec.pipeline.nodes import scalar
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes what this room reads: text that would be read as a number (`1e3`) goes into quotes."""
+    """Writes what this package reads: text that would be read as a number (`1e3`) goes into quotes."""
 
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
