@@ -26,7 +26,7 @@ FOLDERS = ("src", "tests", "benchmarks", "docs", "scripts", "examples", "changes
 MODULE_LINES, FUNCTION_LINES, DECISION_LINES = 700, 60, 60
 REFUSED_NAMES = {"utils", "util", "common", "helpers", "helper", "misc", "manager", "managers", "service", "services"}
 NO_COLUMNS = {"primary", "unique", "foreign", "check", "constraint", "--"}  #: first words of a table's other lines
-PROTOCOLS = ("Clock", "Database", "Bus", "Runtime")
+PROTOCOLS = ("Clock", "Database", "Bus", "Runtime", "ObjectStore")
 
 
 def files(*patterns: str) -> Iterator[Path]:

@@ -11,8 +11,8 @@ import pytest
 from paddleflow.api.platform import Platform
 from paddleflow.base.clock import ManualClock
 from paddleflow.base.ids import AttemptId
+from paddleflow.engine.cluster_engine import Parts
 from paddleflow.engine.housekeeping import DELETIONS_AT_ONCE, delete_some
-from paddleflow.engine.mover import Parts
 from paddleflow.jobs import machine
 from paddleflow.jobs.folders import job_folder
 from paddleflow.store import events
@@ -77,18 +77,18 @@ async def test_a_restart_does_not_say_again_why_a_job_waits(alice: Api, platform
         assert [await history(platform, job) for job in (second, third)] == told
         workshop.finish(f"{first}.worker-0.1")
         await until(alice, second, "running")
-        await soon(lambda: workshop.mover is not None and second in str(workshop.mover.why(third)), "a new reason")
+        await soon(lambda: workshop.engine is not None and second in str(workshop.engine.why(third)), "a new reason")
 
 
 async def test_a_waiting_job_ends_at_once_and_never_runs(alice: Api, platform: Platform, workshop: Workshop) -> None:
     first = (await alice.post("/job/single", WHOLE)).ok()["id"]
-    async with workshop.open(platform) as mover:
+    async with workshop.open(platform) as engine:
         await until(alice, first, "running")
         second = (await alice.post("/job/single", WHOLE)).ok()["id"]
         await until(alice, second, "pending")
         (await alice.put(f"/job/{second}", action="stop")).ok()
         assert (await alice.get(f"/job/{second}")).ok()["status"] == "terminated"
-        await soon(lambda: mover.why(second) is None, "the engine forgets it")
+        await soon(lambda: engine.why(second) is None, "the engine forgets it")
         workshop.finish(f"{first}.worker-0.1")
         await until(alice, first, "succeeded")
     assert len(workshop.runtime.world.launched) == 1
@@ -218,19 +218,19 @@ async def test_a_job_deleted_before_the_engine_saw_its_end_leaves_no_ghost(
 ) -> None:
     """A ghost would stand in line for ever, and hold up those behind it."""
     first, second = [(await alice.post("/job/single", WHOLE)).ok()["id"] for _ in range(2)]
-    async with workshop.open(platform) as mover:
+    async with workshop.open(platform) as engine:
         await until(alice, first, "running")
         await until(alice, second, "pending")
-        assert mover.why(second) is not None
+        assert engine.why(second) is not None
 
         def stop_and_delete(job: str) -> Any:
             return [alice.put(f"/job/{job}", action="stop"), alice.delete(f"/job/{job}")]
 
         for act in stop_and_delete(second):
             (await act).ok()
-        await soon(lambda: mover.why(second) is None, "the engine forgets it")
+        await soon(lambda: engine.why(second) is None, "the engine forgets it")
         again = (await alice.post("/job/single", {**WHOLE, "id": second})).ok()["id"]
-        await soon(lambda: mover.why(again) is not None, "a new job of this id waits")
+        await soon(lambda: engine.why(again) is not None, "a new job of this id waits")
         workshop.finish(f"{first}.worker-0.1")
         await until(alice, again, "running")
 

@@ -9,8 +9,8 @@ import pytest
 
 from paddleflow.api.platform import Platform
 from paddleflow.base.clock import ManualClock
+from paddleflow.engine.cluster_engine import Parts
 from paddleflow.engine.deciding import keep_for_ever
-from paddleflow.engine.mover import Parts
 from paddleflow.queues.decision_log import folder_of, read
 from paddleflow.scheduling.record import Released
 from tests.api.client import Api
@@ -97,12 +97,12 @@ async def _recorded(platform: Platform, workshop: Workshop, least: int) -> None:
 async def test_a_past_is_played_again_with_and_without_a_change(
     root: Api, alice: Api, platform: Platform, workshop: Workshop, clock: ManualClock
 ) -> None:
-    async with workshop.open(platform) as mover, asyncio.TaskGroup() as group:
+    async with workshop.open(platform) as engine, asyncio.TaskGroup() as group:
         parts = Parts(
             platform.database, workshop.runtime, clock, platform.bus, platform.settings, workshop.place.data, {}, "test"
         )
-        keeping = group.create_task(keep_for_ever(parts, mover))
-        await soon(lambda: (mover.scheduler is not None) and mover.scheduler.recording, "it is recorded")
+        keeping = group.create_task(keep_for_ever(parts, engine))
+        await soon(lambda: (engine.scheduler is not None) and engine.scheduler.recording, "it is recorded")
         for seconds in (10.0, 5.0, 8.0):
             await ran(alice, workshop, clock, seconds)
         waiting = [await submit(alice, "5") for _ in range(3)]

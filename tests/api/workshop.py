@@ -1,4 +1,4 @@
-"""A server's engine for API tests: the real mover on a runtime without processes, and patience for what it does."""
+"""A server's engine for API tests: the real engine on a runtime without processes, and patience for what it does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paddleflow.api.platform import Platform, Workplace
 from paddleflow.base.clock import Clock
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
-from paddleflow.engine.mover import Mover, Parts
+from paddleflow.engine.cluster_engine import ClusterEngine, Parts
 from paddleflow.runtimes.memory import MemoryRuntime
 from paddleflow.runtimes.runtime import NodeInfo
 from paddleflow.scheduling.model import Reason, Snapshot
@@ -31,37 +31,37 @@ class Workshop:
 
     def __init__(self, clock: Clock, settings: Settings) -> None:
         self.runtime = MemoryRuntime(clock, CAPACITY)
-        self.mover: Mover | None = None
+        self.engine: ClusterEngine | None = None
         node = NodeInfo("memory", "127.0.0.1", CAPACITY)
         self.place = Workplace(
             settings.data_folder, self.runtime, lambda: [node], self._why, self._explain, self._snapshot
         )
 
     def _why(self, job: str) -> Reason | None:
-        return self.mover.why(job) if self.mover else None
+        return self.engine.why(job) if self.engine else None
 
     def _snapshot(self, now: float) -> Snapshot | None:
-        return self.mover.snapshot(now) if self.mover else None
+        return self.engine.snapshot(now) if self.engine else None
 
     def _explain(
         self, job: str, queues: Iterable[str], sizes: Iterable[Resources]
     ) -> tuple[Reason, Sequence[Suggestion]] | None:
-        return self.mover.explain(job, queues, sizes) if self.mover else None
+        return self.engine.explain(job, queues, sizes) if self.engine else None
 
     @asynccontextmanager
-    async def open(self, platform: Platform) -> AsyncIterator[Mover]:
+    async def open(self, platform: Platform) -> AsyncIterator[ClusterEngine]:
         """The engine works while this is entered."""
         data = self.place.data
         parts = Parts(
             platform.database, self.runtime, platform.clock, platform.bus, platform.settings, data, {}, "test"
         )
-        self.mover = Mover(parts)
+        self.engine = ClusterEngine(parts)
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(self.mover.run())
+            task = group.create_task(self.engine.run())
             try:
                 async with asyncio.timeout(PATIENCE):
-                    await self.mover.first_turn.wait()
-                yield self.mover
+                    await self.engine.first_turn.wait()
+                yield self.engine
             finally:
                 task.cancel()
 

@@ -19,10 +19,10 @@ import pytest
 from paddleflow.base.clock import SystemClock
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
-from paddleflow.engine import mover as mover_module
+from paddleflow.engine import cluster_engine as engine_module
+from paddleflow.engine.changeset import Placement, Writes, write_turn
+from paddleflow.engine.cluster_engine import ClusterEngine, Parts
 from paddleflow.engine.launching import Place, parse_attempt
-from paddleflow.engine.mover import Mover, Parts
-from paddleflow.engine.writes import Placement, Turn, write_turn
 from paddleflow.errors import Conflict, NotFound
 from paddleflow.jobs import machine
 from paddleflow.jobs.changes import delete_job, modify_job, stop_job
@@ -53,9 +53,9 @@ SQL = parse("test_api_races.py", "-- name: notes\n-- What the engine was not tol
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mover_module, "LOOK_EVERY", 0.02)
-    monkeypatch.setattr(mover_module, "FIRST_PAUSE", 0.002)
-    monkeypatch.setattr(mover_module, "LAST_PAUSE", 0.01)
+    monkeypatch.setattr(engine_module, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(engine_module, "FIRST_PAUSE", 0.002)
+    monkeypatch.setattr(engine_module, "LAST_PAUSE", 0.01)
     monkeypatch.setattr(machine, "BACK_OFF_FIRST", 0.002)
 
 
@@ -82,7 +82,7 @@ class Scene:
         self.bus = LocalBus()
         self.settings = Settings(jobs=JobSettings(restart_limit=2))
         self.submitted: Counter[str] = Counter()
-        self.mover: Mover
+        self.engine: ClusterEngine
         self.runtime: WatchedRuntime
         self.calm = False  #: the clients have gone: everything ends well, and the engine stays
         self.steady = False  #: this engine is the one that stays
@@ -140,9 +140,9 @@ class Scene:
         while True:
             self.runtime = WatchedRuntime(CLOCK, CAPACITY, self.world)
             parts = Parts(self.database, self.runtime, CLOCK, self.bus, self.settings, self.data, {}, "engine")
-            self.mover = Mover(parts)
+            self.engine = ClusterEngine(parts)
             async with asyncio.TaskGroup() as group:
-                engine = group.create_task(self.mover.run())
+                engine = group.create_task(self.engine.run())
                 lives = self.rng.randint(50, 4000)
                 while self.calm or lives:
                     self.steady = self.calm
@@ -161,13 +161,13 @@ class Scene:
             rows = await self.rows()
             ended = all(JobStatus(row["status"]).final and row["touched"] == row["seen"] for row in rows)
             if ended and not await self.database.read(_notes) and self.steady:
-                board = self.mover._board
+                board = self.engine._board
                 if board is not None and not board.waiting and not board.active and not self.world.known:
                     return
             await asyncio.sleep(0.005)
 
     async def check(self) -> None:
-        board = self.mover._board
+        board = self.engine._board
         assert board is not None
         assert (board.core.pending_count, board.core.held, board.ports._taken) == (0, {}, set())
         assert await self.database.read(used, "default-queue") == Resources()
@@ -227,7 +227,7 @@ async def test_what_was_meant_for_a_job_does_not_reach_its_successor(
         assert new["seq"] > old["seq"]
         token = await database.write(leases.acquire, "engine", "test", CLOCK.now(), 60)
         assert token is not None
-        turn = Turn(
+        turn = Writes(
             waits=[("again", old["seq"], old["touched"], "busy")],
             placements=[
                 Placement("again", old["seq"], old["touched"], 1, (Place("worker", 0, "memory"),), frozenset(), 2.0)

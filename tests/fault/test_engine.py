@@ -1,4 +1,4 @@
-"""The engine under faults: every store operation fails once, and the mover is killed at any await.
+"""The engine under faults: every store operation fails once, and the engine is killed at any await.
 
 The world (what "runs") outlives the engine, as processes do. However far it got, afterwards every acknowledged job ends
 as it would have without the fault, and nothing was started twice.
@@ -18,8 +18,8 @@ import pytest
 
 from paddleflow.base.clock import SystemClock
 from paddleflow.base.quantity import Resources
-from paddleflow.engine import mover as mover_module
-from paddleflow.engine.mover import Mover, Parts
+from paddleflow.engine import cluster_engine as engine_module
+from paddleflow.engine.cluster_engine import ClusterEngine, Parts
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs import machine
 from paddleflow.jobs.changes import stop_job
@@ -43,8 +43,8 @@ CLOCK = SystemClock()
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look and retry often, so that a lost wake-up costs little."""
-    monkeypatch.setattr(mover_module, "LOOK_EVERY", 0.02)
-    monkeypatch.setattr(mover_module, "FIRST_PAUSE", 0.005)
+    monkeypatch.setattr(engine_module, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(engine_module, "FIRST_PAUSE", 0.005)
     monkeypatch.setattr(machine, "BACK_OFF_FIRST", 0.01)
 
 
@@ -97,9 +97,9 @@ class Scene:
         except InjectedFault:
             await act()
 
-    def engine(self) -> Mover:
+    def engine(self) -> ClusterEngine:
         runtime = MemoryRuntime(CLOCK, CAPACITY, self.world)
-        return Mover(Parts(self.database, runtime, CLOCK, self.bus, self.settings, self.data, {}, "engine"))
+        return ClusterEngine(Parts(self.database, runtime, CLOCK, self.bus, self.settings, self.data, {}, "engine"))
 
     async def statuses(self) -> dict[str, str]:
         rows, _ = await self.database.read(find_jobs, JobFilter(), 0, 100)

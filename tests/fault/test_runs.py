@@ -17,8 +17,8 @@ import pytest
 from paddleflow.access import users
 from paddleflow.base.clock import SystemClock
 from paddleflow.base.quantity import Resources
-from paddleflow.engine import mover as mover_module
-from paddleflow.engine.mover import Mover, Parts
+from paddleflow.engine import cluster_engine as engine_module
+from paddleflow.engine.cluster_engine import ClusterEngine, Parts
 from paddleflow.errors import PaddleFlowError
 from paddleflow.queues.defaults import ensure_defaults
 from paddleflow.runs.creation import create
@@ -42,8 +42,8 @@ OK, BAD = {EXIT: "0"}, {EXIT: "1"}
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mover_module, "LOOK_EVERY", 0.02)
-    monkeypatch.setattr(mover_module, "FIRST_PAUSE", 0.005)
+    monkeypatch.setattr(engine_module, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(engine_module, "FIRST_PAUSE", 0.005)
 
 
 def full_pipeline() -> Pipeline:
@@ -100,9 +100,9 @@ class Scene:
             else:
                 self.run = await self.database.write(fill)
 
-    def engine(self) -> Mover:
+    def engine(self) -> ClusterEngine:
         runtime = MemoryRuntime(CLOCK, CAPACITY, self.world)
-        return Mover(Parts(self.database, runtime, CLOCK, self.bus, Settings(), self.data, {}, "engine"))
+        return ClusterEngine(Parts(self.database, runtime, CLOCK, self.bus, Settings(), self.data, {}, "engine"))
 
     async def statuses(self) -> tuple[str, dict[str, str]]:
         def look(tx: Tx) -> tuple[str, dict[str, str]]:

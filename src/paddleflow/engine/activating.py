@@ -11,11 +11,10 @@ from dataclasses import replace
 
 from paddleflow.base.ids import AttemptId
 from paddleflow.engine.board import Active, Board
-from paddleflow.engine.draft import Draft
-from paddleflow.engine.following import lane_of
+from paddleflow.engine.changeset import Changeset, Placement
 from paddleflow.engine.launching import Place, PlacedJob, prepare
+from paddleflow.engine.prefetch import lane_of
 from paddleflow.engine.surroundings import Surroundings
-from paddleflow.engine.writes import Placement
 from paddleflow.jobs.facts import Placed
 from paddleflow.jobs.machine import advance
 from paddleflow.jobs.model import Member
@@ -64,39 +63,39 @@ def places_of(tasks: Iterable[Row]) -> tuple[Place, ...]:
     )
 
 
-def hand_ahead(board: Board, draft: Draft) -> None:
+def hand_ahead(board: Board, changes: Changeset) -> None:
     """While steps of one run alone wait, the next ones are handed to the runtime ahead; else all are asked back."""
-    following, pending = board.following, board.core.pending
-    runs = {job: str(row["run_id"]) for job, (row, _) in following.rows.items()}
-    runs |= {job: new.run for job, new in draft.writes.runs.jobs.items() if job in board.waiting}
+    prefetch, pending = board.prefetch, board.core.pending
+    runs = {job: str(row["run_id"]) for job, (row, _) in prefetch.rows.items()}
+    runs |= {job: new.run for job, new in changes.writes.runs.jobs.items() if job in board.waiting}
     waiting = [run for job, run in runs.items() if job in pending]
     known = [(job, found.request, found.framework) for job in runs if (found := board.waiting.get(job))]
     settled = all(board.core.account(queue).settled for queue in {request.queue for _, request, _ in known})
     if not settled or len(waiting) < len(pending) or len(set(waiting)) > 1:  # the scheduler's order and quota count
-        draft.recalls += following.recall()
+        changes.recalls += prefetch.recall()
         return
-    following.recalled = False
-    draft.ahead += following.choose(known, pending)
+    prefetch.recalled = False
+    changes.ahead += prefetch.choose(known, pending)
 
 
-def settle_ahead(board: Board, draft: Draft, around: Surroundings) -> None:
+def settle_ahead(board: Board, changes: Changeset, around: Surroundings) -> None:
     """The write stood, so the rows of jobs that go ahead are there: their launches."""
-    for job in draft.ahead:
+    for job in changes.ahead:
         after = _after(board, job)
-        active = expect(board, *board.following.rows[job], around)
+        active = expect(board, *board.prefetch.rows[job], around)
         if after is None:
-            board.following.back(job)
+            board.prefetch.back(job)
             continue
         prepared = active.prepared[active.job.places[0].key]
-        draft.launches.append(replace(prepared, launch=replace(prepared.launch, ahead=True, after=after)))
+        changes.launches.append(replace(prepared, launch=replace(prepared.launch, ahead=True, after=after)))
 
 
 def _after(board: Board, job: str) -> tuple[AttemptId, ...] | None:
     """The attempts that must end well before a job that is held back may begin; None: one of them has no place after all."""
     if job not in board.held_back:
         return ()
-    others = board.following.awaits[job]()
-    known = [active for other in others if (active := board.active.get(other) or board.following.ahead.get(other))]
+    others = board.prefetch.awaits[job]()
+    known = [active for other in others if (active := board.active.get(other) or board.prefetch.ahead.get(other))]
     if len(known) < len(others):
         return None
     return tuple(attempt for active in known for attempt in active.attempts(tuple(active.prepared)))
@@ -108,14 +107,14 @@ def expect(board: Board, row: Row, members: tuple[Member, ...], around: Surround
     place = Place(members[0].role, 0, node=next(iter(around.addresses)))
     active = activate(row, members, (), attempt + 1, (place,), around)
     active.state = active.state._replace(attempt=attempt)  # the machine counts this attempt itself
-    board.following.ahead[row["id"]] = active
+    board.prefetch.ahead[row["id"]] = active
     return active
 
 
-def take_over(board: Board, job: str, draft: Draft, at: float) -> Active:
+def take_over(board: Board, job: str, changes: Changeset, at: float) -> Active:
     """A job that was ahead has had the place of one that has ended, since then."""
-    active = board.following.ahead[job]
-    board.following.begun(job, active.lane)
+    active = board.prefetch.ahead[job]
+    board.prefetch.begun(job, active.lane)
     waiting = board.waiting.pop(job)
     board.held_back.discard(job)
     places = active.job.places
@@ -123,7 +122,7 @@ def take_over(board: Board, job: str, draft: Draft, at: float) -> Active:
     active.request = waiting.request
     active.state, _ = advance(active.state, Placed(at, tuple(place.key for place in places)))
     board.active[job] = active
-    draft.writes.heirs.append(
+    changes.writes.heirs.append(
         Placement(job, waiting.request.order, waiting.touched, active.job.attempt, places, frozenset(), at)
     )
     return active

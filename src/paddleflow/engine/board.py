@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from paddleflow.base.ids import AttemptId
-from paddleflow.engine.following import Following, lane_of
 from paddleflow.engine.launching import PlacedJob, Prepared, attempt_of
 from paddleflow.engine.ports import Ports
+from paddleflow.engine.prefetch import Prefetch, lane_of
 from paddleflow.jobs.facts import Key
 from paddleflow.jobs.machine import JobState
 from paddleflow.jobs.model import UNTIL_TOLD
@@ -64,7 +64,7 @@ class Board:
     held_back: set[str] = field(
         default_factory=set
     )  #: waiting jobs that the scheduler does not know until they are due
-    following: Following = field(default_factory=Following)
+    prefetch: Prefetch = field(default_factory=Prefetch)
     _later: list[tuple[float, str]] = field(default_factory=list)  #: heap of restarts that must not come too early
 
     def enqueue(self, waiting: Waiting, not_before: float | None, now: float) -> None:
@@ -98,7 +98,7 @@ class Board:
         if self.anew.pop(job, None) is not None:
             self.core.release(job)
         self.held_back.discard(job)
-        active = self.following.forget(job)
+        active = self.prefetch.forget(job)
         return [] if active is None else active.attempts(tuple(active.prepared))
 
     def take_anew(self) -> dict[str, Waiting]:
@@ -121,7 +121,7 @@ class Board:
         """The job's resources are free again."""
         state = active.state
         ran = state.finished_at - state.started_at if state.finished_at and state.started_at else None
-        self.following.ended(active.job.id, active.lane, ran)
+        self.prefetch.ended(active.job.id, active.lane, ran)
         self.active.pop(active.job.id, None)
         self.core.release(active.job.id)
         self.ports.release(active.ports)

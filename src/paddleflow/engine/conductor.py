@@ -19,11 +19,11 @@ from functools import partial
 from paddleflow.base.log import Log
 from paddleflow.engine.admitting import REFUSALS, Admission, Asked
 from paddleflow.engine.board import Board, Waiting
+from paddleflow.engine.changeset import Changeset
 from paddleflow.engine.claims import Claims
-from paddleflow.engine.draft import Draft
 from paddleflow.engine.run_rows import Collected, collect
 from paddleflow.engine.run_writes import FreshJob
-from paddleflow.engine.turn import DELETED, end_waiting, step
+from paddleflow.engine.turn import DELETED, advance_job, end_waiting
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs import facts as job_facts
 from paddleflow.jobs.machine import JobState
@@ -116,37 +116,39 @@ class Conductor:
 
     # ── a turn ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def turn(self, board: Board, draft: Draft, jobs: Iterable[Row], runs: Iterable[Row], now: float) -> None:
+    async def turn(
+        self, board: Board, changes: Changeset, jobs: Iterable[Row], runs: Iterable[Row], now: float
+    ) -> None:
         """Everything that follows for runs from what this turn heard; `decide` comes after it."""
         told, self.inbox = self.inbox, []
-        told = self._of_jobs(draft, jobs, now) + told
-        told += await self._of_runs(runs, draft, now)
-        await self._go_on(board, draft, told, now)
+        told = self._of_jobs(changes, jobs, now) + told
+        told += await self._of_runs(runs, changes, now)
+        await self._go_on(board, changes, told, now)
 
-    async def begin(self, board: Board, draft: Draft, told: list[Told], now: float) -> None:
+    async def begin(self, board: Board, changes: Changeset, told: list[Told], now: float) -> None:
         """The first turn: all runs were taken up, and the ends that were heard meanwhile count too."""
-        await self._go_on(board, draft, told + self._of_jobs(draft, (), now), now)
+        await self._go_on(board, changes, told + self._of_jobs(changes, (), now), now)
 
-    async def _go_on(self, board: Board, draft: Draft, told: list[Told], now: float) -> None:
+    async def _go_on(self, board: Board, changes: Changeset, told: list[Told], now: float) -> None:
         told += [(run, Ticked(now)) for run in self.runs.values() if (due := run.next_due()) is not None and due <= now]
         while told or self._submits:
             for run, fact in told:
                 self._advance(run, fact)
-                self._stop_jobs(board, draft, now)
+                self._stop_jobs(board, changes, now)
             told, self.inbox = self.inbox, []
             if self._submits:
-                told += await self._submit(board, draft, now)
-                self._stop_jobs(board, draft, now)
-        self._collect(draft, now)
+                told += await self._submit(board, changes, now)
+                self._stop_jobs(board, changes, now)
+        self._collect(changes, now)
 
-    def _of_jobs(self, draft: Draft, rows: Iterable[Row], now: float) -> list[Told]:
+    def _of_jobs(self, changes: Changeset, rows: Iterable[Row], now: float) -> list[Told]:
         """Jobs of steps that started or ended."""
         told: list[Told] = []
         if not self.jobs:
             return told
-        heirs = [known for heir in draft.writes.heirs if (known := self.jobs.get(heir.job)) is not None]
+        heirs = [known for heir in changes.writes.heirs if (known := self.jobs.get(heir.job)) is not None]
         told += [(run, JobPlaced(now, number)) for run, number in heirs]
-        for job, moved in draft.moved.items():
+        for job, moved in changes.moved.items():
             known = self.jobs.get(job)
             if known is not None:
                 fact = _fact(moved.active.state, known[1], now)
@@ -154,21 +156,21 @@ class Conductor:
                     told.append((known[0], fact))
         for row in rows:
             known = self.jobs.get(row["id"])
-            if known is None or row["id"] in draft.moved:
+            if known is None or row["id"] in changes.moved:
                 continue
             if row["status"] == DELETED:
                 told.append((known[0], JobEnded(now, known[1], JobStatus.TERMINATED, None, "its job was deleted")))
             elif JobStatus(row["status"]).final:
                 told.append((known[0], JobEnded(now, known[1], row["status"], None, row["message"])))
-        told += [(known[0], fact) for state in draft.writes.changes if (known := self.jobs.get(state.after.id)) is not None
+        told += [(known[0], fact) for state in changes.writes.changes if (known := self.jobs.get(state.after.id)) is not None
                  and (fact := _fact(state.after, known[1], now)) is not None]  # fmt: skip
         return told
 
-    async def _of_runs(self, rows: Iterable[Row], draft: Draft, now: float) -> list[Told]:
+    async def _of_runs(self, rows: Iterable[Row], changes: Changeset, now: float) -> list[Told]:
         """Runs that people made or changed."""
         told: list[Told] = []
         for row in rows:
-            draft.writes.runs.seen.append({"seq": row["seq"], "touched": row["touched"]})
+            changes.writes.runs.seen.append({"seq": row["seq"], "touched": row["touched"]})
             run = self.runs.get(row["id"])
             if run is not None:
                 told.append((run, BreakpointsSet(now, frozenset(json.loads(row["breakpoints"])))))
@@ -217,7 +219,7 @@ class Conductor:
 
     # ── jobs of steps ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _stop_jobs(self, board: Board, draft: Draft, now: float) -> None:
+    def _stop_jobs(self, board: Board, changes: Changeset, now: float) -> None:
         """Carry out what the errands ask of jobs at once: they are changes of this turn."""
         asked = [(run, each) for run, each in self.errands if isinstance(each, _OF_JOBS)]
         if not asked:
@@ -230,32 +232,32 @@ class Conductor:
                     board.due(item.job)
                 case Withdraw():
                     self.jobs.pop(command.job, None)
-                    self._end_job(board, draft, command.job, NOT_WANTED, now)
+                    self._end_job(board, changes, command.job, NOT_WANTED, now)
                 case Stop() if item is not None:
-                    if self._stop_job(board, draft, item, command.message, now):
+                    if self._stop_job(board, changes, item, command.message, now):
                         ended = JobEnded(now, item.number, JobStatus.TERMINATED, None, command.message)
                         self.inbox.append((run, ended))
 
-    def _stop_job(self, board: Board, draft: Draft, item: Instance, message: str, now: float) -> bool:
+    def _stop_job(self, board: Board, changes: Changeset, item: Instance, message: str, now: float) -> bool:
         """True when that ended it at once."""
         before = len(self._submits)
         self._submits = [each for each in self._submits if each[1] is not item]
-        return len(self._submits) < before or self._end_job(board, draft, item.job, message, now)
+        return len(self._submits) < before or self._end_job(board, changes, item.job, message, now)
 
-    def _end_job(self, board: Board, draft: Draft, job: str, message: str, now: float) -> bool:
+    def _end_job(self, board: Board, changes: Changeset, job: str, message: str, now: float) -> bool:
         active = board.active.get(job)
         if active is not None:
-            step(board, active, job_facts.StopAsked(now, message), draft, now)
+            advance_job(board, active, job_facts.StopAsked(now, message), changes, now)
             return False
         if job not in board.waiting:
             return False  # it has ended, and its run will hear of it
-        if draft.writes.runs.jobs.pop(job, None) is not None:
+        if changes.writes.runs.jobs.pop(job, None) is not None:
             board.forget_waiting(job)  # nobody but the board knows it
         else:
-            end_waiting(board, job, message, draft, now)
+            end_waiting(board, job, message, changes, now)
         return True
 
-    async def _submit(self, board: Board, draft: Draft, now: float) -> list[Told]:
+    async def _submit(self, board: Board, changes: Changeset, now: float) -> list[Told]:
         """Admit the jobs of steps and put them on the board; what could not be admitted."""
         told: list[Told] = []
         asked: list[Asked] = []
@@ -272,42 +274,44 @@ class Conductor:
         answers = await self._database.peek(self._admission.admit, asked)
         for (run, item, _), answer in zip(asked, answers, strict=True):
             if isinstance(answer, NewJob):
-                self._enqueue(run, item, answer, board, draft, now)
+                self._enqueue(run, item, answer, board, changes, now)
             elif isinstance(answer, REFUSALS):
                 told.append((run, Refused(now, item.number, _words(answer))))
             else:
                 self._carry_out(run, self._give_up(run, answer, now))
         return told
 
-    def _enqueue(self, run: RunState, item: Instance, job: NewJob, board: Board, draft: Draft, now: float) -> None:
+    def _enqueue(
+        self, run: RunState, item: Instance, job: NewJob, board: Board, changes: Changeset, now: float
+    ) -> None:
         item.job = job.id
         self.jobs[job.id] = run, item.number
         row = job_row(job, now)
         follows = item.phase is Phase.FOLLOWING
-        draft.writes.runs.jobs[job.id] = FreshJob(job, run.id, row, HELD_BACK if follows else "")
+        changes.writes.runs.jobs[job.id] = FreshJob(job, run.id, row, HELD_BACK if follows else "")
         if follows:
-            board.following.awaits[job.id] = partial(_awaited_jobs, run, item)
+            board.prefetch.awaits[job.id] = partial(_awaited_jobs, run, item)
         self._order += 1
         self._tally.started += 1
         request = request_of({**row, "seq": self._order, "expected": self._expected(row)})
         board.enqueue(Waiting(request, job.framework, 1, 0), UNTIL_TOLD if follows else None, now)
 
-    def settle(self, board: Board, rows: dict[str, Row], draft: Draft) -> None:
+    def settle(self, board: Board, rows: dict[str, Row], changes: Changeset) -> None:
         """The write stood: jobs that wait have their positions now."""
-        for job in draft.writes.runs.jobs:
+        for job in changes.writes.runs.jobs:
             waiting = board.waiting.get(job)
             if waiting is not None:
                 board.waiting[job] = waiting._replace(request=waiting.request._replace(order=rows[job]["seq"]))
-                board.following.rows[job] = rows[job], draft.writes.runs.jobs[job].job.members
+                board.prefetch.rows[job] = rows[job], changes.writes.runs.jobs[job].job.members
 
     # ── rows ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _collect(self, draft: Draft, now: float) -> None:
+    def _collect(self, changes: Changeset, now: float) -> None:
         for run in self._touched.values():
             for item in run.changed.values():
                 if item.status.final and item.job:
                     self.jobs.pop(item.job, None)
-            collected: Collected = collect(run, self.rendered, draft.writes.runs, now)
+            collected: Collected = collect(run, self.rendered, changes.writes.runs, now)
             self.inbox += self.claims.ended(collected, now)
             steps = (item for _, item in collected if isinstance(item.component, Step))
             self._tally.steps.update(REUSED if item.reused_run else item.status for item in steps)

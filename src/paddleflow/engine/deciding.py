@@ -9,7 +9,7 @@ import asyncio
 
 from paddleflow.base.log import Log
 from paddleflow.base.quantity import parse_quantity
-from paddleflow.engine.mover import Mover, Parts
+from paddleflow.engine.cluster_engine import ClusterEngine, Parts
 from paddleflow.queues.decision_log import DecisionLog, folder_of
 from paddleflow.scheduling.record import Recorded
 
@@ -18,7 +18,7 @@ KEEP_EVERY = 0.5
 log = Log("engine")
 
 
-async def keep_for_ever(parts: Parts, mover: Mover) -> None:
+async def keep_for_ever(parts: Parts, engine: ClusterEngine) -> None:
     """Write down what the engine's scheduler does, as long as the settings leave room for it."""
     most = parse_quantity(parts.settings.scheduling.log_size)
     if not most:
@@ -28,8 +28,8 @@ async def keep_for_ever(parts: Parts, mover: Mover) -> None:
     while True:
         await asyncio.sleep(KEEP_EVERY)
         entries = [] if scheduler is None else scheduler.take()
-        if mover.scheduler is not scheduler:
-            scheduler = mover.scheduler
+        if engine.scheduler is not scheduler:
+            scheduler = engine.scheduler
         if scheduler is not None and (not scheduler.recording or kept.long):
             scheduler.begin()
             entries += scheduler.take()

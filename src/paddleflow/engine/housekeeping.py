@@ -9,8 +9,8 @@ from pathlib import Path
 
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.log import Log
+from paddleflow.engine.cluster_engine import Parts
 from paddleflow.engine.launching import parse_attempt
-from paddleflow.engine.mover import Parts
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs.changes import any_due, delete_due
 from paddleflow.jobs.folders import empty_bin, remove_folder, stats_file

@@ -23,11 +23,11 @@ from dataclasses import dataclass, field
 from paddleflow.base.ids import AttemptId
 from paddleflow.engine.activating import activate, places_of
 from paddleflow.engine.board import Active, Board, Waiting
-from paddleflow.engine.draft import Draft
+from paddleflow.engine.changeset import Changeset
 from paddleflow.engine.launching import attempt_of, parse_attempt
 from paddleflow.engine.ports import Ports
 from paddleflow.engine.surroundings import Surroundings
-from paddleflow.engine.turn import step
+from paddleflow.engine.turn import advance_job
 from paddleflow.jobs.facts import MemberEnded, StopAsked
 from paddleflow.jobs.model import JobStatus, TaskStatus
 from paddleflow.jobs.rows import SQL, held_of, members_of, requests_of, waiting_crowds
@@ -67,7 +67,7 @@ def begun_unplaced(board: Board, seen: Iterable[Observation]) -> list[str]:
     found = dict[str, None]()
     for each in seen:
         job, _, attempt = parse_attempt(each.attempt)
-        waiting = None if isinstance(each, Recalled) or job in board.following.ahead else board.waiting.get(job)
+        waiting = None if isinstance(each, Recalled) or job in board.prefetch.ahead else board.waiting.get(job)
         if waiting is not None and waiting.attempt + 1 == attempt:
             found[job] = None
     return list(found)
@@ -99,7 +99,7 @@ def rebuild(
         mine = current[row["id"]]
         active = activate(row, members_of(row["members"]), mine, row["attempt"], places_of(mine), around)
         board.active[row["id"]] = active
-        board.following.begun(row["id"], active.lane)
+        board.prefetch.begun(row["id"], active.lane)
         ports.hold(active.ports)
     for crowd in records.waiting:
         requests, rest = requests_of(crowd), (crowd["framework"], crowd["touched"], crowd["attempt"])
@@ -122,17 +122,17 @@ def _shrink(row: Row, tasks: Iterable[Row], now: float) -> Eviction | None:
     return Eviction(row["id"], "", now, going) if going or row["outcome"] == JobStatus.PENDING else None
 
 
-def compare(board: Board, known: Iterable[Observation], draft: Draft, now: float) -> None:
+def compare(board: Board, known: Iterable[Observation], changes: Changeset, now: float) -> None:
     """What the runtime does not know of must be launched, or has been lost."""
     told: set[AttemptId] = {seen.attempt for seen in known if not isinstance(seen, Recalled)}
     for active in list(board.active.values()):
-        _compare_job(board, active, told, draft, now)
+        _compare_job(board, active, told, changes, now)
 
 
-def _compare_job(board: Board, active: Active, told: set[AttemptId], draft: Draft, now: float) -> None:
+def _compare_job(board: Board, active: Active, told: set[AttemptId], changes: Changeset, now: float) -> None:
     job = active.job
     if active.state.status is JobStatus.TERMINATING and active.state.outcome is None:
-        step(board, active, StopAsked(now, active.state.message), draft, now)
+        advance_job(board, active, StopAsked(now, active.state.message), changes, now)
     for task in active.state.tasks:
         attempt = attempt_of(job, task.key)
         prepared = active.prepared[task.key]
@@ -141,14 +141,14 @@ def _compare_job(board: Board, active: Active, told: set[AttemptId], draft: Draf
         ending = active.state.outcome is not None
         if prepared.passive:
             if ending:
-                step(board, active, MemberEnded(now, task.key, 0), draft, now)
+                advance_job(board, active, MemberEnded(now, task.key, 0), changes, now)
             elif not task.ready:
-                draft.launches.append(prepared)
-                draft.synthetic += [Started(attempt, now, 0), Ready(attempt, now)]
+                changes.launches.append(prepared)
+                changes.synthetic += [Started(attempt, now, 0), Ready(attempt, now)]
         elif attempt in told:
             if ending or task.leaving:
-                draft.halts.append(attempt)
+                changes.halts.append(attempt)
         elif task.status is TaskStatus.PENDING and not ending:
-            draft.launches.append(prepared)
+            changes.launches.append(prepared)
         else:
-            step(board, active, MemberEnded(now, task.key, None, LOST), draft, now)
+            advance_job(board, active, MemberEnded(now, task.key, None, LOST), changes, now)

@@ -1,10 +1,10 @@
 """One turn of the engine, without its I/O: observations and changed rows in, what to write and what to do out.
 
-    1. hear    what the runtime saw becomes facts of the job machines
-    2. look    rows that others changed: new jobs, stops, other priorities
-    3. decide  the scheduler starts jobs or says why they wait
-    4. (write) `mover` writes the draft in one transaction
-    5. settle  placements that stood become launches
+    1. apply_observations  what the runtime saw becomes facts of the job machines
+    2. apply_row_changes   rows that others changed: new jobs, stops, other priorities
+    3. decide              the scheduler starts jobs or says why they wait
+    4. (write_turn)        `cluster_engine` writes the changeset in one transaction
+    5. apply_placements    placements that stood become launches
 
 The board is changed on the way. If the write fails the board is thrown away, so nothing here needs to be undone.
 """
@@ -15,12 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from paddleflow.engine.activating import activate, hand_ahead, take_over
 from paddleflow.engine.board import Active, Board, Waiting
-from paddleflow.engine.draft import Draft, Moved
-from paddleflow.engine.following import lane_of
+from paddleflow.engine.changeset import Change, Changeset, Moved, Placement
 from paddleflow.engine.launching import attempt_of, parse_attempt
+from paddleflow.engine.preemption import asked_of, begin_anew, places_for, shrunk
+from paddleflow.engine.prefetch import lane_of
 from paddleflow.engine.surroundings import Surroundings
-from paddleflow.engine.writes import Change, Placement
-from paddleflow.engine.yielding import asked_of, begin_anew, places_for, shrunk
 from paddleflow.errors import Temporary
 from paddleflow.frameworks.catalogue import find
 from paddleflow.jobs.facts import (
@@ -52,35 +51,35 @@ STOPPED_BY_USER = "stopped by its user"
 DELETED = "deleted"  #: what `unseen_jobs` says of a job whose row is gone
 
 
-def hear(board: Board, observations: Iterable[Observation], draft: Draft, now: float) -> None:
+def apply_observations(board: Board, observations: Iterable[Observation], changes: Changeset, now: float) -> None:
     """What the runtime saw, as facts. What belongs to no attempt of ours is ended and to be forgotten."""
     for seen in observations:
         job, key, attempt = parse_attempt(seen.attempt)
         if isinstance(seen, Recalled):
-            board.following.back(job)
-            draft.back.add(job)
+            board.prefetch.back(job)
+            changes.back.add(job)
             continue
         active = board.active.get(job)
-        if active is None and job in board.following.ahead:  # it began, and nobody said in whose place
+        if active is None and job in board.prefetch.ahead:  # it began, and nobody said in whose place
             began = seen.started_at if isinstance(seen, Ended) else seen.at
-            active = take_over(board, job, draft, now if began is None else began)
+            active = take_over(board, job, changes, now if began is None else began)
         if active is None or active.job.attempt != attempt:
             if isinstance(seen, Ended):
-                draft.stale.append(seen.attempt)
+                changes.stale.append(seen.attempt)
             else:
-                draft.halts.append(seen.attempt)
+                changes.halts.append(seen.attempt)
             continue
         if isinstance(seen, Ended):
             if (
                 seen.started_at is not None and active.state.status is JobStatus.PENDING
             ):  # it was not told to have begun
-                step(board, active, MemberReady(seen.started_at, key), draft, now)
-            draft.ended.append(seen.attempt)
-        step(board, active, _fact(seen, key), draft, now)
+                advance_job(board, active, MemberReady(seen.started_at, key), changes, now)
+            changes.ended.append(seen.attempt)
+        advance_job(board, active, _fact(seen, key), changes, now)
         if isinstance(seen, Ended) and seen.heir is not None:
             heir, _, _ = parse_attempt(seen.heir)
-            if heir in board.following.ahead:
-                take_over(board, heir, draft, seen.at)
+            if heir in board.prefetch.ahead:
+                take_over(board, heir, changes, seen.at)
 
 
 def _fact(seen: Started | Ready | Ended, key: Key) -> Fact:
@@ -95,7 +94,7 @@ def _fact(seen: Started | Ready | Ended, key: Key) -> Fact:
             )
 
 
-def look(board: Board, rows: Iterable[Row], draft: Draft, now: float) -> None:
+def apply_row_changes(board: Board, rows: Iterable[Row], changes: Changeset, now: float) -> None:
     """Rows that somebody else wrote."""
     new: list[tuple[Waiting, float | None]] = []
     for row in rows:
@@ -104,30 +103,30 @@ def look(board: Board, rows: Iterable[Row], draft: Draft, now: float) -> None:
         if row["status"] == DELETED:
             waiting = board.waiting.get(job)
             if waiting is not None and waiting.request.order == row["seq"]:  # not a later job of the same id
-                draft.halts += board.forget_waiting(job)
-            draft.writes.deleted.append(row["seq"])
+                changes.halts += board.forget_waiting(job)
+            changes.writes.deleted.append(row["seq"])
             continue
         if active is not None:
             if row["status"] == JobStatus.TERMINATING:
-                step(board, active, StopAsked(now, row["message"] or STOPPED_BY_USER), draft, now)
+                advance_job(board, active, StopAsked(now, row["message"] or STOPPED_BY_USER), changes, now)
         elif row["status"] in {JobStatus.INIT, JobStatus.PENDING}:
-            draft.recalls += board.forget_waiting(job)
+            changes.recalls += board.forget_waiting(job)
             new.append((waiting_of(row), row["not_before"]))
         else:
-            draft.halts += board.forget_waiting(job)
+            changes.halts += board.forget_waiting(job)
             if row["status"] == JobStatus.TERMINATING:
-                _stop_unplaced(board, row, draft, now)
-        draft.writes.seen.append((row["seq"], row["touched"]))
+                _stop_unplaced(board, row, changes, now)
+        changes.writes.seen.append((row["seq"], row["touched"]))
     board.enqueue_all(new, now)
 
 
-def _stop_unplaced(board: Board, row: Row, draft: Draft, now: float) -> None:
+def _stop_unplaced(board: Board, row: Row, changes: Changeset, now: float) -> None:
     """A job was stopped while it ended, or while an attempt that failed went back to wait."""
-    moved = draft.moved.get(row["id"])
+    moved = changes.moved.get(row["id"])
     if moved is None:
-        draft.writes.changes.append(_ended_unplaced(row, now))
+        changes.writes.changes.append(_ended_unplaced(row, now))
     else:  # that happened in this very turn, and is not written yet: its machine knows whether anything is left to stop
-        step(board, moved.active, StopAsked(now, row["message"] or STOPPED_BY_USER), draft, now)
+        advance_job(board, moved.active, StopAsked(now, row["message"] or STOPPED_BY_USER), changes, now)
 
 
 def _ended_unplaced(row: Row, now: float) -> Change:
@@ -136,43 +135,43 @@ def _ended_unplaced(row: Row, now: float) -> Change:
     return Change(state, (), None, [(now, state.status, state.message)])
 
 
-def end_waiting(board: Board, job: str, message: str, draft: Draft, now: float) -> None:
+def end_waiting(board: Board, job: str, message: str, changes: Changeset, now: float) -> None:
     """End a job that waits for its place, on behalf of the engine itself."""
-    draft.halts += board.forget_waiting(job)
-    draft.writes.changes.append(_ended_unplaced({"id": job, "message": message}, now))
+    changes.halts += board.forget_waiting(job)
+    changes.writes.changes.append(_ended_unplaced({"id": job, "message": message}, now))
 
 
 def waiting_of(row: Row) -> Waiting:
     return Waiting(request_of(row), row["framework"], row["touched"], row["attempt"])
 
 
-def decide(board: Board, draft: Draft, around: Surroundings, now: float) -> None:
+def decide(board: Board, changes: Changeset, around: Surroundings, now: float) -> None:
     """Ask the scheduler; every start becomes a placement with its ports, and who makes way is told."""
     board.wake_due(now)
     for job, waiting in board.take_anew().items():
-        _start(board, waiting, board.core.held[job].assignments, draft, now)
+        _start(board, waiting, board.core.held[job].assignments, changes, now)
     for decision in board.core.decide(now, limit=STARTS_A_TURN):
         match decision:
             case Wait():
-                if decision.job in board.following.ahead:  # it may have begun by now
+                if decision.job in board.prefetch.ahead:  # it may have begun by now
                     continue
-                draft.back.discard(decision.job)
-                _wait(board, decision.job, decision.reason, draft)
+                changes.back.discard(decision.job)
+                _wait(board, decision.job, decision.reason, changes)
             case Start():
-                _start(board, board.waiting[decision.job], decision.assignments, draft, now)
+                _start(board, board.waiting[decision.job], decision.assignments, changes, now)
             case Preempt() | Resize():
-                asked = asked_of(board, decision, draft.writes, around, now)
+                asked = asked_of(board, decision, changes.writes, around, now)
                 if asked is not None:
-                    step(board, *asked, draft, now)
+                    advance_job(board, *asked, changes, now)
 
-    for job in draft.back & board.core.pending.keys():
-        _wait(board, job, board.core.why(job), draft)
-    hand_ahead(board, draft)
+    for job in changes.back & board.core.pending.keys():
+        _wait(board, job, board.core.why(job), changes)
+    hand_ahead(board, changes)
     if board.told and not board.core.touched:  # a whole cycle after a restart: say what has changed meanwhile
-        _tell_changes(board, draft)
+        _tell_changes(board, changes)
 
 
-def _tell_changes(board: Board, draft: Draft) -> None:
+def _tell_changes(board: Board, changes: Changeset) -> None:
     """Write down why jobs wait, where rows give another reason; equal jobs wait for the same one."""
     told, board.told = board.told, []
     for text, jobs in told:
@@ -180,30 +179,30 @@ def _tell_changes(board: Board, draft: Draft) -> None:
         reason = board.core.why(left[0]) if left else None
         if reason is not None and reason.text != text:
             for job in left:
-                _wait(board, job, reason, draft)
+                _wait(board, job, reason, changes)
 
 
-def _wait(board: Board, job: str, reason: Reason, draft: Draft) -> None:
+def _wait(board: Board, job: str, reason: Reason, changes: Changeset) -> None:
     waiting = board.waiting[job]
-    draft.writes.waits.append((job, waiting.request.order, waiting.touched, reason.text))
+    changes.writes.waits.append((job, waiting.request.order, waiting.touched, reason.text))
 
 
-def _start(board: Board, waiting: Waiting, assignments: Sequence[Assignment], draft: Draft, now: float) -> None:
+def _start(board: Board, waiting: Waiting, assignments: Sequence[Assignment], changes: Changeset, now: float) -> None:
     request, touched = waiting.request, waiting.touched
     try:
         places = places_for(board, assignments, waiting.framework)
     except Temporary as error:
         board.core.release(request.job)
         board.enqueue(waiting, now + 1.0, now)
-        draft.writes.waits.append((request.job, request.order, touched, error.message))
+        changes.writes.waits.append((request.job, request.order, touched, error.message))
         return
-    board.following.begun(request.job, lane_of(request, waiting.framework))
+    board.prefetch.begun(request.job, lane_of(request, waiting.framework))
     later = _later_stages(waiting.framework, [place.key for place in places])
-    draft.writes.placements.append(
+    changes.writes.placements.append(
         Placement(request.job, request.order, touched, waiting.attempt + 1, places, later, now)
     )
     if any(need.least is not None for need in request.needs):
-        draft.writes.sizes.append((request.job, held_total(board.core.held[request.job])))
+        changes.writes.sizes.append((request.job, held_total(board.core.held[request.job])))
 
 
 def _later_stages(framework: str, keys: Sequence[Key]) -> frozenset[Key]:
@@ -212,17 +211,19 @@ def _later_stages(framework: str, keys: Sequence[Key]) -> frozenset[Key]:
     return frozenset(key for key in keys if key[0] not in first)
 
 
-def settle(board: Board, draft: Draft, rows: Mapping[str, Row], around: Surroundings, now: float) -> None:
+def apply_placements(
+    board: Board, changes: Changeset, rows: Mapping[str, Row], around: Surroundings, now: float
+) -> None:
     """The write stood: jobs whose placement was taken are active, the others are looked at again."""
-    for item in draft.writes.placements:
+    for item in changes.writes.placements:
         waiting = board.waiting.pop(item.job)
         row = rows.get(item.job)
         if row is None:
             board.core.release(item.job)
-            board.following.ended(item.job, lane_of(waiting.request, waiting.framework), None)
+            board.prefetch.ended(item.job, lane_of(waiting.request, waiting.framework), None)
             board.ports.release(port for place in item.places for port in place.ports)
             continue
-        fresh = draft.writes.runs.jobs.get(item.job)
+        fresh = changes.writes.runs.jobs.get(item.job)
         members = members_of(row["members"]) if fresh is None else fresh.job.members
         active = activate(row, members, (), item.attempt, item.places, around)
         active.request = active.request._replace(expected=waiting.request.expected)
@@ -230,39 +231,39 @@ def settle(board: Board, draft: Draft, rows: Mapping[str, Row], around: Surround
         # The row of a step's job was written as placed already; the machine counts this attempt itself.
         before = active.state._replace(attempt=item.attempt - 1)
         active.state, commands = advance(before, Placed(now, tuple(place.key for place in item.places)))
-        _do(board, active, commands, draft, now)
+        _do(board, active, commands, changes, now)
 
 
-def step(board: Board, active: Active, fact: Fact, draft: Draft, now: float) -> None:
+def advance_job(board: Board, active: Active, fact: Fact, changes: Changeset, now: float) -> None:
     """Advance one job, and note what that asks for."""
     before = active.state
     active.state, commands = advance(before, fact)
     if active.state is not before:
-        moved = draft.moved.setdefault(before.id, Moved(active, before.tasks))
+        moved = changes.moved.setdefault(before.id, Moved(active, before.tasks))
         if active.state.status not in {before.status, JobStatus.TERMINATING}:  # who asked for a stop has told so
             moved.history.append((fact.at, active.state.status, active.state.message))
-    _do(board, active, commands, draft, now)
+    _do(board, active, commands, changes, now)
 
 
-def _do(board: Board, active: Active, commands: Iterable[Command], draft: Draft, now: float) -> None:
+def _do(board: Board, active: Active, commands: Iterable[Command], changes: Changeset, now: float) -> None:
     for command in commands:
         match command:
             case Launch(keys):
                 for key in keys:
                     prepared = active.prepared[key]
-                    draft.launches.append(prepared)
+                    changes.launches.append(prepared)
                     if prepared.passive:
                         attempt = attempt_of(active.job, key)
-                        draft.synthetic += [Started(attempt, now, 0), Ready(attempt, now)]
+                        changes.synthetic += [Started(attempt, now, 0), Ready(attempt, now)]
             case Halt(keys):
-                draft.halts += active.attempts(keys)
-                draft.synthetic += [
+                changes.halts += active.attempts(keys)
+                changes.synthetic += [
                     Ended(attempt_of(active.job, key), now, 0) for key in keys if active.prepared[key].passive
                 ]
             case Release():
                 board.release(active)
             case Shrunk():
-                shrunk(board, active, draft.writes)
+                shrunk(board, active, changes.writes)
             case Replace():
                 begin_anew(board, active, now)
             case Requeue(not_before):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from paddleflow.kube.controller import Turn
+from paddleflow.kube.controller import Reconciled
 from paddleflow.kube.resources import View
 
 _BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -41,7 +41,7 @@ class Metrics:
         self._phases = Gauge("paddleflow_operator_jobs", "PaddleJobs by phase.", ["phase"], registry=self.registry)
         self._jobs = jobs
 
-    def observe(self, turn: Turn) -> None:
+    def observe(self, turn: Reconciled) -> None:
         self._passes.labels(turn.result).observe(turn.seconds)
 
     def page(self) -> bytes:

@@ -17,8 +17,8 @@ from paddleflow.frameworks.catalogue import FRAMEWORKS, find
 from paddleflow.queues import flavours, queues
 from paddleflow.runs.model import NewRun
 from paddleflow.spec.faults import Faults
-from paddleflow.spec.pipeline.locating import Places
 from paddleflow.spec.pipeline.model import ENTRY_POINTS, POST_PROCESS, Component, Dag, FsMount, Pipeline, Step
+from paddleflow.spec.pipeline.positions import Places
 from paddleflow.spec.pipeline.templates import references
 from paddleflow.storage import storages
 from paddleflow.storage.model import NONE_YET, Storage

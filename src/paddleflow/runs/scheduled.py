@@ -6,10 +6,10 @@ from functools import lru_cache
 
 from paddleflow.runs import demands, pipelines
 from paddleflow.runs.model import NewRun, RunStatus
-from paddleflow.spec.pipeline.binding import bind
-from paddleflow.spec.pipeline.locating import Places
+from paddleflow.spec.pipeline.document import read
 from paddleflow.spec.pipeline.model import Pipeline
-from paddleflow.spec.pipeline.reading import read
+from paddleflow.spec.pipeline.positions import Places
+from paddleflow.spec.pipeline.run_request import bind
 from paddleflow.store.database import Tx
 from paddleflow.store.statements import load
 

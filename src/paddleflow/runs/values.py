@@ -15,7 +15,6 @@ from paddleflow.errors import Invalid
 from paddleflow.runs.names import artifact_folder, with_seq
 from paddleflow.runs.state import Frame, Instance, RunState
 from paddleflow.spec.pipeline.conditions import evaluate
-from paddleflow.spec.pipeline.looping import MOST_LOOP_ITEMS
 from paddleflow.spec.pipeline.model import Dag, Step
 from paddleflow.spec.pipeline.templates import (
     LOOP_ARGUMENT,
@@ -28,6 +27,7 @@ from paddleflow.spec.pipeline.templates import (
     render_tree,
     single,
 )
+from paddleflow.spec.pipeline.validation import MOST_LOOP_ITEMS
 
 Lookup = Callable[[Reference], Any]
 LOOP_BYTES = 2**20  #: of a file that holds a loop's elements

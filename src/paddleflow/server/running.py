@@ -19,11 +19,11 @@ from paddleflow.api.run_metrics import RunMetrics
 from paddleflow.base.clock import SystemClock
 from paddleflow.base.log import Log
 from paddleflow.base.quantity import total
+from paddleflow.engine.cluster_engine import ClusterEngine, Parts
 from paddleflow.engine.deciding import keep_for_ever
 from paddleflow.engine.firing import Firing
 from paddleflow.engine.housekeeping import delete_for_ever, sample_for_ever
 from paddleflow.engine.launching import GPU
-from paddleflow.engine.mover import Mover, Parts
 from paddleflow.errors import PaddleFlowError
 from paddleflow.queues.defaults import ensure_defaults
 from paddleflow.runtimes.local.local_runtime import LocalRuntime
@@ -66,7 +66,7 @@ async def serve(settings: Settings) -> None:
         data = settings.data_folder
         stack.enter_context(lock_data_folder(data))
         listener = stack.enter_context(open_listener(settings))
-        parts, platform, mover = await stack.enter_async_context(assembled(settings, data))
+        parts, platform, engine = await stack.enter_async_context(assembled(settings, data))
         server = HttpServer(platform, listener)
         address = server.address(settings.server.host)
         await asyncio.gather(
@@ -75,11 +75,11 @@ async def serve(settings: Settings) -> None:
         stack.callback((data / "server.json").unlink, missing_ok=True)
         async with asyncio.TaskGroup() as group:
             background = [
-                group.create_task(mover.run(), name="mover"),
+                group.create_task(engine.run(), name="engine"),
                 group.create_task(Firing(parts.database, parts.clock, parts.bus, parts.holder).run(), name="schedules"),
                 group.create_task(sample_for_ever(parts), name="samples"),
                 group.create_task(delete_for_ever(parts), name="deletions"),
-                group.create_task(keep_for_ever(parts, mover), name="decisions"),
+                group.create_task(keep_for_ever(parts, engine), name="decisions"),
             ]
             await server.serve()
             for task in background:
@@ -88,7 +88,7 @@ async def serve(settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def assembled(settings: Settings, data: Path) -> AsyncIterator[tuple[Parts, Platform, Mover]]:
+async def assembled(settings: Settings, data: Path) -> AsyncIterator[tuple[Parts, Platform, ClusterEngine]]:
     """The objects of a server, open; closed again in the opposite order."""
     async with AsyncExitStack() as stack:
         clock = SystemClock()
@@ -113,18 +113,18 @@ async def assembled(settings: Settings, data: Path) -> AsyncIterator[tuple[Parts
             base_env=base_environment(settings, nodes),
             holder=server_id(data),
         )
-        mover = Mover(parts)
+        engine = ClusterEngine(parts)
         platform = Platform(
             settings=settings,
             database=database,
             clock=clock,
             bus=bus,
-            workplace=Workplace(data, runtime, lambda: nodes, mover.why, mover.explain, mover.snapshot),
+            workplace=Workplace(data, runtime, lambda: nodes, engine.why, engine.explain, engine.snapshot),
             clusters=LocalNodes(database, lambda: nodes),
         )
         platform.refresh.append((await JobMetrics.watching(database, platform.registry)).refresh)
-        platform.refresh.append(RunMetrics(database, platform.registry, mover.tally).refresh)
-        yield parts, platform, mover
+        platform.refresh.append(RunMetrics(database, platform.registry, engine.tally).refresh)
+        yield parts, platform, engine
 
 
 def base_environment(settings: Settings, nodes: Sequence[NodeInfo]) -> dict[str, str]:

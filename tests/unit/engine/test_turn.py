@@ -12,11 +12,11 @@ import pytest
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
 from paddleflow.engine.board import Board
-from paddleflow.engine.draft import Draft
+from paddleflow.engine.changeset import Changeset
 from paddleflow.engine.ports import Ports
 from paddleflow.engine.recovery import LOST, Records, compare, rebuild
 from paddleflow.engine.surroundings import Surroundings
-from paddleflow.engine.turn import decide, hear, look, settle
+from paddleflow.engine.turn import apply_observations, apply_placements, apply_row_changes, decide
 from paddleflow.jobs.model import JobStatus, Member, NewJob
 from paddleflow.jobs.rows import crowd_of
 from paddleflow.runtimes.runtime import Ended, Observation, Ready, Started
@@ -51,16 +51,16 @@ def running(job: NewJob = JOB, **columns: Any) -> tuple[Board, dict[str, Any]]:
     return board_of(row, tasks=[task_row(message="")]), row
 
 
-def turn(board: Board, seen: Iterable[Observation] = (), rows: Iterable[dict[str, Any]] = ()) -> Draft:
-    draft = Draft()
-    hear(board, seen, draft, 30.0)
-    look(board, rows, draft, 30.0)
-    draft.close()
-    return draft
+def turn(board: Board, seen: Iterable[Observation] = (), rows: Iterable[dict[str, Any]] = ()) -> Changeset:
+    changes = Changeset()
+    apply_observations(board, seen, changes, 30.0)
+    apply_row_changes(board, rows, changes, 30.0)
+    changes.close()
+    return changes
 
 
-def written(draft: Draft) -> list[tuple[JobStatus, str, list[str]]]:
-    return [(c.after.status, c.after.message, [status for _, status, _ in c.history]) for c in draft.writes.changes]
+def written(changes: Changeset) -> list[tuple[JobStatus, str, list[str]]]:
+    return [(c.after.status, c.after.message, [status for _, status, _ in c.history]) for c in changes.writes.changes]
 
 
 # ---- stops that meet ends ------------------------------------------------------------------------------------------
@@ -68,18 +68,18 @@ def written(draft: Draft) -> list[tuple[JobStatus, str, list[str]]]:
 
 def test_a_stop_of_a_running_job_halts_it() -> None:
     board, row = running()
-    draft = turn(board, rows=[{**row, "status": "terminating", "message": "stopped by ann", "touched": 2}])
-    assert written(draft) == [(JobStatus.TERMINATING, "stopped by ann", [])]
-    assert draft.halts == [A1]
-    assert draft.writes.seen == [(7, 2)]
+    changes = turn(board, rows=[{**row, "status": "terminating", "message": "stopped by ann", "touched": 2}])
+    assert written(changes) == [(JobStatus.TERMINATING, "stopped by ann", [])]
+    assert changes.halts == [A1]
+    assert changes.writes.seen == [(7, 2)]
 
 
 def test_a_stop_that_comes_in_the_turn_of_the_end_changes_nothing() -> None:
     board, row = running()
     stop = {**row, "status": "terminating", "message": "stopped by ann", "touched": 2}
-    draft = turn(board, [Ended(A1, 29.0, 0)], [stop])
-    assert written(draft) == [(JobStatus.SUCCEEDED, "", ["succeeded"])]
-    assert draft.writes.seen == [(7, 2)]
+    changes = turn(board, [Ended(A1, 29.0, 0)], [stop])
+    assert written(changes) == [(JobStatus.SUCCEEDED, "", ["succeeded"])]
+    assert changes.writes.seen == [(7, 2)]
     assert not board.active
     assert not board.waiting
 
@@ -87,30 +87,30 @@ def test_a_stop_that_comes_in_the_turn_of_the_end_changes_nothing() -> None:
 def test_a_stop_that_comes_in_the_turn_of_a_restart_ends_the_job_once() -> None:
     board, row = running(AGAIN)
     stop = {**row, "status": "terminating", "message": "stopped by ann", "touched": 2}
-    draft = turn(board, [Ended(A1, 29.0, 1)], [stop])
-    ((status, message, history),) = written(draft)
+    changes = turn(board, [Ended(A1, 29.0, 1)], [stop])
+    ((status, message, history),) = written(changes)
     assert (status, message, history) == (JobStatus.TERMINATED, "stopped by ann", ["pending", "terminated"])
     assert not board.active
     assert not board.waiting
     assert board.core.pending_count == 0
-    decide(board, draft, AROUND, 60.0)
-    assert draft.writes.placements == []
+    decide(board, changes, AROUND, 60.0)
+    assert changes.writes.placements == []
 
 
 def test_a_stop_that_is_seen_one_turn_after_a_restart_ends_the_job() -> None:
     board, row = running(AGAIN)
     turn(board, [Ended(A1, 29.0, 1)])
     assert set(board.waiting) == {"job-1"}
-    draft = turn(board, rows=[{**row, "status": "terminating", "placed": 0, "message": "enough", "touched": 2}])
-    assert written(draft) == [(JobStatus.TERMINATED, "enough", ["terminated"])]
+    changes = turn(board, rows=[{**row, "status": "terminating", "placed": 0, "message": "enough", "touched": 2}])
+    assert written(changes) == [(JobStatus.TERMINATED, "enough", ["terminated"])]
     assert not board.waiting
 
 
 def test_a_stopped_job_that_waited_is_forgotten() -> None:
     board = board_of(row_of(JOB))
     assert board.core.pending_count == 1
-    draft = turn(board, rows=[row_of(JOB, status="terminated", touched=2)])
-    assert (written(draft), draft.writes.seen) == ([], [(7, 2)])
+    changes = turn(board, rows=[row_of(JOB, status="terminated", touched=2)])
+    assert (written(changes), changes.writes.seen) == ([], [(7, 2)])
     assert not board.waiting
     assert board.core.pending_count == 0
 
@@ -120,17 +120,17 @@ def test_a_stopped_job_that_waited_is_forgotten() -> None:
 
 def test_a_job_that_is_gone_is_forgotten() -> None:
     board = board_of(row_of(JOB))
-    draft = turn(board, rows=[row_of(JOB, status="deleted", touched=0)])
+    changes = turn(board, rows=[row_of(JOB, status="deleted", touched=0)])
     assert not board.waiting
-    assert (draft.writes.deleted, draft.writes.seen) == ([7], [])
+    assert (changes.writes.deleted, changes.writes.seen) == ([7], [])
 
 
 @pytest.mark.parametrize("placed", [0, 1])
 def test_a_later_job_of_the_same_id_stays(placed: int) -> None:
     later = row_of(JOB, seq=9, placed=placed, attempt=placed, status="pending")
     board = board_of(later, tasks=[task_row()])
-    draft = turn(board, rows=[row_of(JOB, status="deleted", touched=0)])
-    assert draft.writes.deleted == [7]
+    changes = turn(board, rows=[row_of(JOB, status="deleted", touched=0)])
+    assert changes.writes.deleted == [7]
     assert set(board.waiting) | set(board.active) == {"job-1"}
 
 
@@ -145,7 +145,7 @@ def test_a_new_job_takes_the_place_of_the_one_that_is_gone() -> None:
 
 def test_a_board_that_was_rebuilt_says_only_what_has_changed() -> None:
     large = replace(JOB, members=(replace(WORKER, request=Resources.of(5000, 2**30)),))
-    first = Draft()
+    first = Changeset()
     decide(board_of(row_of(large)), first, AROUND, 20.0)
     ((_, _, _, reason),) = first.writes.waits
     rows = [
@@ -154,10 +154,10 @@ def test_a_board_that_was_rebuilt_says_only_what_has_changed() -> None:
             ("new", 1, "init", ""), ("same", 2, "pending", reason), ("other", 3, "pending", "the moon is full"),
         )
     ]  # fmt: skip
-    draft, board = Draft(), board_of(*rows)
-    decide(board, draft, AROUND, 20.0)
-    assert draft.writes.waits == [("new", 1, 1, reason), ("other", 3, 1, reason)]
-    again = Draft()
+    changes, board = Changeset(), board_of(*rows)
+    decide(board, changes, AROUND, 20.0)
+    assert changes.writes.waits == [("new", 1, 1, reason), ("other", 3, 1, reason)]
+    again = Changeset()
     decide(board, again, AROUND, 21.0)
     assert not again.writes.waits
 
@@ -167,11 +167,11 @@ def test_a_board_that_was_rebuilt_says_only_what_has_changed() -> None:
 
 def test_a_placement_that_somebody_forestalled_gives_everything_back() -> None:
     board = board_of(row_of(replace(MPI, framework="paddle", members=(replace(WORKER, replicas=2),))))
-    draft = Draft()
-    decide(board, draft, AROUND, 20.0)
-    (placement,) = draft.writes.placements
+    changes = Changeset()
+    decide(board, changes, AROUND, 20.0)
+    (placement,) = changes.writes.placements
     assert [len(place.ports) for place in placement.places] == [2, 2]
-    settle(board, draft, {}, AROUND, 20.0)
+    apply_placements(board, changes, {}, AROUND, 20.0)
     assert not board.waiting
     assert not board.active
     assert not board.core.held
@@ -184,56 +184,56 @@ def test_a_job_waits_for_ports_and_then_gets_them() -> None:
     gang = replace(JOB, framework="paddle", kind="distributed", members=(replace(WORKER, replicas=2),))
     board = board_of(row_of(gang))
     board.ports.hold(range(2000, 2010))
-    draft = Draft()
-    decide(board, draft, AROUND, 20.0)
-    ((_, _, _, reason),) = draft.writes.waits
+    changes = Changeset()
+    decide(board, changes, AROUND, 20.0)
+    ((_, _, _, reason),) = changes.writes.waits
     assert "ports are free" in reason
     assert board.next_due() == 21.0
     board.ports.release(range(2000, 2010))
-    again = Draft()
+    again = Changeset()
     decide(board, again, AROUND, 21.0)
     assert len(again.writes.placements) == 1
 
 
 def test_observations_of_unknown_attempts_are_forgotten() -> None:
     board, _ = running()
-    draft = turn(board, [Started(A2, 1.0, 5), Ended(A2, 2.0, 0), Ended(AttemptId("other.worker-0.1"), 2.0, 0)])
-    assert draft.stale == [A2, "other.worker-0.1"]
-    assert draft.writes.changes == []
+    changes = turn(board, [Started(A2, 1.0, 5), Ended(A2, 2.0, 0), Ended(AttemptId("other.worker-0.1"), 2.0, 0)])
+    assert changes.stale == [A2, "other.worker-0.1"]
+    assert changes.writes.changes == []
     assert set(board.active) == {"job-1"}
 
 
 # ---- recovery ------------------------------------------------------------------------------------------------------
 
 
-def recovered(board: Board, known: Iterable[Observation] = ()) -> Draft:
-    known, draft = list(known), Draft()
-    compare(board, known, draft, 30.0)
-    hear(board, known, draft, 30.0)
-    draft.close()
-    return draft
+def recovered(board: Board, known: Iterable[Observation] = ()) -> Changeset:
+    known, changes = list(known), Changeset()
+    compare(board, known, changes, 30.0)
+    apply_observations(board, known, changes, 30.0)
+    changes.close()
+    return changes
 
 
 def test_an_intent_without_a_start_is_launched() -> None:
     row = row_of(JOB, status="pending", placed=1, attempt=1)
-    draft = recovered(board_of(row, tasks=[task_row(status="pending", ready=0, started_at=None)]))
-    assert [item.launch.attempt for item in draft.launches] == [A1]
-    assert draft.writes.changes == []
+    changes = recovered(board_of(row, tasks=[task_row(status="pending", ready=0, started_at=None)]))
+    assert [item.launch.attempt for item in changes.launches] == [A1]
+    assert changes.writes.changes == []
 
 
 def test_what_runs_is_taken_up() -> None:
     row = row_of(JOB, status="pending", placed=1, attempt=1)
     board = board_of(row, tasks=[task_row(status="pending", ready=0, started_at=None)])
-    draft = recovered(board, [Started(A1, 25.0, 5), Ready(A1, 25.0)])
-    assert draft.launches == []
-    assert written(draft) == [(JobStatus.RUNNING, "", ["running"])]
+    changes = recovered(board, [Started(A1, 25.0, 5), Ready(A1, 25.0)])
+    assert changes.launches == []
+    assert written(changes) == [(JobStatus.RUNNING, "", ["running"])]
 
 
 def test_an_end_that_nobody_saw_is_recorded() -> None:
     board, _ = running()
-    draft = recovered(board, [Ended(A1, 25.0, 3)])
-    assert written(draft) == [(JobStatus.FAILED, "the process exited with code 3", ["failed"])]
-    assert draft.ended == [A1]
+    changes = recovered(board, [Ended(A1, 25.0, 3)])
+    assert written(changes) == [(JobStatus.FAILED, "the process exited with code 3", ["failed"])]
+    assert changes.ended == [A1]
 
 
 def test_a_process_that_is_gone_has_failed() -> None:
@@ -243,8 +243,8 @@ def test_a_process_that_is_gone_has_failed() -> None:
 
 def test_a_stop_before_the_crash_is_carried_out() -> None:
     row = row_of(JOB, status="terminating", message="stopped by ann", placed=1, attempt=1)
-    draft = recovered(board_of(row, tasks=[task_row()]), [Started(A1, 25.0, 5)])
-    assert set(draft.halts) == {A1}
+    changes = recovered(board_of(row, tasks=[task_row()]), [Started(A1, 25.0, 5)])
+    assert set(changes.halts) == {A1}
     gone = recovered(board_of(row, tasks=[task_row()]))
     assert written(gone) == [(JobStatus.TERMINATED, "stopped by ann", ["terminated"])]
 
@@ -258,16 +258,16 @@ def test_slots_are_ready_again_so_that_those_behind_them_start(status: str) -> N
         task_row("worker", status=status, ready=0, started_at=None, devices="[]"),
     ]
     board = board_of(row, tasks=tasks)
-    draft = recovered(board)
-    later = turn(board, draft.synthetic)
+    changes = recovered(board)
+    later = turn(board, changes.synthetic)
     assert [item.launch.attempt for item in later.launches] == ["job-1.master-0.1"]
 
 
 def test_a_restart_waits_its_time_also_after_a_crash() -> None:
     board = board_of(row_of(AGAIN, status="pending", attempt=1, not_before=25.0, message="attempt 1 failed"))
-    draft = Draft()
-    decide(board, draft, AROUND, 20.0)
-    assert draft.writes.placements == []
+    changes = Changeset()
+    decide(board, changes, AROUND, 20.0)
+    assert changes.writes.placements == []
     assert board.next_due() == 25.0
-    decide(board, draft, AROUND, 25.0)
-    assert [item.attempt for item in draft.writes.placements] == [2]
+    decide(board, changes, AROUND, 25.0)
+    assert [item.attempt for item in changes.writes.placements] == [2]

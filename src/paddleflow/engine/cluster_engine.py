@@ -1,0 +1,360 @@
+"""The engine: takes turns for one cluster, as long as it holds the cluster's lease.
+
+Many servers may share a database; only the one with the lease moves jobs, and every write of a turn is guarded by the
+lease's fencing token. Any error throws the board away; the next round rebuilds it. Wake-ups may be lost: the engine
+looks by itself once a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from paddleflow.base.clock import Clock
+from paddleflow.base.log import Log
+from paddleflow.base.quantity import Resources, parse_quantity
+from paddleflow.engine.activating import expect, settle_ahead
+from paddleflow.engine.admitting import Admission
+from paddleflow.engine.board import Board
+from paddleflow.engine.changeset import Changeset, write_turn
+from paddleflow.engine.conductor import Conductor, read_active
+from paddleflow.engine.errands import Errands
+from paddleflow.engine.expected_durations import ExpectedDurations
+from paddleflow.engine.launching import Prepared
+from paddleflow.engine.ports import Ports, parse_range
+from paddleflow.engine.recovery import begun_unplaced, compare, read_jobs, read_records, rebuild
+from paddleflow.engine.surroundings import Surroundings, rules_of
+from paddleflow.engine.turn import STARTS_A_TURN, apply_observations, apply_placements, apply_row_changes, decide
+from paddleflow.errors import PaddleFlowError
+from paddleflow.jobs.rows import SQL, members_of
+from paddleflow.queues.queues import scheduled_queues
+from paddleflow.runs.rows import SQL as RUNS
+from paddleflow.runs.tally import Tally
+from paddleflow.runtimes.runtime import NodeInfo, Observation, Runtime
+from paddleflow.scheduling.model import Node, Reason, Snapshot
+from paddleflow.scheduling.record import Recorded
+from paddleflow.scheduling.suggestions import Suggestion, suggest
+from paddleflow.settings import Settings
+from paddleflow.store import counters, leases
+from paddleflow.store.bus import EVENTS, JOBS, SCHEDULES, Bus
+from paddleflow.store.database import Database, Row, Tx
+
+LEASE_SECONDS = 15.0
+LOOK_EVERY = 1.0
+FIRST_PAUSE = 0.1  #: before beginning anew after an error; doubles up to LAST_PAUSE
+LAST_PAUSE = 10.0
+ROWS_A_TURN = 2000
+RUNS_A_TURN = 200
+PATIENCE = 0.01  #: seconds that new jobs wait for company while nothing starts anyway
+DISK_EVERY = 0.1  #: seconds that a turn may be ahead of the disk; a power cut takes back no more than that
+
+log = Log("engine")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the engine works with."""
+
+    database: Database
+    runtime: Runtime
+    clock: Clock
+    bus: Bus
+    settings: Settings
+    data: Path
+    base_env: dict[str, str]
+    holder: str  #: names this server in the lease
+
+
+def _read_changes(tx: Tx) -> tuple[list[Row], list[Row], int]:
+    rows = tx.all(SQL["unseen_jobs"], limit=ROWS_A_TURN)
+    return rows, tx.all(RUNS["unseen_runs"], limit=RUNS_A_TURN), counters.value(tx, "queues")
+
+
+class ClusterEngine:
+    """Moves the jobs of one cluster. `run` never ends by itself."""
+
+    def __init__(self, parts: Parts, cluster: str = "default-cluster") -> None:
+        self._parts = parts
+        self._cluster = cluster
+        self._lease_name = f"engine:{cluster}"
+        self._wake = asyncio.Event()
+        self._changed = True  #: others may have written rows that no turn has looked at
+        self._ahead = asyncio.Event()  #: turns were written that may not be on the disk yet
+        self._crowded = False  #: the last new jobs had to wait
+        self._heard: list[Observation] = []  #: what no turn has dealt with yet
+        self._durations = ExpectedDurations(parts.database)
+        self._board: Board | None = None
+        self.tally = Tally()
+        self.nodes: Sequence[NodeInfo] = ()
+        self.first_turn = asyncio.Event()  #: set once the board was rebuilt and decided upon
+
+    def why(self, job: str) -> Reason | None:
+        """Why a job waits, as of now; None when this server does not know it as waiting."""
+        board = self._board
+        if board is None or job not in board.waiting or job in board.held_back:
+            return None
+        return board.core.why(job)
+
+    def explain(
+        self, job: str, queues: Iterable[str], sizes: Iterable[Resources]
+    ) -> tuple[Reason, Sequence[Suggestion]] | None:
+        """The same with everything that is in its way, and the smallest changes that would start it now."""
+        board = self._board
+        if board is None or job not in board.waiting or job in board.held_back:
+            return None
+        return board.core.explain(job), suggest(board.core, job, queues, sizes)
+
+    def snapshot(self, now: float) -> Snapshot | None:
+        """Everything that the scheduler would decide by; None while this server does not move jobs."""
+        return None if self._board is None else self._board.core.snapshot(now)
+
+    @property
+    def scheduler(self) -> Recorded | None:
+        """What decides here; None while this server does not move jobs."""
+        return None if self._board is None else self._board.core
+
+    async def run(self) -> None:
+        """Take the lease, move jobs, begin anew after errors with growing pauses."""
+        pause = FIRST_PAUSE
+        while True:
+            began = self._parts.clock.monotonic()
+            try:
+                await self._hold_and_move()
+            except* (PaddleFlowError, OSError) as group:
+                log.warning("engine begins anew", reason="; ".join(_words(group)))
+            finally:
+                self._board = None
+            # A task group that is ending by an error forgets a cancellation that comes meanwhile (until Python 3.13).
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise asyncio.CancelledError
+            if self._parts.clock.monotonic() - began > 60:
+                pause = FIRST_PAUSE
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LAST_PAUSE)
+
+    async def _hold_and_move(self) -> None:
+        parts = self._parts
+        token = await self._take_lease()
+        lease = self._lease_name, token
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._renew(token))
+                group.create_task(self._forward_wakes())
+                observing = group.create_task(self._listen())
+                self._group = group
+                await self._begin(lease)
+                while True:
+                    await self._turn(lease)
+                    await self._rest()
+                    if observing.done():
+                        observing.result()
+        finally:
+            with contextlib.suppress(PaddleFlowError):
+                await parts.database.write(leases.release, *lease)
+
+    async def _take_lease(self) -> int:
+        parts = self._parts
+        while True:
+            now = parts.clock.now()
+            token = await parts.database.write(leases.acquire, self._lease_name, parts.holder, now, LEASE_SECONDS)
+            if token is not None:
+                return token
+            await asyncio.sleep(LOOK_EVERY)
+
+    async def _renew(self, token: int) -> None:
+        parts = self._parts
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LEASE_SECONDS / 3):
+                    await self._ahead.wait()
+                    await asyncio.sleep(DISK_EVERY)
+            self._ahead.clear()
+            kept = await parts.database.write(leases.renew, self._lease_name, token, parts.clock.now(), LEASE_SECONDS)
+            if not kept:
+                raise leases.LeaseLost(f"another server took the lease {self._lease_name}")
+
+    async def _forward_wakes(self) -> None:
+        with self._parts.bus.subscribe(JOBS) as subscription:
+            while True:
+                await subscription.wait(LOOK_EVERY)
+                if self._crowded:  # the next ones will probably wait as well: one look and one commit for many of them
+                    await asyncio.sleep(PATIENCE)
+                self._changed = True
+                self._wake.set()
+
+    async def _listen(self) -> None:
+        async for batch in self._parts.runtime.observe():
+            self._note(batch)
+
+    def _note(self, seen: Sequence[Observation]) -> None:
+        if seen:
+            self._heard.extend(seen)
+            self._wake.set()
+
+    async def _rest(self) -> None:
+        """Until something happens or a restart is due."""
+        dues = (self._board.next_due() if self._board else None, self._conductor.next_due())
+        due = min((each for each in dues if each is not None), default=None)
+        if due is None:
+            await self._wake.wait()
+        else:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(due - self._parts.clock.now(), 0.0)):
+                    await self._wake.wait()
+        self._wake.clear()
+
+    async def _begin(self, lease: tuple[str, int]) -> None:
+        """Rebuild the board and take up what runs."""
+        parts = self._parts
+        self._changed = True
+        now = parts.clock.now()
+        known = await parts.runtime.adopt()
+        self.nodes = await parts.runtime.capacity()
+        self._around = Surroundings(
+            data=parts.data,
+            base_env=parts.base_env,
+            addresses={node.name: node.address for node in self.nodes},
+            restart_limit=parts.settings.jobs.restart_limit,
+        )
+        queues = await parts.database.read(scheduled_queues, self._cluster)
+        rules = rules_of(parts.settings.scheduling)
+        records = await parts.database.read(read_records, now - rules.window)
+        records = replace(records, waiting=await self._durations.spread(records.waiting, queues))
+        nodes = [Node(n.name, n.capacity, n.labels, n.schedulable) for n in self.nodes]
+        ports = Ports(parse_range(parts.settings.local.ports), begin=secrets.randbelow(65536))
+        board = rebuild(records, nodes, queues, ports, self._around, now, rules)
+        if parse_quantity(parts.settings.scheduling.log_size):
+            board.core.begin(now)
+        changes = Changeset()
+        self._conductor = self._new_conductor()
+        told = [each for run in await parts.database.read(read_active) for each in self._conductor.adopt(run, now)]
+        await self._acquaint(board, known)
+        compare(board, known, changes, now)
+        apply_observations(board, known, changes, now)
+        await self._conductor.begin(board, changes, told, now)
+        decide(board, changes, self._around, now)
+        self._board = board
+        await self._write_and_do(lease, board, changes, now)
+        self.first_turn.set()
+
+    async def _turn(self, lease: tuple[str, int]) -> None:
+        parts, board = self._parts, self._board
+        assert board is not None
+        more = True
+        while more:
+            now = parts.clock.now()
+            observed, self._heard = self._heard, []
+            rows, runs, version = await self._read_changes(board)
+            changes = Changeset()
+            await self._acquaint(board, observed)
+            apply_observations(board, observed, changes, now)
+            if version != board.queue_version:
+                board.core.set_queues(await parts.database.read(scheduled_queues, self._cluster))
+                board.queue_version = version
+            queues = [account.queue for account in board.core.accounts.values()]
+            apply_row_changes(board, await self._durations.fill(rows, queues), changes, now)
+            await self._conductor.turn(board, changes, rows, runs, now)
+            decide(board, changes, self._around, now)
+            self._crowded = bool(changes.writes.waits) and not changes.writes.placements
+            stood = await self._write_and_do(lease, board, changes, now)
+            self._changed |= not stood or len(rows) == ROWS_A_TURN or len(runs) == RUNS_A_TURN
+            more = bool(
+                self._changed or len(changes.writes.placements) >= STARTS_A_TURN or self._heard or self._conductor.inbox
+            )
+
+    async def _acquaint(self, board: Board, seen: Sequence[Observation]) -> None:
+        """Jobs that began although the rows say that they wait: an engine before this one had handed them out ahead."""
+        if jobs := begun_unplaced(board, seen):
+            for row in await self._parts.database.read(read_jobs, jobs):
+                expect(board, row, members_of(row["members"]), self._around)
+
+    async def _read_changes(self, board: Board) -> tuple[list[Row], list[Row], int]:
+        """What others wrote; a turn that only hears of ends does not ask."""
+        if not self._changed:
+            return [], [], board.queue_version
+        self._changed = False
+        return await self._parts.database.peek(_read_changes)
+
+    def _new_conductor(self) -> Conductor:
+        parts = self._parts
+        nodes = [(node.name, node.capacity) for node in self.nodes]
+        admission = Admission(nodes, parts.settings.jobs.skip_resource_validate)
+        conductor = Conductor(parts.database, admission, self.tally, self._durations.seconds)
+        self._errands = Errands(parts.database, parts.clock, parts.data, conductor, self._wake.set)
+        return conductor
+
+    def _send_out(self) -> None:
+        """Start what runs asked for, beside the turns."""
+        errands, self._conductor.errands = self._conductor.errands, []
+        if errands:
+            self._group.create_task(self._errands.do(errands))
+
+    async def _write_and_do(self, lease: tuple[str, int], board: Board, changes: Changeset, now: float) -> bool:
+        """Whether every placement stood; what somebody else changed meanwhile must be looked at again."""
+        parts = self._parts
+        stood = True
+        changes.close()
+        if (
+            changes.stale
+        ):  # before anything is placed: a job may have the id of one that was deleted, and so its attempts
+            await parts.runtime.forget(changes.stale)
+        if changes.writes:
+            placed = await self._write(lease, changes, now)
+            apply_placements(board, changes, placed, self._around, now)
+            stood = all(item.job in placed for item in changes.writes.placements)
+            self._conductor.settle(board, placed, changes)
+            parts.bus.wake(EVENTS)
+            if any(row["finished_at"] is not None for row in changes.writes.runs.runs):
+                parts.bus.wake(SCHEDULES)  # a slot may wait for the end of a run
+            _tell(changes)
+        settle_ahead(board, changes, self._around)
+        self._send_out()
+        if changes.recalls:  # before anybody is told to end, or its place would be passed on
+            await parts.runtime.recall(changes.recalls)
+        if changes.ended:  # first, because what is forgotten may travel with what is started
+            await parts.runtime.forget(changes.ended)
+        if changes.launches:
+            if files := [item for item in changes.launches if item.files]:
+                await asyncio.to_thread(_make_files, files)
+            await parts.runtime.start([item.launch for item in changes.launches if not item.passive])
+        if changes.halts:
+            await parts.runtime.stop(changes.halts, parts.settings.local.grace)
+        self._note(changes.synthetic)
+        return stood
+
+    async def _write(self, lease: tuple[str, int], changes: Changeset, now: float) -> dict[str, Row]:
+        """Write the turn down. It does not wait for the disk: no kill loses it, and `_renew`, which does wait, comes soon."""
+        parts = self._parts
+        placed = await parts.database.write_soon(write_turn, changes.writes, lease, parts.settings.jobs, now)
+        self._ahead.set()
+        return placed
+
+
+def _words(error: BaseException) -> list[str]:
+    """What went wrong, without the groups that task groups put around it."""
+    if isinstance(error, BaseExceptionGroup):
+        return [word for each in error.exceptions for word in _words(each)]
+    return [str(error)]
+
+
+def _tell(changes: Changeset) -> None:
+    """The engine's part of the log: which jobs were placed, and how jobs ended."""
+    for placement in changes.writes.placements:
+        log.debug("job placed", job=placement.job, attempt=placement.attempt)
+    for change in changes.writes.changes:
+        if change.after.status.final:
+            log.info("job ended", job=change.after.id, status=str(change.after.status), reason=change.after.message)
+
+
+def _make_files(launches: Iterable[Prepared]) -> None:
+    """The small files that must be there before a process starts."""
+    for item in launches:
+        folder = Path(item.launch.folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in item.files.items():
+            (folder / name).write_text(text, "utf-8")

@@ -1,0 +1,51 @@
+"""How long waiting jobs will probably run, for queues that serve the shortest first.
+
+Learnt from the jobs that ended, by the same keys as forecasts. A server without such a queue reads and remembers nothing.
+Called by `engine` with every row that the scheduler is about to know, and by `conductor` for the jobs of steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+
+from paddleflow.jobs.experience import Experience, keys_of
+from paddleflow.jobs.rows import SQL, crowd_of
+from paddleflow.scheduling.model import Queue
+from paddleflow.store.database import Database, Row, Tx
+
+
+class ExpectedDurations:
+    """What the engine expects of jobs."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._experience = Experience()
+        self._queues: frozenset[str] = frozenset()  # those that asked last time
+
+    async def fill(self, rows: list[Row], queues: Iterable[Queue | None]) -> list[Row]:
+        """The rows, with `expected` where the queue asks; and the waiting jobs of queues that did not ask before."""
+        asking = frozenset(queue.name for queue in queues if queue is not None and queue.policy == "shortest")
+        began, self._queues = asking - self._queues, asking
+        return await self._database.read(self._fill, rows, asking, began) if asking else rows
+
+    async def spread(self, crowds: list[Row], queues: Iterable[Queue | None]) -> list[Row]:
+        """The crowds of a board that is rebuilt; each job of a queue that asks is one of its own, with `expected`."""
+        self._queues = frozenset()
+        rows = await self.fill([], queues)
+        return [crowd for crowd in crowds if crowd["queue"] not in self._queues] + [crowd_of(row) for row in rows]
+
+    def _fill(self, tx: Tx, rows: list[Row], asking: Set[str], began: Set[str]) -> list[Row]:
+        self._experience.learn(tx)
+        known = {row["id"] for row in rows}
+        waiting = tx.all(SQL["waiting_jobs"]) if began else []
+        rows = rows + [row for row in waiting if row["queue"] in began and row["id"] not in known]
+        return [self._filled(tx, row) if row["queue"] in asking else row for row in rows]
+
+    def _filled(self, tx: Tx, row: Row) -> Row:
+        whole = tx.one(SQL["job_by_id"], id=row["id"])
+        return row if whole is None else {**row, "expected": self.seconds(whole)}
+
+    def seconds(self, row: Row) -> float | None:
+        """Of one job, by its whole row; None when nothing like it is known. Whole seconds: equal jobs stay equal."""
+        found = self._experience.durations.middle(keys_of(row)) if self._experience.learnt else None
+        return None if found is None else float(round(found))
