@@ -21,9 +21,8 @@ from paddleflow.engine import cluster_engine as engine_module
 from paddleflow.engine.cluster_engine import ClusterEngine, Parts
 from paddleflow.errors import PaddleFlowError
 from paddleflow.queues.defaults import ensure_defaults
-from paddleflow.runs.creation import create
-from paddleflow.runs.listing import get_components, get_run
 from paddleflow.runs.model import NewRun
+from paddleflow.runs.runs import create, get_components, get_run
 from paddleflow.runtimes.memory import EXIT, SECONDS, MemoryRuntime, World
 from paddleflow.settings import Settings
 from paddleflow.spec.pipeline.model import CONTINUE, Cache, Component, Dag, FsMount, Pipeline, Retry, Step

@@ -2,7 +2,7 @@
 
 Transactions only; who may do what and whether a document is good is decided before, in ``api.pipelines``. A version never
 changes. Numbers of versions count the deleted ones too, so that one number never means two documents. That a running
-schedule uses a version is known to another room: the caller asks it and refuses (`Conflict`) in the same transaction.
+schedule uses a version is known to another package: the caller asks it and refuses (`Conflict`) in the same transaction.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def add_version(
             f" pipeline[{pipeline.id}]",
             hint=f"write name: {pipeline.name}, or create a new pipeline",
         )
-    told = pipeline.description if description is None else description
-    number = tx.value(SQL["count_version"], seq=pipeline.seq, description=told, at=now)
+    kept = pipeline.description if description is None else description
+    number = tx.value(SQL["count_version"], seq=pipeline.seq, description=kept, at=now)
     _insert_version(tx, pipeline.seq, number, text, user, now)
     return _get(tx, pipeline.seq), get_version(tx, pipeline, str(number))
 

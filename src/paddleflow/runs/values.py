@@ -171,7 +171,7 @@ def files_needed(run: RunState, item: Instance, text: object) -> dict[str, str]:
 
 
 def condition_holds(run: RunState, item: Instance, files: Mapping[str, str]) -> bool:
-    """Whether it is to run; `Invalid` says why that cannot be told."""
+    """Whether it is to run; `Invalid` says why that cannot be decided."""
     return evaluate(item.component.condition, own_lookup(run, item, files))
 
 

@@ -21,9 +21,9 @@ from paddleflow.base.log import Log
 from paddleflow.base.quantity import total
 from paddleflow.engine.cluster_engine import ClusterEngine, Parts
 from paddleflow.engine.deciding import keep_for_ever
-from paddleflow.engine.firing import Firing
 from paddleflow.engine.housekeeping import delete_for_ever, sample_for_ever
 from paddleflow.engine.launching import GPU
+from paddleflow.engine.schedule_engine import ScheduleEngine
 from paddleflow.errors import PaddleFlowError
 from paddleflow.queues.defaults import ensure_defaults
 from paddleflow.runtimes.local.local_runtime import LocalRuntime
@@ -76,7 +76,9 @@ async def serve(settings: Settings) -> None:
         async with asyncio.TaskGroup() as group:
             background = [
                 group.create_task(engine.run(), name="engine"),
-                group.create_task(Firing(parts.database, parts.clock, parts.bus, parts.holder).run(), name="schedules"),
+                group.create_task(
+                    ScheduleEngine(parts.database, parts.clock, parts.bus, parts.holder).run(), name="schedules"
+                ),
                 group.create_task(sample_for_ever(parts), name="samples"),
                 group.create_task(delete_for_ever(parts), name="deletions"),
                 group.create_task(keep_for_ever(parts, engine), name="decisions"),
@@ -123,7 +125,7 @@ async def assembled(settings: Settings, data: Path) -> AsyncIterator[tuple[Parts
             clusters=LocalNodes(database, lambda: nodes),
         )
         platform.refresh.append((await JobMetrics.watching(database, platform.registry)).refresh)
-        platform.refresh.append(RunMetrics(database, platform.registry, engine.tally).refresh)
+        platform.refresh.append(RunMetrics(database, platform.registry, engine.run_counters).refresh)
         yield parts, platform, engine
 
 

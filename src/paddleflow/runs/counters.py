@@ -9,7 +9,7 @@ REUSED = "reused"  #: how a step ended whose result came from the cache
 
 
 @dataclass(slots=True)
-class Tally:
+class RunCounters:
     """Counts that only grow, and how many steps wait now."""
 
     started: int = 0  #: jobs of steps; each try is one

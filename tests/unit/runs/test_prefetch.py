@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from paddleflow.runs.ahead import FURTHER, FURTHEST
-from paddleflow.runs.facts import BreakpointsSet, Refused, StopAsked, Ticked
+from paddleflow.runs.facts import BreakpointsSet, JobRefused, StopRequested, TimePassed
 from paddleflow.runs.model import PAUSED
+from paddleflow.runs.prefetch import FURTHER, FURTHEST
 from paddleflow.spec.pipeline.model import Component, Pipeline, Retry, Step
 from tests.run_world import RunWorld, run_row
 
@@ -38,7 +38,7 @@ def tell_all(world: RunWorld) -> None:
 
 
 def finish(world: RunWorld) -> None:
-    """All that is at work ends well, or as it was told, until the run has ended."""
+    """All that is at work ends well, or as it was asked, until the run has ended."""
     tell_all(world)
     while not world.state.status.final:
         number = min(world.running)
@@ -144,7 +144,7 @@ def test_nobody_follows_a_step_that_is_tried_again() -> None:
     tell_all(world)
     assert held(world) == []
     assert set(world.statuses) == {"a", "b"}, "c has not begun after all"
-    world.tell(Ticked(world.now + 5.0))
+    world.tell(TimePassed(world.now + 5.0))
     tell_all(world)
     assert held(world) == ["c"]
     succeed(world, "b")
@@ -175,7 +175,7 @@ def test_who_is_refused_ahead_of_its_time_is_asked_again_at_its_time(refused: st
     number = next(each for each in world.held if world.state.instances[each].full_name == refused)
     del world.jobs[world.held.pop(number)]
     world.state.instances[number].job = ""
-    world.tell(Refused(world.now, number, "the queue is closed"))
+    world.tell(JobRefused(world.now, number, "the queue is closed"))
     assert (held(world), world.started) == (left, ["s0", "s1"])
     finish(world)
     assert sorted(world.started) == ["s0", "s1", "s2", "s3"]
@@ -195,7 +195,7 @@ def test_after_a_restart_who_was_held_back_is_still() -> None:
 def test_a_stop_takes_back_who_is_ahead() -> None:
     world = wide(9, 2)
     succeed(world, "s0")
-    world.tell(StopAsked(world.now, False, "stopped by alice"))
+    world.tell(StopRequested(world.now, False, "stopped by alice"))
     assert world.held == {}
     assert world.statuses["s3"] == "cancelled"
     finish(world)

@@ -1,7 +1,7 @@
 """A run's state from its rows: at its beginning, after a restart, and after any error of the engine. One path for all.
 
 Rows hold what has ended, what has a job, what pauses and what rests between two tries. Everything else (a step that waited
-for a slot, an answer of the cache, a file) had no effect yet and begins anew, when the machine is told `Begun`.
+for a slot, an answer of the cache, a file) had no effect yet and begins anew, when the machine hears `Adopted`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from typing import Any
 
 from paddleflow.jobs.model import UNTIL_TOLD
 from paddleflow.runs import codec, values
-from paddleflow.runs.ending import first_failure, group_result
 from paddleflow.runs.facts import Fingerprints, JobEnded
+from paddleflow.runs.machine import first_failure, group_result
 from paddleflow.runs.model import GOOD, PAUSED, ComponentStatus, RunStatus
 from paddleflow.runs.names import with_seq
-from paddleflow.runs.plan import plan_of
 from paddleflow.runs.rows import SQL
-from paddleflow.runs.state import POST, ROOT, Frame, Group, Instance, Phase, RunState, frame_of
+from paddleflow.runs.state import POST, ROOT, Frame, Group, Instance, Phase, RunState, frame_of, plan_of
 from paddleflow.spec.pipeline.model import FAIL_FAST, Dag, Step
 from paddleflow.store.database import Row, Tx
 
@@ -106,7 +105,7 @@ class _Restoring:
         return inner
 
     def _child(self, frame: Frame, child: int, rows: list[Row], items: list[Any] | None) -> list[Frame]:
-        tally = {ComponentStatus(row["status"]) for row in rows}
+        results = {ComponentStatus(row["status"]) for row in rows}
         for row in rows:
             if row["outputs"] != "{}":
                 frame.outputs[child, row["seq"]] = json.loads(row["outputs"])
@@ -119,11 +118,11 @@ class _Restoring:
             and not rows[0]["tries"]
         )
         whole = items is None or len(rows) == len(items) or not items or dropped
-        if rows and whole and all(status.final for status in tally):
-            self._end_child(frame, child, group_result(tally))
+        if rows and whole and all(status.final for status in results):
+            self._end_child(frame, child, group_result(results))
             return []
         group = frame.groups[child] = Group(rows[0]["number"] if rows else self.run.take_number())
-        group.tally = {status for status in tally if status.final}
+        group.results = {status for status in results if status.final}
         if len(rows) == 1 and rows[0]["message"] == PAUSED and rows[0]["status"] == ComponentStatus.PENDING:
             group.paused = True
             self.run.instances[group.number] = Instance(group.number, frame, child, message=PAUSED)
@@ -142,7 +141,7 @@ class _Restoring:
 
     def _end_child(self, frame: Frame, child: int, status: ComponentStatus) -> None:
         frame.statuses[child] = status
-        frame.tally.add(status)
+        frame.results.add(status)
         frame.left -= 1
         if status in GOOD:
             for after in frame.plan.successors[child]:
@@ -162,7 +161,7 @@ class _Restoring:
         item.outputs = json.loads(row["outputs"]) if row["outputs"] != "{}" else item.outputs
         run.instances[item.number] = item
         if isinstance(component, Dag):
-            item.phase = Phase.WORKING
+            item.phase = Phase.RUNNING
             inner = frame_of(item.number, frame.plan.inner(child), f"{frame.path}{with_seq(component.name, item.seq)}.")
             inner.values = values.parameters_of(run, frame, child, item.item)
             inner.inputs = values.inputs_of(run, frame, child)
@@ -170,7 +169,7 @@ class _Restoring:
             run.frames[item.number] = inner
             return inner
         if item.not_before is not None:
-            item.phase = Phase.RESTING
+            item.phase = Phase.BACKOFF
             run.at(item.not_before, item.number)
         elif item.job:
             self._at_work(item, component, row)
@@ -179,10 +178,10 @@ class _Restoring:
     def _at_work(self, item: Instance, step: Step, row: Row) -> None:
         run = self.run
         if row["job_not_before"] == UNTIL_TOLD:
-            item.phase = Phase.FOLLOWING
-            run.ahead[item.number] = item
+            item.phase = Phase.PREFETCHED
+            run.prefetched[item.number] = item
             return
-        item.phase, item.slot = Phase.WORKING, True
+        item.phase, item.slot = Phase.RUNNING, True
         run.running += 1
         if item.status is ComponentStatus.RUNNING:
             item.try_started_at = row["job_started_at"]

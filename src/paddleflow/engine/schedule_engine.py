@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from paddleflow.base.clock import Clock
 from paddleflow.base.log import Log
 from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, PaddleFlowError
-from paddleflow.runs import changes, creation, scheduled
+from paddleflow.runs import runs
 from paddleflow.runs.model import NewRun
 from paddleflow.schedules import schedules
 from paddleflow.schedules.machine import Active, Decision, Fire, decide
@@ -49,7 +49,7 @@ class Fired:
     skipped: int = 0
 
 
-class Firing:
+class ScheduleEngine:
     """Fires the schedules of a database. `run` never ends by itself."""
 
     def __init__(self, database: Database, clock: Clock, bus: Bus, holder: str) -> None:
@@ -100,7 +100,7 @@ class Firing:
     async def _fire(self, seq: int, token: int, now: float) -> None:
         try:
             text = await self._database.peek(_document, seq)
-            await asyncio.to_thread(scheduled.bound_document, text)
+            await asyncio.to_thread(runs.bound_document, text)
             fired = await self._database.write(fire, seq, token, now)
         except REFUSALS as error:
             fired = await self._database.write(fire, seq, token, now, refusal=error.message)
@@ -114,7 +114,7 @@ class Firing:
 def _document(tx: Tx, seq: int) -> str:
     """What a schedule runs."""
     schedule = schedules.get(tx, schedule_id(seq))
-    return scheduled.document(tx, schedule.pipeline, schedule.version)
+    return runs.registered_document(tx, schedule.pipeline, schedule.version)
 
 
 def fire(tx: Tx, seq: int, token: int, now: float, *, refusal: str = "") -> Fired:
@@ -130,7 +130,7 @@ def fire(tx: Tx, seq: int, token: int, now: float, *, refusal: str = "") -> Fire
     except (NotFound, ValueError) as error:
         schedules.change(tx, schedule, ScheduleStatus.FAILED, str(error), now)
         return Fired()
-    active = [Active(run, stopping) for run, stopping in scheduled.active(tx, schedule.id, schedule.user)]
+    active = [Active(run, stopping) for run, stopping in runs.active_runs_of_schedule(tx, schedule.id, schedule.user)]
     decision = decide(schedule, table, active, now)
     fired = _carry_out(tx, schedule, decision, refusal, now)
     after = decision.schedule
@@ -144,21 +144,21 @@ def _carry_out(tx: Tx, schedule: Schedule, decision: Decision, refusal: str, now
     if not decision.slots:
         return Fired()
     new = _new_run(tx, schedule, refusal)
-    runs: list[str] = []
+    made: list[str] = []
     for slot in decision.slots:
         run = replace(new, schedule_id=schedule.id, scheduled_at=slot.slot, name=schedule.name)
         if isinstance(slot, Fire) and not refusal:
-            runs.append(creation.create(tx, run, now))
+            made.append(runs.create(tx, run, now))
         else:
             reason = f"could not run: {refusal}" if isinstance(slot, Fire) else slot.reason
-            creation.record_skipped(tx, run, reason, now)
-    if runs:
+            runs.record_skipped(tx, run, reason, now)
+    if made:
         for stopped in decision.stops:
-            changes.stop_run(tx, stopped, False, MADE_ROOM, now)
-    return Fired(tuple(runs), len(decision.slots) - len(runs))
+            runs.stop_run(tx, stopped, False, MADE_ROOM, now)
+    return Fired(tuple(made), len(decision.slots) - len(made))
 
 
 def _new_run(tx: Tx, schedule: Schedule, refusal: str) -> NewRun:
     if refusal:
-        return scheduled.nameless(schedule.pipeline, schedule.version, schedule.user)
-    return scheduled.new_run(tx, schedule.pipeline, schedule.version, schedule.user)
+        return runs.placeholder_run(schedule.pipeline, schedule.version, schedule.user)
+    return runs.new_run_of_version(tx, schedule.pipeline, schedule.version, schedule.user)

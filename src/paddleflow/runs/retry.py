@@ -13,11 +13,10 @@ from paddleflow.base.names import nearest
 from paddleflow.errors import Conflict, Invalid
 from paddleflow.runs import codec
 from paddleflow.runs.artifacts import SQL as ARTIFACTS
-from paddleflow.runs.creation import create
-from paddleflow.runs.listing import get_components, get_run
 from paddleflow.runs.model import GOOD, ComponentStatus, NewRun, RunStatus
 from paddleflow.runs.names import component_names
 from paddleflow.runs.rows import SQL
+from paddleflow.runs.runs import create, get_components, get_run
 from paddleflow.runs.state import ROOT
 from paddleflow.spec.pipeline.model import Component, Dag, Pipeline
 from paddleflow.store.database import Row, Tx

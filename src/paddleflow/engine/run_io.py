@@ -1,4 +1,4 @@
-"""Errands of runs: files read and made on storages, and questions to the cache. Outside of transactions and of turns.
+"""RunIO of runs: files read and made on storages, and questions to the cache. Outside of transactions and of turns.
 
 Each answer is a fact for the run's machine. An error of a file is an answer too; one of the database is not, and ends the
 engine's round as any other does.
@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from paddleflow.access.callers import is_root
 from paddleflow.base.clock import Clock
-from paddleflow.engine.conductor import Conductor, Told
+from paddleflow.engine.run_engine import RunEngine, RunFact
 from paddleflow.errors import Invalid, PaddleFlowError
 from paddleflow.runs import caches, files
 from paddleflow.runs.facts import (
@@ -25,12 +25,12 @@ from paddleflow.runs.facts import (
     FilesRead,
     Fingerprints,
     Hit,
-    LookUp,
-    Prepare,
-    Prepared,
-    Read,
-    Record,
-    Recorded,
+    LookUpCache,
+    OutputsPrepared,
+    OutputsRecorded,
+    PrepareOutputs,
+    ReadFiles,
+    RecordOutputs,
 )
 from paddleflow.runs.fingerprints import OUTPUTS_GONE, bare_command, fingerprints
 from paddleflow.runs.state import Instance, Phase, RunState
@@ -40,8 +40,8 @@ from paddleflow.storage.storages import usable_storage
 from paddleflow.store.database import Database, Tx
 
 T = TypeVar("T")
-Errand = tuple[RunState, Command]
-FileCommand = Read | Prepare | Record
+IoRequest = tuple[RunState, Command]
+FileCommand = ReadFiles | PrepareOutputs | RecordOutputs
 
 
 @dataclass(slots=True)
@@ -53,49 +53,49 @@ class _Asking:
     prints: Fingerprints
 
 
-class Errands:
-    """Runs errands for a conductor; `wake` tells the engine that there are answers."""
+class RunIO:
+    """The I/O of runs for a run engine; `wake` tells it that there are answers."""
 
     def __init__(
-        self, database: Database, clock: Clock, data: Path, conductor: Conductor, wake: Callable[[], None]
+        self, database: Database, clock: Clock, data: Path, engine: RunEngine, wake: Callable[[], None]
     ) -> None:
         self._database = database
         self._clock = clock
         self._data = data
-        self._conductor = conductor
+        self._engine = engine
         self._wake = wake
 
-    async def do(self, errands: Sequence[Errand]) -> None:
+    async def do(self, requests: Sequence[IoRequest]) -> None:
         """All of them, those that may take long beside each other; a storage is looked up once for all that use it."""
-        asking = [(run, command) for run, command in errands if isinstance(command, LookUp)]
+        asking = [(run, command) for run, command in requests if isinstance(command, LookUpCache)]
         making: dict[str, list[FileCommand]] = {}
-        runs = {run.id: run for run, _ in errands}
+        runs = {run.id: run for run, _ in requests}
         folders = _Folders(self)
         async with asyncio.TaskGroup() as group:
             if asking:
                 group.create_task(self._look_up(asking, folders))
-            for run, command in errands:
-                if isinstance(command, Prepare):
+            for run, command in requests:
+                if isinstance(command, PrepareOutputs):
                     making.setdefault(run.id, []).append(command)
-                elif isinstance(command, Read | Record):
+                elif isinstance(command, ReadFiles | RecordOutputs):
                     group.create_task(self._with_files(run, [command], folders))
             for name, together in making.items():
                 group.create_task(self._with_files(runs[name], together, folders))
 
-    def _answer(self, told: Sequence[Told]) -> None:
-        if told:
-            self._conductor.inbox += told
+    def _answer(self, facts: Sequence[RunFact]) -> None:
+        if facts:
+            self._engine.inbox += facts
             self._wake()
 
     # ── files ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _with_files(self, run: RunState, commands: Sequence[FileCommand], folders: _Folders) -> None:
-        """Errands of one run, one after the other in a thread."""
+        """RunIO of one run, one after the other in a thread."""
         known = [(item, each) for each in commands if (item := run.instances.get(each.number)) is not None]
         if not known:
             return
 
-        def facts(folder: Path) -> list[Told]:
+        def facts(folder: Path) -> list[RunFact]:
             return [(run, self._fact(run, item, command, folder)) for item, command in known]
 
         try:
@@ -107,34 +107,34 @@ class Errands:
 
     def _fact(self, run: RunState, item: Instance, command: FileCommand, folder: Path) -> Fact:
         try:
-            return self._file_errand(run, item, command, folder)
+            return self._file_request(run, item, command, folder)
         except Invalid as error:
             return self._failed(command, error.message)
 
-    def _file_errand(self, run: RunState, item: Instance, command: Command, folder: Path) -> Fact:
+    def _file_request(self, run: RunState, item: Instance, command: Command, folder: Path) -> Fact:
         match command:
-            case Read():
+            case ReadFiles():
                 paths = {name: on_storage(run, path) for name, path in command.paths.items()}
                 return FilesRead(self._clock.now(), item.number, files.read_texts(folder, paths, command.most))
-            case Prepare():
+            case PrepareOutputs():
                 files.make_folder(folder, run.pipeline.main_fs.sub_path.strip("/") if run.pipeline.main_fs else "")
                 outputs = step_outputs(run, item.frame, item.child, item.seq)
                 files.make_places(folder, [on_storage(run, path) for path in outputs.values()])
-                return Prepared(self._clock.now(), item.number)
+                return OutputsPrepared(self._clock.now(), item.number)
             case _:
                 made = {name: files.measure(folder, on_storage(run, path)) for name, path in item.outputs.items()}
-                return Recorded(self._clock.now(), item.number, made)
+                return OutputsRecorded(self._clock.now(), item.number, made)
 
     def _failed(self, command: Command, message: str) -> Fact:
         now = self._clock.now()
         match command:
-            case Read():
+            case ReadFiles():
                 return FilesRead(now, command.number, {}, message)
-            case Record():
-                return Recorded(now, command.number, {})
+            case RecordOutputs():
+                return OutputsRecorded(now, command.number, {})
             case _:
-                assert isinstance(command, Prepare)
-                return Prepared(now, command.number, message)
+                assert isinstance(command, PrepareOutputs)
+                return OutputsPrepared(now, command.number, message)
 
     async def folder(self, run: RunState, name: str) -> Path:
         """The folder of a storage: the run's main one, or one by its name. `Invalid` when it may not be used."""
@@ -158,21 +158,21 @@ class Errands:
 
     # ── the cache ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _look_up(self, errands: Sequence[Errand], folders: _Folders) -> None:
+    async def _look_up(self, requests: Sequence[IoRequest], folders: _Folders) -> None:
         """Answers for many steps with one look at the database."""
         asking: list[_Asking] = []
-        told: list[Told] = []
-        for run, command in errands:
-            item = run.instances.get(command.number) if isinstance(command, LookUp) else None
-            if item is None or item.phase is not Phase.CACHING:
+        facts: list[RunFact] = []
+        for run, command in requests:
+            item = run.instances.get(command.number) if isinstance(command, LookUpCache) else None
+            if item is None or item.phase is not Phase.LOOKUP:
                 continue
             try:
                 asking.append(await self._printed(run, item, folders))
             except Invalid as error:
-                told.append(
+                facts.append(
                     (run, CacheAnswered(self._clock.now(), item.number, Fingerprints(), None, (), error.message))
                 )
-        claims = self._conductor.claims
+        claims = self._engine.claims
         asking = [each for each in asking if claims.take(each.run, each.item, each.prints)]
         questions = [
             caches.Question(each.prints, each.run.user, each.run.fs_id, each.run.pipeline.name, each.item.full_name,
@@ -182,8 +182,8 @@ class Errands:
         if questions:
             found = await self._database.read(caches.ask, questions, self._clock.now())
             for each, answer in zip(asking, found, strict=True):
-                told.append((each.run, await self._cache_fact(each, answer, folders)))
-        self._answer(told)
+                facts.append((each.run, await self._cache_fact(each, answer, folders)))
+        self._answer(facts)
 
     async def _printed(self, run: RunState, item: Instance, folders: _Folders) -> _Asking:
         """The step with its fingerprints; the files it reads are looked at in a thread, if there are any."""
@@ -197,7 +197,7 @@ class Errands:
             folder = await folders.find(run, scope.name)
             for path in scope.paths:
                 scopes[f"{scope.name}:{path}"] = await asyncio.to_thread(files.signature, folder, path)
-        self._conductor.rendered[run.id, item.number] = found
+        self._engine.rendered[run.id, item.number] = found
         command = bare_command(run, item, found)
         return _Asking(run, item, fingerprints(run, item, found, command, contents, scopes))
 
@@ -223,20 +223,20 @@ class Errands:
 
 
 class _Folders:
-    """The folders of storages, each looked up once while a batch of errands is done."""
+    """The folders of storages, each looked up once while a batch of requests is done."""
 
-    def __init__(self, errands: Errands) -> None:
-        self._errands = errands
+    def __init__(self, io: RunIO) -> None:
+        self._io = io
         self._lock = asyncio.Lock()
         self._found: dict[tuple[str, str], Path | Invalid] = {}
 
     async def find(self, run: RunState, name: str) -> Path:
-        """As `Errands.folder` says; whoever asks while it is being looked up waits for the same answer."""
+        """As `RunIO.folder` says; whoever asks while it is being looked up waits for the same answer."""
         key = run.id, name
         async with self._lock:
             if key not in self._found:
                 try:
-                    self._found[key] = await self._errands.folder(run, name)
+                    self._found[key] = await self._io.folder(run, name)
                 except Invalid as error:
                     self._found[key] = error
         found = self._found[key]

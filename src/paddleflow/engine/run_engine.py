@@ -1,10 +1,10 @@
-"""The conductor: keeps the states of all runs, and moves them inside the engine's turns.
+"""The run engine: keeps the states of all runs, and moves them inside the engine's turns.
 
-    1. gather   what happened: jobs of steps that started or ended, runs that people changed, answers to errands, time
+    1. gather   what happened: jobs of steps that started or ended, runs that people changed, answers of `run_io`, time
     2. advance  each run's machine; the jobs of steps that may start are admitted and put on the board, so the same turn
                 places them
     3. collect  what the machines changed, as rows for the turn's one transaction
-    4. (after the write) errands: files and the cache, outside of transactions; their answers are facts of a later turn
+    4. (after the write) I/O: files and the cache, outside of transactions; their answers are facts of a later turn
 
 Disposable as the board is: after any error both are thrown away and rebuilt from the rows.
 """
@@ -17,42 +17,41 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from paddleflow.base.log import Log
-from paddleflow.engine.admitting import REFUSALS, Admission, Asked
 from paddleflow.engine.board import Board, Waiting
 from paddleflow.engine.changeset import Changeset
 from paddleflow.engine.claims import Claims
-from paddleflow.engine.run_rows import Collected, collect
-from paddleflow.engine.run_writes import FreshJob
+from paddleflow.engine.run_writes import Collected, FreshJob, collect
+from paddleflow.engine.step_admission import REFUSALS, Admission, Asked
 from paddleflow.engine.turn import DELETED, advance_job, end_waiting
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs import facts as job_facts
 from paddleflow.jobs.machine import JobState
 from paddleflow.jobs.model import UNTIL_TOLD, JobStatus, NewJob, TaskStatus
 from paddleflow.jobs.rows import job_row, request_of
-from paddleflow.runs.ahead import awaited
+from paddleflow.runs.counters import REUSED, RunCounters
 from paddleflow.runs.facts import (
-    Begun,
+    Adopted,
     BreakpointsSet,
     Command,
-    Due,
     Fact,
-    Finish,
+    FinishRun,
     JobEnded,
     JobPlaced,
+    JobRefused,
     JobStarted,
-    Refused,
-    Stop,
-    StopAsked,
-    Submit,
-    Ticked,
-    Withdraw,
+    ReleaseJob,
+    StopJob,
+    StopRequested,
+    SubmitJob,
+    TimePassed,
+    WithdrawJob,
 )
 from paddleflow.runs.machine import advance
 from paddleflow.runs.model import ComponentStatus, RunStatus
-from paddleflow.runs.restoring import RunRecords, read_run, restore
+from paddleflow.runs.prefetch import awaited
+from paddleflow.runs.recovery import RunRecords, read_run, restore
 from paddleflow.runs.rows import SQL
 from paddleflow.runs.state import Instance, Phase, RunState
-from paddleflow.runs.tally import REUSED, Tally
 from paddleflow.runs.values import Rendered, rendered
 from paddleflow.spec.pipeline.model import Step
 from paddleflow.store.database import Database, Row, Tx
@@ -60,8 +59,8 @@ from paddleflow.store.database import Database, Row, Tx
 HELD_BACK = "its turn comes after other steps of its run"
 NOT_WANTED = "not started: a step before it did not succeed, or its run was changed"
 NOT_KNOWN_YET = 2**60  #: orders of jobs whose rows are not written yet begin here
-Told = tuple[RunState, Fact]
-_OF_JOBS = Due | Withdraw | Stop
+RunFact = tuple[RunState, Fact]
+_OF_JOBS = ReleaseJob | WithdrawJob | StopJob
 
 log = Log("engine")
 
@@ -76,39 +75,39 @@ def _read_one(tx: Tx, run: str) -> RunRecords | None:
     return None if row is None or RunStatus(row["status"]).final else read_run(tx, row)
 
 
-class Conductor:
+class RunEngine:
     """The runs of one engine."""
 
     def __init__(
         self,
         database: Database,
         admission: Admission,
-        tally: Tally,
+        results: RunCounters,
         expected: Callable[[Row], float | None] = lambda row: None,
     ) -> None:
         self._database = database
         self._admission = admission
-        self._tally = tally
+        self._counters = results
         self._expected = expected  # seconds that a job will probably run
         self.runs: dict[str, RunState] = {}
         self.jobs: dict[str, tuple[RunState, int]] = {}  #: job of a step at work → its run and number
-        self.inbox: list[Told] = []  #: answers to errands
-        self.errands: list[tuple[RunState, Command]] = []  #: to be done after this turn's write
+        self.inbox: list[RunFact] = []  #: answers of `run_io`
+        self.io_requests: list[tuple[RunState, Command]] = []  #: to be done after this turn's write
         self.rendered: dict[tuple[str, int], Rendered] = {}  #: of steps whose row is not written yet
         self.claims = Claims()
         self._submits: list[tuple[RunState, Instance]] = []
         self._touched: dict[str, RunState] = {}
         self._order = NOT_KNOWN_YET
 
-    def adopt(self, records: RunRecords, now: float) -> list[Told]:
-        """Take a run up, from its rows; what its machine must be told."""
+    def adopt(self, records: RunRecords, now: float) -> list[RunFact]:
+        """Take a run up, from its rows; what its machine must be facts."""
         run, ended = restore(records, now)
         self.runs[run.id] = run
         for item in run.instances.values():
-            if item.job and (item.slot or item.phase is Phase.FOLLOWING):
+            if item.job and (item.slot or item.phase is Phase.PREFETCHED):
                 self.jobs[item.job] = run, item.number
                 self.claims.restore(run, item)
-        return [(run, Begun(now)), *((run, fact) for fact in ended)]
+        return [(run, Adopted(now)), *((run, fact) for fact in ended)]
 
     def next_due(self) -> float | None:
         """When a run must be looked at even if nothing happens."""
@@ -120,67 +119,69 @@ class Conductor:
         self, board: Board, changes: Changeset, jobs: Iterable[Row], runs: Iterable[Row], now: float
     ) -> None:
         """Everything that follows for runs from what this turn heard; `decide` comes after it."""
-        told, self.inbox = self.inbox, []
-        told = self._of_jobs(changes, jobs, now) + told
-        told += await self._of_runs(runs, changes, now)
-        await self._go_on(board, changes, told, now)
+        facts, self.inbox = self.inbox, []
+        facts = self._of_jobs(changes, jobs, now) + facts
+        facts += await self._of_runs(runs, changes, now)
+        await self._go_on(board, changes, facts, now)
 
-    async def begin(self, board: Board, changes: Changeset, told: list[Told], now: float) -> None:
+    async def begin(self, board: Board, changes: Changeset, facts: list[RunFact], now: float) -> None:
         """The first turn: all runs were taken up, and the ends that were heard meanwhile count too."""
-        await self._go_on(board, changes, told + self._of_jobs(changes, (), now), now)
+        await self._go_on(board, changes, facts + self._of_jobs(changes, (), now), now)
 
-    async def _go_on(self, board: Board, changes: Changeset, told: list[Told], now: float) -> None:
-        told += [(run, Ticked(now)) for run in self.runs.values() if (due := run.next_due()) is not None and due <= now]
-        while told or self._submits:
-            for run, fact in told:
+    async def _go_on(self, board: Board, changes: Changeset, facts: list[RunFact], now: float) -> None:
+        facts += [
+            (run, TimePassed(now)) for run in self.runs.values() if (due := run.next_due()) is not None and due <= now
+        ]
+        while facts or self._submits:
+            for run, fact in facts:
                 self._advance(run, fact)
                 self._stop_jobs(board, changes, now)
-            told, self.inbox = self.inbox, []
+            facts, self.inbox = self.inbox, []
             if self._submits:
-                told += await self._submit(board, changes, now)
+                facts += await self._submit(board, changes, now)
                 self._stop_jobs(board, changes, now)
         self._collect(changes, now)
 
-    def _of_jobs(self, changes: Changeset, rows: Iterable[Row], now: float) -> list[Told]:
+    def _of_jobs(self, changes: Changeset, rows: Iterable[Row], now: float) -> list[RunFact]:
         """Jobs of steps that started or ended."""
-        told: list[Told] = []
+        facts: list[RunFact] = []
         if not self.jobs:
-            return told
+            return facts
         heirs = [known for heir in changes.writes.heirs if (known := self.jobs.get(heir.job)) is not None]
-        told += [(run, JobPlaced(now, number)) for run, number in heirs]
+        facts += [(run, JobPlaced(now, number)) for run, number in heirs]
         for job, moved in changes.moved.items():
             known = self.jobs.get(job)
             if known is not None:
                 fact = _fact(moved.active.state, known[1], now)
                 if fact is not None:
-                    told.append((known[0], fact))
+                    facts.append((known[0], fact))
         for row in rows:
             known = self.jobs.get(row["id"])
             if known is None or row["id"] in changes.moved:
                 continue
             if row["status"] == DELETED:
-                told.append((known[0], JobEnded(now, known[1], JobStatus.TERMINATED, None, "its job was deleted")))
+                facts.append((known[0], JobEnded(now, known[1], JobStatus.TERMINATED, None, "its job was deleted")))
             elif JobStatus(row["status"]).final:
-                told.append((known[0], JobEnded(now, known[1], row["status"], None, row["message"])))
-        told += [(known[0], fact) for state in changes.writes.changes if (known := self.jobs.get(state.after.id)) is not None
+                facts.append((known[0], JobEnded(now, known[1], row["status"], None, row["message"])))
+        facts += [(known[0], fact) for state in changes.writes.changes if (known := self.jobs.get(state.after.id)) is not None
                  and (fact := _fact(state.after, known[1], now)) is not None]  # fmt: skip
-        return told
+        return facts
 
-    async def _of_runs(self, rows: Iterable[Row], changes: Changeset, now: float) -> list[Told]:
+    async def _of_runs(self, rows: Iterable[Row], changes: Changeset, now: float) -> list[RunFact]:
         """Runs that people made or changed."""
-        told: list[Told] = []
+        facts: list[RunFact] = []
         for row in rows:
             changes.writes.runs.seen.append({"seq": row["seq"], "touched": row["touched"]})
             run = self.runs.get(row["id"])
             if run is not None:
-                told.append((run, BreakpointsSet(now, frozenset(json.loads(row["breakpoints"])))))
+                facts.append((run, BreakpointsSet(now, frozenset(json.loads(row["breakpoints"])))))
                 if row["stop"] and not (run.stopping and run.force >= (row["stop"] > 1)):
-                    told.append((run, StopAsked(now, row["stop"] > 1, row["message"])))
+                    facts.append((run, StopRequested(now, row["stop"] > 1, row["message"])))
             elif not RunStatus(row["status"]).final:
                 records = await self._database.read(_read_one, row["id"])
                 if records is not None:
-                    told += self.adopt(records, now)
-        return told
+                    facts += self.adopt(records, now)
+        return facts
 
     def _advance(self, run: RunState, fact: Fact) -> None:
         self._touched[run.id] = run
@@ -193,24 +194,24 @@ class Conductor:
     def _carry_out(self, run: RunState, commands: Iterable[Command]) -> None:
         for command in commands:
             match command:
-                case Submit():
+                case SubmitJob():
                     self._submits.append((run, run.instances[command.number]))
-                case Withdraw() if not command.job:
+                case WithdrawJob() if not command.job:
                     self._submits = [e for e in self._submits if e[0] is not run or e[1].number != command.number]
-                case Finish():
+                case FinishRun():
                     self.runs.pop(run.id, None)
                 case _:
-                    self.errands.append((run, command))
+                    self.io_requests.append((run, command))
 
     def _give_up(self, run: RunState, error: Exception, now: float) -> list[Command]:
         """End a run that this code cannot go on with; what it had at work is stopped."""
         log.error("a run cannot go on", run=run.id, reason="".join(traceback.format_exception(error)))
-        run.status, run.finished_at, run.moved = RunStatus.FAILED, now, True
+        run.status, run.finished_at, run.changed_itself = RunStatus.FAILED, now, True
         run.message = f"a fault of the server ended it: {type(error).__name__}; the server's log has the details"
-        commands: list[Command] = [Finish()]
+        commands: list[Command] = [FinishRun()]
         for item in run.instances.values():
-            if item.job and item.phase in {Phase.WORKING, Phase.FOLLOWING}:
-                commands.append(Stop(item.number, run.message))
+            if item.job and item.phase in {Phase.RUNNING, Phase.PREFETCHED}:
+                commands.append(StopJob(item.number, run.message))
             item.status, item.message, item.finished_at = ComponentStatus.TERMINATED, run.message, now
             run.changed[item.number] = item
         run.queue.clear()
@@ -220,20 +221,20 @@ class Conductor:
     # ── jobs of steps ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def _stop_jobs(self, board: Board, changes: Changeset, now: float) -> None:
-        """Carry out what the errands ask of jobs at once: they are changes of this turn."""
-        asked = [(run, each) for run, each in self.errands if isinstance(each, _OF_JOBS)]
+        """Carry out what the machines ask of jobs at once: they are changes of this turn."""
+        asked = [(run, each) for run, each in self.io_requests if isinstance(each, _OF_JOBS)]
         if not asked:
             return
-        self.errands = [errand for errand in self.errands if not isinstance(errand[1], _OF_JOBS)]
+        self.io_requests = [each for each in self.io_requests if not isinstance(each[1], _OF_JOBS)]
         for run, command in asked:
             item = run.instances.get(command.number)
             match command:
-                case Due() if item is not None:
+                case ReleaseJob() if item is not None:
                     board.due(item.job)
-                case Withdraw():
+                case WithdrawJob():
                     self.jobs.pop(command.job, None)
                     self._end_job(board, changes, command.job, NOT_WANTED, now)
-                case Stop() if item is not None:
+                case StopJob() if item is not None:
                     if self._stop_job(board, changes, item, command.message, now):
                         ended = JobEnded(now, item.number, JobStatus.TERMINATED, None, command.message)
                         self.inbox.append((run, ended))
@@ -257,9 +258,9 @@ class Conductor:
             end_waiting(board, job, message, changes, now)
         return True
 
-    async def _submit(self, board: Board, changes: Changeset, now: float) -> list[Told]:
+    async def _submit(self, board: Board, changes: Changeset, now: float) -> list[RunFact]:
         """Admit the jobs of steps and put them on the board; what could not be admitted."""
-        told: list[Told] = []
+        facts: list[RunFact] = []
         asked: list[Asked] = []
         submits, self._submits = self._submits, []
         for run, item in submits:
@@ -268,7 +269,7 @@ class Conductor:
                 found = self.rendered[key] = self.rendered.get(key) or rendered(run, item)
                 asked.append((run, item, found))
             except REFUSALS as error:
-                told.append((run, Refused(now, item.number, _words(error))))
+                facts.append((run, JobRefused(now, item.number, _words(error))))
             except Exception as error:  # as in `_advance`; nothing here asks the database
                 self._carry_out(run, self._give_up(run, error, now))
         answers = await self._database.peek(self._admission.admit, asked)
@@ -276,10 +277,10 @@ class Conductor:
             if isinstance(answer, NewJob):
                 self._enqueue(run, item, answer, board, changes, now)
             elif isinstance(answer, REFUSALS):
-                told.append((run, Refused(now, item.number, _words(answer))))
+                facts.append((run, JobRefused(now, item.number, _words(answer))))
             else:
                 self._carry_out(run, self._give_up(run, answer, now))
-        return told
+        return facts
 
     def _enqueue(
         self, run: RunState, item: Instance, job: NewJob, board: Board, changes: Changeset, now: float
@@ -287,12 +288,12 @@ class Conductor:
         item.job = job.id
         self.jobs[job.id] = run, item.number
         row = job_row(job, now)
-        follows = item.phase is Phase.FOLLOWING
+        follows = item.phase is Phase.PREFETCHED
         changes.writes.runs.jobs[job.id] = FreshJob(job, run.id, row, HELD_BACK if follows else "")
         if follows:
             board.prefetch.awaits[job.id] = partial(_awaited_jobs, run, item)
         self._order += 1
-        self._tally.started += 1
+        self._counters.started += 1
         request = request_of({**row, "seq": self._order, "expected": self._expected(row)})
         board.enqueue(Waiting(request, job.framework, 1, 0), UNTIL_TOLD if follows else None, now)
 
@@ -314,12 +315,12 @@ class Conductor:
             collected: Collected = collect(run, self.rendered, changes.writes.runs, now)
             self.inbox += self.claims.ended(collected, now)
             steps = (item for _, item in collected if isinstance(item.component, Step))
-            self._tally.steps.update(REUSED if item.reused_run else item.status for item in steps)
+            self._counters.steps.update(REUSED if item.reused_run else item.status for item in steps)
             if run.status.final:
-                self._tally.runs[run.status] += 1
+                self._counters.runs[run.status] += 1
                 log.info("run ended", run=run.id, status=str(run.status), reason=run.message)
         self._touched.clear()
-        self._tally.waiting = sum(len(run.queue) + len(run.ahead) for run in self.runs.values())
+        self._counters.waiting = sum(len(run.queue) + len(run.prefetched) for run in self.runs.values())
 
 
 def _awaited_jobs(run: RunState, item: Instance) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 
 from paddleflow.access import users
 from paddleflow.base.clock import ManualClock
-from paddleflow.engine.firing import Firing
+from paddleflow.engine.schedule_engine import ScheduleEngine
 from paddleflow.errors import Unavailable
 from paddleflow.runs import pipelines
 from paddleflow.runs.pipelines import Text
@@ -45,8 +45,8 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-async def firing(database: Database, clock: ManualClock) -> Firing:
-    return Firing(database, clock, LocalBus(), "server-1")
+async def firing(database: Database, clock: ManualClock) -> ScheduleEngine:
+    return ScheduleEngine(database, clock, LocalBus(), "server-1")
 
 
 async def made(
@@ -76,7 +76,7 @@ async def stored(database: Database, schedule: Schedule) -> Schedule:
     return await database.read(schedules.get, schedule.id)
 
 
-async def test_a_slot_becomes_a_run_at_its_time(database: Database, clock: ManualClock, firing: Firing) -> None:
+async def test_a_slot_becomes_a_run_at_its_time(database: Database, clock: ManualClock, firing: ScheduleEngine) -> None:
     schedule = await made(database, clock)
     assert await firing.turn() == 10.0, "the timer is never longer than the look by itself"
     clock.advance(55)
@@ -92,14 +92,18 @@ async def test_a_slot_becomes_a_run_at_its_time(database: Database, clock: Manua
     assert len(await runs(database)) == 1, "looking again fires nothing"
 
 
-async def test_slots_missed_in_an_outage_are_caught_up(database: Database, clock: ManualClock, firing: Firing) -> None:
+async def test_slots_missed_in_an_outage_are_caught_up(
+    database: Database, clock: ManualClock, firing: ScheduleEngine
+) -> None:
     await made(database, clock)
     clock.advance(3 * MINUTE + 1)
     await firing.turn()
     assert await outcomes(database) == [("initiating", 1), ("initiating", 2), ("initiating", 3)]
 
 
-async def test_without_catchup_only_the_newest_runs(database: Database, clock: ManualClock, firing: Firing) -> None:
+async def test_without_catchup_only_the_newest_runs(
+    database: Database, clock: ManualClock, firing: ScheduleEngine
+) -> None:
     await made(database, clock, catchup=False)
     clock.advance(3 * MINUTE + 1)
     await firing.turn()
@@ -108,7 +112,7 @@ async def test_without_catchup_only_the_newest_runs(database: Database, clock: M
 
 
 async def test_a_long_outage_is_worked_off_without_waiting(
-    database: Database, clock: ManualClock, firing: Firing
+    database: Database, clock: ManualClock, firing: ScheduleEngine
 ) -> None:
     await made(database, clock, catchup=False)
     clock.advance(250 * MINUTE)
@@ -117,7 +121,7 @@ async def test_a_long_outage_is_worked_off_without_waiting(
 
 
 async def test_a_suspended_slot_is_taken_when_a_run_ends(
-    database: Database, clock: ManualClock, firing: Firing
+    database: Database, clock: ManualClock, firing: ScheduleEngine
 ) -> None:
     schedule = await made(database, clock, concurrency=1)
     clock.advance(2 * MINUTE)
@@ -130,7 +134,7 @@ async def test_a_suspended_slot_is_taken_when_a_run_ends(
     assert await outcomes(database) == [("succeeded", 1), ("initiating", 2)]
 
 
-async def test_replacing_stops_the_oldest_run(database: Database, clock: ManualClock, firing: Firing) -> None:
+async def test_replacing_stops_the_oldest_run(database: Database, clock: ManualClock, firing: ScheduleEngine) -> None:
     await made(database, clock, concurrency=1, concurrencyPolicy="replace")
     clock.advance(MINUTE)
     await firing.turn()
@@ -142,7 +146,7 @@ async def test_replacing_stops_the_oldest_run(database: Database, clock: ManualC
     assert first["touched"] > first["seen"], "the engine is told"
 
 
-async def test_after_its_end_a_schedule_is_over(database: Database, clock: ManualClock, firing: Firing) -> None:
+async def test_after_its_end_a_schedule_is_over(database: Database, clock: ManualClock, firing: ScheduleEngine) -> None:
     schedule = await made(database, clock, endTime="2026-05-28 20:29:30")
     assert schedule.end_at is not None
     clock.at = schedule.end_at + 3600
@@ -154,7 +158,7 @@ async def test_after_its_end_a_schedule_is_over(database: Database, clock: Manua
 
 
 async def test_a_run_that_cannot_be_made_is_noted_and_the_schedule_goes_on(
-    database: Database, clock: ManualClock, firing: Firing
+    database: Database, clock: ManualClock, firing: ScheduleEngine
 ) -> None:
     broken = await made(database, clock, ON_STORAGE)
     await made(database, clock, name="other")
@@ -171,7 +175,7 @@ async def test_a_run_that_cannot_be_made_is_noted_and_the_schedule_goes_on(
     assert "fs[gone]" in after.message
 
 
-async def test_a_schedule_of_nobody_fails(database: Database, clock: ManualClock, firing: Firing) -> None:
+async def test_a_schedule_of_nobody_fails(database: Database, clock: ManualClock, firing: ScheduleEngine) -> None:
     schedule = await made(database, clock)
     await database.write(lambda tx: tx.run(compose("delete from users")))
     clock.advance(MINUTE)
@@ -180,7 +184,9 @@ async def test_a_schedule_of_nobody_fails(database: Database, clock: ManualClock
     assert (after.status, after.message, await runs(database)) == ("failed", "user[alice] does not exist", [])
 
 
-async def test_a_clock_set_back_fires_nothing_again(database: Database, clock: ManualClock, firing: Firing) -> None:
+async def test_a_clock_set_back_fires_nothing_again(
+    database: Database, clock: ManualClock, firing: ScheduleEngine
+) -> None:
     await made(database, clock)
     clock.advance(MINUTE)
     await firing.turn()
@@ -191,7 +197,7 @@ async def test_a_clock_set_back_fires_nothing_again(database: Database, clock: M
     assert await outcomes(database) == [("initiating", 1)]
 
 
-async def test_paused_ones_do_not_fire(database: Database, clock: ManualClock, firing: Firing) -> None:
+async def test_paused_ones_do_not_fire(database: Database, clock: ManualClock, firing: ScheduleEngine) -> None:
     schedule = await made(database, clock, catchup=False)
     await database.write(lambda tx: schedules.pause(tx, schedule, "paused by alice", clock.now()))
     clock.advance(3 * MINUTE)
@@ -203,12 +209,14 @@ async def test_paused_ones_do_not_fire(database: Database, clock: ManualClock, f
     assert await outcomes(database) == [("skipped", 1), ("skipped", 2), ("initiating", 3)]
 
 
-async def test_a_server_without_the_lease_fires_nothing(database: Database, clock: ManualClock, firing: Firing) -> None:
+async def test_a_server_without_the_lease_fires_nothing(
+    database: Database, clock: ManualClock, firing: ScheduleEngine
+) -> None:
     await made(database, clock)
     clock.advance(MINUTE)
     await firing.turn()
     clock.advance(20)
-    other = Firing(database, clock, LocalBus(), "server-2")
+    other = ScheduleEngine(database, clock, LocalBus(), "server-2")
     await made(database, clock, name="late")
     clock.advance(40 - 20)
     assert (await other.turn(), len(await runs(database))) == (10.0, 1)
@@ -238,7 +246,7 @@ async def test_a_failed_write_loses_and_doubles_nothing(database: Database, cloc
     await made(database, clock, name="other")
     clock.advance(2 * MINUTE)
     flaky = Flaky(database, bad)
-    firing = Firing(flaky, clock, LocalBus(), "server-1")
+    firing = ScheduleEngine(flaky, clock, LocalBus(), "server-1")
     if bad <= 3:
         with pytest.raises(Unavailable):
             await firing.turn()
@@ -255,7 +263,7 @@ async def test_it_goes_on_after_an_error_and_wakes_when_one_is_made(database: Da
     bus = LocalBus()
     await made(database, clock)
     clock.advance(MINUTE)
-    firing = Firing(Flaky(database, 1), clock, bus, "server-1")
+    firing = ScheduleEngine(Flaky(database, 1), clock, bus, "server-1")
 
     async def until(count: int) -> None:
         async with asyncio.timeout(20):
