@@ -21,13 +21,13 @@ from paddleflow.engine.activating import expect, settle_ahead
 from paddleflow.engine.board import Board
 from paddleflow.engine.changeset import Changeset, write_turn
 from paddleflow.engine.expected_durations import ExpectedDurations
-from paddleflow.engine.launching import Prepared
+from paddleflow.engine.launch import PreparedLaunch
+from paddleflow.engine.launch_context import LaunchContext, rules_of
 from paddleflow.engine.ports import Ports, parse_range
 from paddleflow.engine.recovery import begun_unplaced, compare, read_jobs, read_records, rebuild
 from paddleflow.engine.run_engine import RunEngine, read_active
 from paddleflow.engine.run_io import RunIO
 from paddleflow.engine.step_admission import Admission
-from paddleflow.engine.surroundings import Surroundings, rules_of
 from paddleflow.engine.turn import STARTS_A_TURN, apply_observations, apply_placements, apply_row_changes, decide
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs.rows import SQL, members_of
@@ -215,7 +215,7 @@ class ClusterEngine:
         now = parts.clock.now()
         known = await parts.runtime.adopt()
         self.nodes = await parts.runtime.capacity()
-        self._around = Surroundings(
+        self._around = LaunchContext(
             data=parts.data,
             base_env=parts.base_env,
             addresses={node.name: node.address for node in self.nodes},
@@ -314,8 +314,10 @@ class ClusterEngine:
             _tell(changes)
         settle_ahead(board, changes, self._around)
         self._send_out()
-        if changes.recalls:  # before anybody is told to end, or its place would be passed on
-            await parts.runtime.recall(changes.recalls)
+        if (
+            changes.recalls and parts.runtime.prefetching is not None
+        ):  # before any is stopped, or its slot would pass on
+            await parts.runtime.prefetching.withdraw(changes.recalls)
         if changes.ended:  # first, because what is forgotten may travel with what is started
             await parts.runtime.forget(changes.ended)
         if changes.launches:
@@ -351,7 +353,7 @@ def _tell(changes: Changeset) -> None:
             log.info("job ended", job=change.after.id, status=str(change.after.status), reason=change.after.message)
 
 
-def _make_files(launches: Iterable[Prepared]) -> None:
+def _make_files(launches: Iterable[PreparedLaunch]) -> None:
     """The small files that must be there before a process starts."""
     for item in launches:
         folder = Path(item.launch.folder)

@@ -147,7 +147,7 @@ class RunEngine:
         facts: list[RunFact] = []
         if not self.jobs:
             return facts
-        heirs = [known for heir in changes.writes.heirs if (known := self.jobs.get(heir.job)) is not None]
+        heirs = [known for successor in changes.writes.heirs if (known := self.jobs.get(successor.job)) is not None]
         facts += [(run, JobPlaced(now, number)) for run, number in heirs]
         for job, moved in changes.moved.items():
             known = self.jobs.get(job)

@@ -82,7 +82,7 @@ class ScheduleEngine:
         return LOOK_EVERY if at is None else min(max(at - self._clock.now(), 0.0), LOOK_EVERY)
 
     async def _fire_all(self, due: list[int], token: int, now: float) -> None:
-        """Together, so that they share commits. What failed is raised when all have been tried."""
+        """Batched, so that they share commits. What failed is raised when all have been tried."""
         failed: list[Exception] = []
 
         async def one(seq: int) -> None:

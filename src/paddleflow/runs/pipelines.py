@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from paddleflow.base.names import nearest
 from paddleflow.errors import Conflict, Invalid, NotFound
+from paddleflow.store.conditions import Conditions
 from paddleflow.store.database import Row, Tx
 from paddleflow.store.statements import load
-from paddleflow.store.where import Where
 
 SQL = load("paddleflow.runs", "pipelines.sql")
 _ID = re.compile(r"ppl-(\d{6,18})", re.ASCII)
@@ -156,7 +156,7 @@ def list_pipelines(
     tx: Tx, after: int, limit: int, *, users: Sequence[str] = (), names: Sequence[str] = ()
 ) -> list[Row]:
     """Rows behind the position `after`, oldest first; `registered_of` reads them."""
-    where = Where()
+    where = Conditions()
     where.add("seq > :after", after=after)
     where.one_of("user_name", users)
     where.one_of("name", names)
@@ -165,7 +165,7 @@ def list_pipelines(
 
 def list_versions(tx: Tx, pipeline: Registered, after: int, limit: int, *, fs_names: Sequence[str] = ()) -> list[Row]:
     """Rows behind the position `after`, oldest first; `version_of` reads them."""
-    where = Where()
+    where = Conditions()
     where.add("pipeline = :pipeline and seq > :after", pipeline=pipeline.seq, after=after)
     where.one_of("fs_name", fs_names)
     statement = where.statement("select * from pipeline_versions", "order by seq limit :limit")

@@ -49,7 +49,7 @@ update runs set stop = :stop, status = 'terminating', message = :message, update
 where id = :id and status in ('initiating', 'pending', 'running', 'terminating') and stop < :stop
 
 -- name: change_breakpoints
--- Where a run pauses from now on.
+-- Conditions a run pauses from now on.
 update runs set breakpoints = :breakpoints, updated_at = :at, touched = touched + 1 where id = :id
 
 -- name: paused_components

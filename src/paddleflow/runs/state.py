@@ -219,7 +219,7 @@ class RunState:
 
     @property
     def mount(self) -> str:
-        """Where steps see the main storage."""
+        """Conditions steps see the main storage."""
         main = self.pipeline.main_fs
         if main is not None and main.mount_path:
             return "/" + main.mount_path.strip("/")

@@ -109,7 +109,7 @@ def _outputs(run: RunState, frame: Frame, child: int, name: str) -> str:
 
 
 def step_outputs(run: RunState, frame: Frame, child: int, seq: int) -> Mapping[str, str]:
-    """Where a step's outputs are to be."""
+    """Conditions a step's outputs are to be."""
     step = frame.plan.components[child]
     if not step.outputs:
         return _NOTHING

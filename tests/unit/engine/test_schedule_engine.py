@@ -21,8 +21,8 @@ from paddleflow.schedules.rules import new_schedule
 from paddleflow.spec.document import parse
 from paddleflow.spec.schedule import NewSchedule
 from paddleflow.store.bus import LocalBus
+from paddleflow.store.connection import open_database
 from paddleflow.store.database import Database, Row, Tx
-from paddleflow.store.opening import open_database
 from paddleflow.store.statements import compose
 
 DOCUMENT = "name: flow\nentry_points:\n  main: {command: echo hello, docker_env: python}\n"

@@ -1,7 +1,7 @@
-"""The hop from an event loop to a database thread and back: one queue, some threads, and a way home for the answers.
+"""Threads that execute database calls for event loops: one queue, some workers, and a batch of results per wake-up.
 
-The hop is the price of a transaction, not the SQL in it. So a worker takes what has piled up in one go, and all answers
-of a batch go home with one wake-up of the event loop. Used by `sqlite` and `postgres`; they bring the workers.
+Switching threads is the price of a transaction, not the SQL in it. So a worker takes everything that is queued, and all
+results of a batch reach the event loop with one wake-up. Used by `sqlite` and `postgres`, which bring the workers.
 
 A caller that is cancelled just stops waiting: a call that has not begun by then is left out, one that has begun runs to
 its end. Any event loop may call, several at once too.
@@ -13,17 +13,14 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 from paddleflow.errors import Unavailable
 from paddleflow.store.database import Tx
 
-P = ParamSpec("P")
-T = TypeVar("T")
 
-
-class Call:
-    """One function on its way to a database thread; the worker leaves the value or the error in it."""
+class DatabaseCall:
+    """One function for a database thread; the worker leaves the value or the error in it."""
 
     __slots__ = ("_kwargs", "args", "durable", "error", "fn", "future", "loop", "value")
 
@@ -42,16 +39,16 @@ class Call:
 
 
 #: Serves some calls: when it returns, each has its value or its error.
-Worker = Callable[[list[Call]], None]
+Worker = Callable[[list[DatabaseCall]], None]
 
 
-class Lane:
+class WorkerThreads:
     """Threads that serve one queue, one thread per worker."""
 
     def __init__(self, name: str, workers: Sequence[Worker], *, at_once: int) -> None:
         """`at_once`: the most calls that a worker is given in one go."""
         self._name = name
-        self._queue: SimpleQueue[Call | None] = SimpleQueue()
+        self._queue: SimpleQueue[DatabaseCall | None] = SimpleQueue()
         self._gate = threading.Lock()  # no call may be queued behind the end marks
         self._closed = False
         self._threads = [
@@ -61,17 +58,8 @@ class Lane:
         for thread in self._threads:
             thread.start()
 
-    async def ask(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run ``fn(tx, …)`` on one of the threads."""
-        value: T = await self._answered(Call(fn, args, kwargs))
-        return value
-
-    async def ask_soon(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The same, without waiting for the disk."""
-        value: T = await self._answered(Call(fn, args, kwargs, durable=False))
-        return value
-
-    async def _answered(self, call: Call) -> Any:
+    async def execute(self, call: DatabaseCall) -> Any:
+        """Run the call on one of the threads; its value, or its error raised."""
         call.loop = asyncio.get_running_loop()
         call.future = call.loop.create_future()
         with self._gate:
@@ -106,14 +94,14 @@ class Lane:
                 except BaseException as error:  # the thread must live on, and nobody may wait for ever
                     for call in calls:
                         call.error = error
-                _send_home(calls)
+                _deliver(calls)
             if ended:
                 return
             del calls  # nothing is kept alive while waiting for the next call
 
-    def _take(self, at_once: int) -> tuple[list[Call], bool]:
+    def _take(self, at_once: int) -> tuple[list[DatabaseCall], bool]:
         """Wait for a call, then take those behind it; True when the end mark came."""
-        calls: list[Call] = []
+        calls: list[DatabaseCall] = []
         try:
             call = self._queue.get()
             while call is not None:
@@ -126,17 +114,17 @@ class Lane:
         return calls, True
 
 
-def _send_home(calls: list[Call]) -> None:
+def _deliver(calls: list[DatabaseCall]) -> None:
     loops = {call.loop for call in calls}
     for loop in loops:
         here = calls if len(loops) == 1 else [call for call in calls if call.loop is loop]
         try:
-            loop.call_soon_threadsafe(_arrive, here)
+            loop.call_soon_threadsafe(_resolve, here)
         except RuntimeError:  # that loop is closed, and with it went everybody who waited
             continue
 
 
-def _arrive(calls: list[Call]) -> None:
+def _resolve(calls: list[DatabaseCall]) -> None:
     for call in calls:
         if not call.future.done():
             call.future.set_result(None)

@@ -1,4 +1,4 @@
-"""What a server leaves for those who come: root, its password at the first start, and a client context that works."""
+"""The bootstrap of a server: root, its password at the first start, and a client context that works at once."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from paddleflow.api.platform import Platform
 from paddleflow.base.log import Log
 from paddleflow.errors import PaddleFlowError
 from paddleflow.sdk import contexts
-from paddleflow.server.secrets import write_secret
+from paddleflow.server.data_folder import write_private
 from paddleflow.store.database import Tx
 
 log = Log("server")
 
 
-async def welcome(platform: Platform, data: Path, address: str) -> None:
+async def bootstrap(platform: Platform, data: Path, address: str) -> None:
     """Root, its password file at the first start, and a client context that works at once."""
     database, clock = platform.database, platform.clock
     fixed = platform.settings.access.root_password
     password = fixed or passwords.random_password()
     made = await ensure_root(database, clock, password, fixed=bool(fixed))
     if made and not fixed:
-        write_secret(data / "root-password", f"{password}\n")
+        write_private(data / "root-password", f"{password}\n")
     token = await database.write(client_token, data / "client-token", clock.now(), platform.settings.access.token_hours)
     try:
         contexts.save_local(address, ROOT, token)
     except (OSError, PaddleFlowError) as error:
         log.warning("no client context was written", reason=str(error))
-    write_secret(data / "server.json", json.dumps({"url": address, "pid": os.getpid(), "user": ROOT}))
+    write_private(data / "server.json", json.dumps({"url": address, "pid": os.getpid(), "user": ROOT}))
     log.info("serving", address=address, user=ROOT, data=str(data))
 
 
@@ -44,5 +44,5 @@ def client_token(tx: Tx, file: Path, now: float, hours: float) -> str:
         if row is not None and row["expires_at"] - now > hours * 1800:
             return token
     token = tokens.issue(tx, ROOT, now, hours)
-    write_secret(file, token)
+    write_private(file, token)
     return token

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 
 from paddleflow.errors import NotFound, PaddleFlowError
 from paddleflow.store import counters
-from paddleflow.store.database import Database, Tx
-from paddleflow.store.together import Together
+from paddleflow.store.database import Batched, Database, Tx
 
 
 @dataclass
@@ -33,7 +32,7 @@ async def in_one_group(db: Database, adding: Adding, names: Sequence[str]) -> li
     """Write while the writer is busy, so that all of them wait when it is done."""
     gate = threading.Event()
     busy = asyncio.ensure_future(db.write(lambda _: gate.wait(60)))
-    fn = Together(adding.many)
+    fn = Batched(adding.many)
     writes = [asyncio.ensure_future(told(db.write(fn, name))) for name in names]
     await asyncio.sleep(0)
     gate.set()
@@ -70,6 +69,6 @@ async def test_one_that_breaks_is_undone_alone(database: Database) -> None:
 
 
 async def test_one_by_itself(database: Database) -> None:
-    results = [await told(database.write(Together(Adding().many), name)) for name in ("a", "-b")]
+    results = [await told(database.write(Batched(Adding().many), name)) for name in ("a", "-b")]
     assert results == ["did a", "NotFound -b"]
     assert await stored(database, ["a", "-b"]) == ["a"]

@@ -1,10 +1,10 @@
-"""The lives of attempts, from launch to the last word: what the keeper does, without its sockets.
+"""Attempts from their launch to the report of their end: what the keeper does, without its sockets.
 
 Order is what makes it safe against ``kill -9``; see the crash table in ``docs/internals/local-runtime.md``:
 
-    try line → spawn (the child makes its log, or a marker) → run line → marker removed → … → end line → told
+    try line → spawn (the child makes its log, or a marker) → run line → marker removed → … → end line → report
 
-`recovery` puts the world right when a keeper starts, `watching` looks at logs and ports meanwhile.
+`recovery` compares journal and processes when a keeper starts; `monitor` checks logs and ports meanwhile.
 """
 
 from __future__ import annotations
@@ -21,21 +21,20 @@ from paddleflow.runtimes.local import cgroups, mounts, procfs
 from paddleflow.runtimes.local.attempt import Attempt
 from paddleflow.runtimes.local.journal import Journal
 from paddleflow.runtimes.local.launcher import Launcher
-from paddleflow.runtimes.local.spawning import Refused, reason
-from paddleflow.runtimes.local.succession import Launch, Succession
-from paddleflow.runtimes.local.telling import Telling
+from paddleflow.runtimes.local.prefetch import Launch, PrefetchQueue, Reports
+from paddleflow.runtimes.local.process import Refused, reason
 from paddleflow.runtimes.local.timers import Timers
 
-UNWATCHED = (
+UNOBSERVED = (
     "ended while nobody watched: the keeper of this machine's jobs had been killed, so its exit code is not known"
 )
 SIGNAL_NAMES = {int(number): number.name for number in signal.Signals}
 DRAIN_EVERY = 0.01
-STRAY_LOOKS = 20  #: at a process without an environment; it may have none for good
-DRAIN_PATIENCE = 2.0  #: seconds after SIGKILL until an end is told although something of the group is still dying
+ORPHAN_CHECKS = 20  #: of a process without an environment; it may have none for good
+DRAIN_PATIENCE = 2.0  #: seconds after SIGKILL until an end is reported although something of the group is still dying
 
 
-class Custody:
+class Supervisor:
     """All attempts of one data folder."""
 
     def __init__(self, launcher: Launcher, journal: Journal, timers: Timers, clock: Clock, keeper: str) -> None:
@@ -45,17 +44,17 @@ class Custody:
         self.clock = clock
         self.keeper = keeper
         self.attempts: dict[str, Attempt] = {}
-        self.waiting: OrderedDict[str, Launch] = OrderedDict()
+        self.pending: OrderedDict[str, Launch] = OrderedDict()
         self.running: dict[int, Attempt] = {}  #: by pid, until the main process has ended
         self.draining: dict[str, Attempt] = {}  #: main process ended, others of its group not yet
-        self.telling = Telling()
-        self.succession = Succession(self.waiting, self.telling, timers, lambda name: self.attempts.get(name))
-        self.begun: list[Callable[[Attempt], None]] = []  #: called with each attempt that runs
-        self.left: list[Callable[[Attempt], None]] = []  #: called with each attempt whose end is told
+        self.reports = Reports()
+        self.prefetch = PrefetchQueue(self.pending, self.reports, timers, lambda name: self.attempts.get(name))
+        self.on_started: list[Callable[[Attempt], None]] = []  #: called with each attempt that runs
+        self.on_finished: list[Callable[[Attempt], None]] = []  #: called with each attempt whose end is reported
         self._children = procfs.Children()
         self._sweep = False
         self._removing = 0  #: sets of cgroup folders that are not empty yet
-        self._groups: tuple[float, set[int]] = (0.0, set())  #: when they were looked at
+        self._groups: tuple[float, set[int]] = (0.0, set())  #: when they were read
 
     # ------------------------------------------------------------------ what a server asks
 
@@ -64,24 +63,24 @@ class Custody:
             name = launch["attempt"]
             known = self.attempts.get(name)
             if known is not None:
-                self.telling.add(*known.events())
-            elif launch.get("ahead"):
-                if name not in self.waiting:
-                    self.succession.start(name, launch)
-            elif name not in self.waiting:
-                self.succession.enter(launch)
-                self.waiting[name] = launch
+                self.reports.add(*known.events())
+            elif launch.get("prefetched"):
+                if name not in self.pending:
+                    self.prefetch.add(name, launch)
+            elif name not in self.pending:
+                self.prefetch.acquire(launch)
+                self.pending[name] = launch
 
     def stop(self, names: Iterable[str], grace: float, why: str = "stopped") -> None:
         for name in names:
-            launch = self.waiting.pop(name, None)
-            if launch is not None or self.succession.stop(name):
+            launch = self.pending.pop(name, None)
+            if launch is not None or self.prefetch.stop(name):
                 self._never_ran(name, f"{why} before it ran", launch)
             elif (attempt := self.attempts.get(name)) is not None and attempt.end is None:
                 self._stop(attempt, max(grace, 0.0), why)
 
     def forget(self, names: Sequence[str]) -> None:
-        self.telling.answered(names)
+        self.reports.acknowledge(names)
         for name in names:
             attempt = self.attempts.get(name)
             if attempt is not None and attempt.finished:
@@ -90,56 +89,56 @@ class Custody:
         self.journal.compact(self.attempts.values())
 
     def state(self) -> list[list[Any]]:
-        """Everything that is known, as events; those that were to be told are among them."""
-        self.succession.wake()
-        self.telling.clear()
+        """Everything that is known, as events; those that were about to be reported are among them."""
+        self.prefetch.release_held()
+        self.reports.clear()
         return [event for attempt in self.attempts.values() for event in attempt.events()]
 
     def new_server(self) -> None:
         """It asks for all there is, and again for what has not begun: that must not begin behind its back."""
-        self.succession.new_server()
-        self.telling.new_server()
-        self.waiting.clear()
+        self.prefetch.new_server()
+        self.reports.new_server()
+        self.pending.clear()
 
     @property
     def busy(self) -> bool:
-        return bool(self.waiting or self.running or self.draining or self._removing)
+        return bool(self.pending or self.running or self.draining or self._removing)
 
     # ------------------------------------------------------------------ beginning
 
     def spawn_next(self, most: int) -> None:
         """Start up to `most` of those that wait."""
-        for _ in range(min(most, len(self.waiting))):
-            name, launch = self.waiting.popitem(last=False)
+        for _ in range(min(most, len(self.pending))):
+            name, launch = self.pending.popitem(last=False)
             try:
-                prepared = self.launcher.prepare(launch)
-                attempt = Attempt(name, prepared.plan, self.journal.boot)
+                spec = self.launcher.prepare(launch)
+                attempt = Attempt(name, spec.plan, self.journal.boot)
                 if self.launcher.marked:
                     self.settle()
-                self.journal.write(["try", name, prepared.plan])
+                self.journal.write(["try", name, spec.plan])
             except (Refused, OSError, ValueError) as error:
-                self._never_ran(name, _said(error), launch)
+                self._never_ran(name, _start_error(error), launch)
                 continue
-            attempt.lane = launch.get("lane", "")
+            attempt.slot_class = launch.get("slot_class", "")
             self.attempts[name] = attempt
             try:
-                pid = self.launcher.spawn(prepared)
+                pid = self.launcher.spawn(spec)
             except (Refused, OSError, ValueError) as error:
-                self.lost(attempt, _said(error))
+                self.lost(attempt, _start_error(error))
                 continue
             self._spawned(attempt, pid)
-            trouble = self.launcher.limit(prepared)
+            trouble = self.launcher.limit(spec)
             if trouble:
                 self._stop(attempt, 0.0, trouble)
 
     def _spawned(self, attempt: Attempt, pid: int) -> None:
         attempt.run(pid, self.launcher.ticks_of(pid), self.clock.now())
         self.journal.add(["run", attempt.name, pid, attempt.ticks, attempt.started_at])
-        self.telling.begun(attempt.name, ["started", attempt.name, attempt.started_at, pid])
+        self.reports.started(attempt.name, ["started", attempt.name, attempt.started_at, pid])
         self.run(attempt)
 
     def settle(self) -> None:
-        """Write down what was said. Only then the marker goes, which spoke for the last spawn until now.
+        """Write down what was recorded. Only then the marker goes, which spoke for the last spawn until now.
 
         On a full disk both stay as they are, and nothing else starts until the lines are written.
         """
@@ -150,19 +149,19 @@ class Custody:
         """Look after an attempt that has a process: just spawned, or found by `recovery`."""
         self.running[attempt.pid] = attempt
         if attempt.ready_at is not None and attempt.child:
-            self.telling.begun(attempt.name, ["ready", attempt.name, attempt.ready_at])
-        for call in self.begun:
+            self.reports.started(attempt.name, ["ready", attempt.name, attempt.ready_at])
+        for call in self.on_started:
             call(attempt)
 
     def ready(self, attempt: Attempt) -> None:
         attempt.ready_at = self.clock.now()
         self.journal.add(["ready", attempt.name, attempt.ready_at])
-        self.telling.begun(attempt.name, ["ready", attempt.name, attempt.ready_at])
-        self.telling.urgent = True
+        self.reports.started(attempt.name, ["ready", attempt.name, attempt.ready_at])
+        self.reports.urgent = True
 
     def _never_ran(self, name: str, message: str, launch: Launch | None) -> None:
         attempt = self.attempts[name] = Attempt(name, {}, self.journal.boot)
-        attempt.lane = launch.get("lane", "") if launch is not None else ""
+        attempt.slot_class = launch.get("slot_class", "") if launch is not None else ""
         self.lost(attempt, message)
 
     # ------------------------------------------------------------------ stopping
@@ -173,7 +172,7 @@ class Custody:
             return
         if attempt.kill_at is None and grace > 0:
             _signal(attempt, signal.SIGTERM)
-            _signal(attempt, signal.SIGCONT)  # one that was suspended shall hear it too
+            _signal(attempt, signal.SIGCONT)  # one that was suspended must receive it too
         attempt.kill_at, attempt.why = kill_at, attempt.why or why
         self.journal.add(["stop", attempt.name, kill_at, attempt.why])
         self.kill_later(attempt)
@@ -207,7 +206,7 @@ class Custody:
                 self.main_ended(attempt, status, cpu, usage.ru_maxrss * 1024)
         if self._sweep:
             self._sweep = False
-            self._sweep_strays()
+            self._kill_orphans()
             for attempt in list(self.draining.values()):
                 if not self._alive(attempt):
                     self.finish(attempt)
@@ -215,13 +214,13 @@ class Custody:
     def main_ended(
         self, attempt: Attempt, status: int | None, cpu: float | None = None, peak: int | None = None
     ) -> None:
-        """The main process is gone, with this status if anybody knows it: its group follows, then the end is told."""
+        """The main process is gone, with this status if anybody knows it: its group follows, then the end is reported."""
         if self.running.get(attempt.pid) is attempt:  # the number of one that is not our child may be another's by now
             del self.running[attempt.pid]
         if status is None:
-            self._conclude(attempt, None, UNWATCHED)
+            self._conclude(attempt, None, UNOBSERVED)
         else:
-            self._conclude(attempt, exit_code(status), _words(attempt, status), cpu, peak)
+            self._conclude(attempt, exit_code(status), _final_message(attempt, status), cpu, peak)
         if attempt.kill_at is None or self.clock.monotonic() >= attempt.kill_at:
             attempt.kill_at = self.clock.monotonic()
             if not kill(attempt):
@@ -244,7 +243,7 @@ class Custody:
         self.timers.after(DRAIN_EVERY, partial(self._drain, attempt))
 
     def _alive(self, attempt: Attempt) -> bool:
-        """Whether its group has members. What has ended does not count, also when others are slow to bury it."""
+        """Whether its group has members. What has ended does not count, also when others are slow to reap it."""
         if not _signal(attempt, 0):
             return False
         if attempt.child:
@@ -266,20 +265,20 @@ class Custody:
         self.journal.add(["end", attempt.name, *attempt.end])
 
     def finish(self, attempt: Attempt) -> None:
-        """Nothing of it is left: tell."""
+        """Nothing of it is left: report."""
         self._sweep = self.draining.pop(attempt.name, None) is not None or self._sweep
         attempt.finished = True
         if attempt.pidfd >= 0:
             os.close(attempt.pidfd)
             attempt.pidfd = -1
-        for call in self.left:
+        for call in self.on_finished:
             call(attempt)
         self.clear(attempt)
-        self.telling.ended(attempt.name)  # its end tells when it began
-        if attempt.lane:
-            self.succession.leave(attempt, rest=self.telling.unanswered)
+        self.reports.ended(attempt.name)  # its end says when it began
+        if attempt.slot_class:
+            self.prefetch.ended(attempt, hold=self.reports.unacknowledged)
         else:
-            self.telling.add(*attempt.events())
+            self.reports.add(*attempt.events())
 
     def clear(self, attempt: Attempt) -> None:
         """Remove what was made for it outside its folder."""
@@ -295,10 +294,10 @@ class Custody:
         cgroups.kill(folders)
         self.timers.after(0.05, partial(self._remove_groups, folders, tries - 1))
 
-    def _sweep_strays(self, looks: int = STRAY_LOOKS) -> None:
+    def _kill_orphans(self, checks: int = ORPHAN_CHECKS) -> None:
         """Kill descendants that left their group and whose attempt has ended: they became our children then.
 
-        One that is about to become another program cannot be told apart, and is looked at again.
+        One that is about to become another program cannot be told apart, and is checked again.
         """
         again = False
         for pid in self._children():
@@ -310,8 +309,8 @@ class Custody:
                 again = again or procfs.is_changing(pid)
             elif (attempt is None or attempt.end is not None) and name not in self.draining:
                 _send(pid, signal.SIGKILL)
-        if again and looks > 1:
-            self.timers.after(DRAIN_EVERY, partial(self._sweep_strays, looks - 1))
+        if again and checks > 1:
+            self.timers.after(DRAIN_EVERY, partial(self._kill_orphans, checks - 1))
 
 
 def exit_code(status: int) -> int:
@@ -319,7 +318,7 @@ def exit_code(status: int) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _words(attempt: Attempt, status: int) -> str:
+def _final_message(attempt: Attempt, status: int) -> str:
     """The final message: why it ended, where that is known better than by the code."""
     plan, code = attempt.plan, exit_code(status)
     if code != 0 and plan.get("memory") and cgroups.out_of_memory(plan["groups"]):
@@ -335,15 +334,15 @@ def _words(attempt: Attempt, status: int) -> str:
     return f"ended by {SIGNAL_NAMES.get(os.WTERMSIG(status), 'a signal')}" if os.WIFSIGNALED(status) else ""
 
 
-def _said(error: Exception) -> str:
+def _start_error(error: Exception) -> str:
     return f"cannot start: {reason(error)}" if isinstance(error, OSError) else str(error)
 
 
 def kill(attempt: Attempt) -> bool:
     """SIGKILL to all that belongs to it; whether there was anything."""
     in_group = _signal(attempt, signal.SIGKILL)
-    attempt.deserted = not cgroups.kill(attempt.plan.get("groups", []))
-    return in_group or not attempt.deserted
+    attempt.empty = not cgroups.kill(attempt.plan.get("groups", []))
+    return in_group or not attempt.empty
 
 
 def _signal(attempt: Attempt, number: int) -> bool:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from paddleflow.base.ids import AttemptId
 from paddleflow.errors import Invalid
-from paddleflow.runtimes.local import sampling, sockets
+from paddleflow.runtimes.local import sampler, sockets
 from paddleflow.runtimes.local.capacity import log_limit, this_machine
-from paddleflow.runtimes.local.sampling import Process, Seen, grown, members, parse_process
+from paddleflow.runtimes.local.sampler import Process, Seen, grown, members, parse_process
 from paddleflow.runtimes.runtime import Sample
 from paddleflow.settings import LocalSettings
 
@@ -51,7 +51,7 @@ def test_any_table_of_processes_is_sorted_out(table: dict[int, tuple[int, int]])
 
 
 def test_a_sample_of_ourselves() -> None:
-    taken = sampling.take({os.getsid(0): A}, 5.0)[A].sample
+    taken = sampler.take({os.getsid(0): A}, 5.0)[A].sample
     assert taken.at == 5.0
     assert taken.memory > 1 << 20
     assert taken.cpu_seconds > 0

@@ -9,21 +9,21 @@ import pytest
 
 from paddleflow.base.clock import ManualClock
 from paddleflow.runtimes.local import procfs
-from paddleflow.runtimes.local.custody import DRAIN_EVERY, STRAY_LOOKS, Custody
 from paddleflow.runtimes.local.journal import Journal
 from paddleflow.runtimes.local.launcher import Launcher
+from paddleflow.runtimes.local.supervisor import DRAIN_EVERY, ORPHAN_CHECKS, Supervisor
 from paddleflow.runtimes.local.timers import Timers
 
 
 class Scene:
-    """A keeper's custody without its loop, and a child that belongs to an attempt that has ended."""
+    """A keeper's supervisor without its loop, and a child that belongs to an attempt that has ended."""
 
-    def __init__(self, folder: Path, stray: int) -> None:
+    def __init__(self, folder: Path, orphan: int) -> None:
         self.clock = ManualClock()
         self.timers = Timers(self.clock)
         launcher, journal = Launcher(str(folder / "began"), "k"), Journal(str(folder / "journal"), "boot")
-        self.custody = Custody(launcher, journal, self.timers, self.clock, "k")
-        self.custody._children = lambda: [stray]  # type: ignore[assignment]
+        self.supervisor = Supervisor(launcher, journal, self.timers, self.clock, "k")
+        self.supervisor._children = lambda: [orphan]  # type: ignore[assignment]
 
     def later(self) -> None:
         self.clock.advance(DRAIN_EVERY)
@@ -36,27 +36,27 @@ def test_one_that_is_about_to_become_another_program_is_looked_at_again(
     names = iter([None, None, "job-1.worker-0.1"])
     monkeypatch.setattr(procfs, "attempt_of", lambda pid, keeper: next(names))
     monkeypatch.setattr(procfs, "is_changing", lambda pid: True)
-    with subprocess.Popen(["sleep", "1000"]) as stray:
-        scene = Scene(tmp_path, stray.pid)
-        scene.custody._sweep_strays()
+    with subprocess.Popen(["sleep", "1000"]) as orphan:
+        scene = Scene(tmp_path, orphan.pid)
+        scene.supervisor._kill_orphans()
         scene.later()
-        assert stray.poll() is None
+        assert orphan.poll() is None
         scene.later()
-        assert stray.wait(30) == -9
+        assert orphan.wait(30) == -9
 
 
 def test_one_that_has_no_environment_is_let_alone_after_a_while(tmp_path: Path) -> None:
-    with subprocess.Popen(["sleep", "1000"], env={}) as stray:
-        while procfs.read(f"/proc/{stray.pid}/cmdline") != b"sleep\x001000\0":
+    with subprocess.Popen(["sleep", "1000"], env={}) as orphan:
+        while procfs.read(f"/proc/{orphan.pid}/cmdline") != b"sleep\x001000\0":
             pass
-        assert procfs.is_changing(stray.pid), "it cannot be told from one that is"
-        scene = Scene(tmp_path, stray.pid)
-        scene.custody._sweep_strays()
-        for _ in range(STRAY_LOOKS):
-            assert stray.poll() is None
+        assert procfs.is_changing(orphan.pid), "it cannot be told from one that is"
+        scene = Scene(tmp_path, orphan.pid)
+        scene.supervisor._kill_orphans()
+        for _ in range(ORPHAN_CHECKS):
+            assert orphan.poll() is None
             scene.later()
         assert scene.timers.delay() is None
-        stray.kill()
+        orphan.kill()
 
 
 def test_one_that_has_ended_is_no_longer_changing() -> None:

@@ -99,13 +99,13 @@ def _encode_top(header: Header) -> bytes:
 
 def _encode_record(sample: Sample) -> bytes:
     optional = (sample.disk_read, sample.disk_write, sample.net_received, sample.net_sent, sample.disk_usage)
-    told = [-1 if value is None else value for value in optional]
-    return _RECORD.pack(sample.at, sample.cpu_seconds, sample.memory, *told)
+    values = [-1 if value is None else value for value in optional]
+    return _RECORD.pack(sample.at, sample.cpu_seconds, sample.memory, *values)
 
 
 def _decode_record(data: bytes) -> Sample:
-    at, cpu_seconds, memory, *told = _RECORD.unpack(data)
-    return Sample(at, cpu_seconds, memory, *(None if value < 0 else value for value in told))
+    at, cpu_seconds, memory, *values = _RECORD.unpack(data)
+    return Sample(at, cpu_seconds, memory, *(None if value < 0 else value for value in values))
 
 
 def append(path: str, sample: Sample) -> None:

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from paddleflow.base.ids import attempt_id, task_id
 from paddleflow.base.names import JOB_ID
 from paddleflow.base.quantity import Resources
-from paddleflow.engine.launching import Place, PlacedJob, Prepared, attempt_of, parse_attempt, port_counts, prepare
+from paddleflow.engine.launch import (
+    MemberPlacement,
+    PlacedJob,
+    PreparedLaunch,
+    attempt_of,
+    parse_attempt,
+    port_counts,
+    prepare,
+)
 from paddleflow.frameworks.catalogue import FRAMEWORKS
 from paddleflow.jobs.facts import Key
 from paddleflow.jobs.folders import job_folder, log_file
@@ -27,18 +35,20 @@ WORKER = Member("worker", 1, ("python", "train.py"), {}, EACH, EACH)
 
 
 def prepared(
-    *places: Place,
+    *places: MemberPlacement,
     members: tuple[Member, ...] = (WORKER,),
     framework: str = "standalone",
     base_env: Mapping[str, str] | None = None,
     **fields: Any,
-) -> dict[Key, Prepared]:
+) -> dict[Key, PreparedLaunch]:
     given = {"id": "job-1", "name": "my job", "user": "alice", "queue": "q", "attempt": 2, **fields}
-    job = PlacedJob(framework=framework, members=members, places=places or (Place("worker", 0, "n1"),), **given)
+    job = PlacedJob(
+        framework=framework, members=members, places=places or (MemberPlacement("worker", 0, "n1"),), **given
+    )
     return prepare(job, DATA, base_env or {}, {"n1": "127.0.0.1"})
 
 
-def alone(*places: Place, **fields: Any) -> Prepared:
+def alone(*places: MemberPlacement, **fields: Any) -> PreparedLaunch:
     (found,) = prepared(*places, **fields).values()
     return found
 
@@ -82,7 +92,7 @@ def test_folders_are_spread_and_differ() -> None:
 
 
 def test_who_a_member_is() -> None:
-    env = alone(Place("worker", 0, "n1")).launch.env
+    env = alone(MemberPlacement("worker", 0, "n1")).launch.env
     assert env.items() >= {
         "PF_JOB_ID": "job-1", "PF_JOB_NAME": "my job", "PF_JOB_QUEUE_NAME": "q", "PF_JOB_FRAMEWORK": "standalone",
         "PF_JOB_ATTEMPT": "2", "PF_USER_NAME": "alice", "PF_ROLE": "worker", "PF_ROLE_INDEX": "0",
@@ -99,7 +109,7 @@ def test_the_user_s_variables_win_over_the_server_s_but_not_over_who_it_is() -> 
 
 
 def test_device_numbers() -> None:
-    place = Place("worker", 0, "n1", ((GPU, (1, 3)), ("x.com/fpga-2", (0,))))
+    place = MemberPlacement("worker", 0, "n1", ((GPU, (1, 3)), ("x.com/fpga-2", (0,))))
     env = alone(place).launch.env
     assert env["CUDA_VISIBLE_DEVICES"] == env["PF_DEVICES_NVIDIA_COM_GPU"] == "1,3"
     assert env["PF_DEVICES_X_COM_FPGA_2"] == "0"
@@ -111,7 +121,7 @@ def test_nobody_sees_devices_that_were_not_given() -> None:
     member = Member("worker", 1, ("x",), {"CUDA_VISIBLE_DEVICES": "0,1"}, EACH, EACH)
     hidden = {"CUDA_VISIBLE_DEVICES": ""}
     assert alone(members=(member,), base_env=hidden).launch.env["CUDA_VISIBLE_DEVICES"] == ""
-    given_one = Place("worker", 0, "n1", ((GPU, (1,)),))
+    given_one = MemberPlacement("worker", 0, "n1", ((GPU, (1,)),))
     assert alone(given_one, members=(member,), base_env=hidden).launch.env["CUDA_VISIBLE_DEVICES"] == "1"
     assert alone(members=(member,)).launch.env["CUDA_VISIBLE_DEVICES"] == "0,1"  # none are counted here
 
@@ -135,7 +145,7 @@ def test_the_first_storage_is_the_working_directory() -> None:
 
 
 def test_members_know_each_other() -> None:
-    places = tuple(Place("worker", n, "n1", ports=(2000 + 2 * n, 2001 + 2 * n)) for n in range(2))
+    places = tuple(MemberPlacement("worker", n, "n1", ports=(2000 + 2 * n, 2001 + 2 * n)) for n in range(2))
     found = prepared(*places, members=(Member("worker", 2, ("x",), {}, EACH, EACH),), framework="paddle")
     assert list(found) == [("worker", 0), ("worker", 1)]
     for n, item in enumerate(found.values()):
@@ -152,9 +162,9 @@ def test_slots_lend_what_they_hold_to_the_one_that_runs(limits: tuple[Resources 
         Member("worker", 2, (), {}, EACH, limits[1]),
     )
     places = (
-        Place("master", 0, "n1"),
-        Place("worker", 0, "n1", ((GPU, (2,)),)),
-        Place("worker", 1, "n1", ((GPU, (0,)),)),
+        MemberPlacement("master", 0, "n1"),
+        MemberPlacement("worker", 0, "n1", ((GPU, (2,)),)),
+        MemberPlacement("worker", 1, "n1", ((GPU, (0,)),)),
     )
     found = prepared(*places, members=members, framework="mpi", base_env={"CUDA_VISIBLE_DEVICES": ""})
     assert [found[key].passive for key in found] == [False, True, True]

@@ -85,13 +85,13 @@ def take(leaders: Mapping[int, AttemptId], now: float) -> dict[AttemptId, Seen]:
 
 
 def _seen(group: list[Process], traffic: Mapping[int, Traffic] | None, now: float) -> Seen:
-    told = [io for process in group if (io := _disk(process.pid)) is not None]
+    known = [io for process in group if (io := _disk(process.pid)) is not None]
     sample = Sample(
         at=now,
         cpu_seconds=sum(process.ticks for process in group) / _TICKS,
         memory=sum(process.pages for process in group) * _PAGE,
-        disk_read=sum(io[0] for io in told) if told else None,
-        disk_write=sum(io[1] for io in told) if told else None,
+        disk_read=sum(io[0] for io in known) if known else None,
+        disk_write=sum(io[1] for io in known) if known else None,
     )
     if not traffic:
         return Seen(sample, traffic)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from paddleflow.server.gathering import AT_MOST, GatheringTransport
+from paddleflow.server.transport import AT_MOST, CoalescingTransport
 
 
 class Recorder(asyncio.Transport):
@@ -23,7 +23,7 @@ class Recorder(asyncio.Transport):
 
 async def test_head_and_body_of_an_answer_are_one_piece() -> None:
     recorder = Recorder()
-    transport = GatheringTransport(recorder)
+    transport = CoalescingTransport(recorder)
     transport.write(b"head ")
     transport.write(b"body")
     await asyncio.sleep(0)
@@ -34,7 +34,7 @@ async def test_head_and_body_of_an_answer_are_one_piece() -> None:
 
 async def test_nothing_is_left_behind_by_a_close() -> None:
     recorder = Recorder()
-    transport = GatheringTransport(recorder)
+    transport = CoalescingTransport(recorder)
     transport.write(b"last words")
     transport.close()
     await asyncio.sleep(0)
@@ -44,7 +44,7 @@ async def test_nothing_is_left_behind_by_a_close() -> None:
 async def test_what_is_large_does_not_wait_and_stays_in_order() -> None:
     """Whoever writes without end must come to feel that the client does not read."""
     recorder = Recorder()
-    transport = GatheringTransport(recorder)
+    transport = CoalescingTransport(recorder)
     large = b"x" * AT_MOST
     transport.write(b"head ")
     transport.write(large)

@@ -11,7 +11,7 @@ from paddleflow.settings import SchedulingSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class LaunchContext:
     """What launching needs to know of this machine."""
 
     data: Path

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddleflow.runtimes.local import statistics
-from paddleflow.runtimes.local.statistics import Header, decode, encode, halve, is_full, step
+from paddleflow.runtimes import sample_history
 from paddleflow.runtimes.runtime import Sample
+from paddleflow.runtimes.sample_history import Header, decode, encode, halve, is_full, step
 
 COUNTER = st.integers(0, 1000)
 STEPS = st.tuples(st.floats(0.001, 100), st.floats(0, 100), st.integers(0, 1 << 50), COUNTER, COUNTER | st.none())
@@ -35,7 +35,7 @@ def push(header: Header | None, records: list[Sample], sample: Sample) -> tuple[
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statistics, "MOST", 8)
+    monkeypatch.setattr(sample_history, "MOST", 8)
 
 
 @given(st.lists(STEPS, min_size=1, max_size=200))
@@ -75,17 +75,17 @@ def test_no_part_of_a_life_is_without_records(steps: list[tuple[float, float, in
 
 
 def test_the_file_is_what_the_pure_functions_say(tmp_path: Path) -> None:
-    path = statistics.stats_path(str(tmp_path / "log"))
+    path = sample_history.stats_path(str(tmp_path / "log"))
     header: Header | None = None
     records: list[Sample] = []
-    assert statistics.read(path) == []
+    assert sample_history.read(path) == []
     for i in range(100):
         sample = Sample(float(i), i / 2, 100 - i, disk_read=i, net_sent=None)
         header, records = push(header, records, sample)
-        statistics.append(path, sample)
+        sample_history.append(path, sample)
         assert decode(Path(path).read_bytes()) == (header, records)
-        assert statistics.read(path)[-1] == sample
-        assert statistics.read(path)[0].at == 0.0
+        assert sample_history.read(path)[-1] == sample
+        assert sample_history.read(path)[0].at == 0.0
     assert Path(path).stat().st_size <= 80 + 8 * 64
     assert [file.name for file in tmp_path.iterdir()] == ["log.stats"]
 
@@ -93,6 +93,6 @@ def test_the_file_is_what_the_pure_functions_say(tmp_path: Path) -> None:
 def test_a_file_that_is_not_ours_is_begun_anew(tmp_path: Path) -> None:
     path = tmp_path / "x.stats"
     path.write_bytes(b"something else")
-    assert statistics.read(str(path)) == []
-    statistics.append(str(path), Sample(1.0, 2.0, 3))
-    assert statistics.read(str(path)) == [Sample(1.0, 2.0, 3)]
+    assert sample_history.read(str(path)) == []
+    sample_history.append(str(path), Sample(1.0, 2.0, 3))
+    assert sample_history.read(str(path)) == [Sample(1.0, 2.0, 3)]

@@ -1,7 +1,7 @@
-"""Answers in one piece: what is written to a connection within one round of the loop is sent by one system call.
+"""Write coalescing: what is written to a connection within one iteration of the loop is sent by one system call.
 
 uvicorn writes the head of an answer and its body one after the other, and each would go out by itself: twice the cost of
-sending, and a client that is woken for a head. `door` gives uvicorn this protocol.
+sending, and a client that is woken for a head. `listener` gives uvicorn this protocol.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-AT_MOST = 65536  #: bytes that wait for the end of the round
+AT_MOST = 65536  #: bytes that wait for the end of the iteration
 
 
-class GatheringProtocol(HttpToolsProtocol):
-    """uvicorn's, on a transport that gathers."""
+class CoalescingProtocol(HttpToolsProtocol):
+    """uvicorn's, on a transport that coalesces."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(
-            GatheringTransport(cast(asyncio.Transport, transport))
+            CoalescingTransport(cast(asyncio.Transport, transport))
         )  # uvloop's are not of that class
 
 
-class GatheringTransport(asyncio.Transport):
+class CoalescingTransport(asyncio.Transport):
     """A transport as uvicorn and its websockets use one."""
 
     def __init__(self, transport: asyncio.Transport) -> None:

@@ -10,7 +10,7 @@ from paddleflow.store.database import Value
 from paddleflow.store.statements import Statement, compose
 
 
-class Where:
+class Conditions:
     """Everything that is added must hold."""
 
     def __init__(self) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 from paddleflow.base.ids import AttemptId, attempt_id, task_id
 from paddleflow.base.quantity import total
 from paddleflow.frameworks.catalogue import find
-from paddleflow.frameworks.framework import Member as PlacedMember
-from paddleflow.frameworks.framework import Plan
+from paddleflow.frameworks.framework import PlacedMember, Plan
 from paddleflow.jobs.facts import Key
 from paddleflow.jobs.folders import job_place, log_name
 from paddleflow.jobs.model import Member
+from paddleflow.runtimes.prefetch import PrefetchRequest
 from paddleflow.runtimes.runtime import Launch, Mount
 
 GPU = "nvidia.com/gpu"
@@ -22,7 +22,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MemberPlacement:
     """Where one member of a job is, and what was given to it alone."""
 
     role: str
@@ -47,11 +47,11 @@ class PlacedJob:
     framework: str
     attempt: int
     members: tuple[Member, ...]
-    places: tuple[Place, ...]
+    places: tuple[MemberPlacement, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedLaunch:
     """A launch, and the small files that must lie in the job's folder before it."""
 
     launch: Launch
@@ -60,15 +60,15 @@ class Prepared:
 
 
 def prepare(
-    job: PlacedJob, data: Path, base_env: Mapping[str, str], addresses: Mapping[str, str], lane: str = ""
-) -> dict[Key, Prepared]:
-    """The launch of every member; in a lane, others may take its place."""
+    job: PlacedJob, data: Path, base_env: Mapping[str, str], addresses: Mapping[str, str], slot_class: str = ""
+) -> dict[Key, PreparedLaunch]:
+    """The launch of every member; with a slot class, others may take its slot."""
     folder = job_place(data, job.id)
     roles = {member.role: member for member in job.members}
     placed = [_placed(roles[place.role], place, folder, addresses) for place in job.places]
     plans = find(job.framework).plan(job.id, placed)
     prepared = {
-        place.key: _prepared(job, roles[place.role], place, plan, folder, base_env, lane)
+        place.key: _prepared(job, roles[place.role], place, plan, folder, base_env, slot_class)
         for place, plan in zip(job.places, plans, strict=True)
     }
     passive = [place for place in job.places if prepared[place.key].passive]
@@ -76,8 +76,8 @@ def prepare(
 
 
 def _with_slots(
-    prepared: dict[Key, Prepared], places: Sequence[Place], passive: Sequence[Place]
-) -> dict[Key, Prepared]:
+    prepared: dict[Key, PreparedLaunch], places: Sequence[MemberPlacement], passive: Sequence[MemberPlacement]
+) -> dict[Key, PreparedLaunch]:
     """Members without a process hold resources for the one that runs in their place: it gets their limits and devices."""
     key = next(place.key for place in places if not prepared[place.key].passive)
     runner = prepared[key].launch
@@ -93,7 +93,7 @@ def _with_slots(
     return {**prepared, key: replace(prepared[key], launch=launch)}
 
 
-def _placed(member: Member, place: Place, folder: str, addresses: Mapping[str, str]) -> PlacedMember:
+def _placed(member: Member, place: MemberPlacement, folder: str, addresses: Mapping[str, str]) -> PlacedMember:
     return PlacedMember(
         role=place.role,
         index=place.index,
@@ -108,8 +108,14 @@ def _placed(member: Member, place: Place, folder: str, addresses: Mapping[str, s
 
 
 def _prepared(
-    job: PlacedJob, member: Member, place: Place, plan: Plan, folder: str, base_env: Mapping[str, str], lane: str
-) -> Prepared:
+    job: PlacedJob,
+    member: Member,
+    place: MemberPlacement,
+    plan: Plan,
+    folder: str,
+    base_env: Mapping[str, str],
+    slot_class: str,
+) -> PreparedLaunch:
     task = task_id(job.id, place.role, place.index)
     mounts = tuple(
         Mount(f"{s.source}/{s.sub_path}" if s.sub_path else s.source, s.mount_path, s.read_only)
@@ -119,7 +125,7 @@ def _prepared(
     # Who it is and which devices it has is not the user's to say: the next member may have been given the others.
     given = {key: base_env[key] for key in (VISIBLE,) if key in base_env} | _devices(place.devices)
     env = {**base_env, **plan.env, **_identity(job, place), **given, "PF_WORK_DIR": work}
-    return Prepared(
+    return PreparedLaunch(
         launch=Launch(
             attempt=attempt_id(task, job.attempt),
             argv=plan.argv,
@@ -132,14 +138,14 @@ def _prepared(
             limit=member.limit,
             mounts=mounts,
             ready_port=plan.ready_port,
-            lane=lane,
+            prefetch=PrefetchRequest(slot_class) if slot_class else None,
         ),
         passive=plan.passive,
         files=plan.files,
     )
 
 
-def _identity(job: PlacedJob, place: Place) -> dict[str, str]:
+def _identity(job: PlacedJob, place: MemberPlacement) -> dict[str, str]:
     return {
         "PF_JOB_ID": job.id,
         "PF_JOB_NAME": job.name,

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from paddleflow.errors import Invalid, Unavailable
+from paddleflow.store.connection import FILE, open_bus, open_database
 from paddleflow.store.database import Database
 from paddleflow.store.migrations import Migration, migrate, packaged
-from paddleflow.store.opening import FILE, open_bus, open_database
 from paddleflow.store.statements import parse
 from tests.ports import closed_port
 

@@ -1,84 +1,27 @@
-"""The door of a server: the lock of its data folder, its socket, and the HTTP server behind it."""
+"""The listening socket of a server and the HTTP server behind it; `running` opens both."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
-import os
 import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import uvicorn
 
-from paddleflow.api import (
-    artifacts,
-    cluster_nodes,
-    clusters,
-    events,
-    flavours,
-    grants,
-    jobs,
-    logs,
-    pipelines,
-    pools,
-    queues,
-    run_caches,
-    run_logs,
-    run_pictures,
-    runs,
-    scheduler,
-    schedules,
-    statistics,
-    storages,
-    users,
-    why,
-)
 from paddleflow.api.application import build
 from paddleflow.api.platform import Platform
-from paddleflow.errors import Conflict, Unavailable
-from paddleflow.server.gathering import GatheringProtocol
+from paddleflow.api.routes import ROUTE_GROUPS, SOCKETS
+from paddleflow.errors import Unavailable
+from paddleflow.server.transport import CoalescingProtocol
 from paddleflow.settings import Settings
 
-ROUTE_GROUPS = (
-    users.ROUTES, grants.ROUTES, clusters.ROUTES, cluster_nodes.ROUTES, queues.ROUTES, flavours.ROUTES, pools.ROUTES, storages.ROUTES,
-    pipelines.ROUTES, runs.ROUTES, run_pictures.ROUTES, run_logs.ROUTES, run_caches.ROUTES, artifacts.ROUTES, schedules.ROUTES,
-    jobs.ROUTES, why.ROUTES, scheduler.ROUTES, logs.ROUTES, events.ROUTES, statistics.ROUTES,
-)  # fmt: skip
-
 
 @contextmanager
-def locked(data: Path) -> Iterator[None]:
-    """One server per data folder: a second one is refused in words."""
-    try:
-        data.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file = (data / "server.lock").open("a+")
-    except OSError as error:
-        raise Unavailable(
-            f"data folder {data}: {error.strerror}", hint="choose another with --data or PADDLEFLOW_SERVER_DATA"
-        ) from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            file.seek(0)
-            other = file.read().strip() or "unknown"
-            raise Conflict(
-                f"another server (process {other}) already runs on the data folder {data}",
-                hint="stop it, or choose another folder with --data",
-            ) from error
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
-
-
-@contextmanager
-def listening(settings: Settings) -> Iterator[socket.socket]:
+def open_listener(settings: Settings) -> Iterator[socket.socket]:
     """The socket, bound before anything else is opened, so that a taken port is the first thing to be said."""
     host, port = settings.server.host, settings.server.port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -96,12 +39,12 @@ def listening(settings: Settings) -> Iterator[socket.socket]:
 
 
 @dataclass(slots=True)
-class Server:
+class HttpServer:
     """uvicorn, with our own handling of signals and streams."""
 
     platform: Platform
     listener: socket.socket
-    _server: _Quiet = field(init=False)
+    _server: _UvicornServer = field(init=False)
 
     def address(self, host: str) -> str:
         port = self.listener.getsockname()[1]
@@ -109,13 +52,13 @@ class Server:
         return f"http://{shown}:{port}"
 
     async def prepare(self) -> None:
-        """Everything that can be done before somebody is let in."""
-        app = build(self.platform, ROUTE_GROUPS, events.SOCKETS)
+        """Everything that can be done before the first request."""
+        app = build(self.platform, ROUTE_GROUPS, SOCKETS)
         config = uvicorn.Config(
             app,
             log_config=None,
             access_log=False,
-            http=GatheringProtocol,
+            http=CoalescingProtocol,
             ws="websockets-sansio",
             lifespan="off",
             server_header=False,
@@ -126,7 +69,7 @@ class Server:
             backlog=2048,
         )
         config.load()
-        self._server = _Quiet(config)
+        self._server = _UvicornServer(config)
 
     async def serve(self) -> None:
         server = self._server
@@ -151,8 +94,8 @@ def _build_documents() -> None:
                 kind.model_rebuild()
 
 
-class _Quiet(uvicorn.Server):
-    """uvicorn takes signals away from us otherwise."""
+class _UvicornServer(uvicorn.Server):
+    """Leaves the signals to `HttpServer.serve`; uvicorn would install its own handlers."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

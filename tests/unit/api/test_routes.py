@@ -7,14 +7,11 @@ import pkgutil
 
 import paddleflow.api
 from paddleflow.api import health, metrics
-from paddleflow.server.door import ROUTE_GROUPS
+from paddleflow.api.routes import ROUTE_GROUPS
 
 
 def test_every_route_module_is_served() -> None:
-    served = {id(group) for group in ROUTE_GROUPS} | {
-        id(health.ROUTES),
-        id(metrics.ROUTES),
-    }  # those two come by themselves
+    served = {id(group) for group in (*ROUTE_GROUPS, health.ROUTES, metrics.ROUTES)}
     missing = []
     for module in pkgutil.iter_modules(paddleflow.api.__path__):
         routes = getattr(importlib.import_module(f"paddleflow.api.{module.name}"), "ROUTES", None)

@@ -1,4 +1,4 @@
-"""The door of the store: from a setting to an open database whose tables are those of this code.
+"""Connecting to the store: from a setting to an open database whose tables are those of this code.
 
 The composition root and the tests call `open_database` and `open_bus`; nobody else names an engine.
 """
