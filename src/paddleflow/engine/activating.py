@@ -18,7 +18,7 @@ from paddleflow.engine.prefetch import lane_of
 from paddleflow.jobs.facts import Placed
 from paddleflow.jobs.machine import advance
 from paddleflow.jobs.model import Member
-from paddleflow.jobs.rows import request_of, shape_of, state_of
+from paddleflow.jobs.rows import lifecycle_of, request_of, state_of
 from paddleflow.scheduling.model import Allocation, Assignment
 from paddleflow.store.database import Row
 
@@ -32,7 +32,7 @@ def activate(
     around: LaunchContext,
 ) -> Active:
     """A placed job, ready to be launched."""
-    state = state_of(row, tasks, shape_of(row["framework"], members, around.restart_limit))
+    state = state_of(row, tasks, lifecycle_of(row["framework"], members, around.restart_limit))
     job = PlacedJob(
         id=row["id"],
         name=row["name"],
