@@ -7,7 +7,7 @@ For every member that the rows call started or starting, the runtime's word deci
 | pending  | nothing      | it was never started: launched now (the intent was durable, the start was not) |
 | pending  | running      | it was started, nobody wrote it down: taken up |
 | running  | running      | taken up |
-| waiting  | running      | it was ahead (see `following`) and began: placed and taken up |
+| waiting  | running      | it was ahead (see `prefetch`) and began: placed and taken up |
 | any      | ended        | the end is recorded |
 | running  | nothing      | lost: its end is not known, the member has failed |
 | any, job terminating | nothing | it has ended |
@@ -16,16 +16,17 @@ For every member that the rows call started or starting, the runtime's word deci
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from paddleflow.base.ids import AttemptId
-from paddleflow.engine.activating import activate, places_of
-from paddleflow.engine.board import Active, Board, Waiting
+from paddleflow.engine.board import Active, Board, Waiting, activate
 from paddleflow.engine.changeset import Changeset
-from paddleflow.engine.launching import attempt_of, parse_attempt
+from paddleflow.engine.launching import Place, attempt_of
 from paddleflow.engine.ports import Ports
+from paddleflow.engine.prefetch import Prefetcher
 from paddleflow.engine.surroundings import Surroundings
 from paddleflow.engine.turn import advance_job
 from paddleflow.jobs.facts import MemberEnded, StopAsked
@@ -62,17 +63,6 @@ def read_jobs(tx: Tx, jobs: Iterable[str]) -> list[Row]:
     return [row for row in rows if not row["placed"] and not JobStatus(row["status"]).final]
 
 
-def begun_unplaced(board: Board, seen: Iterable[Observation]) -> list[str]:
-    """Jobs that wait, to the board, and of which the runtime says that their next attempt has begun."""
-    found = dict[str, None]()
-    for each in seen:
-        job, _, attempt = parse_attempt(each.attempt)
-        waiting = None if isinstance(each, Recalled) or job in board.prefetch.ahead else board.waiting.get(job)
-        if waiting is not None and waiting.attempt + 1 == attempt:
-            found[job] = None
-    return list(found)
-
-
 def rebuild(
     records: Records,
     nodes: Sequence[Node],
@@ -80,6 +70,7 @@ def rebuild(
     ports: Ports,
     around: Surroundings,
     now: float,
+    prefetch: Prefetcher,
     rules: Rules = DEFAULTS,
 ) -> Board:
     """The board as the database says; `compare` then takes in what the runtime knows."""
@@ -94,12 +85,12 @@ def rebuild(
     )
     shrinks = tuple(shrink for row in records.held if (shrink := _shrink(row, current[row["id"]], now)) is not None)
     snapshot = Snapshot(now, tuple(nodes), tuple(queues), (), held, evictions=evictions, shrinks=shrinks, rules=rules)
-    board = Board(Recorded.of(snapshot), ports)
+    board = Board(Recorded.of(snapshot), ports, prefetch)
     for row in records.held:
         mine = current[row["id"]]
-        active = activate(row, members_of(row["members"]), mine, row["attempt"], places_of(mine), around)
+        active = activate(row, members_of(row["members"]), mine, row["attempt"], places_of(mine), around, prefetch)
         board.active[row["id"]] = active
-        board.prefetch.begun(row["id"], active.lane)
+        prefetch.placed(row["id"], active.lane)
         ports.hold(active.ports)
     for crowd in records.waiting:
         requests, rest = requests_of(crowd), (crowd["framework"], crowd["touched"], crowd["attempt"])
@@ -107,8 +98,22 @@ def rebuild(
         if crowd["status"] == JobStatus.PENDING:
             jobs = [request.job for request in requests]
             board.core.told(jobs)
-            board.told.append((crowd["message"], jobs))
+            board.reported.append((crowd["message"], jobs))
     return board
+
+
+def places_of(tasks: Iterable[Row]) -> tuple[Place, ...]:
+    """The places that task rows hold."""
+    return tuple(
+        Place(
+            task["role"],
+            task["idx"],
+            task["node"],
+            tuple((name, tuple(numbers)) for name, numbers in json.loads(task["devices"])),
+            tuple(json.loads(task["ports"])),
+        )
+        for task in tasks
+    )
 
 
 def _present(tasks: Iterable[Row], attempt: int) -> list[Row]:
