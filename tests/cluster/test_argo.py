@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from paddleflow.exporters import argo
-from paddleflow.spec.pipeline.binding import bind
-from paddleflow.spec.pipeline.reading import read
+from paddleflow.spec.pipeline.document import read
+from paddleflow.spec.pipeline.run_request import bind
 from tests.cluster_fixture import LiveCluster, brought_up, require
 
 IMAGE = "docker.io/local/busybox:1"

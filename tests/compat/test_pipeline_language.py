@@ -7,9 +7,9 @@ from hashlib import md5
 import pytest
 
 from paddleflow.errors import Invalid
-from paddleflow.spec.pipeline.binding import RunRequest, bind
+from paddleflow.spec.pipeline.document import read, read_json
 from paddleflow.spec.pipeline.model import CONTINUE, Dag, Parameter, Step
-from paddleflow.spec.pipeline.reading import read, read_json
+from paddleflow.spec.pipeline.run_request import RunRequest, bind
 from tests import pipeline_documents as documents
 
 COMPILED = """

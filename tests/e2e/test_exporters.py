@@ -13,8 +13,8 @@ import jsonschema_rs
 import pytest
 
 from paddleflow.exporters import airflow, argo
-from paddleflow.spec.pipeline.binding import bind
-from paddleflow.spec.pipeline.reading import read
+from paddleflow.spec.pipeline.document import read
+from paddleflow.spec.pipeline.run_request import bind
 from tests.framework_environments import programs_of
 
 ARGO = "github.com/argoproj/argo-workflows/v3@v3.7.3"

@@ -17,10 +17,10 @@ from paddleflow.runs import demands, pipelines
 from paddleflow.runs.pipelines import Registered, Text, Version
 from paddleflow.schedules import schedules
 from paddleflow.spec import wire_registered as wire
-from paddleflow.spec.pipeline.binding import bind
-from paddleflow.spec.pipeline.locating import Places
+from paddleflow.spec.pipeline.document import read
 from paddleflow.spec.pipeline.model import Pipeline
-from paddleflow.spec.pipeline.reading import read
+from paddleflow.spec.pipeline.positions import Places
+from paddleflow.spec.pipeline.run_request import bind
 from paddleflow.spec.registered import PipelineDocument, PipelineQuery, PipelineText, VersionQuery
 from paddleflow.storage import files, storages
 from paddleflow.store.database import Row, Tx

@@ -16,10 +16,10 @@ from paddleflow.api.platform import Platform
 from paddleflow.errors import Fault, Invalid
 from paddleflow.runs import demands, pipelines
 from paddleflow.runs.model import NewRun
-from paddleflow.spec.pipeline.binding import RunRequest, bind
-from paddleflow.spec.pipeline.locating import Places
+from paddleflow.spec.pipeline.document import read, read_json
 from paddleflow.spec.pipeline.model import Pipeline
-from paddleflow.spec.pipeline.reading import read, read_json
+from paddleflow.spec.pipeline.positions import Places
+from paddleflow.spec.pipeline.run_request import RunRequest, bind
 from paddleflow.spec.run import RunDocument, RunJson
 from paddleflow.storage import files as storage_files
 from paddleflow.storage import storages

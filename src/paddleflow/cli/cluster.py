@@ -127,8 +127,8 @@ def delete(session: Session, clustername: str) -> None:
 @pass_session
 def resource(session: Session, clustername: list[str] | None) -> None:
     """Show what clusters and their nodes have in all and free."""
-    room = session.client.clusters.room(clustername or ())
-    _show_by_cluster(session, {name: cluster.raw for name, cluster in room.items()})
+    found = session.client.clusters.resources(clustername or ())
+    _show_by_cluster(session, {name: cluster.raw for name, cluster in found.items()})
 
 
 @cluster.command()

@@ -1,4 +1,4 @@
-"""`paddleflow operator`: runs the controllers. Their room is imported here and nowhere else in the command line."""
+"""`paddleflow operator`: runs the controllers. Their package is imported here and nowhere else in the command line."""
 
 from __future__ import annotations
 

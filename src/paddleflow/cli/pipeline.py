@@ -108,8 +108,8 @@ def _bound(
     ctx: click.Context, session: Session, file: str, param: dict[str, str] | None, fs_name: str
 ) -> tuple[Pipeline, str]:
     """The pipeline that a run would run, and what its file is called; ends with 1 when it has faults, which are shown."""
-    from paddleflow.spec.pipeline.binding import RunRequest, bind
-    from paddleflow.spec.pipeline.reading import read
+    from paddleflow.spec.pipeline.document import read
+    from paddleflow.spec.pipeline.run_request import RunRequest, bind
 
     content = _content(file)
     name = "<stdin>" if file == "-" else file
@@ -122,7 +122,7 @@ def _bound(
 
 def _content(file: str) -> bytes:
     """The bytes of the file; of one that is too large none at all."""
-    from paddleflow.spec.pipeline.composing import MOST_BYTES
+    from paddleflow.spec.pipeline.nodes import MOST_BYTES
 
     try:
         if file == "-":
@@ -138,8 +138,8 @@ def _content(file: str) -> bytes:
 
 def _facts(found: Pipeline) -> dict[str, Any]:
     """What a person wants to see to know that the right document was read."""
-    from paddleflow.spec.pipeline.disabling import walk
     from paddleflow.spec.pipeline.model import Step
+    from paddleflow.spec.pipeline.validation import walk
 
     components = [component for _, component, _ in walk(found.entry_points)]
     steps = sum(isinstance(component, Step) for component in components)

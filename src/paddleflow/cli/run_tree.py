@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from paddleflow.sdk.run_views import DagView, StepView, View, Views
-from paddleflow.sdk.runs import RunRecord
+from paddleflow.sdk.runs import DagView, RunRecord, StepView, View, Views
 
 MARKS = {
     "succeeded": "✓",

@@ -20,8 +20,7 @@ from paddleflow.cli.watch import EVENT_HEADERS, print_log
 from paddleflow.errors import PaddleFlowError
 
 if TYPE_CHECKING:
-    from paddleflow.sdk.run_views import StepView
-    from paddleflow.sdk.runs import Run
+    from paddleflow.sdk.runs import Run, StepView
 
 LOOK_EVERY = 0.5  #: seconds between two drawings, so that durations go on
 

@@ -1,4 +1,4 @@
-"""`paddleflow server`: starts the server. The server's room is imported here and nowhere else in the command line."""
+"""`paddleflow server`: starts the server. The server's package is imported here and nowhere else in the command line."""
 
 from __future__ import annotations
 

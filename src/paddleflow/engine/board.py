@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from paddleflow.base.ids import AttemptId
-from paddleflow.engine.launching import Place, PlacedJob, Prepared, attempt_of, prepare
+from paddleflow.engine.launch import MemberPlacement, PlacedJob, PreparedLaunch, attempt_of, prepare
+from paddleflow.engine.launch_context import LaunchContext
 from paddleflow.engine.ports import Ports
-from paddleflow.engine.surroundings import Surroundings
 from paddleflow.jobs.facts import Key
 from paddleflow.jobs.machine import JobState
 from paddleflow.jobs.model import UNTIL_TOLD, Member
@@ -39,10 +39,10 @@ class Active:
     job: PlacedJob
     request: Request
     state: JobState
-    prepared: Mapping[Key, Prepared]
+    prepared: Mapping[Key, PreparedLaunch]
     ttl: float | None
     touched: int  #: of the row that was read
-    lane: str  #: where it may have a successor (`prefetch`); empty: it has none
+    slot_class: str  #: where it may have a successor (`prefetch`); empty: it has none
 
     def attempts(self, keys: tuple[Key, ...]) -> list[AttemptId]:
         return [attempt_of(self.job, key) for key in keys if not self.prepared[key].passive]
@@ -57,8 +57,8 @@ def activate(
     members: tuple[Member, ...],
     tasks: Iterable[Row],
     attempt: int,
-    places: tuple[Place, ...],
-    around: Surroundings,
+    places: tuple[MemberPlacement, ...],
+    around: LaunchContext,
     prefetch: Prefetcher,
 ) -> Active:
     """A placed job, ready to be launched."""
@@ -74,9 +74,9 @@ def activate(
         places=places,
     )
     request = request_of(row)
-    lane = prefetch.lane_of(request, job.framework, places[0].node if places else "")
-    prepared = prepare(job, around.data, around.base_env, around.addresses, lane)
-    return Active(job, request, state, prepared, row["ttl"], row["touched"], lane)
+    slot_class = prefetch.slot_class_of(request, job.framework, places[0].node if places else "")
+    prepared = prepare(job, around.data, around.base_env, around.addresses, slot_class)
+    return Active(job, request, state, prepared, row["ttl"], row["touched"], slot_class)
 
 
 @dataclass(slots=True)
@@ -149,7 +149,7 @@ class Board:
         """The job's resources are free again."""
         state = active.state
         ran = state.finished_at - state.started_at if state.finished_at and state.started_at else None
-        self.prefetch.ended(active.job.id, active.lane, ran)
+        self.prefetch.ended(active.job.id, active.slot_class, ran)
         self.active.pop(active.job.id, None)
         self.core.release(active.job.id)
         self.ports.release(active.ports)

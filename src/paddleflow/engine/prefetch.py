@@ -3,9 +3,9 @@
 An optimisation: everything is right with `NoPrefetch`, which does nothing, and the engine's tests run with both. `turn`,
 `board` and `cluster_engine` know no more of it than the methods of `Prefetcher`.
 
-A *lane* is where equal small jobs run: one member on one node, no devices, no ports. While only steps of one run wait, the
-next ones are prefetched: the runtime starts each the moment another of its lane has ended well, as its successor, and the engine
-learns of both together. As many are prefetched as fit into a tenth of a second of what the lane's last jobs took.
+A *slot class* is jobs that are interchangeable: of one size and owner on one node, with one member and no devices or ports. While only steps of one run wait, the
+next ones are prefetched: the runtime starts each the moment another of its slot class has ended well, as its successor, and the engine
+learns of both together. As many are prefetched as fit into a tenth of a second of what the last jobs of the class took.
 
 Nothing is decided differently by it: a prefetched job stays in the scheduler's queue, and when anybody else comes to wait, all
 are taken back. Nothing is lost or run twice by it: a prefetched job is a row that waits. If it has begun by the time the engine
@@ -21,19 +21,20 @@ from typing import Protocol
 from paddleflow.base.ids import AttemptId
 from paddleflow.engine.board import Active, Board, activate
 from paddleflow.engine.changeset import Changeset, Placement
-from paddleflow.engine.launching import Place, parse_attempt
-from paddleflow.engine.surroundings import Surroundings
+from paddleflow.engine.launch import MemberPlacement, parse_attempt
+from paddleflow.engine.launch_context import LaunchContext
 from paddleflow.jobs.facts import Placed
 from paddleflow.jobs.machine import advance
 from paddleflow.jobs.model import Member
-from paddleflow.runtimes.runtime import Observation, Recalled
+from paddleflow.runtimes.prefetch import Returned
+from paddleflow.runtimes.runtime import Observation
 from paddleflow.scheduling.model import Assignment, Held, Request
 from paddleflow.store.database import Row
 
 HORIZON = 0.1  #: seconds of work that are prefetched
 MAX_PER_JOB = 128  #: jobs that are prefetched for each that runs
-MAX_LANES = 1000
-SMOOTHING = 0.2  #: how much the last duration counts in a lane's mean
+MAX_SLOT_CLASSES = 1000
+SMOOTHING = 0.2  #: how much the last duration counts in the mean
 FRAMEWORK = "standalone"
 
 #: The jobs at work that a gated job comes after, as of now; empty: there is nothing that it could follow.
@@ -43,8 +44,8 @@ Predecessors = Callable[[], list[str]]
 class Prefetcher(Protocol):
     """What the engine asks and tells while jobs come, get their places and end."""
 
-    def lane_of(self, request: Request, framework: str, node: str) -> str:
-        """The lane that a job runs in there; empty: it has none."""
+    def slot_class_of(self, request: Request, framework: str, node: str) -> str:
+        """The slot class that a job runs in there; empty: it has none."""
         ...
 
     def queued(self, job: str, run: str, predecessors: Predecessors | None) -> None:
@@ -55,11 +56,11 @@ class Prefetcher(Protocol):
         """Its row is in the database, so it may be launched."""
         ...
 
-    def placed(self, job: str, lane: str) -> None:
+    def placed(self, job: str, slot_class: str) -> None:
         """It has a place."""
         ...
 
-    def ended(self, job: str, lane: str, seconds: float | None) -> None:
+    def ended(self, job: str, slot_class: str, seconds: float | None) -> None:
         """Its place is free, or a successor's."""
         ...
 
@@ -83,7 +84,7 @@ class Prefetcher(Protocol):
         """Jobs that wait, to the board, although an attempt of theirs has begun: an engine before this one prefetched them."""
         ...
 
-    def expect(self, board: Board, row: Row, members: tuple[Member, ...], node: str, around: Surroundings) -> None:
+    def expect(self, board: Board, row: Row, members: tuple[Member, ...], node: str, around: LaunchContext) -> None:
         """A waiting job may begin on that node before a turn places it."""
         ...
 
@@ -95,7 +96,7 @@ class Prefetcher(Protocol):
         """Choose the jobs that are prefetched next, or take all of them back."""
         ...
 
-    def launch(self, board: Board, changes: Changeset, around: Surroundings) -> None:
+    def launch(self, board: Board, changes: Changeset, around: LaunchContext) -> None:
         """The rows of the chosen jobs are written: add their launches."""
         ...
 
@@ -103,16 +104,16 @@ class Prefetcher(Protocol):
 class NoPrefetch:
     """Every job waits for a turn that places it."""
 
-    def lane_of(self, request: Request, framework: str, node: str) -> str:
+    def slot_class_of(self, request: Request, framework: str, node: str) -> str:
         return ""
 
     def queued(self, job: str, run: str, predecessors: Predecessors | None) -> None: ...
 
     def written(self, row: Row, members: tuple[Member, ...]) -> None: ...
 
-    def placed(self, job: str, lane: str) -> None: ...
+    def placed(self, job: str, slot_class: str) -> None: ...
 
-    def ended(self, job: str, lane: str, seconds: float | None) -> None: ...
+    def ended(self, job: str, slot_class: str, seconds: float | None) -> None: ...
 
     def forget(self, job: str) -> list[AttemptId]:
         return []
@@ -128,18 +129,18 @@ class NoPrefetch:
     def unplaced(self, board: Board, seen: Iterable[Observation]) -> list[str]:
         return []
 
-    def expect(self, board: Board, row: Row, members: tuple[Member, ...], node: str, around: Surroundings) -> None: ...
+    def expect(self, board: Board, row: Row, members: tuple[Member, ...], node: str, around: LaunchContext) -> None: ...
 
     def begin(self, board: Board, job: str, changes: Changeset, at: float) -> Active | None:
         return None
 
     def plan(self, board: Board, changes: Changeset) -> None: ...
 
-    def launch(self, board: Board, changes: Changeset, around: Surroundings) -> None: ...
+    def launch(self, board: Board, changes: Changeset, around: LaunchContext) -> None: ...
 
 
-def class_of(request: Request, framework: str) -> str:
-    """What jobs of one lane have in common besides their node; empty: the job cannot follow another."""
+def kind_of(request: Request, framework: str) -> str:
+    """What jobs of one slot class have in common besides their node; empty: the job cannot follow another."""
     if framework != FRAMEWORK or len(request.needs) != 1:
         return ""
     need = request.needs[0]
@@ -149,7 +150,7 @@ def class_of(request: Request, framework: str) -> str:
 
 
 @dataclass(slots=True)
-class Lane:
+class SlotClass:
     kind: str = ""  #: what its jobs have in common
     node: str = ""
     running: set[str] = field(default_factory=set)
@@ -173,25 +174,25 @@ class _Candidate:
 
 
 class Prefetch:
-    """Who runs in which lane, and who is prefetched."""
+    """Who runs in which slot class, and who is prefetched."""
 
     def __init__(self) -> None:
-        self._lanes: dict[str, Lane] = {}
-        self._classes: dict[str, dict[str, Lane]] = {}  # class → its lanes, one for each node
+        self._slot_classes: dict[str, SlotClass] = {}
+        self._kinds: dict[str, dict[str, SlotClass]] = {}  # class → its classes, one for each node
         self._candidates: dict[str, _Candidate] = {}
         self._expected: dict[str, Active] = {}  # jobs that the runtime may start by itself
-        self._chosen: list[tuple[str, Lane]] = []  # to be launched after this turn's write
+        self._chosen: list[tuple[str, SlotClass]] = []  # to be launched after this turn's write
         self._returned: set[str] = set()
         self._recalled = False  # all of them were asked back
 
-    def lane_of(self, request: Request, framework: str, node: str) -> str:
-        kind = class_of(request, framework)
+    def slot_class_of(self, request: Request, framework: str, node: str) -> str:
+        kind = kind_of(request, framework)
         if not kind:
             return ""
         name = f"{node}/{kind}"
-        if name not in self._lanes:
-            lane = self._lanes[name] = Lane(kind, node)
-            self._classes.setdefault(kind, {})[name] = lane
+        if name not in self._slot_classes:
+            slot_class = self._slot_classes[name] = SlotClass(kind, node)
+            self._kinds.setdefault(kind, {})[name] = slot_class
         return name
 
     def queued(self, job: str, run: str, predecessors: Predecessors | None) -> None:
@@ -202,26 +203,26 @@ class Prefetch:
         if candidate is not None:
             candidate.row, candidate.members = row, members
 
-    def placed(self, job: str, lane: str) -> None:
+    def placed(self, job: str, slot_class: str) -> None:
         self._candidates.pop(job, None)
         active = self._expected.pop(job, None)
-        if active is not None and (other := self._lanes.get(active.lane)) is not None:
+        if active is not None and (other := self._slot_classes.get(active.slot_class)) is not None:
             other.prefetched.discard(job)
-        if (mine := self._lanes.get(lane)) is not None:
+        if (mine := self._slot_classes.get(slot_class)) is not None:
             mine.running.add(job)
 
-    def ended(self, job: str, lane: str, seconds: float | None) -> None:
-        mine = self._lanes.get(lane)
+    def ended(self, job: str, slot_class: str, seconds: float | None) -> None:
+        mine = self._slot_classes.get(slot_class)
         if mine is None:
             return
         mine.running.discard(job)
         if seconds is not None:
             mine.seconds = seconds if mine.seconds is None else mine.seconds + SMOOTHING * (seconds - mine.seconds)
-        if len(self._lanes) > MAX_LANES and not mine.running and not mine.prefetched:
-            del self._lanes[lane]  # else it stays, for what it knows of durations
-            self._classes[mine.kind].pop(lane)
-            if not self._classes[mine.kind]:
-                del self._classes[mine.kind]
+        if len(self._slot_classes) > MAX_SLOT_CLASSES and not mine.running and not mine.prefetched:
+            del self._slot_classes[slot_class]  # else it stays, for what it knows of durations
+            self._kinds[mine.kind].pop(slot_class)
+            if not self._kinds[mine.kind]:
+                del self._kinds[mine.kind]
 
     def forget(self, job: str) -> list[AttemptId]:
         self._candidates.pop(job, None)
@@ -230,7 +231,7 @@ class Prefetch:
 
     def _withdraw(self, job: str) -> Active | None:
         active = self._expected.pop(job, None)
-        if active is not None and (mine := self._lanes.get(active.lane)) is not None:
+        if active is not None and (mine := self._slot_classes.get(active.slot_class)) is not None:
             mine.prefetched.discard(job)
         return active
 
@@ -249,17 +250,17 @@ class Prefetch:
         found = dict[str, None]()
         for each in seen:
             job, _, attempt = parse_attempt(each.attempt)
-            waiting = None if isinstance(each, Recalled) or job in self._expected else board.waiting.get(job)
+            waiting = None if isinstance(each, Returned) or job in self._expected else board.waiting.get(job)
             if waiting is not None and waiting.attempt + 1 == attempt:
                 found[job] = None
         return list(found)
 
-    def expect(self, board: Board, row: Row, members: tuple[Member, ...], node: str, around: Surroundings) -> None:
+    def expect(self, board: Board, row: Row, members: tuple[Member, ...], node: str, around: LaunchContext) -> None:
         self._expect(board, row, members, node, around)
 
-    def _expect(self, board: Board, row: Row, members: tuple[Member, ...], node: str, around: Surroundings) -> Active:
+    def _expect(self, board: Board, row: Row, members: tuple[Member, ...], node: str, around: LaunchContext) -> Active:
         attempt = board.waiting[row["id"]].attempt
-        place = Place(members[0].role, 0, node=node)
+        place = MemberPlacement(members[0].role, 0, node=node)
         active = activate(row, members, (), attempt + 1, (place,), around, self)
         active.state = active.state._replace(attempt=attempt)  # the machine counts this attempt itself
         self._expected[row["id"]] = active
@@ -270,7 +271,7 @@ class Prefetch:
         active = self._expected.get(job)
         if active is None:
             return None
-        self.placed(job, active.lane)
+        self.placed(job, active.slot_class)
         waiting = board.waiting.pop(job)
         board.gated.discard(job)
         places = active.job.places
@@ -296,39 +297,43 @@ class Prefetch:
             return
         self._recalled = False
         for job, found in known:
-            lane = None if job in self._expected else self._lane_for(job, found.request, found.framework, board)
-            if lane is not None:
-                lane.prefetched.add(job)
-                self._chosen.append((job, lane))
+            slot_class = (
+                None if job in self._expected else self._slot_class_for(job, found.request, found.framework, board)
+            )
+            if slot_class is not None:
+                slot_class.prefetched.add(job)
+                self._chosen.append((job, slot_class))
 
-    def _lane_for(self, job: str, request: Request, framework: str, board: Board) -> Lane | None:
-        """The lane with the most room in which it may follow another job."""
-        lanes = self._classes.get(class_of(request, framework), {}).values()
+    def _slot_class_for(self, job: str, request: Request, framework: str, board: Board) -> SlotClass | None:
+        """The slot class with the most room in which it may follow another job."""
+        classes = self._kinds.get(kind_of(request, framework), {}).values()
         open_ones = [
-            lane for lane in lanes if lane.running and lane.capacity() > 0 and self._may_follow(job, lane, board)
+            slot_class
+            for slot_class in classes
+            if slot_class.running and slot_class.capacity() > 0 and self._may_follow(job, slot_class, board)
         ]
-        return max(open_ones, key=Lane.capacity, default=None)
+        return max(open_ones, key=SlotClass.capacity, default=None)
 
-    def _may_follow(self, job: str, lane: Lane, board: Board) -> bool:
-        """Whether it waits for a place only, or for jobs of the lane that end before it can begin."""
+    def _may_follow(self, job: str, slot_class: SlotClass, board: Board) -> bool:
+        """Whether it waits for a place only, or for jobs of the slot class that end before it can begin."""
         if job in board.core.pending:
             return True
         predecessors = self._candidates[job].predecessors
         after = predecessors() if predecessors is not None else []
-        return bool(after) and all(other in lane.running or other in lane.prefetched for other in after)
+        return bool(after) and all(other in slot_class.running or other in slot_class.prefetched for other in after)
 
-    def launch(self, board: Board, changes: Changeset, around: Surroundings) -> None:
+    def launch(self, board: Board, changes: Changeset, around: LaunchContext) -> None:
         chosen, self._chosen = self._chosen, []
-        for job, lane in chosen:
+        for job, slot_class in chosen:
             candidate = self._candidates[job]
             assert candidate.row is not None, "a job is launched after its row is written"
             after = self._attempts_before(board, job)
-            active = self._expect(board, candidate.row, candidate.members, lane.node, around)
+            active = self._expect(board, candidate.row, candidate.members, slot_class.node, around)
             if after is None:
                 self._withdraw(job)
                 continue
             prepared = active.prepared[active.job.places[0].key]
-            changes.launches.append(replace(prepared, launch=replace(prepared.launch, ahead=True, after=after)))
+            changes.launches.append(replace(prepared, launch=prepared.launch.prefetched(after)))
 
     def _attempts_before(self, board: Board, job: str) -> tuple[AttemptId, ...] | None:
         """The attempts that must end well before a gated job may begin; None: one of them has no place after all."""

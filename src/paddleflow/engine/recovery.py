@@ -24,15 +24,16 @@ from dataclasses import dataclass, field
 from paddleflow.base.ids import AttemptId
 from paddleflow.engine.board import Active, Board, Waiting, activate
 from paddleflow.engine.changeset import Changeset
-from paddleflow.engine.launching import Place, attempt_of
+from paddleflow.engine.launch import MemberPlacement, attempt_of
+from paddleflow.engine.launch_context import LaunchContext
 from paddleflow.engine.ports import Ports
 from paddleflow.engine.prefetch import Prefetcher
-from paddleflow.engine.surroundings import Surroundings
 from paddleflow.engine.turn import advance_job
 from paddleflow.jobs.facts import MemberEnded, StopAsked
 from paddleflow.jobs.model import JobStatus, TaskStatus
 from paddleflow.jobs.rows import SQL, held_of, members_of, requests_of, waiting_crowds
-from paddleflow.runtimes.runtime import Observation, Ready, Recalled, Started
+from paddleflow.runtimes.prefetch import Returned
+from paddleflow.runtimes.runtime import Observation, Ready, Started
 from paddleflow.scheduling.model import Eviction, Node, Queue, Snapshot
 from paddleflow.scheduling.policy import DEFAULTS, Rules
 from paddleflow.scheduling.record import Recorded
@@ -68,7 +69,7 @@ def rebuild(
     nodes: Sequence[Node],
     queues: Sequence[Queue],
     ports: Ports,
-    around: Surroundings,
+    around: LaunchContext,
     now: float,
     prefetch: Prefetcher,
     rules: Rules = DEFAULTS,
@@ -90,7 +91,7 @@ def rebuild(
         mine = current[row["id"]]
         active = activate(row, members_of(row["members"]), mine, row["attempt"], places_of(mine), around, prefetch)
         board.active[row["id"]] = active
-        prefetch.placed(row["id"], active.lane)
+        prefetch.placed(row["id"], active.slot_class)
         ports.hold(active.ports)
     for crowd in records.waiting:
         requests, rest = requests_of(crowd), (crowd["framework"], crowd["touched"], crowd["attempt"])
@@ -102,10 +103,10 @@ def rebuild(
     return board
 
 
-def places_of(tasks: Iterable[Row]) -> tuple[Place, ...]:
+def places_of(tasks: Iterable[Row]) -> tuple[MemberPlacement, ...]:
     """The places that task rows hold."""
     return tuple(
-        Place(
+        MemberPlacement(
             task["role"],
             task["idx"],
             task["node"],
@@ -129,7 +130,7 @@ def _shrink(row: Row, tasks: Iterable[Row], now: float) -> Eviction | None:
 
 def compare(board: Board, known: Iterable[Observation], changes: Changeset, now: float) -> None:
     """What the runtime does not know of must be launched, or has been lost."""
-    told: set[AttemptId] = {seen.attempt for seen in known if not isinstance(seen, Recalled)}
+    told: set[AttemptId] = {seen.attempt for seen in known if not isinstance(seen, Returned)}
     for active in list(board.active.values()):
         _compare_job(board, active, told, changes, now)
 

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from paddleflow.engine.board import Active, Board, Waiting, activate
 from paddleflow.engine.changeset import Change, Changeset, Moved, Placement
-from paddleflow.engine.launching import attempt_of, parse_attempt
+from paddleflow.engine.launch import attempt_of, parse_attempt
+from paddleflow.engine.launch_context import LaunchContext
 from paddleflow.engine.preemption import asked_of, begin_anew, places_for, shrunk
-from paddleflow.engine.surroundings import Surroundings
 from paddleflow.errors import Temporary
 from paddleflow.frameworks.catalogue import find
 from paddleflow.jobs.facts import (
@@ -39,7 +39,8 @@ from paddleflow.jobs.facts import (
 from paddleflow.jobs.machine import JobState, Shape, advance
 from paddleflow.jobs.model import JobStatus
 from paddleflow.jobs.rows import members_of, request_of
-from paddleflow.runtimes.runtime import Ended, Observation, Ready, Recalled, Started
+from paddleflow.runtimes.prefetch import Returned
+from paddleflow.runtimes.runtime import Ended, Observation, Ready, Started
 from paddleflow.scheduling.classes import held_total
 from paddleflow.scheduling.model import Assignment, Preempt, Reason, Resize, Start, Wait
 from paddleflow.store.database import Row
@@ -53,7 +54,7 @@ def apply_observations(board: Board, observations: Iterable[Observation], change
     """What the runtime saw, as facts. What belongs to no attempt of ours is ended and to be forgotten."""
     for seen in observations:
         job, key, attempt = parse_attempt(seen.attempt)
-        if isinstance(seen, Recalled):
+        if isinstance(seen, Returned):
             board.prefetch.returned(job)
             continue
         active = board.active.get(job)
@@ -73,9 +74,9 @@ def apply_observations(board: Board, observations: Iterable[Observation], change
                 advance_job(board, active, MemberReady(seen.started_at, key), changes, now)
             changes.ended.append(seen.attempt)
         advance_job(board, active, _fact(seen, key), changes, now)
-        if isinstance(seen, Ended) and seen.heir is not None:
-            heir, _, _ = parse_attempt(seen.heir)
-            board.prefetch.begin(board, heir, changes, seen.at)
+        if isinstance(seen, Ended) and seen.successor is not None:
+            successor, _, _ = parse_attempt(seen.successor)
+            board.prefetch.begin(board, successor, changes, seen.at)
 
 
 def _fact(seen: Started | Ready | Ended, key: Key) -> Fact:
@@ -141,7 +142,7 @@ def waiting_of(row: Row) -> Waiting:
     return Waiting(request_of(row), row["framework"], row["touched"], row["attempt"])
 
 
-def decide(board: Board, changes: Changeset, around: Surroundings, now: float) -> None:
+def decide(board: Board, changes: Changeset, around: LaunchContext, now: float) -> None:
     """Ask the scheduler; every start becomes a placement with its ports, and who makes way is told."""
     board.wake_due(now)
     returned = board.prefetch.take_returned()
@@ -193,8 +194,8 @@ def _start(board: Board, waiting: Waiting, assignments: Sequence[Assignment], ch
         board.enqueue(waiting, now + 1.0, now)
         changes.writes.waits.append((request.job, request.order, touched, error.message))
         return
-    lane = board.prefetch.lane_of(request, waiting.framework, places[0].node)
-    board.prefetch.placed(request.job, lane)
+    slot_class = board.prefetch.slot_class_of(request, waiting.framework, places[0].node)
+    board.prefetch.placed(request.job, slot_class)
     later = _later_stages(waiting.framework, [place.key for place in places])
     changes.writes.placements.append(
         Placement(request.job, request.order, touched, waiting.attempt + 1, places, later, now)
@@ -210,7 +211,7 @@ def _later_stages(framework: str, keys: Sequence[Key]) -> frozenset[Key]:
 
 
 def apply_placements(
-    board: Board, changes: Changeset, rows: Mapping[str, Row], around: Surroundings, now: float
+    board: Board, changes: Changeset, rows: Mapping[str, Row], around: LaunchContext, now: float
 ) -> None:
     """The write stood: jobs whose placement was taken are active, the others are looked at again."""
     for item in changes.writes.placements:
@@ -218,8 +219,8 @@ def apply_placements(
         row = rows.get(item.job)
         if row is None:
             board.core.release(item.job)
-            lane = board.prefetch.lane_of(waiting.request, waiting.framework, item.places[0].node)
-            board.prefetch.ended(item.job, lane, None)
+            slot_class = board.prefetch.slot_class_of(waiting.request, waiting.framework, item.places[0].node)
+            board.prefetch.ended(item.job, slot_class, None)
             board.ports.release(port for place in item.places for port in place.ports)
             continue
         fresh = changes.writes.runs.jobs.get(item.job)

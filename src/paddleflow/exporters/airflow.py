@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paddleflow.exporters import jinja
-from paddleflow.exporters.marks import RUN, SHARED, USER, fill
+from paddleflow.exporters.placeholders import RUN, SHARED, USER, fill
 from paddleflow.exporters.plan import Group, Node, Plan, Planner, Task
 from paddleflow.spec.faults import Faults
 from paddleflow.spec.pipeline.model import FAIL_FAST, Pipeline, Retry
@@ -178,7 +178,7 @@ class _Writer:
         return "{% if not (" + fill(" and ".join(conditions), self._expression) + f") %}}{_LEFT_OUT}\n{{% endif %}}"
 
     def _command(self, task: Task) -> str:
-        """In the shared folder, with room for what it makes."""
+        """In the shared folder, with a folder for what it makes."""
         lines = [f'mkdir -p "$(dirname "{path}")"; rm -rf "{path}"' for path in task.outputs]
         if self._plan.pipeline.main_fs is not None and task.env.get("PF_MOUNT_PATH") != "NONE":
             lines.append('cd "$PF_WORK_DIR" || exit 1')

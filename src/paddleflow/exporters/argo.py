@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from paddleflow.exporters.marks import PARAMETER, RUN, TEXT, USER, VALUE, fill
+from paddleflow.exporters.placeholders import PARAMETER, RUN, TEXT, USER, VALUE, fill
 from paddleflow.exporters.plan import Group, Node, NotSpelled, Plan, Planner, Task
 from paddleflow.exporters.scopes import Scope
 from paddleflow.spec.faults import Faults
@@ -135,7 +135,7 @@ class _Manifest:
         return name
 
     def _command(self, task: Task) -> str:
-        """In the main storage, with room for what it makes."""
+        """In the main storage, with a folder for what it makes."""
         lines = [f'mkdir -p "$(dirname "{path}")"; rm -rf "{path}"' for path in task.outputs]
         main = self._plan.pipeline.main_fs
         if main is not None and task.env.get("PF_MOUNT_PATH") != "NONE":

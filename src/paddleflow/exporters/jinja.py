@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from paddleflow.exporters.marks import fill, mark
+from paddleflow.exporters.placeholders import fill, placeholder
 from paddleflow.exporters.plan import NotSpelled
 from paddleflow.exporters.scopes import Scope
 from paddleflow.spec.pipeline.conditions import parse
@@ -171,7 +171,7 @@ def _expression(text: str) -> str:
     parts: list[str] = []
 
     def place(kind: str, name: str) -> str:
-        parts.append(mark(kind, name))
+        parts.append(placeholder(kind, name))
         return ""
 
     def literal(part: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from paddleflow.exporters.marks import RUN, SHARED, USER, mark
+from paddleflow.exporters.placeholders import RUN, SHARED, USER, placeholder
 from paddleflow.exporters.scopes import NotKnown, Scope
 from paddleflow.spec.faults import Faults
 from paddleflow.spec.pipeline.model import Component, FsMount, Pipeline, Retry, Step, Value
@@ -184,12 +184,12 @@ class Planner:
         for name in [name for name in env if name in _OURS]:
             self.notes[f"{scope.dotted_name}: env {name} is left out, it is a word of this platform"] = None
             del env[name]
-        env |= {"PF_RUN_ID": mark(RUN), "PF_STEP_NAME": step.name, "PF_USER_NAME": mark(USER)}
+        env |= {"PF_RUN_ID": placeholder(RUN), "PF_STEP_NAME": step.name, "PF_USER_NAME": placeholder(USER)}
         env["PF_LOOP_ARGUMENT"] = scope.loop_text
         env |= {f"PF_INPUT_ARTIFACT_{name.upper()}": scope.input_path(name) for name in step.inputs}
         env |= {f"PF_OUTPUT_ARTIFACT_{name.upper()}": scope.output_path(name) for name in step.outputs}
         if self.pipeline.main_fs is not None:
-            env["PF_WORK_DIR"] = mark(SHARED)
+            env["PF_WORK_DIR"] = placeholder(SHARED)
         return env
 
     def _condition(self, scope: Scope, component: Component) -> str:

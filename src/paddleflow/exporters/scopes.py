@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from paddleflow.exporters.marks import PARAMETER, RUN, SHARED, TEXT, USER, VALUE, mark
+from paddleflow.exporters.placeholders import PARAMETER, RUN, SHARED, TEXT, USER, VALUE, placeholder
 from paddleflow.runs.names import artifact_folder, with_seq
 from paddleflow.spec.pipeline.model import Component, Dag, Pipeline, Step, Value
 from paddleflow.spec.pipeline.operators import as_number, given
@@ -105,7 +105,7 @@ class Scope:
         """What a template names inside a condition that is handed on as text: numbers bare, everything else quoted. What is
         in a file only the target knows."""
         if self.is_file(ref):
-            return mark(VALUE, self._own.inputs[ref.name].strip("{ }"))
+            return placeholder(VALUE, self._own.inputs[ref.name].strip("{ }"))
         text, value = as_text(self.open(ref)), self._sample(ref)
         if value is not None and as_number(given(value)) is not None:
             return text
@@ -114,7 +114,7 @@ class Scope:
     def between_quotes(self, ref: Reference) -> str:
         """The same for a template that stands in quotes."""
         if self.is_file(ref):
-            return mark(TEXT, self._own.inputs[ref.name].strip("{ }"))
+            return placeholder(TEXT, self._own.inputs[ref.name].strip("{ }"))
         return as_text(self.open(ref))
 
     def _sample(self, ref: Reference) -> Any:
@@ -143,7 +143,7 @@ class Scope:
         if ref.name in ("PF_RUN_ID", "PF_USER_NAME"):
             if static:
                 raise NotKnown(ref.name)
-            return mark(RUN if ref.name == "PF_RUN_ID" else USER)
+            return placeholder(RUN if ref.name == "PF_RUN_ID" else USER)
         if ref.name in own.parameters:
             return self._parameter(ref.name, static)
         if static:
@@ -161,7 +161,7 @@ class Scope:
         if isinstance(value, list) or full in self.shared.fixed:
             return value
         self.shared.parameters[full] = value
-        return mark(PARAMETER, full)
+        return placeholder(PARAMETER, full)
 
     # ---- loops
 
@@ -218,8 +218,8 @@ class Scope:
             ref = single(own.outputs[name].strip())
             assert ref is not None, "the reader has checked that it is one template"
             return self._made(own.children[ref.component], ref.name)
-        folder = artifact_folder(mark(RUN), pipeline.name, own.name, self.seq, self.full_name, post=self.post)
-        return f"{mark(SHARED)}/{folder}/{name}"
+        folder = artifact_folder(placeholder(RUN), pipeline.name, own.name, self.seq, self.full_name, post=self.post)
+        return f"{placeholder(SHARED)}/{folder}/{name}"
 
     def _made(self, child: Component, name: str) -> str:
         """The paths of what all elements of a child make."""

@@ -18,7 +18,7 @@ from paddleflow.base.log import Log
 from paddleflow.errors import Conflict, NotFound, PaddleFlowError, Temporary
 from paddleflow.kube import resources
 from paddleflow.kube.client import Client
-from paddleflow.kube.refusals import AlreadyExists
+from paddleflow.kube.errors import AlreadyExists
 from paddleflow.kube.resources import LEASES, Object, View
 
 _log = Log("kube.lease")
@@ -31,7 +31,7 @@ class LeaseLost(Temporary):
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class LeaseTiming:
     """`duration`: seconds after which others may take it. `renew_within`: seconds without a renewal after which the holder
     stops by itself. `every`: seconds between two tries."""
 
@@ -47,7 +47,7 @@ class Terms:
 class Election:
     """What one candidate knows. Moments are of its own monotonic clock."""
 
-    def __init__(self, identity: str, terms: Terms) -> None:
+    def __init__(self, identity: str, terms: LeaseTiming) -> None:
         self.identity = identity
         self.terms = terms
         self._seen: object = None  # the record as last seen
@@ -100,13 +100,13 @@ class Lease:
     client must have no fence."""
 
     def __init__(
-        self, client: Client, name: str, namespace: str, identity: str, clock: Clock, terms: Terms | None = None
+        self, client: Client, name: str, namespace: str, identity: str, clock: Clock, terms: LeaseTiming | None = None
     ) -> None:
         self._client = client
         self._name = name
         self._namespace = namespace
         self._clock = clock
-        self._election = Election(identity, terms or Terms())
+        self._election = Election(identity, terms or LeaseTiming())
         self._record: Object | None = None
 
     @property

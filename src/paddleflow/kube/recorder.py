@@ -17,7 +17,7 @@ from paddleflow.base.log import Log
 from paddleflow.errors import NotFound, PaddleFlowError, TooMany
 from paddleflow.kube import resources
 from paddleflow.kube.client import Client
-from paddleflow.kube.refusals import AlreadyExists
+from paddleflow.kube.errors import AlreadyExists
 from paddleflow.kube.resources import EVENTS, Object, View
 
 BURST = 25.0  #: events of one object that may come at once
@@ -67,7 +67,7 @@ class Recorder:
         self._wake = asyncio.Event()
         self.dropped = 0  #: told, and never to be written
 
-    def tell(self, about: View, reason: str, message: str, *, warning: bool = False) -> None:
+    def record(self, about: View, reason: str, message: str, *, warning: bool = False) -> None:
         """Notes that something happened to an object; `reason` is one word in CamelCase, `message` a sentence."""
         now = self._clock.now()
         event = self._event(about, reason, message[:LONGEST], "Warning" if warning else "Normal", now)

@@ -13,7 +13,7 @@ from typing import Any
 from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, PaddleFlowError, TooLarge, Unavailable
 from paddleflow.kube.cache import Cache
 from paddleflow.kube.client import Client
-from paddleflow.kube.refusals import AlreadyExists
+from paddleflow.kube.errors import AlreadyExists
 from paddleflow.kube.resources import PADDLEJOBS, View, key, name, namespace, owner, uid
 from paddleflow.kube.writer import Writer
 from paddleflow.operator.paddlejob.writes import Delete, Event, Patch
@@ -50,7 +50,7 @@ class Carrier:
             if "field not declared in schema" not in error.message:
                 raise
             return _too_old("its status lacks fields")
-        self._caches["PaddleJob"].learn(answer)
+        self._caches["PaddleJob"].record_write(answer)
         return None
 
     async def _is_there(self, job: View) -> bool:
@@ -82,11 +82,11 @@ class Carrier:
         except AlreadyExists:
             return await self._taken(job, obj)
         except (Forbidden, Invalid, TooLarge, NotFound) as error:
-            return refusal(obj, error)
+            return refusal_event(obj, error)
         except Unavailable as error:
             if "failed calling webhook" not in error.message:
                 raise
-            return refusal(obj, error)  # the API server is well: somebody's webhook is not
+            return refusal_event(obj, error)  # the API server is well: somebody's webhook is not
         return None
 
     async def _taken(self, job: View, obj: View) -> Event | None:
@@ -98,7 +98,7 @@ class Carrier:
             raise Conflict(f"{kind} {space}/{own} was deleted while it was looked at") from None
         found = owner(there)
         if found is not None and found.uid == uid(job):
-            cache.learn(there)  # ours: made by a pass whose answer got lost, or still on its way out
+            cache.record_write(there)  # ours: made by a pass whose answer got lost, or still on its way out
             raise Conflict(f"{kind} {space}/{own} is there already")
         if found is not None and (found.kind, found.key) == (PADDLEJOBS.kind, key(job)):
             # Of an earlier job of this name. The garbage collector takes its time, and forgets it where the new job came
@@ -121,10 +121,10 @@ class Carrier:
             answer = await self._client.patch(cache.resource, name(patch.obj), namespace(patch.obj), body=patch.body)
         except NotFound:
             return
-        cache.learn(answer)
+        cache.record_write(answer)
 
 
-def refusal(obj: View, error: PaddleFlowError) -> Event:
+def refusal_event(obj: View, error: PaddleFlowError) -> Event:
     """A refusal in words, with a reason that scripts can test."""
     what = f"{obj['kind']} {namespace(obj)}/{name(obj)}"
     said = error.message.partition(": ")[2] or error.message

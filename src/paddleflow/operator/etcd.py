@@ -56,9 +56,9 @@ class Etcd:
 
     async def tell(self, namespace: str, name: str, workers: int) -> bool:
         """Set the number; whether the trainers' key was there."""
-        return await asyncio.to_thread(self._tell, np_key(namespace, name), str(workers))
+        return await asyncio.to_thread(self._notify, np_key(namespace, name), str(workers))
 
-    def _tell(self, key: str, value: str) -> bool:
+    def _notify(self, key: str, value: str) -> bool:
         errors = []
         for endpoint in self._endpoints:
             try:

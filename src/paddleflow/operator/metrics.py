@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter as Tally
+from collections import Counter as RunCounters
 from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from paddleflow.kube.controller import Turn
+from paddleflow.kube.controller import Reconciled
 from paddleflow.kube.resources import View
 
 _BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -41,12 +41,12 @@ class Metrics:
         self._phases = Gauge("paddleflow_operator_jobs", "PaddleJobs by phase.", ["phase"], registry=self.registry)
         self._jobs = jobs
 
-    def observe(self, turn: Turn) -> None:
+    def observe(self, turn: Reconciled) -> None:
         self._passes.labels(turn.result).observe(turn.seconds)
 
     def page(self) -> bytes:
         """Everything, as text."""
-        found = Tally((job.get("status") or {}).get("phase") or "Pending" for job in self._jobs())
+        found = RunCounters((job.get("status") or {}).get("phase") or "Pending" for job in self._jobs())
         self._phases.clear()
         for phase, count in found.items():
             self._phases.labels(phase).set(count)

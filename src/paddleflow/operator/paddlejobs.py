@@ -12,14 +12,13 @@ from dataclasses import dataclass
 
 from paddleflow.base.clock import Clock
 from paddleflow.errors import Forbidden
-from paddleflow.kube.cache import Cache
+from paddleflow.kube.cache import Cache, all_unpacked, packed, unpacked
 from paddleflow.kube.client import Client
-from paddleflow.kube.controller import DONE, Again, Outcome
-from paddleflow.kube.packing import all_unpacked, packed, unpacked
+from paddleflow.kube.controller import DONE, RequeueAfter, Result
 from paddleflow.kube.recorder import Recorder
 from paddleflow.kube.resources import CONFIG_MAPS, PADDLEJOBS, PODGROUPS, PODS, SERVICES, Object, Resource, View, uid
 from paddleflow.operator import ports, pruning
-from paddleflow.operator.carrying import DEFINITION_TOO_OLD, Carrier, refusal
+from paddleflow.operator.carrying import DEFINITION_TOO_OLD, Carrier, refusal_event
 from paddleflow.operator.etcd import Etcd
 from paddleflow.operator.metrics import Metrics
 from paddleflow.operator.paddlejob.job import Job, Options, read
@@ -74,7 +73,7 @@ class PaddleJobs:
         self._uids: dict[str, str] = {}  # of jobs that were looked at, to forget what is kept about those that are gone
         self._ports: dict[str, tuple[int, int]] = {}  # ranges of jobs on the nodes' network: first port, members
 
-    async def look(self, key: str) -> Outcome:
+    async def look(self, key: str) -> Result:
         """One pass over one job."""
         obj = self._job(key)
         if obj is None or self._uids.get(key, uid(obj)) != uid(obj):
@@ -88,13 +87,13 @@ class PaddleJobs:
         try:
             event = await self._carry_out(obj, job, writes)
         except Forbidden as error:  # the role lacks a verb
-            event = refusal(_about(obj), error)
+            event = refusal_event(_about(obj), error)
         if event is not None:
             return await self._remember(obj, job, event)
         if refused is not None:  # nothing is refused any more: say so
             self._refused[job.uid] = None
-            return Again(0.0)
-        return DONE if writes.again is None else Again(writes.again)
+            return RequeueAfter(0.0)
+        return DONE if writes.again is None else RequeueAfter(writes.again)
 
     def _job(self, key: str) -> Object | None:
         kept = self.jobs.get(key)
@@ -152,7 +151,7 @@ class PaddleJobs:
         if writes.status is not None and not writes.first and event is None:
             event = await self._write_status(obj, writes)
         for each in writes.events:
-            self._recorder.tell(_about(obj), each.reason, each.message, warning=each.warning)
+            self._recorder.record(_about(obj), each.reason, each.message, warning=each.warning)
         if writes.expired:
             await self._carrier.expire(obj)
         return event
@@ -177,16 +176,16 @@ class PaddleJobs:
                 self._refused[job.uid] = _Refused(Event(blocked["reason"], blocked.get("message", ""), warning=True))
         return self._refused.get(job.uid)
 
-    async def _remember(self, obj: View, job: Job, event: Event) -> Outcome:
+    async def _remember(self, obj: View, job: Job, event: Event) -> Result:
         known = self._refused.get(job.uid) or _Refused(event)
         self._refused[job.uid] = known
         known.event, known.tries = event, known.tries + 1
-        self._recorder.tell(_about(obj), event.reason, event.message, warning=True)
+        self._recorder.record(_about(obj), event.reason, event.message, warning=True)
         if self.metrics is not None:
             self.metrics.refusals.labels(event.reason).inc()
         if event.reason != DEFINITION_TOO_OLD:  # which would not keep this either
             await self._say_blocked(obj, job, event)
-        return Again(min(_FIRST_RETRY * 2 ** (known.tries - 1), _LONGEST_RETRY))
+        return RequeueAfter(min(_FIRST_RETRY * 2 ** (known.tries - 1), _LONGEST_RETRY))
 
     async def _say_blocked(self, obj: View, job: Job, event: Event) -> None:
         now = read(self._job(f"{job.namespace}/{job.name}") or obj)
@@ -218,9 +217,9 @@ class PaddleJobs:
 
 
 def _cache(
-    client: Client, resource: Resource, namespace: str, prune: Callable[[Object], Object], labels: str = JOB_LABEL
+    client: Client, resource: Resource, namespace: str, transform: Callable[[Object], Object], labels: str = JOB_LABEL
 ) -> Cache[bytes]:
-    return Cache(client, resource, namespace, labels=labels, prune=packed(prune))
+    return Cache(client, resource, namespace, labels=labels, transform=packed(transform))
 
 
 def _about(obj: View) -> Object:

@@ -29,7 +29,7 @@ from paddleflow.kube.controller import Controller
 from paddleflow.kube.lease import Lease, LeaseLost
 from paddleflow.kube.recorder import Recorder
 from paddleflow.kube.resources import PADDLEJOBS, PODGROUPS
-from paddleflow.kube.wire import HttpWire
+from paddleflow.kube.transport import HttpTransport
 from paddleflow.operator.etcd import Etcd, Keys
 from paddleflow.operator.logs import configure
 from paddleflow.operator.metrics import Metrics
@@ -85,8 +85,8 @@ async def serve(running: Running, stopping: asyncio.Event | None = None) -> None
     async with AsyncExitStack() as stack:
         file = Path(running.kubeconfig) if running.kubeconfig else None
         where = config.find(settings.kubernetes_environment(), file)
-        client = Client(HttpWire(where, limit=IN_FLIGHT), manager=COMPONENT)
-        plain = Client(HttpWire(where), manager=COMPONENT)
+        client = Client(HttpTransport(where, limit=IN_FLIGHT), manager=COMPONENT)
+        plain = Client(HttpTransport(where), manager=COMPONENT)
         stack.push_async_callback(client.close)
         stack.push_async_callback(plain.close)
         clock = SystemClock()
@@ -126,17 +126,17 @@ async def _work(
 ) -> None:
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(recorder.run(), name="events")]
-        controller.follow(jobs.jobs)
+        controller.watch(jobs.jobs)
         caches = [jobs.jobs, jobs.pods, jobs.config_maps, jobs.services]
         for cache in caches[1:]:
-            controller.follow_owned(cache, PADDLEJOBS.kind)
+            controller.watch_owned(cache, PADDLEJOBS.kind)
         if running.options.volcano:
             caches.append(jobs.pod_groups)
             if await client.serves(PODGROUPS):
-                controller.follow_owned(jobs.pod_groups, PADDLEJOBS.kind)
+                controller.watch_owned(jobs.pod_groups, PADDLEJOBS.kind)
             else:  # jobs say that it is missing; when it is installed the cache comes to life
                 _log.warning("Volcano's PodGroup is not known to the API server: jobs wait until it is")
-                jobs.pod_groups.subscribe_owners(PADDLEJOBS.kind, controller.look_soon)
+                jobs.pod_groups.subscribe_owners(PADDLEJOBS.kind, controller.enqueue_soon)
         tasks += [group.create_task(cache.run(), name=f"cache {cache.resource.kind}") for cache in caches]
         tasks.append(group.create_task(_ensure(work()), name="controller"))
         _log.info("running", namespace=running.namespace or "all", volcano=running.options.volcano)
@@ -166,6 +166,6 @@ def readiness(jobs: PaddleJobs) -> tuple[int, bytes]:
     if not waiting:
         return 200, b"ok\n"
     why = "; ".join(
-        f"{cache.resource.kind}: {cache.trouble.message if cache.trouble else 'not listed yet'}" for cache in waiting
+        f"{cache.resource.kind}: {cache.error.message if cache.error else 'not listed yet'}" for cache in waiting
     )
     return 503, f"{why}\n".encode()

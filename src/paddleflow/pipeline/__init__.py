@@ -2,8 +2,8 @@
 
     from paddleflow.pipeline import Artifact, ContainerStep, DAG, Parameter, Pipeline, step
 
-Components say what they are (`components`, `jobs`, `functions`), `inference` works out what references between them
-need, `compiling` writes the document that the platform reads, `pipeline` sends it. Faults are raised as
+Components say what they are (`components`, `jobs`, `functions`), `compiler` works out what references between them
+need and writes the document that the platform reads, `pipeline` sends it. Faults are raised as
 `PaddleFlowSDKException("PipelineDSLError", …)`.
 """
 

@@ -1,7 +1,7 @@
 """What a pipeline is made of: steps and DAGs.
 
 A component that is made inside `with DAG(…)`, or inside a function under `@Pipeline(…)`, becomes part of it. Nothing here
-is worked out: components hold what was said, `inference` reads it, and a pipeline may be compiled any number of times.
+is worked out: components hold what was said, `compiler` reads it, and a pipeline may be compiled any number of times.
 """
 
 from __future__ import annotations

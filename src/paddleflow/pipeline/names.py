@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from paddleflow.base.names import NameRule
 from paddleflow.sdk.legacy.calls import PaddleFlowSDKException
-from paddleflow.spec.pipeline.shapes import COMPONENT, PIPELINE, VARIABLE
+from paddleflow.spec.pipeline.reader import COMPONENT, PIPELINE, VARIABLE
 
 ERROR = "PipelineDSLError"
 
@@ -43,7 +43,7 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def refuse(message: str) -> NoReturn:
-    """Every refusal of this room, in the class that existing programs catch."""
+    """Every refusal of this package, in the class that existing programs catch."""
     raise PaddleFlowSDKException(ERROR, message)
 
 

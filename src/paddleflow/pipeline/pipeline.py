@@ -14,7 +14,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-from paddleflow.pipeline import compiling
+from paddleflow.pipeline import compiler
 from paddleflow.pipeline.components import DAG, Component, Step, apart
 from paddleflow.pipeline.names import PIPELINE, ROOT, check, refuse
 from paddleflow.pipeline.options import CacheOptions, FailureOptions, FSOptions
@@ -110,9 +110,9 @@ class Pipeline:
         """The document, also written to `save_path` (.json, .yaml, .yml). The same program gives the same document."""
         if self._root is None or not self._root.entry_points:
             refuse(f"there is no step or DAG in Pipeline[{self.name}]")
-        found = compiling.document(self, self._root)
+        found = compiler.document(self, self._root)
         if save_path is not None:
-            compiling.write(found, save_path)
+            compiler.write(found, save_path)
         return found
 
     def submit(
@@ -185,7 +185,7 @@ class Pipeline:
         return True, {"pipelineID": made.pipeline_id, "pipelineVersionID": made.version_id}
 
     def _text(self) -> bytes:
-        return compiling.as_yaml(self.compile()).encode()
+        return compiler.as_yaml(self.compile()).encode()
 
 
 def _dotted(names: Sequence[str]) -> list[str]:

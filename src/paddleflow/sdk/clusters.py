@@ -42,7 +42,7 @@ class NodeRoom(Record):
 
 
 @dataclass(frozen=True)
-class ClusterRoom(Record):
+class ClusterResources(Record):
     """What a cluster has in all and free; `error` says why it is not known."""
 
     summary: Mapping[str, Any] = wire({})
@@ -111,10 +111,10 @@ class Clusters(Area):
     def list(self, *, names: Sequence[str] = (), status: str | None = None) -> Iterator[Cluster]:
         return self._pages(lambda marker: self.page(marker=marker, names=names, status=status))
 
-    def room(self, names: Sequence[str] = ()) -> dict[str, ClusterRoom]:
+    def resources(self, names: Sequence[str] = ()) -> dict[str, ClusterResources]:
         """What each cluster has in all and free, by cluster name."""
         answer = self._transport.call("GET", "/cluster/resource", query={"clusterNames": ",".join(names)})
-        return {name: ClusterRoom.of(value) for name, value in table(answer).items()}
+        return {name: ClusterResources.of(value) for name, value in table(answer).items()}
 
     def allocation(
         self,

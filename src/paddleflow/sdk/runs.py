@@ -1,20 +1,23 @@
-"""Runs of pipelines: start, look, follow, stop, try again, compare."""
+"""Runs of pipelines: start, show, follow, stop, retry, compare; their steps as the server shows them, and their logs."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypedDict, Unpack
+from queue import SimpleQueue
+from typing import Any, TypeAlias, TypedDict, Unpack
 
-from paddleflow.errors import Conflict, NotFound
+from paddleflow.errors import Conflict, NotFound, PaddleFlowError
 from paddleflow.sdk.area import PAGE, Area, known, narrowed_by
 from paddleflow.sdk.artifacts import Artifact, Artifacts
+from paddleflow.sdk.follow import Event
 from paddleflow.sdk.handles import Handle
-from paddleflow.sdk.records import Page, Record, table, wire
-from paddleflow.sdk.run_logs import run_lines
-from paddleflow.sdk.run_views import StepView, View, steps, view, views
+from paddleflow.sdk.jobs import Job
+from paddleflow.sdk.records import Page, Record, items, table, wire
+from paddleflow.sdk.transport import Transport
 
 FINAL = frozenset({"succeeded", "failed", "terminated", "skipped"})
 
@@ -23,6 +26,93 @@ def _list_of_names(value: object) -> tuple[str, ...]:
     """Names in a list, or joined by commas."""
     found = value if isinstance(value, list) else str(value).split(",")
     return tuple(str(name).strip() for name in found if str(name).strip())
+
+
+@dataclass(frozen=True)
+class StepView(Record):
+    """A step of a run, one time. `reused_from` names the run whose result was taken; `cache_miss` what had changed."""
+
+    job_id: str = wire(key="jobID")
+    name: str = wire()
+    full_name: str = wire()
+    step_name: str = wire()
+    type: str = wire("step")
+    parent_dag_id: str = wire(key="parentDagID")
+    command: str = wire()
+    parameters: Mapping[str, str] = wire({})
+    env: Mapping[str, str] = wire({})
+    extra_fs: Sequence[Mapping[str, Any]] = wire((), key="extraFS", read=lambda value: tuple(items(value)))
+    start_time: str = wire()
+    end_time: str = wire()
+    status: str = wire()
+    message: str = wire(key="jobMessage")
+    deps: str = wire()
+    docker_env: str = wire()
+    inputs: Mapping[str, str] = wire({}, key="artifacts", read=lambda value: table(table(value).get("input")))
+    outputs: Mapping[str, str] = wire({}, key="artifacts", read=lambda value: table(table(value).get("output")))
+    cache: Mapping[str, Any] = wire({})
+    cache_run_id: str = wire(key="cacheRunID")
+    cache_job_id: str = wire(key="cacheJobID")
+    reused_from: str = wire()
+    cache_miss: Sequence[str] = wire(())
+    tries: int = wire(0)
+    seconds: float = wire(0.0)  #: that it ran, so far or in all
+
+
+@dataclass(frozen=True)
+class DagView(Record):
+    """A DAG of a run, one time."""
+
+    id: str = wire()
+    name: str = wire()
+    full_name: str = wire()
+    dag_name: str = wire()
+    type: str = wire("dag")
+    parent_dag_id: str = wire(key="parentDagID")
+    deps: str = wire()
+    parameters: Mapping[str, str] = wire({})
+    artifacts: Mapping[str, Any] = wire({})
+    start_time: str = wire()
+    end_time: str = wire()
+    status: str = wire()
+    message: str = wire()
+    seconds: float = wire(0.0)
+    entry_points: Mapping[str, Sequence[View]] = wire({}, read=lambda value: views(value))
+
+
+View: TypeAlias = StepView | DagView
+Views: TypeAlias = Mapping[str, Sequence[View]]
+
+
+def view(answer: object) -> View:
+    return DagView.of(answer) if "entryPoints" in table(answer) else StepView.of(answer)
+
+
+def views(answer: object) -> dict[str, tuple[View, ...]]:
+    """Components by name, each with its repetitions."""
+    return {name: tuple(view(one) for one in items(several)) for name, several in table(answer).items()}
+
+
+def steps(found: Views, prefix: str = "") -> Iterator[tuple[str, StepView]]:
+    """All steps, the inner ones too: each with the dotted name that the document gives it, whatever its repetition."""
+    for name, several in found.items():
+        for one in several:
+            if isinstance(one, DagView):
+                yield from steps(one.entry_points, f"{prefix}{name}.")
+            else:
+                yield f"{prefix}{name}", one if one.full_name else replace(one, full_name=f"{prefix}{name}")
+
+
+def written_name(full_name: str, found: Views) -> str:
+    """The name in the document of what is called `full_name` in a run: a repetition has a number behind its name."""
+    parts: list[str] = []
+    inside: Views = found
+    for part in full_name.split("."):
+        name = part if part in inside else part.rpartition("-")[0]
+        parts.append(name)
+        first = next(iter(inside.get(name, ())), None)
+        inside = first.entry_points if isinstance(first, DagView) else {}
+    return ".".join(parts) if all(parts) else full_name
 
 
 @dataclass(frozen=True)
@@ -206,3 +296,118 @@ def encoded(yaml: bytes | str | None) -> str | None:
     if yaml is None:
         return None
     return base64.b64encode(yaml.encode() if isinstance(yaml, str) else yaml).decode()
+
+
+ENDED = frozenset({"succeeded", "failed", "terminated", "cancelled", "skipped"})
+
+_Message = str | PaddleFlowError | int  #: a line, what went wrong, or one more (1) or fewer (-1) who writes
+
+
+def run_lines(transport: Transport, run: Run, step: str | None, *, follow: bool) -> Iterator[str]:
+    """Lines of the step called `step`, of all that are in the DAG of that name, or of all where it is None."""
+    if follow:
+        return _Following(transport, run, step).lines()
+    return _written(transport, _chosen(run.refresh(), step))
+
+
+def _chosen(run: Run, step: str | None) -> list[StepView]:
+    known = run.named_steps()
+    found = [view for name, view in known if _meant(step, name, view.full_name)]
+    if not found and step is not None:
+        names = ", ".join(dict.fromkeys(name for name, _ in known)) or "none"
+        raise NotFound(f"run[{run.id}] has no step {step!r}", hint=f"its steps: {names}")
+    return sorted((view for view in found if view.job_id), key=lambda view: view.start_time)
+
+
+def _meant(step: str | None, name: str, full_name: str) -> bool:
+    """Whether `step` stands for a step by its name in the document, by its name in the run, or for a DAG around it."""
+    return step is None or step in (name, full_name) or name.startswith(f"{step}.") or full_name.startswith(f"{step}.")
+
+
+def _written(transport: Transport, steps: list[StepView]) -> Iterator[str]:
+    several = len(steps) > 1
+    for one in steps:
+        for line in Job(transport, one.job_id).logs():
+            yield _prefixed(one.full_name or one.step_name, line) if several else line
+
+
+def _prefixed(name: str, line: str) -> str:
+    return f"[{name}] {line}" if line.endswith("\n") else f"[{name}] {line}\n"
+
+
+class _Following:
+    """Threads that follow jobs, and one that follows the run to learn of new ones."""
+
+    def __init__(self, transport: Transport, run: Run, step: str | None) -> None:
+        self._transport = transport
+        self._run = run.another()  # refreshed by another thread
+        self._step = step
+        self._queue: SimpleQueue[_Message] = SimpleQueue()
+        self._known: set[str] = set()
+        self._left = threading.Event()  #: nobody reads any more
+
+    def lines(self) -> Iterator[str]:
+        self._spawn(self._watch)
+        writers = 0
+        try:
+            while True:
+                message = self._queue.get()
+                if isinstance(message, str):
+                    yield message
+                elif isinstance(message, int):
+                    writers += message
+                    if not writers:
+                        return
+                else:
+                    raise message
+        finally:
+            self._left.set()
+
+    def _spawn(self, work: Callable[[], None]) -> None:
+        self._queue.put(1)
+        threading.Thread(target=self._guarded, args=(work,), daemon=True).start()
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except PaddleFlowError as error:
+            self._queue.put(error)
+        finally:
+            self._queue.put(-1)
+
+    def _watch(self) -> None:
+        """Begins to follow each job as it comes; ends with the run, or with all that was asked for."""
+        if self._look():
+            return
+        runtime = self._run.record.runtime
+        for event in self._run.events():
+            if self._left.is_set():
+                return
+            if event.type == "step" and _meant(self._step, written_name(event.step, runtime), event.step):
+                self._begin(str(event.raw.get("jobID") or ""), event.step)
+                if self._step is not None and self._ended(event):
+                    return
+        self._look()
+
+    def _ended(self, event: Event) -> bool:
+        return event.status in ENDED and self._look()
+
+    def _look(self) -> bool:
+        """Begins to follow what is there; whether nothing more can come."""
+        self._run.refresh()
+        _chosen(self._run, self._step)
+        meant = [view for name, view in self._run.named_steps() if _meant(self._step, name, view.full_name)]
+        for view in meant:
+            self._begin(view.job_id, view.full_name or view.step_name)
+        return self._step is not None and all(view.status in ENDED for view in meant)
+
+    def _begin(self, job: str, name: str) -> None:
+        if job and job not in self._known:
+            self._known.add(job)
+            self._spawn(partial(self._write, job, name))
+
+    def _write(self, job: str, name: str) -> None:
+        for line in Job(self._transport, job).logs(follow=True):
+            self._queue.put(_prefixed(name, line) if self._step is None else line)
+            if self._left.is_set():
+                return

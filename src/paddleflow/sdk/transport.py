@@ -1,4 +1,4 @@
-"""HTTP to one server: connections kept open, retries where they are safe, refusals raised as the house's errors.
+"""HTTP to one server: connections kept open, retries where they are safe, refusals raised as errors of `paddleflow.errors`.
 
 Built on ``http.client`` because of start-up: the command line is to answer within 150 ms, and importing a full HTTP
 library beside click takes all of that (docs/decisions/0007-standard-library-http.md). There is no second way beside it.

@@ -52,7 +52,7 @@ class RunDocument(Document):
 
 
 class RunJson(Document):
-    """POST /runjson: a whole pipeline as JSON. `spec.pipeline.reading` says what is known and refuses the rest."""
+    """POST /runjson: a whole pipeline as JSON. `spec.pipeline.document` says what is known and refuses the rest."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, extra="allow", frozen=True, defer_build=True

@@ -6,8 +6,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from paddleflow.cli.run_tree import branches, duration, tree
-from paddleflow.sdk.run_views import StepView
-from paddleflow.sdk.runs import RunRecord
+from paddleflow.sdk.runs import RunRecord, StepView
 
 ANSWER = {
     "runID": "run-000007",

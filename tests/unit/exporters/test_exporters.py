@@ -11,10 +11,10 @@ import pytest
 
 from paddleflow.errors import Invalid
 from paddleflow.exporters import airflow, argo, jinja
-from paddleflow.spec.pipeline.binding import RunRequest, bind
 from paddleflow.spec.pipeline.conditions import evaluate
+from paddleflow.spec.pipeline.document import read
 from paddleflow.spec.pipeline.model import Pipeline
-from paddleflow.spec.pipeline.reading import read
+from paddleflow.spec.pipeline.run_request import RunRequest, bind
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 FLOW = """\

@@ -11,14 +11,14 @@ import pytest
 from paddleflow.base.clock import ManualClock
 from paddleflow.errors import Conflict
 from paddleflow.kube.client import Client
-from paddleflow.kube.controller import DONE, Again
-from paddleflow.kube.memory import MemoryServer
+from paddleflow.kube.controller import DONE, RequeueAfter
 from paddleflow.kube.recorder import Recorder
 from paddleflow.kube.resources import NAMESPACES, PADDLEJOBS, PODS, Object, owner, uid
-from paddleflow.kube.wire import Answer, Request
+from paddleflow.kube.transport import Request, Response
 from paddleflow.operator.paddlejob.job import Options
 from paddleflow.operator.paddlejob.members import JOB_LABEL
 from paddleflow.operator.paddlejobs import SETTLE, PaddleJobs
+from paddleflow.testing.api_server import MemoryApiServer
 from tests.paddlejob_world import job, role
 from tests.patience import soon
 
@@ -29,7 +29,7 @@ class Scene:
     """One job on an API server in memory, looked at by hand."""
 
     def __init__(self) -> None:
-        self.server = MemoryServer()
+        self.server = MemoryApiServer()
         self.client = Client(self.server)
         self.clock = ManualClock()
         self.recorder = Recorder(self.client, "test", self.clock)
@@ -79,9 +79,9 @@ async def test_counts_are_gathered_from_the_first_change_on() -> None:
         await scene.jobs.look(KEY)
         scene.clock.advance(100.0)  # long after the last write
         await scene.pod(0, phase="Pending", podIP="10.0.0.1")
-        assert await scene.jobs.look(KEY) == Again(SETTLE)
+        assert await scene.jobs.look(KEY) == RequeueAfter(SETTLE)
         scene.clock.advance(SETTLE - 1)
-        assert await scene.jobs.look(KEY) == Again(1.0)
+        assert await scene.jobs.look(KEY) == RequeueAfter(1.0)
         assert (await scene.status())["worker"]["pending"] == 2
         scene.clock.advance(1.0)
         assert await scene.jobs.look(KEY) == DONE
@@ -92,12 +92,12 @@ async def test_a_refusal_is_in_the_first_status() -> None:
     async with Scene().running() as scene:
         await scene.submit(1)
 
-        def refuse(request: Request) -> Answer | None:
+        def refuse(request: Request) -> Response | None:
             said = b'{"message": "exceeded quota: few"}'
-            return Answer(403, {}, said) if request.path.startswith("/api/v1/namespaces/team/pods") else None
+            return Response(403, {}, said) if request.path.startswith("/api/v1/namespaces/team/pods") else None
 
         scene.server.refuse = refuse
-        assert await scene.jobs.look(KEY) == Again(1.0)
+        assert await scene.jobs.look(KEY) == RequeueAfter(1.0)
         (blocked,) = (await scene.status())["conditions"]
         assert (blocked["type"], blocked["status"], blocked["reason"]) == ("Blocked", "True", "QuotaExceeded")
 
@@ -126,12 +126,12 @@ async def test_a_status_that_may_not_be_written_is_said_by_an_event() -> None:
         await scene.submit(1)
         await scene.jobs.look(KEY)
 
-        def forbid(request: Request) -> Answer | None:
-            return Answer(403, {}, b'{"message": "no"}') if "/status" in request.path else None
+        def forbid(request: Request) -> Response | None:
+            return Response(403, {}, b'{"message": "no"}') if "/status" in request.path else None
 
         scene.server.refuse = forbid
-        assert await scene.jobs.look(KEY) == Again(1.0)
-        assert await scene.jobs.look(KEY) == Again(2.0)
+        assert await scene.jobs.look(KEY) == RequeueAfter(1.0)
+        assert await scene.jobs.look(KEY) == RequeueAfter(2.0)
         scene.server.refuse = lambda request: None
         await scene.jobs.look(KEY)
         assert (await scene.status())["phase"] == "Pending"

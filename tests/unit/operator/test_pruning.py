@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddleflow.kube.packing import packed, unpacked
+from paddleflow.kube.cache import packed, unpacked
 from paddleflow.operator import pruning
 from paddleflow.operator.paddlejob.members import FORMATION, JOB_LABEL, TOLD, read_pod
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from paddleflow import PaddleFlowSDKException
 from paddleflow.pipeline import DAG, PF_LOOP_ARGUMENT, Artifact, ContainerStep, Parameter, Pipeline, step
-from paddleflow.pipeline.sources import command
+from paddleflow.pipeline.functions import command
 
 OUTSIDE = 3
 

@@ -13,16 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddleflow.errors import Invalid
-from paddleflow.spec.pipeline import reading
-from paddleflow.spec.pipeline.binding import RunRequest, bind
-from paddleflow.spec.pipeline.composing import from_text
-from paddleflow.spec.pipeline.document import dump, to_document
+from paddleflow.spec.pipeline import document as document_module
+from paddleflow.spec.pipeline.document import dump, read, to_document
 from paddleflow.spec.pipeline.drafts import DAG, STEP
 from paddleflow.spec.pipeline.faults import Faults
 from paddleflow.spec.pipeline.model import Cache, Component, Dag, FsMount, FsScope, Parameter, Pipeline, Retry, Step
-from paddleflow.spec.pipeline.nodes import from_json
+from paddleflow.spec.pipeline.nodes import from_json, from_text
 from paddleflow.spec.pipeline.options import CACHE, MOUNT, RETRY
-from paddleflow.spec.pipeline.reading import read
+from paddleflow.spec.pipeline.run_request import RunRequest, bind
 from paddleflow.spec.pipeline.schema import json_schema
 from tests import pipeline_documents as documents
 
@@ -157,7 +155,7 @@ def test_written_and_read_again_it_is_the_same(pipeline: Pipeline) -> None:
     again = read(dump(document))
     assert again == pipeline
     assert list(VALIDATOR.iter_errors(document)) == []
-    assert reading.read_json(document) == pipeline
+    assert document_module.read_json(document) == pipeline
     bound = bind(again)
     assert read(dump(to_document(bound))) == bound
 
@@ -165,7 +163,22 @@ def test_written_and_read_again_it_is_the_same(pipeline: Pipeline) -> None:
 # ---- made-up text --------------------------------------------------------------------------------------------------
 
 KEYS = sorted(
-    {*reading.TOP_JSON, *STEP, *DAG, *CACHE, *MOUNT, *RETRY, "input", "output", "component", "type", "a", "b", "<<", ""}
+    {
+        *document_module.TOP_JSON,
+        *STEP,
+        *DAG,
+        *CACHE,
+        *MOUNT,
+        *RETRY,
+        "input",
+        "output",
+        "component",
+        "type",
+        "a",
+        "b",
+        "<<",
+        "",
+    }
 )
 SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), TEXT,
@@ -188,7 +201,7 @@ def test_any_tree_is_read_or_refused(tree: Any) -> None:
     with suppress(Invalid):
         bind(read(yaml.dump(tree)), RunRequest(parameters={"a": 1}))
     with suppress(Invalid):
-        bind(reading.read_json(tree), RunRequest(parameters={"a": 1}))
+        bind(document_module.read_json(tree), RunRequest(parameters={"a": 1}))
 
 
 @settings(max_examples=100)
@@ -238,7 +251,7 @@ def test_the_schema_knows_every_key() -> None:
     definitions = schema["$defs"]
     retry = next(each for each in definitions["retry"]["anyOf"] if each["type"] == "object")
     for properties, keys in (
-        (schema["properties"], reading.TOP),
+        (schema["properties"], document_module.TOP),
         (definitions["step"]["properties"], STEP),
         (definitions["dag"]["properties"], DAG),
         (definitions["cache"]["properties"], CACHE),

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from paddleflow.pipeline import Pipeline
-from paddleflow.pipeline.compiling import as_yaml
+from paddleflow.pipeline.compiler import as_yaml
+from paddleflow.spec.pipeline.document import read
 from paddleflow.spec.pipeline.model import Component, Dag
 from paddleflow.spec.pipeline.model import Pipeline as Read
-from paddleflow.spec.pipeline.reading import read
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 PIPELINES = sorted(file.parent.name for file in EXAMPLES.glob("*/run.yaml"))

@@ -104,7 +104,10 @@ CALLS: dict[str, tuple[Call, Line]] = {
         lambda pf: list(pf.clusters.list(names=["a", "b"], status="online")),
         ("GET", "/cluster", {"clusterNames": "a,b", "clusterStatus": "online", "maxKeys": "500"}, None),
     ),
-    "cluster room": (lambda pf: pf.clusters.room(["a"]), ("GET", "/cluster/resource", {"clusterNames": "a"}, None)),
+    "cluster resources": (
+        lambda pf: pf.clusters.resources(["a"]),
+        ("GET", "/cluster/resource", {"clusterNames": "a"}, None),
+    ),
     "cluster allocation": (
         lambda pf: pf.clusters.allocation(names=["a"], queue="q", page_no=1),
         ("POST", "/cluster/resource", {}, {"clusterNames": ["a"], "queueName": "q", "pageNo": 1}),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from paddleflow.jobs import model
 from paddleflow.sdk import jobs
 from paddleflow.sdk.access import User, WhoAmI
-from paddleflow.sdk.clusters import Cluster, ClusterRoom, NodeInfo
+from paddleflow.sdk.clusters import Cluster, ClusterResources, NodeInfo
 from paddleflow.sdk.follow import Event
 from paddleflow.sdk.jobs import JobRecord, Task
 from paddleflow.sdk.logs import JobLog
@@ -27,7 +27,7 @@ KINDS: list[type[Record]] = [
     User,
     WhoAmI,
     Cluster,
-    ClusterRoom,
+    ClusterResources,
     NodeInfo,
     Event,
     JobLog,

@@ -12,8 +12,7 @@ import pytest
 from paddleflow.errors import NotFound
 from paddleflow.pipeline import ContainerStep, Pipeline
 from paddleflow.sdk.client import PaddleFlow
-from paddleflow.sdk.run_views import DagView, views, written_name
-from paddleflow.sdk.runs import Run
+from paddleflow.sdk.runs import DagView, Run, views, written_name
 from tests.client_stub import Answer, Stub
 
 TEXT = base64.b64encode(b"name: x").decode()

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from paddleflow.errors import Invalid
-from paddleflow.spec.pipeline.binding import RunRequest, bind
+from paddleflow.spec.pipeline.document import read
 from paddleflow.spec.pipeline.model import Dag, FsMount, Parameter, Pipeline, Step
-from paddleflow.spec.pipeline.reading import read
+from paddleflow.spec.pipeline.run_request import RunRequest, bind
 from tests import pipeline_documents as documents
 
 PARAMETERS = """

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import pytest
 
 from paddleflow.errors import Invalid
-from paddleflow.spec.pipeline.binding import bind
+from paddleflow.spec.pipeline.document import read, read_json
 from paddleflow.spec.pipeline.faults import PipelineFault
-from paddleflow.spec.pipeline.reading import read, read_json
+from paddleflow.spec.pipeline.run_request import bind
 
 
 class Case(NamedTuple):

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddleflow.pipeline import DAG, Artifact, ContainerStep, FSOptions, MainFS, Parameter, Pipeline
-from paddleflow.pipeline.compiling import as_yaml
+from paddleflow.pipeline.compiler import as_yaml
 from paddleflow.pipeline.components import Component
-from paddleflow.spec.pipeline.reading import read
+from paddleflow.spec.pipeline.document import read
 
 
 class Program:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from paddleflow.spec.pipeline.binding import bind
-from paddleflow.spec.pipeline.document import dump, to_document
+from paddleflow.spec.pipeline.document import dump, read, read_json, to_document
 from paddleflow.spec.pipeline.model import Cache, Dag, FsMount, FsScope, Parameter, Retry, Step
-from paddleflow.spec.pipeline.reading import read, read_json
+from paddleflow.spec.pipeline.run_request import bind
 from tests import pipeline_documents as documents
 
 

@@ -6,12 +6,11 @@ import pytest
 import yaml
 
 from paddleflow.errors import Invalid
-from paddleflow.spec.pipeline import composing
-from paddleflow.spec.pipeline.composing import from_text
+from paddleflow.spec.pipeline import nodes
+from paddleflow.spec.pipeline.document import read
 from paddleflow.spec.pipeline.faults import Faults, PipelineFault
 from paddleflow.spec.pipeline.model import Parameter
-from paddleflow.spec.pipeline.nodes import from_json
-from paddleflow.spec.pipeline.reading import read
+from paddleflow.spec.pipeline.nodes import from_json, from_text
 
 
 def value(text: str) -> dict[str, object]:
@@ -197,7 +196,7 @@ def test_the_slow_parser_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None
     """Where the library has no libyaml."""
     text = "name: p\nentry_points: {a: {command: x, env: &e {A: 1.10}}, b: {command: y, env: *e, deps: a}}"
     quick = read(text)
-    monkeypatch.setattr(composing, "_Loader", yaml.SafeLoader)
+    monkeypatch.setattr(nodes, "_Loader", yaml.SafeLoader)
     assert read(text) == quick
     assert refused("[" * 5000).message == "the document is nested more than 64 deep"
 

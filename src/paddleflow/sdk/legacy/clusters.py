@@ -88,8 +88,8 @@ class ClusterCalls(Calls):
 
     @translated
     def list_cluster_resource(self, clustername: str | None = None) -> tuple[bool, dict[str, Any]]:
-        room = self._pf.clusters.room([clustername] if clustername else ())
-        return True, {name: dict(cluster.raw) for name, cluster in room.items()}
+        found = self._pf.clusters.resources([clustername] if clustername else ())
+        return True, {name: dict(cluster.raw) for name, cluster in found.items()}
 
     @translated
     def list_cluster_resource_v2(

@@ -1,5 +1,5 @@
 """The pipeline language: what a document says, every fault of one that is wrong. Pure; light enough for the client.
 
-`reading` makes a `model.Pipeline` of YAML or JSON, with references resolved and everything checked; `binding` applies what
+`document` makes a `model.Pipeline` of YAML or JSON, with references resolved and everything checked; `run_request` applies what
 one run asks for (parameters, image, disabled steps, file system).
 """

@@ -12,7 +12,7 @@ from paddleflow.spec.pipeline.model import FsMount, Mark, Parameter, Retry
 from paddleflow.spec.pipeline.nodes import Node
 from paddleflow.spec.pipeline.options import CacheDraft, read_cache, read_mounts, read_retry, read_seconds
 from paddleflow.spec.pipeline.parameters import TYPES, Unfit, plain, typed
-from paddleflow.spec.pipeline.shapes import COMPONENT, VARIABLE, Reader, spellings
+from paddleflow.spec.pipeline.reader import COMPONENT, VARIABLE, Reader, spellings
 
 SHARED = ("parameters", "artifacts", "deps", "condition", "loop_argument", "type")
 STEP = spellings(

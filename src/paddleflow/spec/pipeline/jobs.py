@@ -10,7 +10,7 @@ from typing import Any
 
 from paddleflow.spec.pipeline.faults import shown
 from paddleflow.spec.pipeline.nodes import Node
-from paddleflow.spec.pipeline.shapes import Reader
+from paddleflow.spec.pipeline.reader import Reader
 
 MOST_REPLICAS = 10_000
 PRIORITIES = ("VERY_LOW", "LOW", "NORMAL", "HIGH", "VERY_HIGH")

@@ -9,7 +9,7 @@ from paddleflow.base import names
 from paddleflow.spec.pipeline.faults import shown
 from paddleflow.spec.pipeline.model import Cache, FsMount, FsScope, Retry
 from paddleflow.spec.pipeline.nodes import Node
-from paddleflow.spec.pipeline.shapes import Reader, spellings
+from paddleflow.spec.pipeline.reader import Reader, spellings
 
 MOST_RETRIES = 100
 MOST_SECONDS = 366 * 86_400

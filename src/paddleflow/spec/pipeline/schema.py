@@ -1,6 +1,6 @@
 """The JSON Schema (draft 2020-12) of pipeline documents, for editors: completion, descriptions, first faults while typing.
 
-It says what a document looks like; the rules between its parts are `reading`'s. It is written in the words of YAML.
+It says what a document looks like; the rules between its parts are those of `document.read`. It is written in the words of YAML.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from paddleflow.base import names
-from paddleflow.spec.pipeline.looping import MOST_LOOP_ITEMS
+from paddleflow.spec.pipeline.document import MOST_PARALLELISM
+from paddleflow.spec.pipeline.jobs import MOST_REPLICAS, PRIORITIES
 from paddleflow.spec.pipeline.model import CONTINUE, DEFAULT_PARALLELISM, FAIL_FAST
 from paddleflow.spec.pipeline.options import MOST_RETRIES
 from paddleflow.spec.pipeline.parameters import TYPES
-from paddleflow.spec.pipeline.reading import MOST_PARALLELISM
-from paddleflow.spec.pipeline.schema_job import JOB_DEFINITIONS
-from paddleflow.spec.pipeline.shapes import COMPONENT, PIPELINE, VARIABLE
+from paddleflow.spec.pipeline.reader import COMPONENT, PIPELINE, VARIABLE
+from paddleflow.spec.pipeline.validation import MOST_LOOP_ITEMS
 
 Schema = dict[str, Any]
 
@@ -247,3 +247,83 @@ def _options() -> Schema:
             ]
         },
     }
+
+
+_TEXTS: dict[str, Any] = {"type": "object", "additionalProperties": {"type": ["string", "number"]}}
+_AMOUNT: dict[str, Any] = {"type": ["string", "number"]}
+_WORDS: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": ["string", "number"]}}]}
+
+_FLAVOUR: dict[str, Any] = {
+    "anyOf": [
+        {"type": "string"},
+        {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string"},
+                "cpu": _AMOUNT,
+                "mem": _AMOUNT,
+                "memory": _AMOUNT,
+                "scalarResources": _TEXTS,
+            },
+            "additionalProperties": False,
+        },
+    ]
+}
+_MOUNT: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "mountPath": {"type": "string"},
+        "subPath": {"type": "string"},
+        "readOnly": {"type": "boolean"},
+    },
+    "required": ["name"],
+    "additionalProperties": False,
+}
+_POLICY: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "queue": {"type": "string"},
+        "priority": {"enum": [*PRIORITIES, *(word.lower() for word in PRIORITIES)]},
+    },
+    "additionalProperties": False,
+}
+_SPEC: dict[str, Any] = {
+    "name": {"type": "string"},
+    "labels": _TEXTS,
+    "annotations": _TEXTS,
+    "schedulingPolicy": _POLICY,
+    "scheduling_policy": _POLICY,
+    "flavour": _FLAVOUR,
+    "limitFlavour": _FLAVOUR,
+    "fs": _MOUNT,
+    "extraFS": {"type": "array", "items": _MOUNT},
+    "image": {"type": "string"},
+    "env": _TEXTS,
+    "command": _WORDS,
+    "args": _WORDS,
+    "port": {"type": "integer", "minimum": 0, "maximum": 65534},
+    "extensionTemplate": {"type": "object"},
+}
+
+JOB_DEFINITIONS: dict[str, Any] = {
+    "job": {
+        "type": "object",
+        "properties": {
+            "framework": {"type": "string", "description": "paddle, pytorch, tensorflow, mpi, ray, spark, mxnet"},
+            "members": {"type": "array", "items": {"$ref": "#/$defs/member"}},
+            **_SPEC,
+        },
+        "additionalProperties": False,
+    },
+    "member": {
+        "type": "object",
+        "properties": {
+            "role": {"type": "string", "description": "worker, pserver, master, driver, executor"},
+            "replicas": {"type": "integer", "minimum": 1, "maximum": MOST_REPLICAS},
+            **_SPEC,
+        },
+        "required": ["role"],
+        "additionalProperties": False,
+    },
+}
