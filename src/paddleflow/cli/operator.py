@@ -51,7 +51,7 @@ def operator(
     health_probe_bind_address: str,
     crd: bool,
 ) -> None:
-    """Look after PaddleJobs on a Kubernetes cluster until told to stop.
+    """Look after PaddleJobController on a Kubernetes cluster until told to stop.
 
     \b
     Examples:
@@ -64,8 +64,8 @@ def operator(
             _print_definitions()
             return
         from paddleflow.operator.etcd import Keys
+        from paddleflow.operator.main import Arguments, run
         from paddleflow.operator.paddlejob.job import Options
-        from paddleflow.operator.running import Running, run
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("paddleflow"):
             raise
@@ -81,7 +81,7 @@ def operator(
     )
     ctx.exit(
         run(
-            Running(
+            Arguments(
                 kubeconfig=kubeconfig,
                 namespace=namespace,
                 leader_elect=leader_elect,
@@ -98,7 +98,7 @@ def operator(
 def _print_definitions() -> None:
     import yaml
 
-    from paddleflow.operator.definitions import definitions
+    from paddleflow.operator.main import definitions
 
     click.echo(yaml.safe_dump_all(definitions(), sort_keys=False), nl=False)
 
