@@ -21,10 +21,9 @@ from paddleflow.engine import cluster_engine as engine_module
 from paddleflow.engine.cluster_engine import ClusterEngine, Parts
 from paddleflow.errors import PaddleFlowError
 from paddleflow.queues.defaults import ensure_defaults
-from paddleflow.runs.creation import create
-from paddleflow.runs.listing import get_components, get_run
 from paddleflow.runs.model import NewRun
-from paddleflow.runtimes.memory import EXIT, SECONDS, MemoryRuntime, World
+from paddleflow.runs.runs import create, get_components, get_run
+from paddleflow.runtimes.memory import EXIT, SECONDS, MemoryCluster, MemoryRuntime
 from paddleflow.settings import Settings
 from paddleflow.spec.pipeline.model import CONTINUE, Cache, Component, Dag, FsMount, Pipeline, Retry, Step
 from paddleflow.spec.storage import NewStorage
@@ -76,7 +75,7 @@ class Scene:
         self.database = database
         self.data = data
         self.pipeline = pipeline or full_pipeline()
-        self.world = World()
+        self.world = MemoryCluster()
         self.bus = LocalBus()
         self.run = ""
 
@@ -185,7 +184,7 @@ async def test_steps_that_follow_each_other_while_every_store_operation_fails_on
         scene = Scene(database, tmp_path, wide_pipeline())
         await scene.prepare()
         await check_wide(scene)
-        heirs.append(scene.world.heirs)
+        heirs.append(scene.world.successors)
 
     heirs: list[int] = []
     assert await run_until_no_fault(make_database, scenario) > 10

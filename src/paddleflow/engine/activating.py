@@ -12,9 +12,9 @@ from dataclasses import replace
 from paddleflow.base.ids import AttemptId
 from paddleflow.engine.board import Active, Board
 from paddleflow.engine.changeset import Changeset, Placement
-from paddleflow.engine.launching import Place, PlacedJob, prepare
+from paddleflow.engine.launch import MemberPlacement, PlacedJob, prepare
+from paddleflow.engine.launch_context import LaunchContext
 from paddleflow.engine.prefetch import lane_of
-from paddleflow.engine.surroundings import Surroundings
 from paddleflow.jobs.facts import Placed
 from paddleflow.jobs.machine import advance
 from paddleflow.jobs.model import Member
@@ -28,8 +28,8 @@ def activate(
     members: tuple[Member, ...],
     tasks: Iterable[Row],
     attempt: int,
-    places: tuple[Place, ...],
-    around: Surroundings,
+    places: tuple[MemberPlacement, ...],
+    around: LaunchContext,
 ) -> Active:
     """A placed job, ready to be launched."""
     state = state_of(row, tasks, shape_of(row["framework"], members, around.restart_limit))
@@ -49,10 +49,10 @@ def activate(
     return Active(job, request, state, prepared, row["ttl"], row["touched"])
 
 
-def places_of(tasks: Iterable[Row]) -> tuple[Place, ...]:
+def places_of(tasks: Iterable[Row]) -> tuple[MemberPlacement, ...]:
     """The places that task rows hold."""
     return tuple(
-        Place(
+        MemberPlacement(
             task["role"],
             task["idx"],
             task["node"],
@@ -78,7 +78,7 @@ def hand_ahead(board: Board, changes: Changeset) -> None:
     changes.ahead += prefetch.choose(known, pending)
 
 
-def settle_ahead(board: Board, changes: Changeset, around: Surroundings) -> None:
+def settle_ahead(board: Board, changes: Changeset, around: LaunchContext) -> None:
     """The write stood, so the rows of jobs that go ahead are there: their launches."""
     for job in changes.ahead:
         after = _after(board, job)
@@ -87,7 +87,7 @@ def settle_ahead(board: Board, changes: Changeset, around: Surroundings) -> None
             board.prefetch.back(job)
             continue
         prepared = active.prepared[active.job.places[0].key]
-        changes.launches.append(replace(prepared, launch=replace(prepared.launch, ahead=True, after=after)))
+        changes.launches.append(replace(prepared, launch=prepared.launch.prefetched(after)))
 
 
 def _after(board: Board, job: str) -> tuple[AttemptId, ...] | None:
@@ -101,10 +101,10 @@ def _after(board: Board, job: str) -> tuple[AttemptId, ...] | None:
     return tuple(attempt for active in known for attempt in active.attempts(tuple(active.prepared)))
 
 
-def expect(board: Board, row: Row, members: tuple[Member, ...], around: Surroundings) -> Active:
+def expect(board: Board, row: Row, members: tuple[Member, ...], around: LaunchContext) -> Active:
     """A waiting job as it will run, if it begins before a turn places it."""
     attempt = board.waiting[row["id"]].attempt
-    place = Place(members[0].role, 0, node=next(iter(around.addresses)))
+    place = MemberPlacement(members[0].role, 0, node=next(iter(around.addresses)))
     active = activate(row, members, (), attempt + 1, (place,), around)
     active.state = active.state._replace(attempt=attempt)  # the machine counts this attempt itself
     board.prefetch.ahead[row["id"]] = active

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from paddleflow.base.ids import AttemptId
-from paddleflow.engine.launching import PlacedJob, Prepared, attempt_of
+from paddleflow.engine.launch import PlacedJob, PreparedLaunch, attempt_of
 from paddleflow.engine.ports import Ports
 from paddleflow.engine.prefetch import Prefetch, lane_of
 from paddleflow.jobs.facts import Key
@@ -34,7 +34,7 @@ class Active:
     job: PlacedJob
     request: Request
     state: JobState
-    prepared: Mapping[Key, Prepared]
+    prepared: Mapping[Key, PreparedLaunch]
     ttl: float | None
     touched: int  #: of the row that was read
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
 from paddleflow.engine.board import Active
-from paddleflow.engine.launching import Place, Prepared
+from paddleflow.engine.launch import MemberPlacement, PreparedLaunch
 from paddleflow.engine.run_writes import RunWrites, write_runs
 from paddleflow.errors import Conflict
 from paddleflow.jobs.machine import JobState, TaskState, changed_tasks
@@ -36,7 +36,7 @@ class Placement:
     seq: int
     touched: int
     attempt: int
-    places: tuple[Place, ...]
+    places: tuple[MemberPlacement, ...]
     waiting: frozenset[tuple[str, int]]  #: members of later stages
     at: float  #: when it got its place; for one that was ahead that is in the past
 
@@ -57,7 +57,7 @@ class Join:
 
     job: str
     attempt: int
-    places: tuple[Place, ...]
+    places: tuple[MemberPlacement, ...]
 
 
 @dataclass(slots=True)
@@ -98,7 +98,7 @@ class Changeset:
     """What a turn wants: first written, then done."""
 
     writes: Writes = field(default_factory=Writes)
-    launches: list[Prepared] = field(default_factory=list)
+    launches: list[PreparedLaunch] = field(default_factory=list)
     halts: list[AttemptId] = field(default_factory=list)
     ahead: list[str] = field(default_factory=list)  #: jobs that are handed to the runtime ahead of their place
     recalls: list[AttemptId] = field(default_factory=list)  #: those among them that are asked back
@@ -216,7 +216,7 @@ def _make_way(tx: Tx, writes: Writes, now: float) -> None:
         tx.many(SQL["insert_task"], [_task_row(join, place, TaskStatus.WAITING) for place in join.places])
 
 
-def _task_row(item: Placement | Join, place: Place, status: TaskStatus) -> dict[str, Value]:
+def _task_row(item: Placement | Join, place: MemberPlacement, status: TaskStatus) -> dict[str, Value]:
     return {
         "job_id": item.job,
         "role": place.role,

@@ -15,8 +15,8 @@ from dataclasses import replace
 
 from paddleflow.engine.board import Active, Board, Waiting
 from paddleflow.engine.changeset import Join, Writes
-from paddleflow.engine.launching import Place, port_counts, prepare
-from paddleflow.engine.surroundings import Surroundings
+from paddleflow.engine.launch import MemberPlacement, port_counts, prepare
+from paddleflow.engine.launch_context import LaunchContext
 from paddleflow.errors import Temporary
 from paddleflow.jobs.facts import Evicted, Fact, Key, Resized
 from paddleflow.scheduling.classes import held_total
@@ -25,7 +25,7 @@ from paddleflow.store.events import NewEvent
 
 
 def asked_of(
-    board: Board, decision: Preempt | Resize, writes: Writes, around: Surroundings, now: float
+    board: Board, decision: Preempt | Resize, writes: Writes, around: LaunchContext, now: float
 ) -> tuple[Active, Fact] | None:
     """Which job is told what; None when it has ended meanwhile, or cannot change after all."""
     active = board.active.get(decision.job)
@@ -41,7 +41,7 @@ def asked_of(
 
 
 def _resize(
-    board: Board, active: Active, held: Held, decision: Resize, writes: Writes, around: Surroundings, now: float
+    board: Board, active: Active, held: Held, decision: Resize, writes: Writes, around: LaunchContext, now: float
 ) -> tuple[Active, Fact] | None:
     added, removed = _keys(decision.added), _keys(decision.removed)
     free = {member.role for member in active.job.members if member.in_place}
@@ -80,13 +80,13 @@ def _names(keys: Iterable[Key]) -> list[str]:
     return [f"{role}-{index}" for role, index in keys]
 
 
-def places_for(board: Board, assignments: Sequence[Assignment], framework: str) -> tuple[Place, ...]:
+def places_for(board: Board, assignments: Sequence[Assignment], framework: str) -> tuple[MemberPlacement, ...]:
     """Places with their ports; `Temporary` when there are too few."""
     counts = port_counts(framework, _keys(assignments))
     ports = board.ports.take(sum(counts)) if any(counts) else ()
     places, used = [], 0
     for item, count in zip(assignments, counts, strict=True):
-        places.append(Place(item.role, item.index, item.node, item.devices, ports[used : used + count]))
+        places.append(MemberPlacement(item.role, item.index, item.node, item.devices, ports[used : used + count]))
         used += count
     return tuple(places)
 

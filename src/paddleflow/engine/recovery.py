@@ -24,14 +24,15 @@ from paddleflow.base.ids import AttemptId
 from paddleflow.engine.activating import activate, places_of
 from paddleflow.engine.board import Active, Board, Waiting
 from paddleflow.engine.changeset import Changeset
-from paddleflow.engine.launching import attempt_of, parse_attempt
+from paddleflow.engine.launch import attempt_of, parse_attempt
+from paddleflow.engine.launch_context import LaunchContext
 from paddleflow.engine.ports import Ports
-from paddleflow.engine.surroundings import Surroundings
 from paddleflow.engine.turn import advance_job
 from paddleflow.jobs.facts import MemberEnded, StopAsked
 from paddleflow.jobs.model import JobStatus, TaskStatus
 from paddleflow.jobs.rows import SQL, held_of, members_of, requests_of, waiting_crowds
-from paddleflow.runtimes.runtime import Observation, Ready, Recalled, Started
+from paddleflow.runtimes.prefetch import Returned
+from paddleflow.runtimes.runtime import Observation, Ready, Started
 from paddleflow.scheduling.model import Eviction, Node, Queue, Snapshot
 from paddleflow.scheduling.policy import DEFAULTS, Rules
 from paddleflow.scheduling.record import Recorded
@@ -67,7 +68,7 @@ def begun_unplaced(board: Board, seen: Iterable[Observation]) -> list[str]:
     found = dict[str, None]()
     for each in seen:
         job, _, attempt = parse_attempt(each.attempt)
-        waiting = None if isinstance(each, Recalled) or job in board.prefetch.ahead else board.waiting.get(job)
+        waiting = None if isinstance(each, Returned) or job in board.prefetch.ahead else board.waiting.get(job)
         if waiting is not None and waiting.attempt + 1 == attempt:
             found[job] = None
     return list(found)
@@ -78,7 +79,7 @@ def rebuild(
     nodes: Sequence[Node],
     queues: Sequence[Queue],
     ports: Ports,
-    around: Surroundings,
+    around: LaunchContext,
     now: float,
     rules: Rules = DEFAULTS,
 ) -> Board:
@@ -124,7 +125,7 @@ def _shrink(row: Row, tasks: Iterable[Row], now: float) -> Eviction | None:
 
 def compare(board: Board, known: Iterable[Observation], changes: Changeset, now: float) -> None:
     """What the runtime does not know of must be launched, or has been lost."""
-    told: set[AttemptId] = {seen.attempt for seen in known if not isinstance(seen, Recalled)}
+    told: set[AttemptId] = {seen.attempt for seen in known if not isinstance(seen, Returned)}
     for active in list(board.active.values()):
         _compare_job(board, active, told, changes, now)
 

@@ -16,10 +16,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from paddleflow.engine.activating import activate, hand_ahead, take_over
 from paddleflow.engine.board import Active, Board, Waiting
 from paddleflow.engine.changeset import Change, Changeset, Moved, Placement
-from paddleflow.engine.launching import attempt_of, parse_attempt
+from paddleflow.engine.launch import attempt_of, parse_attempt
+from paddleflow.engine.launch_context import LaunchContext
 from paddleflow.engine.preemption import asked_of, begin_anew, places_for, shrunk
 from paddleflow.engine.prefetch import lane_of
-from paddleflow.engine.surroundings import Surroundings
 from paddleflow.errors import Temporary
 from paddleflow.frameworks.catalogue import find
 from paddleflow.jobs.facts import (
@@ -41,7 +41,8 @@ from paddleflow.jobs.facts import (
 from paddleflow.jobs.machine import JobState, Shape, advance
 from paddleflow.jobs.model import JobStatus
 from paddleflow.jobs.rows import members_of, request_of
-from paddleflow.runtimes.runtime import Ended, Observation, Ready, Recalled, Started
+from paddleflow.runtimes.prefetch import Returned
+from paddleflow.runtimes.runtime import Ended, Observation, Ready, Started
 from paddleflow.scheduling.classes import held_total
 from paddleflow.scheduling.model import Assignment, Preempt, Reason, Resize, Start, Wait
 from paddleflow.store.database import Row
@@ -55,7 +56,7 @@ def apply_observations(board: Board, observations: Iterable[Observation], change
     """What the runtime saw, as facts. What belongs to no attempt of ours is ended and to be forgotten."""
     for seen in observations:
         job, key, attempt = parse_attempt(seen.attempt)
-        if isinstance(seen, Recalled):
+        if isinstance(seen, Returned):
             board.prefetch.back(job)
             changes.back.add(job)
             continue
@@ -76,10 +77,10 @@ def apply_observations(board: Board, observations: Iterable[Observation], change
                 advance_job(board, active, MemberReady(seen.started_at, key), changes, now)
             changes.ended.append(seen.attempt)
         advance_job(board, active, _fact(seen, key), changes, now)
-        if isinstance(seen, Ended) and seen.heir is not None:
-            heir, _, _ = parse_attempt(seen.heir)
-            if heir in board.prefetch.ahead:
-                take_over(board, heir, changes, seen.at)
+        if isinstance(seen, Ended) and seen.successor is not None:
+            successor, _, _ = parse_attempt(seen.successor)
+            if successor in board.prefetch.ahead:
+                take_over(board, successor, changes, seen.at)
 
 
 def _fact(seen: Started | Ready | Ended, key: Key) -> Fact:
@@ -145,7 +146,7 @@ def waiting_of(row: Row) -> Waiting:
     return Waiting(request_of(row), row["framework"], row["touched"], row["attempt"])
 
 
-def decide(board: Board, changes: Changeset, around: Surroundings, now: float) -> None:
+def decide(board: Board, changes: Changeset, around: LaunchContext, now: float) -> None:
     """Ask the scheduler; every start becomes a placement with its ports, and who makes way is told."""
     board.wake_due(now)
     for job, waiting in board.take_anew().items():
@@ -212,7 +213,7 @@ def _later_stages(framework: str, keys: Sequence[Key]) -> frozenset[Key]:
 
 
 def apply_placements(
-    board: Board, changes: Changeset, rows: Mapping[str, Row], around: Surroundings, now: float
+    board: Board, changes: Changeset, rows: Mapping[str, Row], around: LaunchContext, now: float
 ) -> None:
     """The write stood: jobs whose placement was taken are active, the others are looked at again."""
     for item in changes.writes.placements:

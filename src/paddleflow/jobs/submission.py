@@ -22,8 +22,7 @@ from paddleflow.queues.queues import may_use_queue, queue_of, queues_above, usab
 from paddleflow.spec.orders import Order, Stamp
 from paddleflow.storage.storages import storage_names, usable_storage
 from paddleflow.store import counters, events
-from paddleflow.store.database import Tx
-from paddleflow.store.together import Together
+from paddleflow.store.database import Batched, Tx
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ def _submit(tx: Tx, submissions: Sequence[Submission]) -> list[list[str] | Paddl
     return found
 
 
-submit = Together(_submit)  #: for `Database.write`: submissions that come together are written together
+submit = Batched(_submit)  #: for `Database.write`: submissions that come together are written together
 
 
 def _admit_all(tx: Tx, submission: Submission, version: int) -> list[Prototype]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter as Tally
+from collections import Counter as RunCounters
 from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -48,7 +48,7 @@ class Metrics:
 
     def page(self) -> bytes:
         """Everything, as text."""
-        found = Tally((job.get("status") or {}).get("phase") or "Pending" for job in self._jobs())
+        found = RunCounters((job.get("status") or {}).get("phase") or "Pending" for job in self._jobs())
         self._phases.clear()
         for phase, count in found.items():
             self._phases.labels(phase).set(count)

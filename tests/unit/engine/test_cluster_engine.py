@@ -20,7 +20,7 @@ from paddleflow.settings import Settings
 from paddleflow.spec.job import FlavourChoice, SingleJob
 from paddleflow.spec.orders import order_of
 from paddleflow.store.bus import JOBS, LocalBus
-from paddleflow.store.opening import open_database
+from paddleflow.store.connection import open_database
 
 
 class Failing(ClusterEngine):

@@ -13,21 +13,22 @@ from paddleflow.base.quantity import Resources
 from paddleflow.engine.activating import expect, settle_ahead
 from paddleflow.engine.board import Board
 from paddleflow.engine.changeset import Changeset
+from paddleflow.engine.launch_context import LaunchContext
 from paddleflow.engine.ports import Ports
 from paddleflow.engine.prefetch import HORIZON, MOST, Lane, Prefetch, lane_of
 from paddleflow.engine.recovery import Records, begun_unplaced, compare, rebuild
-from paddleflow.engine.surroundings import Surroundings
 from paddleflow.engine.turn import apply_observations, apply_row_changes, decide
 from paddleflow.jobs.model import UNTIL_TOLD, JobStatus, Member
 from paddleflow.jobs.rows import crowd_of, request_of
-from paddleflow.runtimes.runtime import Ended, Observation, Recalled, Started
+from paddleflow.runtimes.prefetch import Returned
+from paddleflow.runtimes.runtime import Ended, Observation, Started
 from paddleflow.scheduling.model import Node, Queue
 from tests.job_tables import JOB, row_of, task_row
 
 ONE = Resources.of(1000, 2**30)
 SMALL = Member("worker", 1, ("true",), {}, ONE, ONE, document={"command": "true"})
 STEP = replace(JOB, members=(SMALL,), request=ONE, priority="NORMAL")
-AROUND = Surroundings(Path("/data"), {}, {"n1": "127.0.0.1"}, restart_limit=3)
+AROUND = LaunchContext(Path("/data"), {}, {"n1": "127.0.0.1"}, restart_limit=3)
 NOW = 30.0
 
 
@@ -63,7 +64,7 @@ def turn(board: Board, *seen: Observation, rows: tuple[dict[str, Any], ...] = ()
 
 
 def ahead(changes: Changeset) -> list[AttemptId]:
-    return [item.launch.attempt for item in changes.launches if item.launch.ahead]
+    return [item.launch.attempt for item in changes.launches if item.launch.waits_for_slot]
 
 
 def test_the_next_step_goes_ahead_and_stays_in_the_line() -> None:
@@ -78,7 +79,7 @@ def test_the_next_step_goes_ahead_and_stays_in_the_line() -> None:
 def test_an_heir_is_placed_where_the_other_one_was() -> None:
     board = scene(step_row(2), step_row(3))
     turn(board)
-    changes = turn(board, Ended(attempt(1), NOW - 0.3, 0, heir=attempt(2)), Started(attempt(2), NOW - 0.2, 7))
+    changes = turn(board, Ended(attempt(1), NOW - 0.3, 0, successor=attempt(2)), Started(attempt(2), NOW - 0.2, 7))
     assert [(item.job, item.attempt, item.at) for item in changes.writes.heirs] == [("job-2", 1, NOW - 0.3)]
     assert {change.after.id: change.after.status for change in changes.writes.changes} == {
         "job-1": JobStatus.SUCCEEDED, "job-2": JobStatus.RUNNING,
@@ -92,7 +93,7 @@ def test_an_heir_may_end_in_the_turn_in_which_it_began() -> None:
     board = scene(step_row(2), step_row(3))
     turn(board)
     end = Ended(attempt(2), NOW + 0.2, 0, started_at=NOW + 0.1)
-    changes = turn(board, Ended(attempt(1), NOW, 0, heir=attempt(2)), end)
+    changes = turn(board, Ended(attempt(1), NOW, 0, successor=attempt(2)), end)
     told = {change.after.id: [status for _, status, _ in change.history] for change in changes.writes.changes}
     assert told["job-2"] == [JobStatus.RUNNING, JobStatus.SUCCEEDED]
     assert [item.job for item in changes.writes.placements] == ["job-3"], "nobody took its place"
@@ -105,7 +106,7 @@ def test_somebody_else_who_waits_has_all_asked_back() -> None:
     changes = turn(board, rows=(other,))
     assert changes.recalls == [attempt(2)]
     assert turn(board).recalls == [], "once is enough"
-    changes = turn(board, Recalled(attempt(2)))
+    changes = turn(board, Returned(attempt(2)))
     assert (ahead(changes), changes.recalls) == ([], [])
     changes = turn(board, Ended(attempt(1), NOW, 0))
     assert [item.job for item in changes.writes.placements] == ["job-2"]
@@ -117,7 +118,7 @@ def test_what_one_that_is_ahead_waits_for_is_told_when_it_comes_back() -> None:
     assert ahead(turn(board)) == [attempt(2)]
     board.due("job-2")
     assert turn(board).writes.waits == [], "it may have begun by now"
-    ((job, *_, reason),) = turn(board, Recalled(attempt(2))).writes.waits
+    ((job, *_, reason),) = turn(board, Returned(attempt(2))).writes.waits
     assert job == "job-2"
     assert "free" in reason
 
@@ -130,7 +131,7 @@ def test_a_queue_that_is_closed_lowered_or_gone_passes_no_place_on(changed: Queu
     assert ahead(turn(board)) == [attempt(2)]
     board.core.set_queues([changed])
     assert turn(board).recalls == [attempt(2)]
-    assert ahead(turn(board, Recalled(attempt(2)))) == []
+    assert ahead(turn(board, Returned(attempt(2)))) == []
 
 
 def test_nobody_goes_ahead_while_jobs_of_nobody_s_run_wait() -> None:
@@ -143,7 +144,7 @@ def test_a_step_that_is_stopped_while_it_is_ahead_is_ended_wherever_it_is() -> N
     turn(board)
     changes = turn(board, rows=(step_row(2) | {"status": "terminated", "touched": 2},))
     assert changes.halts == [attempt(2)]
-    changes = turn(board, Ended(attempt(1), NOW, 0, heir=attempt(2)), Started(attempt(2), NOW, 7))
+    changes = turn(board, Ended(attempt(1), NOW, 0, successor=attempt(2)), Started(attempt(2), NOW, 7))
     assert changes.writes.heirs == []
     assert changes.halts == [attempt(2)], "it began all the same, and is nobody's"
     assert board.core.held == {}
@@ -165,7 +166,7 @@ def test_who_is_held_back_goes_ahead_after_those_that_it_waits_for() -> None:
     board.prefetch.lanes[lane_of(request_of(step_row(2)), "standalone")].seconds = 0.001
     changes = turn(board)
     assert ahead(changes) == [attempt(2), attempt(3)]
-    assert [item.launch.after for item in changes.launches] == [(), (attempt(2),)]
+    assert [item.launch.prefetch.after for item in changes.launches if item.launch.prefetch] == [(), (attempt(2),)]
 
 
 def test_who_waits_for_nobody_at_work_stays_held_back_until_it_is_due() -> None:
@@ -221,5 +222,5 @@ def test_what_was_given_back_does_not_count_as_known() -> None:
     ports = Ports(range(2000, 2010), lambda port: True)
     board = rebuild(Records([row], [task], []), [Node("n1", ONE)], [Queue("q", None)], ports, AROUND, 20.0)
     changes = Changeset()
-    compare(board, [Recalled(attempt(1))], changes, NOW)
+    compare(board, [Returned(attempt(1))], changes, NOW)
     assert [item.launch.attempt for item in changes.launches] == [attempt(1)]

@@ -13,9 +13,9 @@ from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
 from paddleflow.engine.board import Board
 from paddleflow.engine.changeset import Changeset
+from paddleflow.engine.launch_context import LaunchContext
 from paddleflow.engine.ports import Ports
 from paddleflow.engine.recovery import LOST, Records, compare, rebuild
-from paddleflow.engine.surroundings import Surroundings
 from paddleflow.engine.turn import apply_observations, apply_placements, apply_row_changes, decide
 from paddleflow.jobs.model import JobStatus, Member, NewJob
 from paddleflow.jobs.rows import crowd_of
@@ -25,7 +25,7 @@ from tests.job_tables import JOB, WORKER, row_of, task_row
 
 NODE = Node("n1", Resources.of(4000, 8 * 2**30, {"nvidia.com/gpu": 4000}))
 QUEUE = Queue("q", None)
-AROUND = Surroundings(Path("/data"), {}, {"n1": "127.0.0.1"}, restart_limit=3)
+AROUND = LaunchContext(Path("/data"), {}, {"n1": "127.0.0.1"}, restart_limit=3)
 A1, A2 = AttemptId("job-1.worker-0.1"), AttemptId("job-1.worker-0.2")
 AGAIN = replace(JOB, members=(replace(WORKER, env={"PF_JOB_RESTART_POLICY": "OnFailure"}),))
 MPI = replace(

@@ -16,8 +16,8 @@ from paddleflow.queues.queues import change_queue, find_queue
 from paddleflow.spec.document import parse
 from paddleflow.spec.queue import QueueChange
 from paddleflow.store import counters
+from paddleflow.store.connection import open_database
 from paddleflow.store.database import Database
-from paddleflow.store.opening import open_database
 
 SMALL, LARGE = Resources.of(2000, 2**30), Resources.of(8000, 2**34, {"nvidia.com/gpu": 4000})
 
