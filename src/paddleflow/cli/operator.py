@@ -12,7 +12,7 @@ from paddleflow.errors import Invalid, Unavailable
 @click.option(
     "--kubeconfig", default="", help="File that says where the API server is. Default: the cluster it runs in."
 )
-@click.option("--namespace", default="", help="Namespace whose jobs are looked after. Default: all.")
+@click.option("--namespace", default="", help="Namespace of the jobs to reconcile. Default: all.")
 @click.option("--scheduling", type=click.Choice(["", "volcano"]), default="", help="volcano: schedule jobs in gangs.")
 @click.option("--etcd-server", default="", help="Endpoints for elastic trainers: [https://]host:2379[,host:2379].")
 @click.option("--etcd-cacert", default="", help="File with the authority of an https etcd. Default: the system's.")
@@ -51,7 +51,7 @@ def operator(
     health_probe_bind_address: str,
     crd: bool,
 ) -> None:
-    """Look after PaddleJobController on a Kubernetes cluster until told to stop.
+    """Run the controller of PaddleJobs on a Kubernetes cluster until stopped.
 
     \b
     Examples:
