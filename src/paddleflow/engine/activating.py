@@ -19,7 +19,7 @@ from paddleflow.jobs.facts import Placed
 from paddleflow.jobs.machine import advance
 from paddleflow.jobs.model import Member
 from paddleflow.jobs.rows import request_of, shape_of, state_of
-from paddleflow.scheduling.model import Assignment, Held
+from paddleflow.scheduling.model import Allocation, Assignment
 from paddleflow.store.database import Row
 
 
@@ -70,7 +70,7 @@ def hand_ahead(board: Board, changes: Changeset) -> None:
     runs |= {job: new.run for job, new in changes.writes.runs.jobs.items() if job in board.waiting}
     waiting = [run for job, run in runs.items() if job in pending]
     known = [(job, found.request, found.framework) for job in runs if (found := board.waiting.get(job))]
-    settled = all(board.core.account(queue).settled for queue in {request.queue for _, request, _ in known})
+    settled = all(board.core.ledger(queue).settled for queue in {request.queue for _, request, _ in known})
     if not settled or len(waiting) < len(pending) or len(set(waiting)) > 1:  # the scheduler's order and quota count
         changes.recalls += prefetch.recall()
         return
@@ -118,11 +118,13 @@ def take_over(board: Board, job: str, changes: Changeset, at: float) -> Active:
     waiting = board.waiting.pop(job)
     board.held_back.discard(job)
     places = active.job.places
-    board.core.hold(Held(waiting.request, tuple(Assignment(p.role, p.index, p.node, p.devices) for p in places), at))
+    board.core.allocate(
+        Allocation(waiting.request, tuple(Assignment(p.role, p.index, p.node, p.devices) for p in places), at)
+    )
     active.request = waiting.request
     active.state, _ = advance(active.state, Placed(at, tuple(place.key for place in places)))
     board.active[job] = active
     changes.writes.heirs.append(
-        Placement(job, waiting.request.order, waiting.touched, active.job.attempt, places, frozenset(), at)
+        Placement(job, waiting.request.seq, waiting.touched, active.job.attempt, places, frozenset(), at)
     )
     return active

@@ -32,10 +32,10 @@ FRAMEWORK = "standalone"
 
 def lane_of(request: Request, framework: str) -> str:
     """The lane that a job runs in; empty: it needs a place of its own."""
-    if framework != FRAMEWORK or len(request.needs) != 1:
+    if framework != FRAMEWORK or len(request.member_sets) != 1:
         return ""
-    need = request.needs[0]
-    if need.count != 1 or need.least is not None or need.each.scalars:
+    need = request.member_sets[0]
+    if need.count != 1 or need.min_count is not None or need.each.scalars:
         return ""
     return f"{request.queue}/{request.user}/{request.priority}/{need.each.cpu}/{need.each.memory}"
 

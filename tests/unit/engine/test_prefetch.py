@@ -84,7 +84,7 @@ def test_an_heir_is_placed_where_the_other_one_was() -> None:
     assert {change.after.id: change.after.status for change in changes.writes.changes} == {
         "job-1": JobStatus.SUCCEEDED, "job-2": JobStatus.RUNNING,
     }  # fmt: skip
-    assert list(board.core.held) == ["job-2"]
+    assert list(board.core.allocations) == ["job-2"]
     assert board.core.usage("q") == ONE
     assert ahead(changes) == [attempt(3)]
 
@@ -147,7 +147,7 @@ def test_a_step_that_is_stopped_while_it_is_ahead_is_ended_wherever_it_is() -> N
     changes = turn(board, Ended(attempt(1), NOW, 0, successor=attempt(2)), Started(attempt(2), NOW, 7))
     assert changes.writes.heirs == []
     assert changes.halts == [attempt(2)], "it began all the same, and is nobody's"
-    assert board.core.held == {}
+    assert board.core.allocations == {}
 
 
 def test_a_step_whose_row_changed_is_asked_back_and_waits_anew() -> None:
@@ -185,14 +185,14 @@ def test_a_process_of_a_job_that_waits_is_taken_up() -> None:
     expect(board, step_row(2), (SMALL,), AROUND)
     changes = turn(board, *seen)
     assert [item.job for item in changes.writes.heirs] == ["job-2"]
-    assert list(board.core.held) == ["job-2"]
+    assert list(board.core.allocations) == ["job-2"]
 
 
 def test_only_small_jobs_have_a_lane() -> None:
     assert lane_of(request_of(step_row(2)), "standalone")
     assert not lane_of(request_of(row_of(JOB)), "standalone"), "devices are numbered"
     assert not lane_of(request_of(step_row(2)), "paddle")
-    assert not lane_of(request_of(step_row(2))._replace(needs=()), "standalone")
+    assert not lane_of(request_of(step_row(2))._replace(member_sets=()), "standalone")
 
 
 def test_the_shorter_jobs_are_the_more_go_ahead() -> None:
