@@ -262,7 +262,7 @@ class ClusterEngine:
             if version != board.queue_version:
                 board.core.set_queues(await parts.database.read(scheduled_queues, self._cluster))
                 board.queue_version = version
-            queues = [account.queue for account in board.core.accounts.values()]
+            queues = [account.queue for account in board.core.ledgers.values()]
             apply_row_changes(board, await self._durations.fill(rows, queues), changes, now)
             await self._runs.turn(board, changes, rows, runs, now)
             decide(board, changes, self._around, now)

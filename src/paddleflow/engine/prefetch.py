@@ -28,7 +28,7 @@ from paddleflow.jobs.machine import advance
 from paddleflow.jobs.model import Member
 from paddleflow.runtimes.prefetch import Returned
 from paddleflow.runtimes.runtime import Observation
-from paddleflow.scheduling.model import Assignment, Held, Request
+from paddleflow.scheduling.model import Allocation, Assignment, Request
 from paddleflow.store.database import Row
 
 HORIZON = 0.1  #: seconds of work that are prefetched
@@ -141,10 +141,10 @@ class NoPrefetch:
 
 def kind_of(request: Request, framework: str) -> str:
     """What jobs of one slot class have in common besides their node; empty: the job cannot follow another."""
-    if framework != FRAMEWORK or len(request.needs) != 1:
+    if framework != FRAMEWORK or len(request.member_sets) != 1:
         return ""
-    need = request.needs[0]
-    if need.count != 1 or need.least is not None or need.each.scalars:
+    need = request.member_sets[0]
+    if need.count != 1 or need.min_count is not None or need.each.scalars:
         return ""
     return f"{request.queue}/{request.user}/{request.priority}/{need.each.cpu}/{need.each.memory}"
 
@@ -275,14 +275,14 @@ class Prefetch:
         waiting = board.waiting.pop(job)
         board.gated.discard(job)
         places = active.job.places
-        board.core.hold(
-            Held(waiting.request, tuple(Assignment(p.role, p.index, p.node, p.devices) for p in places), at)
+        board.core.allocate(
+            Allocation(waiting.request, tuple(Assignment(p.role, p.index, p.node, p.devices) for p in places), at)
         )
         active.request = waiting.request
         active.state, _ = advance(active.state, Placed(at, tuple(place.key for place in places)))
         board.active[job] = active
         changes.writes.successors.append(
-            Placement(job, waiting.request.order, waiting.touched, active.job.attempt, places, frozenset(), at)
+            Placement(job, waiting.request.seq, waiting.touched, active.job.attempt, places, frozenset(), at)
         )
         return active
 
@@ -291,7 +291,7 @@ class Prefetch:
         pending = board.core.pending
         waiting = [each.run for job, each in self._candidates.items() if job in pending]
         known = [(job, found) for job in self._candidates if (found := board.waiting.get(job))]
-        settled = all(board.core.account(queue).settled for queue in {found.request.queue for _, found in known})
+        settled = all(board.core.ledger(queue).settled for queue in {found.request.queue for _, found in known})
         if not settled or len(waiting) < len(pending) or len(set(waiting)) > 1:
             changes.recalls += self._recall()
             return

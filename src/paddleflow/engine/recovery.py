@@ -31,12 +31,12 @@ from paddleflow.engine.prefetch import Prefetcher
 from paddleflow.engine.turn import advance_job
 from paddleflow.jobs.facts import MemberEnded, StopAsked
 from paddleflow.jobs.model import JobStatus, TaskStatus
-from paddleflow.jobs.rows import SQL, held_of, members_of, requests_of, waiting_crowds
+from paddleflow.jobs.rows import SQL, allocation_of, members_of, requests_of, waiting_crowds
 from paddleflow.runtimes.prefetch import Returned
 from paddleflow.runtimes.runtime import Observation, Ready, Started
 from paddleflow.scheduling.model import Eviction, Node, Queue, Snapshot
-from paddleflow.scheduling.policy import DEFAULTS, Rules
 from paddleflow.scheduling.record import Recorded
+from paddleflow.scheduling.rules import DEFAULTS, Rules
 from paddleflow.store.database import Row, Tx
 
 LOST = "the process is gone and nobody saw how it ended"
@@ -79,7 +79,7 @@ def rebuild(
     for task in records.tasks:
         tasks[task["job_id"]].append(task)
     current = {row["id"]: _present(tasks[row["id"]], row["attempt"]) for row in records.held}
-    held = tuple(held_of(row, current[row["id"]]) for row in records.held)
+    held = tuple(allocation_of(row, current[row["id"]]) for row in records.held)
     evictions = tuple(
         Eviction(row["id"], row["evicted_by"], row["evicted_at"], gone=row["status"] != JobStatus.PREEMPTING)
         for row in records.evicted

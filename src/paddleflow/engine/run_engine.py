@@ -301,7 +301,7 @@ class RunEngine:
         for job in changes.writes.runs.jobs:
             waiting = board.waiting.get(job)
             if waiting is not None:
-                board.waiting[job] = waiting._replace(request=waiting.request._replace(order=rows[job]["seq"]))
+                board.waiting[job] = waiting._replace(request=waiting.request._replace(seq=rows[job]["seq"]))
                 board.prefetch.written(rows[job], changes.writes.runs.jobs[job].job.members)
 
     # ── rows ───────────────────────────────────────────────────────────────────────────────────────────────────────

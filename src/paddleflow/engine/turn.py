@@ -41,7 +41,7 @@ from paddleflow.jobs.model import JobStatus
 from paddleflow.jobs.rows import members_of, request_of
 from paddleflow.runtimes.prefetch import Returned
 from paddleflow.runtimes.runtime import Ended, Observation, Ready, Started
-from paddleflow.scheduling.classes import held_total
+from paddleflow.scheduling.classes import allocated_total
 from paddleflow.scheduling.model import Assignment, Preempt, Reason, Resize, Start, Wait
 from paddleflow.store.database import Row
 
@@ -99,7 +99,7 @@ def apply_row_changes(board: Board, rows: Iterable[Row], changes: Changeset, now
         active = board.active.get(job)
         if row["status"] == DELETED:
             waiting = board.waiting.get(job)
-            if waiting is not None and waiting.request.order == row["seq"]:  # not a later job of the same id
+            if waiting is not None and waiting.request.seq == row["seq"]:  # not a later job of the same id
                 changes.halts += board.forget_waiting(job)
             changes.writes.deleted.append(row["seq"])
             continue
@@ -147,7 +147,7 @@ def decide(board: Board, changes: Changeset, around: LaunchContext, now: float) 
     board.wake_due(now)
     returned = board.prefetch.take_returned()
     for job, waiting in board.take_restarting().items():
-        _start(board, waiting, board.core.held[job].assignments, changes, now)
+        _start(board, waiting, board.core.allocations[job].assignments, changes, now)
     for decision in board.core.decide(now, limit=STARTS_A_TURN):
         match decision:
             case Wait():
@@ -182,7 +182,7 @@ def _report_changes(board: Board, changes: Changeset) -> None:
 
 def _wait(board: Board, job: str, reason: Reason, changes: Changeset) -> None:
     waiting = board.waiting[job]
-    changes.writes.waits.append((job, waiting.request.order, waiting.touched, reason.text))
+    changes.writes.waits.append((job, waiting.request.seq, waiting.touched, reason.text))
 
 
 def _start(board: Board, waiting: Waiting, assignments: Sequence[Assignment], changes: Changeset, now: float) -> None:
@@ -192,16 +192,16 @@ def _start(board: Board, waiting: Waiting, assignments: Sequence[Assignment], ch
     except Temporary as error:
         board.core.release(request.job)
         board.enqueue(waiting, now + 1.0, now)
-        changes.writes.waits.append((request.job, request.order, touched, error.message))
+        changes.writes.waits.append((request.job, request.seq, touched, error.message))
         return
     slot_class = board.prefetch.slot_class_of(request, waiting.framework, places[0].node)
     board.prefetch.placed(request.job, slot_class)
     later = _later_stages(waiting.framework, [place.key for place in places])
     changes.writes.placements.append(
-        Placement(request.job, request.order, touched, waiting.attempt + 1, places, later, now)
+        Placement(request.job, request.seq, touched, waiting.attempt + 1, places, later, now)
     )
-    if any(need.least is not None for need in request.needs):
-        changes.writes.sizes.append((request.job, held_total(board.core.held[request.job])))
+    if any(need.min_count is not None for need in request.member_sets):
+        changes.writes.sizes.append((request.job, allocated_total(board.core.allocations[request.job])))
 
 
 def _later_stages(framework: str, keys: Sequence[Key]) -> frozenset[Key]:

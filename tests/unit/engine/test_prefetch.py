@@ -86,7 +86,7 @@ def test_an_heir_is_placed_where_the_other_one_was() -> None:
     assert {change.after.id: change.after.status for change in changes.writes.changes} == {
         "job-1": JobStatus.SUCCEEDED, "job-2": JobStatus.RUNNING,
     }  # fmt: skip
-    assert list(board.core.held) == ["job-2"]
+    assert list(board.core.allocations) == ["job-2"]
     assert board.core.usage("q") == ONE
     assert ahead(changes) == [attempt(3)]
 
@@ -148,7 +148,7 @@ def test_a_step_that_is_stopped_while_it_is_ahead_is_ended_wherever_it_is() -> N
     changes = turn(board, Ended(attempt(1), NOW, 0, successor=attempt(2)), Started(attempt(2), NOW, 7))
     assert changes.writes.successors == []
     assert changes.halts == [attempt(2)], "it began all the same, and is nobody's"
-    assert board.core.held == {}
+    assert board.core.allocations == {}
 
 
 def test_a_step_whose_row_changed_is_asked_back_and_waits_anew() -> None:
@@ -186,14 +186,14 @@ def test_a_process_of_a_job_that_waits_is_taken_up() -> None:
     board.prefetch.expect(board, step_row(2), (SMALL,), "n1", AROUND)
     changes = turn(board, *seen)
     assert [item.job for item in changes.writes.successors] == ["job-2"]
-    assert list(board.core.held) == ["job-2"]
+    assert list(board.core.allocations) == ["job-2"]
 
 
 def test_only_small_jobs_have_a_lane() -> None:
     assert kind_of(request_of(step_row(2)), "standalone")
     assert not kind_of(request_of(row_of(JOB)), "standalone"), "devices are numbered"
     assert not kind_of(request_of(step_row(2)), "paddle")
-    assert not kind_of(request_of(step_row(2))._replace(needs=()), "standalone")
+    assert not kind_of(request_of(step_row(2))._replace(member_sets=()), "standalone")
 
 
 def test_the_shorter_jobs_are_the_more_go_ahead() -> None:
@@ -235,7 +235,7 @@ def test_a_successor_takes_the_node_of_its_predecessor() -> None:
     changes = turn(board, Ended(attempt(2), NOW, 0, successor=successor))
     assert [place.node for item in changes.writes.successors for place in item.places] == ["n2"]
     (job,) = (item.job for item in changes.writes.successors)
-    assert [each.node for each in board.core.held[job].assignments] == ["n2"]
+    assert [each.node for each in board.core.allocations[job].assignments] == ["n2"]
 
 
 def test_what_was_given_back_does_not_count_as_known() -> None:

@@ -149,7 +149,7 @@ def test_a_later_job_of_the_same_id_stays(placed: int) -> None:
 def test_a_new_job_takes_the_place_of_the_one_that_is_gone() -> None:
     board = board_of(row_of(JOB))
     turn(board, rows=[row_of(JOB, status="deleted", touched=0), row_of(JOB, seq=9)])
-    assert board.waiting["job-1"].request.order == 9
+    assert board.waiting["job-1"].request.seq == 9
 
 
 # ---- reasons -------------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ def test_a_placement_that_somebody_forestalled_gives_everything_back() -> None:
     apply_placements(board, changes, {}, AROUND, 20.0)
     assert not board.waiting
     assert not board.active
-    assert not board.core.held
+    assert not board.core.allocations
     assert board.ports.take(10), "all ports are free again"
     turn(board, rows=[row_of(JOB, touched=2)])
     assert set(board.waiting) == {"job-1"}, "the row is still unseen, so the job comes back"
