@@ -22,7 +22,7 @@ from paddleflow.base.quantity import Resources
 from paddleflow.engine import cluster_engine as engine_module
 from paddleflow.engine.changeset import Placement, Writes, write_turn
 from paddleflow.engine.cluster_engine import ClusterEngine, Parts
-from paddleflow.engine.launching import Place, parse_attempt
+from paddleflow.engine.launch import MemberPlacement, parse_attempt
 from paddleflow.errors import Conflict, NotFound
 from paddleflow.jobs import machine
 from paddleflow.jobs.changes import delete_job, modify_job, stop_job
@@ -31,7 +31,7 @@ from paddleflow.jobs.model import FINAL, JobStatus
 from paddleflow.jobs.submission import Submission, Submitter, submit
 from paddleflow.queues.defaults import ensure_defaults
 from paddleflow.queues.queues import usage_by_queue
-from paddleflow.runtimes.memory import MemoryRuntime, World
+from paddleflow.runtimes.memory import MemoryCluster, MemoryRuntime
 from paddleflow.runtimes.runtime import Ended, Launch
 from paddleflow.settings import JobSettings, Settings
 from paddleflow.spec.job import DistributedJob, FlavourChoice, JobChange, MemberDocument, SingleJob
@@ -78,7 +78,7 @@ class Scene:
         self.database = database
         self.data = data
         self.rng = rng
-        self.world = World()
+        self.world = MemoryCluster()
         self.bus = LocalBus()
         self.settings = Settings(jobs=JobSettings(restart_limit=2))
         self.submitted: Counter[str] = Counter()
@@ -169,7 +169,7 @@ class Scene:
     async def check(self) -> None:
         board = self.engine._board
         assert board is not None
-        assert (board.core.pending_count, board.core.held, board.ports._taken) == (0, {}, set())
+        assert (board.core.pending_count, board.core.allocations, board.ports._taken) == (0, {}, set())
         assert await self.database.read(usage_by_queue) == {}
         rows = await self.rows()
         for row in rows:
@@ -230,7 +230,9 @@ async def test_what_was_meant_for_a_job_does_not_reach_its_successor(
         turn = Writes(
             waits=[("again", old["seq"], old["touched"], "busy")],
             placements=[
-                Placement("again", old["seq"], old["touched"], 1, (Place("worker", 0, "memory"),), frozenset(), 2.0)
+                Placement(
+                    "again", old["seq"], old["touched"], 1, (MemberPlacement("worker", 0, "memory"),), frozenset(), 2.0
+                )
             ],
             seen=[(old["seq"], 2)],
         )

@@ -26,7 +26,7 @@ from paddleflow.jobs.changes import stop_job
 from paddleflow.jobs.listing import JobFilter, find_jobs
 from paddleflow.jobs.submission import Submission, Submitter, submit
 from paddleflow.queues.defaults import ensure_defaults
-from paddleflow.runtimes.memory import EXIT, MemoryRuntime, World
+from paddleflow.runtimes.memory import EXIT, MemoryCluster, MemoryRuntime
 from paddleflow.settings import JobSettings, Settings
 from paddleflow.spec.job import DistributedJob, FlavourChoice, MemberDocument, SingleJob
 from paddleflow.spec.orders import order_of
@@ -75,7 +75,7 @@ class Scene:
     def __init__(self, database: Database, data: Path) -> None:
         self.database = database
         self.data = data
-        self.world = World()
+        self.world = MemoryCluster()
         self.bus = LocalBus()
         self.settings = Settings(jobs=JobSettings(restart_limit=1))
 

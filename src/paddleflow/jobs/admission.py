@@ -14,8 +14,7 @@ from paddleflow.base.names import nearest
 from paddleflow.base.quantity import Resources, total
 from paddleflow.errors import Forbidden, OverQuota
 from paddleflow.frameworks.catalogue import FRAMEWORKS, find
-from paddleflow.frameworks.framework import Framework
-from paddleflow.frameworks.framework import Member as PlacedMember
+from paddleflow.frameworks.framework import Framework, PlacedMember
 from paddleflow.jobs.model import Member, NewJob
 from paddleflow.jobs.resolving import Size, flavour_of, limit_of, size_of, storages_of
 from paddleflow.jobs.templates import members_of_template, spec_of_pod

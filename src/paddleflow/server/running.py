@@ -21,7 +21,7 @@ from paddleflow.base.quantity import total
 from paddleflow.engine.cluster_engine import ClusterEngine, Parts
 from paddleflow.engine.deciding import keep_for_ever
 from paddleflow.engine.housekeeping import delete_for_ever, sample_for_ever
-from paddleflow.engine.launching import GPU
+from paddleflow.engine.launch import GPU
 from paddleflow.engine.schedule_engine import ScheduleEngine
 from paddleflow.errors import PaddleFlowError
 from paddleflow.queues.defaults import ensure_defaults
