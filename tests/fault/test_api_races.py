@@ -30,7 +30,7 @@ from paddleflow.jobs.model import FINAL, JobStatus
 from paddleflow.jobs.queries import JobFilter, find_jobs
 from paddleflow.jobs.submission import Submission, Submitter, submit
 from paddleflow.queues.defaults import ensure_defaults
-from paddleflow.queues.queues import used
+from paddleflow.queues.queues import usage_by_queue
 from paddleflow.runtimes.memory import MemoryCluster, MemoryRuntime
 from paddleflow.runtimes.runtime import Ended, Launch
 from paddleflow.settings import JobSettings, Settings
@@ -170,7 +170,7 @@ class Scene:
         board = self.engine._board
         assert board is not None
         assert (board.core.pending_count, board.core.allocations, board.ports._taken) == (0, {}, set())
-        assert await self.database.read(used, "default-queue") == Resources()
+        assert await self.database.read(usage_by_queue) == {}
         rows = await self.rows()
         for row in rows:
             assert (row["placed"], row["touched"]) == (0, row["seen"])
