@@ -14,7 +14,7 @@ from paddleflow.engine.ports import Ports
 from paddleflow.jobs.facts import Key
 from paddleflow.jobs.machine import JobState
 from paddleflow.jobs.model import UNTIL_TOLD, Member
-from paddleflow.jobs.rows import request_of, lifecycle_of, state_of
+from paddleflow.jobs.rows import lifecycle_of, request_of, state_of
 from paddleflow.scheduling.model import Request
 from paddleflow.scheduling.record import Recorded
 from paddleflow.store.database import Row
