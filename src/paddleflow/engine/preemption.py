@@ -114,7 +114,7 @@ def begin_anew(board: Board, active: Active, now: float) -> None:
     board.core.restarted(job, now)
     board.active.pop(job, None)
     board.ports.release(active.ports)
-    board.anew[job] = again
+    board.restarting[job] = again
 
 
 def _settled(board: Board, job: str) -> Allocation | None:
