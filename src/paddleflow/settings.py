@@ -268,7 +268,7 @@ class KubernetesEnvironment:
     https_proxy: str = ""
     http_proxy: str = ""
     no_proxy: str = ""
-    environ: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)  #: what `exec` plugins inherit
+    variables: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)  #: what `exec` plugins inherit
 
 
 def kubernetes_environment(environ: Mapping[str, str] | None = None) -> KubernetesEnvironment:
@@ -286,5 +286,5 @@ def kubernetes_environment(environ: Mapping[str, str] | None = None) -> Kubernet
         https_proxy=proxies["https_proxy"],
         http_proxy=proxies["http_proxy"],
         no_proxy=proxies["no_proxy"],
-        environ=dict(env),
+        variables=dict(env),
     )

@@ -133,7 +133,7 @@ def _credentials(cluster: _Entry, user: _Entry, environment: KubernetesEnvironme
             )
     if body.get("exec"):
         plugin = read_plugin(user.name, body["exec"], cluster.body, file)
-        return ExecPlugin(plugin, lambda pem, key: _with_certificate(cluster, user, pem, key), environment.environ)
+        return ExecPlugin(plugin, lambda pem, key: _with_certificate(cluster, user, pem, key), environment.variables)
     if body.get("tokenFile"):
         try:
             return TokenFile(file.parent / str(body["tokenFile"]))
