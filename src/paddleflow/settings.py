@@ -268,7 +268,9 @@ class KubernetesEnvironment:
     https_proxy: str = ""
     http_proxy: str = ""
     no_proxy: str = ""
-    variables: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)  #: what `exec` plugins inherit
+    variables: Mapping[str, str] = field(
+        default_factory=dict, compare=False, repr=False
+    )  #: what `exec` plugins inherit
 
 
 def kubernetes_environment(environ: Mapping[str, str] | None = None) -> KubernetesEnvironment:
