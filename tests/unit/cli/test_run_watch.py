@@ -37,7 +37,15 @@ def test_events_build_the_state() -> None:
     )
     assert found.counts() == (1, 0, 1, 1)
     assert (found.steps["a"].seconds(9.0), found.status) == (3.0, "running")
-    assert screen("run-000001", found, 20, 10.0, lambda step: "waits" if step.name == "b" else "") == snapshot(['run-000001 running', '1 done · 0 running · 1 waiting · 1 failed of 3 steps · 10s elapsed', '✓ a  succeeded  3.0 s', '· b  pending  job-b  waits', '✗ c  failed  1.0 s  exit code 3'])
+    assert screen("run-000001", found, 20, 10.0, lambda step: "waits" if step.name == "b" else "") == snapshot(
+        [
+            "run-000001 running",
+            "1 done · 0 running · 1 waiting · 1 failed of 3 steps · 10s elapsed",
+            "✓ a  succeeded  3.0 s",
+            "· b  pending  job-b  waits",
+            "✗ c  failed  1.0 s  exit code 3",
+        ]
+    )
 
 
 def test_a_step_that_is_tried_again_starts_again() -> None:
@@ -51,7 +59,19 @@ def test_many_steps_are_folded() -> None:
     events += [step(f"dag.wait-{number}", "pending", 300) for number in range(50)]
     events += [step("bad", "failed", 301, "exit code 1")]
     lines = screen("run-000002", progress(*events), 10, 330.0)
-    assert lines == snapshot(['run-000002', '300 done · 3 running · 50 waiting · 1 failed of 354 steps · 5m30s elapsed', '✗ bad  failed  0.0 s  exit code 1', '▶ dag.train-0  running  30.0 s', '▶ dag.train-1  running  30.0 s', '▶ dag.train-2  running  30.0 s', '✓ prepare  300 done', '▶ dag  3 running, 50 waiting', '✗ bad  1 failed'])
+    assert lines == snapshot(
+        [
+            "run-000002",
+            "300 done · 3 running · 50 waiting · 1 failed of 354 steps · 5m30s elapsed",
+            "✗ bad  failed  0.0 s  exit code 1",
+            "▶ dag.train-0  running  30.0 s",
+            "▶ dag.train-1  running  30.0 s",
+            "▶ dag.train-2  running  30.0 s",
+            "✓ prepare  300 done",
+            "▶ dag  3 running, 50 waiting",
+            "✗ bad  1 failed",
+        ]
+    )
     assert len(lines) <= 10
 
 
@@ -62,7 +82,9 @@ def test_the_counter_estimates_the_rest() -> None:
         for event in (step(f"s-{n}", "running", n * 10), step(f"s-{n}", "succeeded", n * 10 + 10))
     ]
     found = progress(*events, step("r", "running", 40), *(step(f"w-{n}", "pending", 40) for n in range(6)))
-    assert counter(found, 45.0) == snapshot('4 done · 1 running · 6 waiting · 0 failed of 11 steps · 45s elapsed · about 1m5s left')
+    assert counter(found, 45.0) == snapshot(
+        "4 done · 1 running · 6 waiting · 0 failed of 11 steps · 45s elapsed · about 1m5s left"
+    )
 
 
 STATUSES = st.sampled_from(["pending", "running", "succeeded", "failed", "skipped"])
