@@ -1,4 +1,4 @@
-"""The operator on a real API server with simulated nodes: PaddleJobs of ten pods, and a plain client as the limit.
+"""The operator on a real API server with simulated nodes: PaddleJobController of ten pods, and a plain client as the limit.
 
 The peer writes the same pods to the same API server, 16 at a time, without deciding anything. Pods are
 counted by a watch, from the moment at which the first job is sent. The two take turns, the other one first each time, and
@@ -27,8 +27,8 @@ from paddleflow.kube import config
 from paddleflow.kube.cache import Cache
 from paddleflow.kube.client import Client
 from paddleflow.kube.resources import DEFINITIONS, NAMESPACES, PADDLEJOBS, PODS, Object, Resource
-from paddleflow.kube.wire import HttpWire
-from paddleflow.operator.definitions import definitions
+from paddleflow.kube.transport import HttpTransport
+from paddleflow.operator.main import definitions
 from paddleflow.operator.paddlejob.job import Options, read
 from paddleflow.operator.paddlejob.manifests import pod
 
@@ -95,7 +95,7 @@ class Watched:
     def __init__(self, client: Client, namespace: str) -> None:
         self.at: dict[str, float] = {}
         self.changed = time.perf_counter()
-        self.cache: Cache[None] = Cache(client, PODS, namespace, prune=lambda pod: None)
+        self.cache: Cache[None] = Cache(client, PODS, namespace, transform=lambda pod: None)
         self.cache.subscribe(self._see)
 
     def _see(self, key: str, old: None, new: None) -> None:
@@ -242,7 +242,7 @@ async def compared(bench: Bench, client: Client, operator: Operator, jobs: int, 
 
 
 async def measure(bench: Bench, kubeconfig: str) -> None:
-    client = Client(HttpWire(config.from_kubeconfig(Path(kubeconfig)), limit=AT_ONCE + 4))
+    client = Client(HttpTransport(config.from_kubeconfig(Path(kubeconfig)), limit=AT_ONCE + 4))
     for definition in definitions():
         await client.create(DEFINITIONS, definition)
     operator = Operator(kubeconfig)

@@ -10,14 +10,14 @@ from collections.abc import AsyncIterator
 from paddleflow.errors import NotFound
 from paddleflow.kube.client import Client
 from paddleflow.kube.resources import NAMESPACES, Resource
-from paddleflow.kube.wire import HttpWire, Place
+from paddleflow.kube.transport import Endpoint, HttpTransport
 
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 
 
 @contextlib.asynccontextmanager
-async def connected(place: Place) -> AsyncIterator[Client]:
-    client = Client(HttpWire(place), manager="kube-tests")
+async def connected(endpoint: Endpoint) -> AsyncIterator[Client]:
+    client = Client(HttpTransport(endpoint), manager="kube-tests")
     try:
         yield client
     finally:

@@ -219,7 +219,7 @@ def _converted(raw: Any, kind: Any) -> Any:
 
 
 def describe() -> list[tuple[str, str, object, str]]:
-    """(section.key, variable, default, sentence) of every setting, for the reference page and the house test."""
+    """(section.key, variable, default, sentence) of every setting, for the reference page and the conventions test."""
     rows = []
     for section in dataclasses.fields(Settings):
         kind = get_type_hints(Settings)[section.name]

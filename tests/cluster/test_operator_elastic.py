@@ -65,7 +65,7 @@ class Launchers:
         self._processes[index] = self._stack.enter_context(started)
         self._stack.callback(started.kill)
 
-    def lose(self, index: int) -> None:
+    def record_delete(self, index: int) -> None:
         self._processes[index].terminate()
 
     def ranks(self, index: int) -> list[str]:
@@ -103,5 +103,5 @@ def test_launchers_find_each_other_take_one_in_and_go_on_without_one(launchers: 
     eventually(lambda: launchers.settled(0, 1), "two together")
     launchers.start(2)
     eventually(lambda: launchers.settled(0, 1, 2), "three together")
-    launchers.lose(0)
+    launchers.record_delete(0)
     eventually(lambda: launchers.settled(1, 2), "the two that are left, with new ranks")

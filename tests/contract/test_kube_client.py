@@ -12,11 +12,11 @@ from paddleflow.base.clock import SystemClock
 from paddleflow.errors import Conflict, Invalid, NotFound
 from paddleflow.kube.client import Client, Event
 from paddleflow.kube.config import from_kubeconfig
-from paddleflow.kube.lease import Lease, Terms
-from paddleflow.kube.memory import MemoryServer
+from paddleflow.kube.errors import AlreadyExists, Gone
+from paddleflow.kube.lease import Lease, LeaseTiming
 from paddleflow.kube.recorder import Recorder
-from paddleflow.kube.refusals import AlreadyExists, Gone
 from paddleflow.kube.resources import CONFIG_MAPS, EVENTS, LEASES, PADDLEJOBS, PODS, SERVICES, Object, uid, version
+from paddleflow.testing.api_server import MemoryApiServer
 from tests.cluster_fixture import LiveCluster
 from tests.kube_server import connected, own_namespace
 
@@ -28,7 +28,7 @@ REAL = pytest.param(
 @pytest.fixture(params=["memory", REAL])
 async def client(request: pytest.FixtureRequest) -> AsyncIterator[Client]:
     if request.param == "memory":
-        yield Client(MemoryServer(), manager="kube-tests")
+        yield Client(MemoryApiServer(), manager="kube-tests")
         return
     real: LiveCluster = request.getfixturevalue("control_plane")
     async with connected(from_kubeconfig(real.kubeconfig)) as client:
@@ -128,13 +128,13 @@ async def test_a_finalizer_keeps_an_object_until_it_goes(client: Client, space: 
 async def test_status_is_a_half_of_its_own(client: Client, space: str) -> None:
     made = await client.create(PODS, {**pod(space, "a"), "status": {"message": "made up"}})
     assert (made.get("status") or {}).get("message") is None
-    told = await client.patch(PODS, "a", space, body={"status": {"message": "hello"}}, subresource="status")
-    assert told["status"]["message"] == "hello"
-    labelled = {**told, "status": {"message": "by the wrong door"}}
-    labelled["metadata"] = {**told["metadata"], "labels": {"a": "b"}}
+    seen = await client.patch(PODS, "a", space, body={"status": {"message": "hello"}}, subresource="status")
+    assert seen["status"]["message"] == "hello"
+    labelled = {**seen, "status": {"message": "by the wrong subresource"}}
+    labelled["metadata"] = {**seen["metadata"], "labels": {"a": "b"}}
     seen = await client.update(PODS, labelled)
     assert (seen["status"]["message"], seen["metadata"]["labels"]) == ("hello", {"a": "b"})
-    again = await client.update_status(PODS, {**seen, "status": {**seen["status"], "message": "bye"}})
+    again = await client.update(PODS, {**seen, "status": {**seen["status"], "message": "bye"}}, subresource="status")
     assert again["status"]["message"] == "bye"
 
 
@@ -169,7 +169,7 @@ async def test_nothing_is_written_behind_a_fence(client: Client, space: str) -> 
 
 
 async def test_a_lease_is_taken_renewed_and_given_back(client: Client, space: str) -> None:
-    terms = Terms(duration=30, renew_within=20.0, every=0.5)
+    terms = LeaseTiming(duration=30, renew_within=20.0, every=0.5)
     seen: list[str] = []
 
     async def work() -> None:
@@ -196,7 +196,7 @@ async def test_events_are_counted(client: Client, space: str) -> None:
         recorder = Recorder(client, "tests", SystemClock())
         async with asyncio.timeout(30), asyncio.TaskGroup() as group:
             task = group.create_task(recorder.run())
-            recorder.tell(made, "Scaled", "from 2 to 3", warning=True)
+            recorder.record(made, "Scaled", "from 2 to 3", warning=True)
             while [event["count"] for event in await found()] != [number]:
                 await asyncio.sleep(0.02)
             task.cancel()
@@ -253,9 +253,9 @@ async def test_items_of_keyed_lists_are_merged(client: Client, space: str) -> No
 async def test_status_is_applied_apart(client: Client, space: str) -> None:
     await client.apply(PODS, pod(space, "a"), field_manager="one")
     conditions = [{"type": "example.org/Fine", "status": "True"}]
-    told = await client.apply_status(PODS, PODS.object("a", space, status={"conditions": conditions}))
-    assert "example.org/Fine" in [each["type"] for each in told["status"]["conditions"]]
-    assert told["spec"]["containers"][0]["image"] == "none:1"
+    seen = await client.apply_status(PODS, PODS.object("a", space, status={"conditions": conditions}))
+    assert "example.org/Fine" in [each["type"] for each in seen["status"]["conditions"]]
+    assert seen["spec"]["containers"][0]["image"] == "none:1"
 
 
 # ---- lists and watches ---------------------------------------------------------------------------------------------
@@ -327,34 +327,34 @@ async def test_a_watch_ends_when_its_time_is_over(client: Client, space: str) ->
 async def test_watches_that_were_cancelled_leave_the_client_whole(client: Client, space: str) -> None:
     """Each is ended in another moment: before it is answered, while it waits, in the midst of what it tells."""
     since = (await client.list(CONFIG_MAPS, space)).version
-    told = asyncio.Event()
+    arrived = asyncio.Event()
 
-    async def follow() -> None:
+    async def watch() -> None:
         async for event in client.watch(CONFIG_MAPS, space, version=since):
             if event.object["metadata"]["name"] == "a":
-                told.set()
+                arrived.set()
 
     for number in range(3):
-        task = asyncio.create_task(follow())
+        task = asyncio.create_task(watch())
         await asyncio.sleep(0)  # it has begun
         if number == 1:
             await client.create(CONFIG_MAPS, config(space, "a", x="1"))
         if number > 0:
             async with asyncio.timeout(20):
-                await told.wait()
-        told.clear()
+                await arrived.wait()
+        arrived.clear()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    seen = [event.object["metadata"]["name"] for event in await gather(client, space, since, 1)]
-    assert seen
+    names = [event.object["metadata"]["name"] for event in await gather(client, space, since, 1)]
+    assert names
     made = await client.create(CONFIG_MAPS, config(space, "b"))
     assert await client.get(CONFIG_MAPS, "b", space) == made
 
 
 async def test_a_forgotten_version_is_gone() -> None:
     """In memory only: a real one forgets after minutes, or when it restarts (tests/fault/test_kube_chaos.py)."""
-    server = MemoryServer()
+    server = MemoryApiServer()
     client = Client(server)
     server.forget()
     server.forget()

@@ -1,6 +1,6 @@
 """A proxy in front of an API server that does to its clients what networks, overload and restarts do.
 
-It speaks plain HTTP to the client and hands each request to a `Wire` (the real API server, or the one in memory). While it
+It speaks plain HTTP to the client and hands each request to a `Transport` (the real API server, or the one in memory). While it
 is `wild` it draws what happens from a seed; a test may also `sever` everything. It notes writes that were answered well and
 changed nothing.
 """
@@ -16,7 +16,7 @@ from random import Random
 import orjson
 
 from paddleflow.errors import Unavailable
-from paddleflow.kube.wire import Answer, Place, Request, Wire
+from paddleflow.kube.transport import Endpoint, Request, Response, Transport
 
 WRITE_FAULTS = ["cut before", "cut after", "busy", "broken", "conflict", "slow"]
 READ_FAULTS = ["cut before", "busy", "broken", "gone", "slow"]
@@ -36,7 +36,7 @@ class Cut(Exception):
 class FaultProxy:
     """See the module."""
 
-    def __init__(self, upstream: Wire, seed: int, share: float = 0.3) -> None:
+    def __init__(self, upstream: Transport, seed: int, share: float = 0.3) -> None:
         self._upstream = upstream
         self._random = Random(seed)
         self._share = share
@@ -48,8 +48,8 @@ class FaultProxy:
         self.idle_writes: list[str] = []  #: those that changed nothing
 
     @property
-    def place(self) -> Place:
-        return Place("127.0.0.1", self._port)
+    def endpoint(self) -> Endpoint:
+        return Endpoint("127.0.0.1", self._port)
 
     def sever(self) -> None:
         """Every connection ends."""
@@ -93,7 +93,7 @@ class FaultProxy:
             del self._tasks[task]
             writer.close()
 
-    async def _exchange(self, request: Request) -> Answer:
+    async def _exchange(self, request: Request) -> Response:
         write = request.method != "GET"
         fault = self._draw(WRITE_FAULTS if write else READ_FAULTS)
         if fault == "cut before":
@@ -128,7 +128,7 @@ class FaultProxy:
         left = self._random.randrange(1, 12)
         async with aclosing(self._upstream.stream(request, 600.0)) as parts:
             async for part in parts:
-                if isinstance(part, Answer):
+                if isinstance(part, Response):
                     head = f"HTTP/1.1 {part.status} X\r\nTransfer-Encoding: chunked\r\n\r\n"
                     writer.write(head.encode())
                     await writer.drain()
@@ -160,7 +160,7 @@ async def _request(reader: asyncio.StreamReader) -> Request:
     return Request(method, path, body, headers.get("content-type", "application/json"))
 
 
-def _send(writer: asyncio.StreamWriter, answer: Answer) -> None:
+def _send(writer: asyncio.StreamWriter, answer: Response) -> None:
     more = "".join(f"{name}: {value}\r\n" for name, value in answer.headers.items() if name == "retry-after")
     writer.write(
         f"HTTP/1.1 {answer.status} X\r\nContent-Length: {len(answer.body)}\r\n{more}\r\n".encode() + answer.body
@@ -171,11 +171,13 @@ def _chunk(data: bytes) -> bytes:
     return f"{len(data):x}\r\n".encode() + data + b"\r\n"
 
 
-def _refusal(fault: str) -> Answer:
+def _refusal(fault: str) -> Response:
     status, reason = REFUSALS[fault]
-    return Answer(status, {"retry-after": "1"}, orjson.dumps({"reason": reason, "message": f"the proxy says {fault}"}))
+    return Response(
+        status, {"retry-after": "1"}, orjson.dumps({"reason": reason, "message": f"the proxy says {fault}"})
+    )
 
 
-def _version_in(answer: Answer) -> str:
+def _version_in(answer: Response) -> str:
     found: str = orjson.loads(answer.body).get("metadata", {}).get("resourceVersion", "")
     return found

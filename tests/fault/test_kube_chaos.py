@@ -23,16 +23,16 @@ from paddleflow.kube.apply import differences, marked
 from paddleflow.kube.cache import Cache
 from paddleflow.kube.client import Client
 from paddleflow.kube.config import from_kubeconfig
-from paddleflow.kube.controller import DONE, Controller, Outcome
-from paddleflow.kube.manifests import metadata
-from paddleflow.kube.memory import MemoryServer
+from paddleflow.kube.controller import DONE, Controller, Result
+from paddleflow.kube.errors import Gone
 from paddleflow.kube.queue import Backoff, WorkQueue
-from paddleflow.kube.refusals import Gone
 from paddleflow.kube.resources import CONFIG_MAPS, SECRETS, Object, View
-from paddleflow.kube.wire import HttpWire, Wire
+from paddleflow.kube.transport import HttpTransport, Transport
 from paddleflow.kube.writer import Writer
+from paddleflow.testing.api_server import MemoryApiServer
 from tests.cluster_fixture import LiveCluster
 from tests.fault.kube_proxy import FaultProxy
+from tests.kube_objects import metadata
 from tests.kube_server import connected, own_namespace
 from tests.patience import soon
 
@@ -74,10 +74,10 @@ class Family:
         self.writer = Writer(client, self.children)
         clock = SystemClock()
         self.controller = Controller("family", self.reconcile, clock, queue=WorkQueue(clock, pause), workers=4)
-        self.controller.follow(self.parents)
-        self.controller.follow_owned(self.children, "ConfigMap")
+        self.controller.watch(self.parents)
+        self.controller.watch_owned(self.children, "ConfigMap")
 
-    async def reconcile(self, key: str) -> Outcome:
+    async def reconcile(self, key: str) -> Result:
         parent = self.parents.get(key)
         if parent is None or "deletionTimestamp" in parent["metadata"]:
             return DONE
@@ -146,14 +146,14 @@ class People:
         return [*found, *(f"{key} is left over" for key in there)]
 
 
-async def no_drift(people: People, server: Wire, seconds: float) -> None:
+async def no_drift(people: People, server: Transport, seconds: float) -> None:
     """Waits for the world to be right."""
     found = ["nothing was looked at"]
 
-    async def look() -> None:
+    async def compare() -> None:
         nonlocal found
         while True:
-            if isinstance(server, MemoryServer):
+            if isinstance(server, MemoryApiServer):
                 server.collect()
             found = await people.drift()
             if not found:
@@ -162,13 +162,13 @@ async def no_drift(people: People, server: Wire, seconds: float) -> None:
 
     try:
         async with asyncio.timeout(seconds):
-            await look()
+            await compare()
     except TimeoutError:
         raise AssertionError(f"drift: {found}") from None
 
 
 async def chaos(
-    server: Wire,
+    server: Transport,
     space: str,
     seed: int,
     *,
@@ -182,8 +182,8 @@ async def chaos(
     direct = Client(server, manager="people")
     people = People(direct, space, seed)
     async with FaultProxy(server, seed).serving() as proxy:
-        client = Client(HttpWire(proxy.place))
-        async with Family(client, space).running() as family:
+        client = Client(HttpTransport(proxy.endpoint))
+        async with Family(client, space).running() as children:
             for step in itertools.count():
                 if step >= steps and sum(proxy.faults.values()) >= FEWEST_FAULTS:
                     break
@@ -197,21 +197,21 @@ async def chaos(
             proxy.sever()
             await asyncio.to_thread(calm)
             await no_drift(people, server, patience)
-            queue = family.controller.queue
+            queue = children.controller.queue
             await soon(lambda: not len(queue) and not queue.delayed, "nothing more to look at")
         assert proxy.idle_writes == []
         await client.close()
         written = len(proxy.writes)
-        again = Client(HttpWire(proxy.place))
+        again = Client(HttpTransport(proxy.endpoint))
         turns = 0
 
         def count(key: str, old: object, new: object) -> None:
             nonlocal turns
             turns += 1
 
-        async with Family(again, space).running() as family:
-            family.parents.subscribe(count)
-            queue = family.controller.queue
+        async with Family(again, space).running() as children:
+            children.parents.subscribe(count)
+            queue = children.controller.queue
             await soon(lambda: turns and not len(queue) and not queue.delayed, "all was looked at")
             await no_drift(people, server, patience)
         await again.close()
@@ -222,7 +222,7 @@ async def chaos(
 @pytest.mark.parametrize("seed", range(4))
 async def test_in_memory(seed: int) -> None:
     async with asyncio.timeout(100):
-        server = MemoryServer()
+        server = MemoryApiServer()
         proxy = await chaos(server, "default", seed, steps=150, pause=0.01, patience=30.0, restart=server.forget)
     assert proxy.writes
 
@@ -236,7 +236,7 @@ async def test_a_real_api_server_that_is_restarted_as_well(control_plane: LiveCl
         # server was away, and does within seconds when it begins anew. Its broken watch is probably why; not our drift.
         control_plane.restart("controllers")
 
-    wire = HttpWire(from_kubeconfig(control_plane.kubeconfig), timeout=10.0)
+    wire = HttpTransport(from_kubeconfig(control_plane.kubeconfig), timeout=10.0)
     async with asyncio.timeout(300), own_namespace(Client(wire)) as space:
         proxy = await chaos(wire, space, 7, steps=120, pause=0.05, patience=60.0, restart=restart, calm=calm)
     await wire.close()

@@ -69,8 +69,8 @@ def operator(
             _print_definitions()
             return
         from paddleflow.operator.etcd import Keys
+        from paddleflow.operator.main import Arguments, run
         from paddleflow.operator.paddlejob.job import Options
-        from paddleflow.operator.running import Running, run
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("paddleflow"):
             raise
@@ -86,7 +86,7 @@ def operator(
     )
     ctx.exit(
         run(
-            Running(
+            Arguments(
                 kubeconfig=kubeconfig,
                 namespace=namespace,
                 leader_elect=leader_elect,
@@ -103,7 +103,7 @@ def operator(
 def _print_definitions() -> None:
     import yaml
 
-    from paddleflow.operator.definitions import definitions
+    from paddleflow.operator.main import definitions
 
     click.echo(yaml.safe_dump_all(definitions(), sort_keys=False), nl=False)
 

@@ -2,7 +2,7 @@
 
 The API server fills in defaults and drops what is empty, so equality says nothing: what counts is that every field that we
 want has our value. A field that we wanted once and no longer do is found by a mark: an annotation with the digest of all
-that was wanted, which `marked` puts on and server-side apply then takes care of. Together: no write unless it changes
+that was wanted, which `marked` puts on and server-side apply then takes care of. Batched: no write unless it changes
 something, no drift that stays.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -17,9 +18,21 @@ from typing import Any
 import orjson
 
 from paddleflow.base.quantity import parse_quantity
-from paddleflow.kube.fields import item_key, keyed
 from paddleflow.kube.resources import Object, View
 
+#: by the field that holds the list; the first set of keys that an item has counts. The real API server reads the keys from its
+#: schemas; these are the lists of the kinds that this project writes.
+LIST_KEYS: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "containers": (("name",),),
+    "initContainers": (("name",),),
+    "env": (("name",),),
+    "volumes": (("name",),),
+    "volumeMounts": (("mountPath",),),
+    "conditions": (("type",),),
+    "ownerReferences": (("uid",),),
+    "ports": (("containerPort", "protocol"), ("port", "protocol")),
+}
+_DEFAULTS = {"protocol": "TCP"}
 MARK = "paddleflow.org/applied"
 _AMOUNTS = {
     "limits",
@@ -30,6 +43,22 @@ _AMOUNTS = {
     "minResources",
 }  #: maps whose values are quantities
 _UNIT = Decimal(10) ** -6  #: fine enough for what people write
+
+
+def item_key(field: str, item: object) -> str:
+    """``k:{…}`` of an item in a list with keys; empty when the list has none or the item lacks them."""
+    if not isinstance(item, dict):
+        return ""
+    for names in LIST_KEYS.get(field, ()):
+        values = {name: item.get(name, _DEFAULTS.get(name)) for name in names}
+        if None not in values.values():
+            return "k:" + json.dumps(values, separators=(",", ":"), sort_keys=True)
+    return ""
+
+
+def keyed(field: str, value: object) -> bool:
+    """Whether the value is a list whose items are merged one by one."""
+    return isinstance(value, list) and bool(value) and all(item_key(field, item) for item in value)
 
 
 def marked(wanted: View) -> Object:

@@ -1,15 +1,15 @@
-"""A copy of one kind in this process's memory, kept true by list and watch. docs/internals/kube.md tells the whole story.
+"""A copy of one kind in this process's memory, kept true by list and watch. Protocol: docs/internals/kube.md.
 
 What it promises once `synced` is set: it holds every object that the API server had a moment ago; every object that came,
-changed or went since is told to the subscribers at least once, however often the watch broke in between, the server was
-restarted or its history was forgotten. What happened in between is not replayed: two changes may be told as one, and one
-that was made and deleted while nobody watched not at all. Whoever reacts must look at the state, not at the story.
+changed or went since is reported to the subscribers at least once, however often the watch broke in between, the server was
+restarted or its history was forgotten. What happened in between is not replayed: two changes may be reported as one, and one
+that was made and deleted while nobody watched not at all. Whoever reacts must read the state, not replay events.
 
-It keeps what `prune` makes of an object and nothing else: a controller of thousands of pods keeps a few fields of each.
+It keeps what `transform` makes of an object and nothing else: a controller of thousands of pods keeps a few fields of each.
 Subscribers are given (key, old, new); the key, because what is kept need not know its own name.
 
-A controller reads what it wrote: `learn` puts the answer of a write into the cache before the watch brings it, so that the
-next look does not repeat the write; `lose` does the same for a deletion. Both step aside for whatever the watch knows better.
+A controller reads what it wrote: `record_write` puts the answer of a write into the cache before the watch brings it, so that the
+next reconcile does not repeat the write; `record_delete` does the same for a deletion. Both step aside for whatever the watch knows better.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from contextlib import aclosing
 from random import Random
 from typing import Generic, TypeVar
 
+import orjson
+
 from paddleflow.base.log import Log
 from paddleflow.errors import PaddleFlowError
 from paddleflow.kube import resources
 from paddleflow.kube.client import QUIET, Client, Event
+from paddleflow.kube.errors import Gone, Throttled
 from paddleflow.kube.queue import Backoff
-from paddleflow.kube.refusals import Gone, Throttled
 from paddleflow.kube.resources import Object, Owner, Resource, View
 
 T = TypeVar("T")
@@ -35,23 +37,41 @@ STEADY = 5.0  #: seconds after which a watch that ends was a good one, even if n
 _log = Log("kube.cache")
 
 
-def pruned(obj: Object) -> Object:
+def without_managed_fields(obj: Object) -> Object:
     """The object without what nobody here reads, which is about half of it."""
     obj["metadata"].pop("managedFields", None)
     return obj
 
 
-class _Entry(Generic[T]):
-    __slots__ = ("family", "uid", "value", "version")
+def packed(transform: Callable[[Object], Object]) -> Callable[[Object], bytes]:
+    """A cache's `transform` that keeps what another one leaves over.
 
-    def __init__(self, value: T, version: int, uid: str, family: _Family | None) -> None:
+    The copy matters: what the encoder returns lies at the beginning of a large buffer, and thousands of those that were cut
+    short leave five times as much memory in pieces as they hold.
+    """
+    return lambda obj: bytes(memoryview(orjson.dumps(transform(obj))))
+
+
+def unpacked(kept: bytes) -> Object:
+    found: Object = orjson.loads(kept)
+    return found
+
+
+def all_unpacked(kept: Iterable[bytes]) -> list[Object]:
+    return [unpacked(each) for each in kept]
+
+
+class _Entry(Generic[T]):
+    __slots__ = ("children", "uid", "value", "version")
+
+    def __init__(self, value: T, version: int, uid: str, children: _Children | None) -> None:
         self.value = value
         self.version = version
         self.uid = uid
-        self.family = family
+        self.children = children
 
 
-class _Family:
+class _Children:
     """The children of one owner; one object for all of them."""
 
     __slots__ = ("keys", "owner")
@@ -72,7 +92,7 @@ class Cache(Generic[T]):
         *,
         labels: str = "",
         fields: str = "",
-        prune: Callable[[Object], T] = pruned,  # type: ignore[assignment]  # Object, when nobody says what T is
+        transform: Callable[[Object], T] = without_managed_fields,  # type: ignore[assignment]  # Object, when nobody says what T is
         backoff: Backoff | None = None,
         random: Random | None = None,
         quiet: float = QUIET,
@@ -83,21 +103,21 @@ class Cache(Generic[T]):
         self._namespace = namespace
         self._labels = labels
         self._fields = fields
-        self._prune = prune
+        self._transform = transform
         self._backoff = backoff or Backoff(0.05, 30.0)
         self._random = random or Random()  # noqa: S311  spreading reconnections needs no secrets
         self._quiet = quiet
         self._page = page
         self._entries: dict[str, _Entry[T]] = {}
-        self._families: dict[str, _Family] = {}
-        self._lost: dict[str, str] = {}  # what `lose` took away, uid by key, until the watch confirms it
+        self._children: dict[str, _Children] = {}
+        self._lost: dict[str, str] = {}  # what `record_delete` took away, uid by key, until the watch confirms it
         self._position = ""  # where the next watch begins; empty: list first
-        self._known = 0  # the version up to which the server has told everything
+        self._known = 0  # the version up to which the server has sent everything
         self._failures = 0  # in a row, without an event in between
         self._subscribers: list[Callable[[str, T | None, T | None], None]] = []
         self._owner_subscribers: list[tuple[str, Callable[[str], None]]] = []
         self.synced = asyncio.Event()
-        self.trouble: PaddleFlowError | None = None  #: why the copy may be old; until the server's next word
+        self.error: PaddleFlowError | None = None  #: why the copy may be old; until the server's next word
         self.lists = 0
         self.watches = 0
 
@@ -118,8 +138,8 @@ class Cache(Generic[T]):
 
     def by_owner(self, uid: str) -> list[T]:
         """What the object of this uid controls, in the order of keys."""
-        family = self._families.get(uid)
-        return [] if family is None else [self._entries[key].value for key in sorted(family.keys)]
+        children = self._children.get(uid)
+        return [] if children is None else [self._entries[key].value for key in sorted(children.keys)]
 
     def subscribe(self, callback: Callable[[str, T | None, T | None], None]) -> None:
         """Calls back with (key, old, new) for each change, None for what was or is not there; first for what is there now."""
@@ -130,19 +150,19 @@ class Cache(Generic[T]):
     def subscribe_owners(self, kind: str, callback: Callable[[str], None]) -> None:
         """Calls back with the key of the controlling owner of this kind for each change of what it owns."""
         self._owner_subscribers.append((kind, callback))
-        for family in list(self._families.values()):
-            if family.owner.kind == kind:
-                callback(family.owner.key)
+        for children in list(self._children.values()):
+            if children.owner.kind == kind:
+                callback(children.owner.key)
 
     # ---- own writes
 
-    def learn(self, obj: View) -> None:
+    def record_write(self, obj: View) -> None:
         """Takes in an answer of a write, unless the watch has come past it already."""
         version = _number(resources.version(obj))
         if self.synced.is_set() and version > self._known:
             self._put(resources.key(obj), _copied(obj), version)
 
-    def lose(self, obj: View) -> None:
+    def record_delete(self, obj: View) -> None:
         """Takes away what a delete of ours ended at once; nothing that has its name by now."""
         key = resources.key(obj)
         entry = self._entries.get(key)
@@ -166,7 +186,7 @@ class Cache(Generic[T]):
             except Gone:
                 self._position = ""
             except PaddleFlowError as error:
-                self.trouble = error
+                self.error = error
                 self._failures += 1
                 if self._failures % RELIST_AFTER == 0:
                     self._position = ""
@@ -195,7 +215,7 @@ class Cache(Generic[T]):
                 if rewound:
                     fresh.append((key, item))
                 elif self._lost.get(key) == resources.uid(item):
-                    still_lost[key] = self._lost[key]  # the list was begun before the deletion; the watch will tell it
+                    still_lost[key] = self._lost[key]  # the list was begun before the deletion; the watch will bring it
                 else:
                     self._put(key, item, _number(resources.version(item)))
         known = _number(version)
@@ -209,7 +229,7 @@ class Cache(Generic[T]):
         self._lost = still_lost
         self._known = known
         self._position = version
-        self.trouble = None
+        self.error = None
         self.synced.set()
 
     async def _watch(self) -> None:
@@ -251,7 +271,7 @@ class Cache(Generic[T]):
         self._position = position
         self._known = max(self._known, version)
         self._failures = 0
-        self.trouble = None
+        self.error = None
         self._backoff.reset()
 
     # ---- the copy
@@ -261,57 +281,53 @@ class Cache(Generic[T]):
         if entry is not None and version <= entry.version:
             return
         owner, uid = resources.owner(obj), resources.uid(obj)
-        value = self._prune(obj)
+        value = self._transform(obj)
         if entry is None:
-            family = self._join(owner, key)
-            self._entries[key] = _Entry(value, version, uid, family)
-            self._tell(key, None, value, family, None)
+            children = self._join(owner, key)
+            self._entries[key] = _Entry(value, version, uid, children)
+            self._notify(key, None, value, children, None)
             return
-        old, left = entry.value, entry.family
+        old, left = entry.value, entry.children
         if (owner.uid if owner else "") != (left.owner.uid if left else ""):
             self._leave(left, key)
-            entry.family = self._join(owner, key)
+            entry.children = self._join(owner, key)
         entry.value, entry.version, entry.uid = value, version, uid
-        self._tell(key, old, value, entry.family, left)
+        self._notify(key, old, value, entry.children, left)
 
     def _drop(self, key: str) -> None:
         entry = self._entries.pop(key)
-        self._leave(entry.family, key)
-        self._tell(key, entry.value, None, entry.family, None)
+        self._leave(entry.children, key)
+        self._notify(key, entry.value, None, entry.children, None)
 
-    def _join(self, owner: Owner | None, key: str) -> _Family | None:
+    def _join(self, owner: Owner | None, key: str) -> _Children | None:
         if owner is None:
             return None
-        family = self._families.get(owner.uid)
-        if family is None:
-            family = self._families[owner.uid] = _Family(owner)
-        family.keys[key] = None
-        return family
+        children = self._children.get(owner.uid)
+        if children is None:
+            children = self._children[owner.uid] = _Children(owner)
+        children.keys[key] = None
+        return children
 
-    def _leave(self, family: _Family | None, key: str) -> None:
-        if family is not None:
-            family.keys.pop(key, None)
-            if not family.keys:
-                del self._families[family.owner.uid]
+    def _leave(self, children: _Children | None, key: str) -> None:
+        if children is not None:
+            children.keys.pop(key, None)
+            if not children.keys:
+                del self._children[children.owner.uid]
 
-    def _tell(self, key: str, old: T | None, new: T | None, family: _Family | None, left: _Family | None) -> None:
+    def _notify(
+        self, key: str, old: T | None, new: T | None, children: _Children | None, left: _Children | None
+    ) -> None:
         for callback in self._subscribers:
             callback(key, old, new)
-        if family is not None:
-            self._tell_owner(family)
-        if left is not None and left is not family:
-            self._tell_owner(left)
+        if children is not None:
+            self._notify_owner(children)
+        if left is not None and left is not children:
+            self._notify_owner(left)
 
-    def _tell_owner(self, family: _Family) -> None:
+    def _notify_owner(self, children: _Children) -> None:
         for kind, callback in self._owner_subscribers:
-            if kind == family.owner.kind:
-                callback(family.owner.key)
-
-
-async def wait_synced(caches: Iterable[Cache[T]]) -> None:
-    """Returns when each has listed once."""
-    for cache in caches:
-        await cache.synced.wait()
+            if kind == children.owner.kind:
+                callback(children.owner.key)
 
 
 def _number(version: str) -> int:
@@ -321,5 +337,5 @@ def _number(version: str) -> int:
 
 
 def _copied(obj: View) -> Object:
-    """Enough of a copy that pruning does not change what the writer holds."""
+    """Enough of a copy that transforms does not change what the writer holds."""
     return {**obj, "metadata": dict(obj["metadata"])}

@@ -17,9 +17,9 @@ from urllib.parse import urlencode
 import orjson
 
 from paddleflow.errors import NotFound, Unavailable
-from paddleflow.kube.refusals import Gone, refusal
+from paddleflow.kube.errors import Gone, api_error
 from paddleflow.kube.resources import PODS, Object, Resource, View, name, namespace
-from paddleflow.kube.wire import Answer, Request, Wire
+from paddleflow.kube.transport import Request, Response, Transport
 
 MANAGER = "paddleflow"  #: the field owner, unless the process has a name of its own
 QUIET = 150.0  #: seconds without a byte after which a watch is given up; bookmarks come about once a minute
@@ -51,13 +51,13 @@ class Page:
 class Client:
     """An API server as seen by one field owner."""
 
-    def __init__(self, wire: Wire, *, manager: str = MANAGER, fence: Callable[[], None] | None = None) -> None:
-        self._wire = wire
+    def __init__(self, wire: Transport, *, manager: str = MANAGER, fence: Callable[[], None] | None = None) -> None:
+        self._transport = wire
         self.manager = manager
         self.fence = fence  #: raises when this process may not write any more
 
     async def close(self) -> None:
-        await self._wire.close()
+        await self._transport.close()
 
     # ---- reading
 
@@ -118,11 +118,11 @@ class Client:
             "fieldSelector": fields,
         }
         request = Request("GET", resource.path(namespace) + _query(query))
-        begun: Answer | None = None
+        begun: Response | None = None
         rest = b""
-        async with aclosing(self._wire.stream(request, quiet)) as parts:
+        async with aclosing(self._transport.stream(request, quiet)) as parts:
             async for part in parts:
-                if isinstance(part, Answer):
+                if isinstance(part, Response):
                     begun = part
                 elif begun is not None and begun.status >= 400:
                     rest += part
@@ -142,7 +142,7 @@ class Client:
         if previous:
             query["previous"] = "true"
         request = Request("GET", PODS.path(namespace, pod, "log") + _query(query))
-        answer = await self._wire.send(request)
+        answer = await self._transport.send(request)
         if answer.status >= 400:
             raise _refused(answer, request)
         return answer.body.decode("utf-8", "replace")
@@ -166,9 +166,6 @@ class Client:
     async def update(self, resource: Resource, obj: View, *, subresource: str = "") -> Object:
         """Replaces the object; `Conflict` when somebody wrote since the resourceVersion that it carries."""
         return await self._write("PUT", resource.path(namespace(obj), name(obj), subresource), obj)
-
-    async def update_status(self, resource: Resource, obj: View) -> Object:
-        return await self.update(resource, obj, subresource="status")
 
     async def apply(
         self, resource: Resource, obj: View, *, field_manager: str = "", force: bool = True, subresource: str = ""
@@ -245,7 +242,7 @@ class Client:
     ) -> Object:
         payload = b"" if body is None else orjson.dumps(body)
         request = Request(method, path + _query(query or {}), payload, content)
-        answer = await self._wire.send(request)
+        answer = await self._transport.send(request)
         if answer.status >= 300:
             raise _refused(answer, request)
         return _decoded(answer.body, request)
@@ -264,7 +261,7 @@ def _event(line: bytes, request: Request) -> Event:
     found = _decoded(line, request)
     if found["type"] == "ERROR":
         status = found["object"]
-        raise refusal(status.get("code", 500), status, what=str(request))
+        raise api_error(status.get("code", 500), status, what=str(request))
     return Event(found["type"], found["object"])
 
 
@@ -276,13 +273,13 @@ def _decoded(body: bytes, request: Request) -> Object:
     return found
 
 
-def _refused(answer: Answer, request: Request) -> Exception:
+def _refused(answer: Response, request: Request) -> Exception:
     try:
         body = orjson.loads(answer.body)
     except ValueError:
         body = {"message": answer.body[:300].decode("utf-8", "replace").strip()}
     status = body if isinstance(body, dict) else {}
-    return refusal(answer.status, status, what=str(request), retry_after=answer.headers.get("retry-after", ""))
+    return api_error(answer.status, status, what=str(request), retry_after=answer.headers.get("retry-after", ""))
 
 
 def _query(values: Mapping[str, str | int]) -> str:

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from paddleflow.errors import Invalid
-from paddleflow.kube.wire import Place
+from paddleflow.kube.transport import Endpoint
 from paddleflow.settings import KubernetesEnvironment
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -46,8 +46,8 @@ class TokenFile:
         return self._token
 
 
-def find(around: KubernetesEnvironment, file: Path | None = None, context: str = "") -> Place:
-    """The place that is meant: the file that was named, else the cluster that this pod is in, else the user's kubeconfig."""
+def find(around: KubernetesEnvironment, file: Path | None = None, context: str = "") -> Endpoint:
+    """The API server to use: the file that was named, else the cluster that this pod is in, else the user's kubeconfig."""
     if file is not None:
         return from_kubeconfig(file, context)
     if around.host:
@@ -57,7 +57,7 @@ def find(around: KubernetesEnvironment, file: Path | None = None, context: str =
     raise Invalid("no Kubernetes to talk to", hint="name a kubeconfig file, or set KUBECONFIG")
 
 
-def in_cluster(host: str, port: str, folder: Path = SERVICE_ACCOUNT) -> Place:
+def in_cluster(host: str, port: str, folder: Path = SERVICE_ACCOUNT) -> Endpoint:
     """The API server of the cluster that this pod is in; host and port are what the kubelet puts into the environment."""
     try:
         tls = ssl.create_default_context(cafile=str(folder / "ca.crt"))
@@ -68,11 +68,11 @@ def in_cluster(host: str, port: str, folder: Path = SERVICE_ACCOUNT) -> Place:
             f"service account in {folder}: {error}",
             hint="does the pod have automountServiceAccountToken: false? Outside a cluster name a kubeconfig file",
         ) from error
-    return Place(host, int(port or 443), tls, token=token, namespace=space)
+    return Endpoint(host, int(port or 443), tls, token=token, namespace=space)
 
 
-def from_kubeconfig(file: Path, context: str = "") -> Place:
-    """The place that a context of a kubeconfig file names; its current one unless another is asked for."""
+def from_kubeconfig(file: Path, context: str = "") -> Endpoint:
+    """The endpoint that a context of a kubeconfig file names; its current one unless another is asked for."""
     try:
         document = yaml.safe_load(file.read_text("utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
@@ -93,7 +93,7 @@ def from_kubeconfig(file: Path, context: str = "") -> Place:
     if address.scheme not in {"http", "https"} or not address.hostname:
         raise Invalid(f"kubeconfig {file}: server {cluster.get('server')!r} is not an http or https address")
     secure = address.scheme == "https"
-    return Place(
+    return Endpoint(
         host=address.hostname,
         port=address.port or (443 if secure else 80),
         tls=_tls(cluster, user, file) if secure else None,

@@ -1,6 +1,6 @@
 """Workers around a reconcile function: a key in, done or again out, nothing else.
 
-`reconcile(key)` looks at the state of the world and makes it right; it must not care why it was called. What it raises never
+`reconcile(key)` reads the state and makes it right; it must not care why it was called. What it raises never
 ends the controller: the key comes again with back-off, one that was throttled after the time that the server asked for, and
 one that raised `Permanent` only when something changes. No key is with two workers at once. With one worker objects are
 finished in the order in which they came.
@@ -29,18 +29,18 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
-    """Look again after so many seconds, changed or not."""
+class RequeueAfter:
+    """Reconcile again after so many seconds, changed or not."""
 
     after: float
 
 
-Outcome: TypeAlias = Done | Again
+Result: TypeAlias = Done | RequeueAfter
 DONE = Done()
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class Reconciled:
     """One call of reconcile, for metrics. `result` is done, again, conflict, throttled, permanent, error or crash."""
 
     key: str
@@ -49,19 +49,19 @@ class Turn:
 
 
 class Controller:
-    """One kind of object, kept right by `workers` tasks. Changes within `gather` seconds are one look; what is new is looked at
-    at once."""
+    """One kind of object, kept right by `workers` tasks. Changes within `gather` seconds are reconciled together; what is new is
+    reconciled at once."""
 
     def __init__(
         self,
         name: str,
-        reconcile: Callable[[str], Awaitable[Outcome]],
+        reconcile: Callable[[str], Awaitable[Result]],
         clock: Clock,
         *,
         queue: WorkQueue | None = None,
         workers: int = 4,
         gather: float = 0.0,
-        observe: Callable[[Turn], None] | None = None,
+        observe: Callable[[Reconciled], None] | None = None,
     ) -> None:
         self.name = name
         self.queue = queue or WorkQueue(clock)
@@ -72,18 +72,18 @@ class Controller:
         self._observe = observe
         self._caches: list[Cache[Any]] = []
 
-    def follow(self, cache: Cache[Any]) -> None:
-        """Looks at each object of the cache when it comes, changes or goes."""
+    def watch(self, cache: Cache[Any]) -> None:
+        """Enqueues each object of the cache when it comes, changes or goes."""
         self._caches.append(cache)
         cache.subscribe(lambda key, old, new: self._note(key, at_once=old is None or new is None))
 
-    def follow_owned(self, cache: Cache[Any], kind: str) -> None:
-        """Looks at the owner of this kind when one of its children in the cache changes."""
+    def watch_owned(self, cache: Cache[Any], kind: str) -> None:
+        """Enqueues the owner of this kind when one of its children in the cache changes."""
         self._caches.append(cache)
-        cache.subscribe_owners(kind, self.look_soon)
+        cache.subscribe_owners(kind, self.enqueue_soon)
 
-    def look_soon(self, key: str) -> None:
-        """Looks at it in a moment: the children of one owner change together, and one look at all of them is enough."""
+    def enqueue_soon(self, key: str) -> None:
+        """Enqueues it after `gather` seconds: the children of one owner change together, and one reconcile is enough."""
         self._note(key, at_once=False)
 
     def _note(self, key: str, *, at_once: bool) -> None:
@@ -110,7 +110,7 @@ class Controller:
             finally:
                 self.queue.done(key)
             if self._observe is not None:
-                self._observe(Turn(key, self._clock.monotonic() - began, result))
+                self._observe(Reconciled(key, self._clock.monotonic() - began, result))
 
     async def _turn(self, key: str) -> str:
         try:
@@ -118,8 +118,8 @@ class Controller:
         except TooMany as error:
             self.queue.add_after(key, error.retry_after)
             return "throttled"
-        except Conflict as error:  # somebody was faster; the next look sees what they did
-            pause = self.queue.add_limited(key)
+        except Conflict as error:  # somebody was faster; the next reconcile sees what they did
+            pause = self.queue.add_rate_limited(key)
             _log.debug("conflict", controller=self.name, key=key, error=error.message, again_in=round(pause, 3))
             return "conflict"
         except Permanent as error:
@@ -127,16 +127,16 @@ class Controller:
             _log.error("given up", controller=self.name, key=key, error=error.message)
             return "permanent"
         except PaddleFlowError as error:
-            pause = self.queue.add_limited(key)
+            pause = self.queue.add_rate_limited(key)
             _log.warning("failed", controller=self.name, key=key, error=error.message, again_in=round(pause, 3))
             return "error"
         except Exception as error:  # a fault of ours with one object must not end the others
-            pause = self.queue.add_limited(key)
+            pause = self.queue.add_rate_limited(key)
             trace = "".join(traceback.format_exception(error))
             _log.error("crashed", controller=self.name, key=key, again_in=round(pause, 3), trace=trace)
             return "crash"
         self.queue.forget(key)
-        if isinstance(outcome, Again):
+        if isinstance(outcome, RequeueAfter):
             self.queue.add_after(key, outcome.after)
             return "again"
         return "done"

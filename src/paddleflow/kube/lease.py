@@ -18,7 +18,7 @@ from paddleflow.base.log import Log
 from paddleflow.errors import Conflict, NotFound, PaddleFlowError, Temporary
 from paddleflow.kube import resources
 from paddleflow.kube.client import Client
-from paddleflow.kube.refusals import AlreadyExists
+from paddleflow.kube.errors import AlreadyExists
 from paddleflow.kube.resources import LEASES, Object, View
 
 _log = Log("kube.lease")
@@ -31,7 +31,7 @@ class LeaseLost(Temporary):
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class LeaseTiming:
     """`duration`: seconds after which others may take it. `renew_within`: seconds without a renewal after which the holder
     stops by itself. `every`: seconds between two tries."""
 
@@ -47,7 +47,7 @@ class Terms:
 class Election:
     """What one candidate knows. Moments are of its own monotonic clock."""
 
-    def __init__(self, identity: str, terms: Terms) -> None:
+    def __init__(self, identity: str, terms: LeaseTiming) -> None:
         self.identity = identity
         self.terms = terms
         self._seen: object = None  # the record as last seen
@@ -70,7 +70,7 @@ class Election:
         return self._free or now - self._seen_at >= self._promised
 
     def renewed(self, sent_at: float) -> None:
-        """The record carries our name since a write that was sent at this moment (not when its answer came)."""
+        """The record has our name since a write that was sent at this moment (not when its answer came)."""
         self._renewed_at = sent_at
 
     def resigned(self) -> None:
@@ -100,13 +100,13 @@ class Lease:
     client must have no fence."""
 
     def __init__(
-        self, client: Client, name: str, namespace: str, identity: str, clock: Clock, terms: Terms | None = None
+        self, client: Client, name: str, namespace: str, identity: str, clock: Clock, terms: LeaseTiming | None = None
     ) -> None:
         self._client = client
         self._name = name
         self._namespace = namespace
         self._clock = clock
-        self._election = Election(identity, terms or Terms())
+        self._election = Election(identity, terms or LeaseTiming())
         self._record: Object | None = None
 
     @property
@@ -158,10 +158,10 @@ class Lease:
         election = self._election
         try:
             if self._record is None:
-                await self._look()
+                await self._read()
             now = self._clock.monotonic()
             if not election.may_take(now):
-                await self._look()
+                await self._read()
                 if not election.may_take(self._clock.monotonic()):
                     return False
             wish = claim(self._record, self._name, self._namespace, election, self._moment())
@@ -172,12 +172,12 @@ class Lease:
             election.renewed(sent_at)
             return True
         except (Conflict, AlreadyExists, NotFound):
-            self._record = None  # somebody was faster, or took it away: look anew
+            self._record = None  # somebody was faster, or took it away: read it again
         except PaddleFlowError as error:
             _log.warning("lease not reached", lease=self._name, error=error.message)
         return False
 
-    async def _look(self) -> None:
+    async def _read(self) -> None:
         try:
             self._record = await self._client.get(LEASES, self._name, self._namespace)
         except NotFound:

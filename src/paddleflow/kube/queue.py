@@ -1,9 +1,9 @@
-"""Keys to look at: each at most once in line, never by two workers at once, later or again with back-off.
+"""Keys to reconcile: each queued at most once, never with two workers at once, delayed or rate limited.
 
-`Line` is the pure core, with time as a number that comes in. What it promises: a key that is added while a worker holds it
+`KeyQueue` is the pure core, with time as a number that comes in. What it promises: a key that is added while a worker holds it
 comes again when it is done, so no change is missed however it falls between a read and a write; keys come in the order of
 their first addition; of several "later" the earliest counts; a delay is not lost when the key comes earlier for another
-reason. `WorkQueue` is the line for asyncio.
+reason. `WorkQueue` is the same for asyncio.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Backoff:
         self.failures = 0
 
 
-class Line:
+class KeyQueue:
     """The queue without waiting."""
 
     def __init__(self, backoff: Backoff | None = None) -> None:
@@ -73,7 +73,7 @@ class Line:
         return len(self._due)
 
     def failures(self, key: str) -> int:
-        """How often it was `limited` since it was forgotten."""
+        """How often it was `add_rate_limited` since it was forgotten."""
         return self._failures.get(key, 0)
 
     def add(self, key: str) -> None:
@@ -83,22 +83,22 @@ class Line:
             self._queued.add(key)
             self._ready.append(key)
 
-    def later(self, key: str, at: float) -> None:
+    def add_at(self, key: str, at: float) -> None:
         """Adds the key at a moment, or earlier if it waits for an earlier one."""
         if at < self._due.get(key, float("inf")):
             self._due[key] = at
             heapq.heappush(self._heap, (at, next(self._order), key))
 
-    def limited(self, key: str, now: float) -> float:
+    def add_rate_limited(self, key: str, now: float) -> float:
         """Adds the key after a pause that grows with each call; the pause."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         pause = self._backoff.after(failures)
-        self.later(key, now + pause)
+        self.add_at(key, now + pause)
         return pause
 
     def forget(self, key: str) -> None:
-        """The next `limited` begins with a short pause again."""
+        """The next `add_rate_limited` begins with a short pause again."""
         self._failures.pop(key, None)
 
     def take(self, now: float) -> str | None:
@@ -129,46 +129,46 @@ class Line:
 
 
 class WorkQueue:
-    """A `Line` that workers wait at."""
+    """A `KeyQueue` with workers that wait for keys."""
 
     def __init__(self, clock: Clock, backoff: Backoff | None = None) -> None:
         self._clock = clock
-        self._line = Line(backoff)
+        self._keys = KeyQueue(backoff)
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
 
     def __len__(self) -> int:
-        return len(self._line)
+        return len(self._keys)
 
     @property
     def delayed(self) -> int:
-        return self._line.delayed
+        return self._keys.delayed
 
     def add(self, key: str) -> None:
-        self._line.add(key)
+        self._keys.add(key)
         self._wake()
 
     def add_after(self, key: str, seconds: float) -> None:
-        self._line.later(key, self._clock.monotonic() + max(seconds, 0.0))
+        self._keys.add_at(key, self._clock.monotonic() + max(seconds, 0.0))
         self._set_timer()
 
-    def add_limited(self, key: str) -> float:
-        """Again after a pause that grows with each failure; the pause."""
-        pause = self._line.limited(key, self._clock.monotonic())
+    def add_rate_limited(self, key: str) -> float:
+        """RequeueAfter after a pause that grows with each failure; the pause."""
+        pause = self._keys.add_rate_limited(key, self._clock.monotonic())
         self._set_timer()
         return pause
 
     def forget(self, key: str) -> None:
-        self._line.forget(key)
+        self._keys.forget(key)
 
     def failures(self, key: str) -> int:
-        return self._line.failures(key)
+        return self._keys.failures(key)
 
     async def get(self) -> str:
         """The next key; `done` must follow."""
         while True:
-            key = self._line.take(self._clock.monotonic())
+            key = self._keys.take(self._clock.monotonic())
             if key is not None:
                 self._wake()
                 self._set_timer()
@@ -186,12 +186,12 @@ class WorkQueue:
                 raise
 
     def done(self, key: str) -> None:
-        self._line.done(key)
+        self._keys.done(key)
         self._wake()
 
     def _wake(self) -> None:
         """Wakes one worker, if there is something to do."""
-        while self._waiting and self._line.ready:
+        while self._waiting and self._keys.ready:
             waiter = self._waiting.popleft()
             if not waiter.done():
                 waiter.set_result(None)
@@ -199,7 +199,7 @@ class WorkQueue:
 
     def _set_timer(self) -> None:
         """One timer, for the earliest delayed key; one that rings too early does no harm."""
-        at = self._line.next_at()
+        at = self._keys.next_at()
         if at is None or (self._timer is not None and self._timer_at <= at):
             return
         if self._timer is not None:

@@ -1,7 +1,7 @@
 """Writes that the cache learns of, and that are not repeated for nothing when an answer was lost.
 
 A write that brings `Unavailable` may have been done. Whoever simply does it again later writes for nothing; whoever waits for
-the watch to tell may wait for a watch that is broken as well. So a `Writer` remembers the doubt, and looks at the object
+the watch may wait for a watch that is broken as well. So a `Writer` remembers the doubt, and reads the object
 itself before it touches it again. One for each kind, shared by the workers of a controller.
 """
 
@@ -43,26 +43,26 @@ class Writer:
 
     async def delete(self, obj: View, *, grace: int | None = None) -> None:
         """Deletes the very object; one that is gone already is no error. `Conflict` when somebody was faster: the object may
-        be another one of its name, or the same one in a new version, so the caller looks again."""
+        be another one of its name, or the same one in a new version, so the caller must read again."""
         key = resources.key(obj)
         own, uid = resources.name(obj), resources.uid(obj)
         if key in self._doubts:
             there = await self._resolved(key)
             if there is None or resources.uid(there) != uid:
-                self._cache.lose(obj)
+                self._cache.record_delete(obj)
                 return
         try:
             left = await self._client.delete(self._resource, own, resources.namespace(obj), uid=uid, grace=grace)
         except NotFound:
-            self._cache.lose(obj)
+            self._cache.record_delete(obj)
         except Unavailable:
             self._doubts.add(key)
             raise
         else:
             if left.get("kind") == self._resource.kind and _held(left):
-                self._cache.learn(left)
+                self._cache.record_write(left)
             else:
-                self._cache.lose(obj)
+                self._cache.record_delete(obj)
 
     async def _resolved(self, key: str) -> Object | None:
         """The object itself if it is in doubt whether a write of ours was done; None if it is not, or nothing is there."""
@@ -75,7 +75,7 @@ class Writer:
             self._doubts.discard(key)
             return None
         self._doubts.discard(key)
-        self._cache.learn(there)
+        self._cache.record_write(there)
         return there
 
     async def _done(self, wanted: View, write: Awaitable[Object]) -> Object:
@@ -84,7 +84,7 @@ class Writer:
         except Unavailable:
             self._doubts.add(resources.key(wanted))
             raise
-        self._cache.learn(made)
+        self._cache.record_write(made)
         return made
 
 

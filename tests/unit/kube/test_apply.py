@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 
 from paddleflow.kube.apply import MARK, differences, digest, marked
 from paddleflow.kube.client import Client
-from paddleflow.kube.manifests import condition, controlled_by, env, field_env, metadata, selector, with_conditions
-from paddleflow.kube.memory import MemoryServer
-from paddleflow.kube.patches import PatchRefused, json_patch, merge
 from paddleflow.kube.resources import CONFIG_MAPS, PODS, SERVICES, Object, version
+from paddleflow.testing.api_server import MemoryApiServer
 
 
 def pod(**container: Any) -> Object:
@@ -78,7 +76,7 @@ def test_an_apply_is_needed_exactly_when_it_changes_something(
     """`differences` against the server itself, over a history of wishes for one object and edits by somebody else."""
 
     async def scene() -> None:
-        server = MemoryServer()
+        server = MemoryApiServer()
         client = Client(server)
         for labels, foreign, ports in wishes:
             spec = {"selector": labels, "ports": [{"port": port, "name": f"p{port}"} for port in ports]}
@@ -97,7 +95,7 @@ def test_an_apply_is_needed_exactly_when_it_changes_something(
 
 def test_what_is_wanted_no_longer_is_found_by_the_mark() -> None:
     async def scene() -> None:
-        client = Client(MemoryServer())
+        client = Client(MemoryApiServer())
         first = marked(CONFIG_MAPS.object("a", "default", data={"x": "1", "y": "2"}))
         live = await client.apply(CONFIG_MAPS, first)
         second = marked(CONFIG_MAPS.object("a", "default", data={"x": "1"}))
@@ -105,56 +103,3 @@ def test_what_is_wanted_no_longer_is_found_by_the_mark() -> None:
         assert (await client.apply(CONFIG_MAPS, second))["data"] == {"x": "1"}
 
     asyncio.run(scene())
-
-
-def test_pieces() -> None:
-    parent = CONFIG_MAPS.object("p", "default")
-    parent["metadata"]["uid"] = "u"
-    made = metadata("a", "default", labels={"b": "c"}, annotations={"d": "e"}, owner=parent)
-    assert made["ownerReferences"] == [
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "name": "p",
-            "uid": "u",
-            "controller": True,
-            "blockOwnerDeletion": True,
-        }
-    ]
-    assert controlled_by({"metadata": made}, parent)
-    assert not controlled_by({"metadata": metadata("a")}, parent)
-    assert not controlled_by({"metadata": made}, {"metadata": {"name": "p", "uid": "another"}})
-    assert env({"A": "1"}) == [{"name": "A", "value": "1"}]
-    assert field_env("IP", "status.podIP")["valueFrom"]["fieldRef"] == {"fieldPath": "status.podIP"}
-    assert selector({"b": "2", "a": "1"}) == "a=1,b=2"
-
-
-def test_a_condition_keeps_its_moment_while_its_status_stays() -> None:
-    first = with_conditions([], [condition("Ready", False, "Waiting", "for pods", "t1", 1)])
-    same = with_conditions(first, [condition("Ready", False, "Still", "for more pods", "t2", 1)])
-    assert [(each["lastTransitionTime"], each["reason"]) for each in same] == [("t1", "Still")]
-    turned = with_conditions(same, [condition("Done", True, "R", "m", "t3"), condition("Ready", True, "R", "m", "t3")])
-    assert [(each["type"], each["lastTransitionTime"]) for each in turned] == [("Ready", "t3"), ("Done", "t3")]
-
-
-def test_patches_that_do_not_fit_are_refused() -> None:
-    target = {"a": [1, 2], "b/c": {"d": 1}}
-    assert merge(target, {"a": None, "e": {"f": None}}) == {"b/c": {"d": 1}, "e": {}}
-    steps: list[dict[str, Any]] = [
-        {"op": "add", "path": "/a/-", "value": 3},
-        {"op": "add", "path": "/a/0", "value": 0},
-        {"op": "replace", "path": "/a/1", "value": 9},
-        {"op": "remove", "path": "/b~1c/d"},
-    ]
-    assert json_patch(target, steps) == {"a": [0, 9, 2, 3], "b/c": {}}
-    assert target == {"a": [1, 2], "b/c": {"d": 1}}
-    wrongs: list[dict[str, Any]] = [
-        {"op": "replace", "path": "/x", "value": 1},
-        {"op": "remove", "path": "/a/7"},
-        {"op": "test", "path": "/b~1c/d", "value": 2},
-        {"op": "move", "path": "/a"},
-        {"op": "add", "path": "a"},
-    ]
-    for wrong in wrongs:
-        with pytest.raises(PatchRefused):
-            json_patch(target, [wrong])

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from paddleflow.errors import Forbidden, NotFound, PaddleFlowError
 from paddleflow.kube.cache import Cache
 from paddleflow.kube.client import Client
-from paddleflow.kube.manifests import owner_reference
-from paddleflow.kube.memory import MemoryServer
 from paddleflow.kube.queue import Backoff
 from paddleflow.kube.resources import CONFIG_MAPS, Object, Resource, key, owner, uid, version
-from paddleflow.kube.wire import Answer, Request
+from paddleflow.kube.transport import Request, Response
+from paddleflow.testing.api_server import MemoryApiServer
+from tests.kube_objects import owner_reference
 from tests.patience import soon
 
 OWNERS = [
@@ -28,21 +28,21 @@ OWNERS = [
 ]
 
 
-class World:
+class CacheFixture:
     """A server, a client that writes, and a cache with a mirror that is fed by its callbacks alone."""
 
     def __init__(self, **options: Any) -> None:
-        self.server = MemoryServer()
+        self.server = MemoryApiServer()
         self.client = Client(self.server)
         options = {"backoff": Backoff(0.0002, 0.001), "random": Random(1), "page": 3, **options}
         self.cache: Cache[Object] = Cache(Client(self.server), CONFIG_MAPS, "default", **options)
         self.mirror: dict[str, str] = {}
-        self.families: set[str] = set()  # owners that were told since they were last looked at
-        self.cache.subscribe(self.told)
-        self.cache.subscribe_owners("Thing", self.families.add)
+        self.owners: set[str] = set()  # owners reported since they were last checked
+        self.cache.subscribe(self.on_change)
+        self.cache.subscribe_owners("Thing", self.owners.add)
 
-    def told(self, name: str, old: Object | None, new: Object | None) -> None:
-        assert (old is None) == (name not in self.mirror), f"{name} was told out of order"
+    def on_change(self, name: str, old: Object | None, new: Object | None) -> None:
+        assert (old is None) == (name not in self.mirror), f"{name} was reported out of order"
         if old is not None:
             assert version(old) == self.mirror[name]
         if new is None:
@@ -67,10 +67,10 @@ class World:
 
 
 @asynccontextmanager
-async def running(world: World) -> AsyncIterator[World]:
+async def running(fixture: CacheFixture) -> AsyncIterator[CacheFixture]:
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-        task = group.create_task(world.cache.run())
-        yield world
+        task = group.create_task(fixture.cache.run())
+        yield fixture
         task.cancel()
 
 
@@ -82,47 +82,47 @@ STEPS = st.one_of(
 )
 
 
-async def play(world: World, step: tuple[Any, ...]) -> None:
+async def play(fixture: CacheFixture, step: tuple[Any, ...]) -> None:
     """One thing that happens to a server or its connections."""
     match step:
         case "write", name, parent, tell:
-            obj = CONFIG_MAPS.object(name, "default", data={"n": str(len(world.server.writes))})
+            obj = CONFIG_MAPS.object(name, "default", data={"n": str(len(fixture.server.writes))})
             if parent is not None:
                 obj["metadata"]["ownerReferences"] = [owner_reference(OWNERS[parent])]
-            made = await world.client.apply(CONFIG_MAPS, obj)
+            made = await fixture.client.apply(CONFIG_MAPS, obj)
             if tell:
-                world.cache.learn(made)
+                fixture.cache.record_write(made)
         case "delete", name, _, tell:
             try:
-                there = await world.client.get(CONFIG_MAPS, name, "default")
-                await world.client.delete(CONFIG_MAPS, name, "default")
+                there = await fixture.client.get(CONFIG_MAPS, name, "default")
+                await fixture.client.delete(CONFIG_MAPS, name, "default")
             except NotFound:
                 return
             if tell:
-                world.cache.lose(there)
+                fixture.cache.record_delete(there)
         case ("drop",):
-            world.server.drop_watches()
+            fixture.server.drop_watches()
         case ("forget",):
-            world.server.forget()
+            fixture.server.forget()
         case ("run",):
             for _ in range(20):
                 await asyncio.sleep(0)
         case (fault,):
-            world.server.refuse = refusing(fault)
+            fixture.server.refuse = refusing(fault)
 
 
-def refusing(fault: str) -> Callable[[Request], Answer | None]:
+def refusing(fault: str) -> Callable[[Request], Response | None]:
     """Refuses some of what the cache asks; what the test writes and reads itself passes."""
     status = {"throttle": 429, "gone": 410}.get(fault, 503)
 
-    def refuse(request: Request) -> Answer | None:
+    def refuse(request: Request) -> Response | None:
         watch = "watch=1" in request.path
         if request.method != "GET" or not (watch or "limit=3" in request.path) or (fault == "fail list" and watch):
             return None
         if fault == "fail watch" and not watch:
             return None
         body = orjson.dumps({"message": fault, "reason": "Expired" if status == 410 else "Busy"})
-        return Answer(status, {}, body)
+        return Response(status, {}, body)
 
     return refuse
 
@@ -131,155 +131,155 @@ def refusing(fault: str) -> Callable[[Request], Answer | None]:
 @given(st.lists(STEPS, max_size=25))
 def test_in_the_end_it_is_what_the_server_has(steps: list[tuple[Any, ...]]) -> None:
     async def scene() -> None:
-        async with running(World()) as world:
+        async with running(CacheFixture()) as fixture:
             for step in steps:
                 if step == ("throttle",):
                     step = ("fail watch",)  # a real second of patience is tried below, once
-                await play(world, step)
-            await world.settle()
+                await play(fixture, step)
+            await fixture.settle()
 
     asyncio.run(scene())
 
 
 async def test_what_is_there_is_told_first_and_later_subscribers_are_told_too() -> None:
-    world = World()
+    fixture = CacheFixture()
     for number in range(7):
-        await play(world, ("write", f"c{number}", number % 2, False))
-    async with running(world):
-        await world.settle()
-        assert world.families == {"default/x", "default/y"}
+        await play(fixture, ("write", f"c{number}", number % 2, False))
+    async with running(fixture):
+        await fixture.settle()
+        assert fixture.owners == {"default/x", "default/y"}
         late: list[str] = []
-        world.cache.subscribe(lambda name, old, new: late.append(name))
+        fixture.cache.subscribe(lambda name, old, new: late.append(name))
         assert sorted(late) == [f"default/c{number}" for number in range(7)]
         owners: list[str] = []
-        world.cache.subscribe_owners("Thing", owners.append)
-        world.cache.subscribe_owners("Other", owners.append)
+        fixture.cache.subscribe_owners("Thing", owners.append)
+        fixture.cache.subscribe_owners("Other", owners.append)
         assert sorted(owners) == ["default/x", "default/y"]
 
 
 async def test_a_broken_watch_goes_on_where_it_was_without_a_list() -> None:
-    async with running(World()) as world:
-        await world.settle()
+    async with running(CacheFixture()) as fixture:
+        await fixture.settle()
         for name in "abc":
-            world.server.drop_watches()
-            await play(world, ("write", name, None, False))
-            await world.settle()
-        assert world.cache.lists == 1
-        assert world.cache.watches >= 4
+            fixture.server.drop_watches()
+            await play(fixture, ("write", name, None, False))
+            await fixture.settle()
+        assert fixture.cache.lists == 1
+        assert fixture.cache.watches >= 4
 
 
 async def test_bookmarks_carry_a_quiet_cache_over_forgotten_history() -> None:
-    world = World()
-    world.server.bookmark_every = 0.01
-    async with running(world):
-        await world.settle()
+    fixture = CacheFixture()
+    fixture.server.bookmark_every = 0.01
+    async with running(fixture):
+        await fixture.settle()
         other = Resource("", "v1", "secrets", "Secret")
         for number in range(20):
-            await world.client.create(other, other.object(f"s{number}", "default"))
-        now = world.server._shelf.version
-        await soon(lambda: int(world.cache._position) >= now, "a bookmark")
-        world.server.forget()
-        world.server.drop_watches()
-        await play(world, ("write", "a", None, False))
-        await world.settle()
-        assert world.cache.lists == 1
+            await fixture.client.create(other, other.object(f"s{number}", "default"))
+        now = fixture.server._registry.version
+        await soon(lambda: int(fixture.cache._position) >= now, "a bookmark")
+        fixture.server.forget()
+        fixture.server.drop_watches()
+        await play(fixture, ("write", "a", None, False))
+        await fixture.settle()
+        assert fixture.cache.lists == 1
 
 
 async def test_forgotten_history_means_a_new_list_and_what_went_is_told() -> None:
-    async with running(World()) as world:
-        await play(world, ("write", "a", 0, False))
-        await play(world, ("write", "b", 0, False))
-        await world.settle()
-        world.server.refuse = refusing("fail watch")
-        world.server.drop_watches()
-        await play(world, ("delete", "a", None, False))
-        await play(world, ("write", "c", None, False))
-        world.server.forget()
-        world.families.clear()
-        await world.settle()
-        assert world.families == {"default/x"}
-        assert world.cache.lists >= 2
+    async with running(CacheFixture()) as fixture:
+        await play(fixture, ("write", "a", 0, False))
+        await play(fixture, ("write", "b", 0, False))
+        await fixture.settle()
+        fixture.server.refuse = refusing("fail watch")
+        fixture.server.drop_watches()
+        await play(fixture, ("delete", "a", None, False))
+        await play(fixture, ("write", "c", None, False))
+        fixture.server.forget()
+        fixture.owners.clear()
+        await fixture.settle()
+        assert fixture.owners == {"default/x"}
+        assert fixture.cache.lists >= 2
 
 
 async def test_a_write_of_ours_is_there_at_once_and_is_not_told_twice() -> None:
-    async with running(World()) as world:
-        await world.settle()
+    async with running(CacheFixture()) as fixture:
+        await fixture.settle()
         told: list[tuple[str, str]] = []
-        world.cache.subscribe(lambda name, old, new: told.append((name, version(new) if new else "gone")))
-        made = await world.client.create(CONFIG_MAPS, CONFIG_MAPS.object("a", "default"))
-        world.cache.learn(made)
-        assert world.cache.get("default/a") is not None
+        fixture.cache.subscribe(lambda name, old, new: told.append((name, version(new) if new else "gone")))
+        made = await fixture.client.create(CONFIG_MAPS, CONFIG_MAPS.object("a", "default"))
+        fixture.cache.record_write(made)
+        assert fixture.cache.get("default/a") is not None
         assert "managedFields" in made["metadata"]
-        await play(world, ("write", "b", None, False))
-        await world.settle()
+        await play(fixture, ("write", "b", None, False))
+        await fixture.settle()
         assert [name for name, _ in told] == ["default/a", "default/b"]
-        await world.client.delete(CONFIG_MAPS, "a", "default")
-        world.cache.lose(made)
-        assert world.cache.get("default/a") is None
-        await play(world, ("write", "a", None, False))  # another one of the same name
-        await world.settle()
+        await fixture.client.delete(CONFIG_MAPS, "a", "default")
+        fixture.cache.record_delete(made)
+        assert fixture.cache.get("default/a") is None
+        await play(fixture, ("write", "a", None, False))  # another one of the same name
+        await fixture.settle()
         assert [name for name, _ in told] == ["default/a", "default/b", "default/a", "default/a"]
 
 
 async def test_an_answer_that_comes_later_than_the_watch_brings_nothing_back() -> None:
-    async with running(World()) as world:
-        made = await world.client.create(CONFIG_MAPS, CONFIG_MAPS.object("a", "default"))
-        await world.client.delete(CONFIG_MAPS, "a", "default")
-        await play(world, ("write", "b", None, False))
-        await world.settle()
-        world.cache.learn(made)
-        assert world.cache.get("default/a") is None
+    async with running(CacheFixture()) as fixture:
+        made = await fixture.client.create(CONFIG_MAPS, CONFIG_MAPS.object("a", "default"))
+        await fixture.client.delete(CONFIG_MAPS, "a", "default")
+        await play(fixture, ("write", "b", None, False))
+        await fixture.settle()
+        fixture.cache.record_write(made)
+        assert fixture.cache.get("default/a") is None
 
 
 async def test_a_server_that_was_put_back_is_believed() -> None:
-    world = World()
-    async with running(world):
+    fixture = CacheFixture()
+    async with running(fixture):
         for name in "abc":
-            await play(world, ("write", name, None, False))
-        await world.settle()
-        restored = MemoryServer()  # a backup of an earlier day: lower versions
-        world.server.refuse = refusing("gone")
-        before = world.cache.lists
-        world.server._shelf = restored._shelf
-        world.server._shelf.told = world.server._tell
-        world.server.drop_watches()
-        await play(world, ("write", "a", None, False))
-        await soon(lambda: world.cache.lists > before, "a new list")
-        await world.settle()
+            await play(fixture, ("write", name, None, False))
+        await fixture.settle()
+        restored = MemoryApiServer()  # a backup of an earlier day: lower versions
+        fixture.server.refuse = refusing("gone")
+        before = fixture.cache.lists
+        fixture.server._registry = restored._registry
+        fixture.server._registry.on_change = fixture.server._notify
+        fixture.server.drop_watches()
+        await play(fixture, ("write", "a", None, False))
+        await soon(lambda: fixture.cache.lists > before, "a new list")
+        await fixture.settle()
 
 
 async def test_throttled_it_waits_as_long_as_it_was_told() -> None:
-    world = World()
-    world.server.refuse = refusing("throttle")
+    fixture = CacheFixture()
+    fixture.server.refuse = refusing("throttle")
     loop = asyncio.get_running_loop()
     began = loop.time()
-    async with running(world):
-        await soon(lambda: world.cache.trouble is not None, "trouble")
-        assert world.cache.trouble is not None
-        assert world.cache.trouble.code == "Busy"
-        world.server.refuse = lambda request: None
-        await world.settle()
+    async with running(fixture):
+        await soon(lambda: fixture.cache.error is not None, "trouble")
+        assert fixture.cache.error is not None
+        assert fixture.cache.error.code == "Busy"
+        fixture.server.refuse = lambda request: None
+        await fixture.settle()
         assert loop.time() - began >= 1.0
-        await soon(lambda: world.cache.trouble is None, "no trouble any more")
+        await soon(lambda: fixture.cache.error is None, "no trouble any more")
 
 
 async def test_a_kind_that_is_missing_or_forbidden_is_waited_for() -> None:
-    world = World()
+    fixture = CacheFixture()
     refused: PaddleFlowError | None = None
-    world.server.refuse = lambda request: Answer(403, {}, b'{"message": "no", "reason": "Forbidden"}')
-    async with running(world):
-        await soon(lambda: world.cache.trouble is not None, "trouble")
-        refused = world.cache.trouble
-        assert not world.cache.synced.is_set()
-        await world.settle()
+    fixture.server.refuse = lambda request: Response(403, {}, b'{"message": "no", "reason": "Forbidden"}')
+    async with running(fixture):
+        await soon(lambda: fixture.cache.error is not None, "trouble")
+        refused = fixture.cache.error
+        assert not fixture.cache.synced.is_set()
+        await fixture.settle()
     assert isinstance(refused, Forbidden)
 
 
 async def test_only_what_is_pruned_is_kept() -> None:
-    server = MemoryServer()
+    server = MemoryApiServer()
     client = Client(server)
     await client.create(CONFIG_MAPS, CONFIG_MAPS.object("a", "default", data={"x": "1"}))
-    cache: Cache[str] = Cache(client, CONFIG_MAPS, "default", prune=lambda obj: str(obj["data"]["x"]))
+    cache: Cache[str] = Cache(client, CONFIG_MAPS, "default", transform=lambda obj: str(obj["data"]["x"]))
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         task = group.create_task(cache.run())
         await cache.synced.wait()
@@ -289,14 +289,14 @@ async def test_only_what_is_pruned_is_kept() -> None:
 
 
 async def test_a_server_that_ends_every_watch_at_once_is_not_asked_all_the_time() -> None:
-    server = MemoryServer()
+    server = MemoryApiServer()
     asked = 0
 
-    def end(request: Request) -> Answer | None:
+    def end(request: Request) -> Response | None:
         nonlocal asked
         if "watch=1" in request.path:
             asked += 1
-            return Answer(200, {}, b"")
+            return Response(200, {}, b"")
         return None
 
     server.refuse = end
@@ -312,11 +312,11 @@ async def test_a_server_that_ends_every_watch_at_once_is_not_asked_all_the_time(
 
 async def test_a_watch_that_is_ended_in_the_midst_of_events_goes_on_without_a_pause() -> None:
     """API servers under load end the watch of a reader that falls behind, and say nothing."""
-    server = MemoryServer()
+    server = MemoryApiServer()
     client = Client(server)
     follow = server.stream
 
-    async def one_event_only(request: Request, quiet: float) -> AsyncGenerator[Answer | bytes, None]:
+    async def one_event_only(request: Request, quiet: float) -> AsyncGenerator[Response | bytes, None]:
         async with aclosing(follow(request, quiet)) as parts:
             async for part in parts:
                 yield part

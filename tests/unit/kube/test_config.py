@@ -28,10 +28,10 @@ def write(folder: Path, cluster: dict[str, Any], user: dict[str, Any], **more: A
 
 
 def test_a_plain_address_with_a_token(tmp_path: Path) -> None:
-    place = from_kubeconfig(write(tmp_path, {"server": "http://127.0.0.1:8080/k8s/"}, {"token": "t"}, namespace="n"))
-    assert (place.host, place.port, place.prefix, place.tls) == ("127.0.0.1", 8080, "/k8s", None)
-    assert (place.token(), place.namespace) == ("t", "n")
-    assert str(place) == "http://127.0.0.1:8080/k8s"
+    endpoint = from_kubeconfig(write(tmp_path, {"server": "http://127.0.0.1:8080/k8s/"}, {"token": "t"}, namespace="n"))
+    assert (endpoint.host, endpoint.port, endpoint.prefix, endpoint.tls) == ("127.0.0.1", 8080, "/k8s", None)
+    assert (endpoint.token(), endpoint.namespace) == ("t", "n")
+    assert str(endpoint) == "http://127.0.0.1:8080/k8s"
 
 
 def test_tls_is_checked_unless_the_file_says_otherwise(tmp_path: Path) -> None:

@@ -11,29 +11,29 @@ from paddleflow.base.clock import SystemClock
 from paddleflow.errors import Conflict, Permanent, Unavailable
 from paddleflow.kube.cache import Cache
 from paddleflow.kube.client import Client
-from paddleflow.kube.controller import DONE, Again, Controller, Outcome, Turn
-from paddleflow.kube.manifests import owner_reference
-from paddleflow.kube.memory import MemoryServer
-from paddleflow.kube.refusals import Throttled
+from paddleflow.kube.controller import DONE, Controller, Reconciled, RequeueAfter, Result
+from paddleflow.kube.errors import Throttled
 from paddleflow.kube.resources import CONFIG_MAPS, SECRETS, Object
+from paddleflow.testing.api_server import MemoryApiServer
+from tests.kube_objects import owner_reference
 from tests.patience import soon
 
 
 class Worker:
     """Plays a list of outcomes for each key, and is done when they are played."""
 
-    def __init__(self, workers: int = 2, **plays: list[Outcome | Exception]) -> None:
+    def __init__(self, workers: int = 2, **plays: list[Result | Exception]) -> None:
         self.plays = plays
         self.calls: Counter[str] = Counter()
         self.turns: dict[str, list[str]] = defaultdict(list)
         self.at_once: Counter[str] = Counter()
         self.controller = Controller("test", self.reconcile, SystemClock(), workers=workers, observe=self.observe)
 
-    def observe(self, turn: Turn) -> None:
+    def observe(self, turn: Reconciled) -> None:
         assert turn.seconds >= 0
         self.turns[turn.key].append(turn.result)
 
-    async def reconcile(self, key: str) -> Outcome:
+    async def reconcile(self, key: str) -> Result:
         self.calls[key] += 1
         self.at_once[key] += 1
         assert self.at_once[key] == 1, f"{key} is with two workers"
@@ -56,7 +56,7 @@ class Worker:
 
 
 async def test_what_fails_comes_again_and_the_others_go_on() -> None:
-    worker = Worker(a=[Unavailable("no"), ZeroDivisionError("fault"), Conflict("late")], b=[Again(0.001)])
+    worker = Worker(a=[Unavailable("no"), ZeroDivisionError("fault"), Conflict("late")], b=[RequeueAfter(0.001)])
     async with worker.running():
         for key in "abc":
             worker.controller.queue.add(key)
@@ -97,13 +97,13 @@ async def test_many_changes_while_it_is_worked_on_are_one_more_look() -> None:
 
 
 async def test_changes_of_objects_and_of_their_children_lead_to_the_key() -> None:
-    server = MemoryServer()
+    server = MemoryApiServer()
     client = Client(server)
     parents: Cache[Object] = Cache(client, CONFIG_MAPS)
     children: Cache[Object] = Cache(client, SECRETS)
     worker = Worker()
-    worker.controller.follow(parents)
-    worker.controller.follow_owned(children, "ConfigMap")
+    worker.controller.watch(parents)
+    worker.controller.watch_owned(children, "ConfigMap")
     made = await client.create(CONFIG_MAPS, CONFIG_MAPS.object("a", "default"))
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(parents.run()), group.create_task(children.run())]
@@ -121,12 +121,12 @@ async def test_changes_of_objects_and_of_their_children_lead_to_the_key() -> Non
 
 
 async def test_changes_are_gathered_and_what_is_new_is_looked_at_at_once() -> None:
-    client = Client(MemoryServer())
+    client = Client(MemoryApiServer())
     parents: Cache[Object] = Cache(client, CONFIG_MAPS)
     children: Cache[Object] = Cache(client, SECRETS)
     controller = Controller("test", Worker().reconcile, SystemClock(), gather=3600.0)
-    controller.follow(parents)
-    controller.follow_owned(children, "ConfigMap")
+    controller.watch(parents)
+    controller.watch_owned(children, "ConfigMap")
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(parents.run()), group.create_task(children.run())]
         made = await client.create(CONFIG_MAPS, CONFIG_MAPS.object("a", "default"))
@@ -147,14 +147,14 @@ async def test_changes_are_gathered_and_what_is_new_is_looked_at_at_once() -> No
 
 
 async def test_nothing_is_looked_at_before_all_caches_have_listed() -> None:
-    server = MemoryServer()
+    server = MemoryApiServer()
     client = Client(server)
     await client.create(CONFIG_MAPS, CONFIG_MAPS.object("a", "default"))
     parents: Cache[Object] = Cache(client, CONFIG_MAPS)
     children: Cache[Object] = Cache(client, SECRETS)
     worker = Worker()
-    worker.controller.follow(parents)
-    worker.controller.follow_owned(children, "ConfigMap")
+    worker.controller.watch(parents)
+    worker.controller.watch_owned(children, "ConfigMap")
     async with asyncio.TaskGroup() as group:
         first = group.create_task(parents.run())
         async with worker.running():

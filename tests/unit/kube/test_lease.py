@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 from paddleflow.base.clock import Clock, ManualClock, SystemClock
 from paddleflow.errors import Temporary
 from paddleflow.kube.client import Client
-from paddleflow.kube.lease import Election, Lease, LeaseLost, Terms, claim
-from paddleflow.kube.memory import MemoryServer
+from paddleflow.kube.lease import Election, Lease, LeaseLost, LeaseTiming, claim
 from paddleflow.kube.resources import LEASES, Object
-from paddleflow.kube.wire import Answer, Request
+from paddleflow.kube.transport import Request, Response
+from paddleflow.testing.api_server import MemoryApiServer
 from tests.patience import soon
 
-TERMS = Terms(duration=30, renew_within=20.0, every=0.05)  # looks often, and is patient with a slow machine
+TERMS = LeaseTiming(duration=30, renew_within=20.0, every=0.05)  # looks often, and is patient with a slow machine
 
 
 def test_terms_that_would_let_two_lead_are_refused() -> None:
     with pytest.raises(ValueError, match="renew_within < duration"):
-        Terms(duration=10, renew_within=10.0)
+        LeaseTiming(duration=10, renew_within=10.0)
 
 
 @settings(max_examples=200)
@@ -31,7 +31,7 @@ def test_terms_that_would_let_two_lead_are_refused() -> None:
 )
 def test_two_never_believe_that_they_lead(steps: list[tuple[int, float, str]]) -> None:
     """Three candidates on one record, each seeing it whenever it looks; answers may be late or lost."""
-    terms = Terms(duration=5, renew_within=3.0, every=1.0)
+    terms = LeaseTiming(duration=5, renew_within=3.0, every=1.0)
     elections = [Election(f"c{number}", terms) for number in range(3)]
     record: Object | None = None
     count, now = 0, 0.0
@@ -53,7 +53,7 @@ def test_two_never_believe_that_they_lead(steps: list[tuple[int, float, str]]) -
 
 
 def test_a_record_that_changes_is_not_taken_and_one_that_stands_still_is() -> None:
-    election = Election("me", Terms(duration=5, renew_within=3.0, every=1.0))
+    election = Election("me", LeaseTiming(duration=5, renew_within=3.0, every=1.0))
 
     def record(number: int, holder: str) -> Object:
         found = LEASES.object("l", "n", spec={"holderIdentity": holder, "leaseDurationSeconds": 5})
@@ -73,7 +73,7 @@ def test_a_record_that_changes_is_not_taken_and_one_that_stands_still_is() -> No
 class Candidate:
     """A process that wants to lead, with a fenced client."""
 
-    def __init__(self, server: MemoryServer, name: str, clock: Clock | None = None) -> None:
+    def __init__(self, server: MemoryApiServer, name: str, clock: Clock | None = None) -> None:
         self.lease = Lease(Client(server), "boss", "default", name, clock or SystemClock(), TERMS)
         self.fenced = Client(server, fence=self.lease.check)
         self.working = asyncio.Event()
@@ -95,7 +95,7 @@ class Candidate:
 
 
 async def test_one_leads_and_gives_it_back_in_the_end() -> None:
-    server = MemoryServer()
+    server = MemoryApiServer()
     one, two = Candidate(server, "one"), Candidate(server, "two")
     with pytest.raises(LeaseLost, match="one does not hold the lease default/boss"):
         await one.fenced.create(LEASES, LEASES.object("x", "default"))
@@ -121,9 +121,9 @@ async def test_one_leads_and_gives_it_back_in_the_end() -> None:
 
 
 async def test_a_leader_that_is_cut_off_stops_before_the_next_begins() -> None:
-    server = MemoryServer()
-    cut = MemoryServer()  # what the first one sees: nothing, once it is cut off
-    cut._shelf = server._shelf
+    server = MemoryApiServer()
+    cut = MemoryApiServer()  # what the first one sees: nothing, once it is cut off
+    cut._registry = server._registry
     clock = ManualClock()
     one, two = Candidate(cut, "one", clock), Candidate(server, "two", clock)
     both = False
@@ -135,8 +135,8 @@ async def test_a_leader_that_is_cut_off_stops_before_the_next_begins() -> None:
             both = both or (one.lease.leads and two.lease.leads)
             await asyncio.sleep(0.001)
 
-    def silent(request: Request) -> Answer | None:
-        return Answer(503, {}, b"")
+    def silent(request: Request) -> Response | None:
+        return Response(503, {}, b"")
 
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         first = group.create_task(one.run())
@@ -157,7 +157,7 @@ async def test_a_leader_that_is_cut_off_stops_before_the_next_begins() -> None:
 
 
 async def test_a_lease_that_somebody_took_ends_the_work() -> None:
-    server = MemoryServer()
+    server = MemoryApiServer()
     one = Candidate(server, "one")
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(one.run())
@@ -170,7 +170,7 @@ async def test_a_lease_that_somebody_took_ends_the_work() -> None:
 
 
 async def test_work_that_fails_gives_the_lease_back_and_says_why() -> None:
-    server = MemoryServer()
+    server = MemoryApiServer()
     lease = Lease(Client(server), "boss", "default", "one", SystemClock(), TERMS)
 
     async def fail() -> None:
@@ -183,7 +183,7 @@ async def test_work_that_fails_gives_the_lease_back_and_says_why() -> None:
 
 
 async def test_the_moment_has_the_form_that_the_api_wants() -> None:
-    server = MemoryServer(ManualClock())
+    server = MemoryApiServer(ManualClock())
     lease = Lease(Client(server), "boss", "default", "one", ManualClock(1_700_000_000.5), TERMS)
 
     async def nothing() -> None:

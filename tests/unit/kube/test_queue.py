@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from paddleflow.base.clock import SystemClock
-from paddleflow.kube.queue import Backoff, Line, WorkQueue
+from paddleflow.kube.queue import Backoff, KeyQueue, WorkQueue
 
 KEYS = st.sampled_from("abcd")
 
@@ -21,7 +21,7 @@ class LineMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.line = Line(Backoff(1.0, 8.0, Random(1)))
+        self.line = KeyQueue(Backoff(1.0, 8.0, Random(1)))
         self.now = 0.0
         self.owed: set[str] = set()  # added, and not taken since
         self.held: set[str] = set()
@@ -44,14 +44,14 @@ class LineMachine(RuleBasedStateMachine):
             self.due[key] = at
 
     @rule(key=KEYS, pause=st.floats(0.0, 5.0))
-    def later(self, key: str, pause: float) -> None:
-        self.line.later(key, self.now + pause)
+    def add_at(self, key: str, pause: float) -> None:
+        self.line.add_at(key, self.now + pause)
         self.owe_later(key, self.now + pause)
 
     @rule(key=KEYS)
-    def limited(self, key: str) -> None:
+    def add_rate_limited(self, key: str) -> None:
         failures = self.line.failures(key)
-        pause = self.line.limited(key, self.now)
+        pause = self.line.add_rate_limited(key, self.now)
         full = min(2.0**failures, 8.0)
         assert full * 2 / 3 <= pause <= full
         self.owe_later(key, self.now + pause)

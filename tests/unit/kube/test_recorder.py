@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from paddleflow.base.clock import ManualClock
 from paddleflow.kube.client import Client
-from paddleflow.kube.memory import MemoryServer
 from paddleflow.kube.recorder import BURST, WAITING, Budget, Recorder
 from paddleflow.kube.resources import CONFIG_MAPS, EVENTS, NODES, Object
-from paddleflow.kube.wire import Answer
+from paddleflow.kube.transport import Response
+from paddleflow.testing.api_server import MemoryApiServer
 from tests.patience import soon
 
 
@@ -33,18 +33,18 @@ async def running(recorder: Recorder) -> AsyncIterator[None]:
         task.cancel()
 
 
-async def events(server: MemoryServer) -> list[Object]:
+async def events(server: MemoryApiServer) -> list[Object]:
     return list((await Client(server).list(EVENTS)).items)
 
 
 async def test_an_event_names_its_object_and_says_what_happened() -> None:
-    server = MemoryServer()
+    server = MemoryApiServer()
     recorder = Recorder(Client(server), "tests", ManualClock())
     async with running(recorder):
-        recorder.tell(thing(), "Scaled", "from 2 to 3 workers")
+        recorder.record(thing(), "Scaled", "from 2 to 3 workers")
         node = NODES.object("n")
         node["metadata"]["uid"] = "uid-n"
-        recorder.tell(node, "Lost", "no word for 20 s", warning=True)
+        recorder.record(node, "Lost", "no word for 20 s", warning=True)
     one, two = sorted(await events(server), key=lambda event: str(event["reason"]), reverse=True)
     assert (one["reason"], one["message"], one["type"], one["count"]) == ("Scaled", "from 2 to 3 workers", "Normal", 1)
     assert one["involvedObject"]["uid"] == "uid-a"
@@ -54,50 +54,50 @@ async def test_an_event_names_its_object_and_says_what_happened() -> None:
 
 
 async def test_the_same_words_are_one_event_with_a_count_also_after_a_restart() -> None:
-    server = MemoryServer()
+    server = MemoryApiServer()
     for number in range(2):
         clock = ManualClock(1_700_000_000.0 + number)
         recorder = Recorder(Client(server), "tests", clock)
         async with running(recorder):
             for _ in range(3):
-                recorder.tell(thing(), "Failed", "it broke")
+                recorder.record(thing(), "Failed", "it broke")
     (found,) = await events(server)
     assert found["count"] == 6
     assert (found["firstTimestamp"], found["lastTimestamp"]) == ("2023-11-14T22:13:20Z", "2023-11-14T22:13:21Z")
 
 
 async def test_a_loop_gone_wrong_is_held_back_and_others_are_not() -> None:
-    server = MemoryServer()
+    server = MemoryApiServer()
     clock = ManualClock()
     recorder = Recorder(Client(server), "tests", clock)
     async with running(recorder):
         for number in range(100):
-            recorder.tell(thing(), "Loop", f"turn {number}")
-        recorder.tell(thing("b"), "Fine", "still heard")
+            recorder.record(thing(), "Loop", f"turn {number}")
+        recorder.record(thing("b"), "Fine", "still heard")
     found = await events(server)
     assert len(found) == BURST + 1
     assert recorder.dropped == 100 - BURST
     clock.advance(301)
     async with running(recorder):
-        recorder.tell(thing(), "Loop", "later")
-        recorder.tell(thing(), "Loop", "too soon")
+        recorder.record(thing(), "Loop", "later")
+        recorder.record(thing(), "Loop", "too soon")
     assert "later" in [event["message"] for event in await events(server)]
     assert recorder.dropped == 101 - BURST
 
 
 async def test_telling_never_waits_nor_fails() -> None:
-    server = MemoryServer()
+    server = MemoryApiServer()
     recorder = Recorder(Client(server), "tests", ManualClock())
     for number in range(WAITING + 5):
-        recorder.tell(thing(f"t{number}"), "Made", "x" * 5000)
+        recorder.record(thing(f"t{number}"), "Made", "x" * 5000)
     assert recorder.dropped == 5
-    server.refuse = lambda request: Answer(403, {}, b'{"message": "not allowed"}')
+    server.refuse = lambda request: Response(403, {}, b'{"message": "not allowed"}')
     async with running(recorder):
         pass
     assert recorder.dropped == WAITING + 5
     server.refuse = lambda request: None
     async with running(recorder):
-        recorder.tell(thing(), "Fine", "x" * 5000)
+        recorder.record(thing(), "Fine", "x" * 5000)
     assert [len(event["message"]) for event in await events(server)] == [1024]
 
 

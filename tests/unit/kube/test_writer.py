@@ -10,20 +10,20 @@ from paddleflow.errors import Conflict, Unavailable
 from paddleflow.kube.apply import marked
 from paddleflow.kube.cache import Cache
 from paddleflow.kube.client import Client
-from paddleflow.kube.memory import MemoryServer
-from paddleflow.kube.refusals import AlreadyExists
+from paddleflow.kube.errors import AlreadyExists
 from paddleflow.kube.resources import CONFIG_MAPS, PODS, Object, Resource
-from paddleflow.kube.wire import Answer, Request
+from paddleflow.kube.transport import Request, Response
 from paddleflow.kube.writer import Writer
+from paddleflow.testing.api_server import MemoryApiServer
 from tests.patience import soon
 
 
-class LossyWire(MemoryServer):
+class LossyWire(MemoryApiServer):
     """Does what it is asked, and loses the answers to writes while it is told to."""
 
     losing = False
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: Request) -> Response:
         answer = await super().send(request)
         if self.losing and request.method != "GET":
             raise Unavailable("the answer was lost")
@@ -77,7 +77,7 @@ async def test_a_lost_answer_is_looked_after_and_not_repeated(scene: Scene, way:
 
 
 async def test_a_write_that_was_lost_before_it_was_done_is_done_again(scene: Scene) -> None:
-    scene.server.refuse = lambda request: Answer(503, {}, b"")
+    scene.server.refuse = lambda request: Response(503, {}, b"")
     with pytest.raises(Unavailable):
         await scene.writer.apply(WANTED)
     with pytest.raises(Unavailable):  # still in doubt: nobody could look
@@ -98,7 +98,7 @@ async def test_in_doubt_a_wish_that_changed_meanwhile_is_written(scene: Scene) -
 
 
 async def test_a_name_taken_by_another_is_an_error_also_in_doubt(scene: Scene) -> None:
-    scene.server.refuse = lambda request: Answer(503, {}, b"")
+    scene.server.refuse = lambda request: Response(503, {}, b"")
     with pytest.raises(Unavailable):
         await scene.writer.create(WANTED)
     scene.server.refuse = lambda request: None
@@ -124,7 +124,7 @@ async def test_a_lost_deletion_spares_another_object_of_the_same_name(scene: Sce
 
 async def test_a_deletion_that_conflicts_is_not_believed_to_be_done(scene: Scene) -> None:
     made = await scene.writer.apply(WANTED)
-    scene.server.refuse = lambda request: Answer(409, {}, b'{"reason": "Conflict"}')
+    scene.server.refuse = lambda request: Response(409, {}, b'{"reason": "Conflict"}')
     with pytest.raises(Conflict):
         await scene.writer.delete(made)
     assert scene.cache.get("default/a") is not None

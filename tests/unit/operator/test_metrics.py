@@ -7,14 +7,14 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from paddleflow.kube.controller import Turn
+from paddleflow.kube.controller import Reconciled
 from paddleflow.operator.metrics import Metrics
 
 
 def read(metrics: Metrics) -> Mapping[tuple[str, str], float]:
     """Value by name and the labels' values in order."""
     families = text_string_to_metric_families(metrics.page().decode())
-    return {(s.name, ",".join(sorted(s.labels.values()))): s.value for family in families for s in family.samples}
+    return {(s.name, ",".join(sorted(s.labels.values()))): s.value for children in families for s in children.samples}
 
 
 def test_queue_leader_and_phases_are_those_of_this_moment() -> None:
@@ -36,9 +36,9 @@ def test_queue_leader_and_phases_are_those_of_this_moment() -> None:
 
 def test_passes_are_timed_by_result_and_writes_are_counted() -> None:
     metrics = Metrics(lambda: 0, list, lambda: True)
-    metrics.observe(Turn("a/b", 0.02, "done"))
-    metrics.observe(Turn("a/b", 0.5, "done"))
-    metrics.observe(Turn("a/c", 0.001, "conflict"))
+    metrics.observe(Reconciled("a/b", 0.02, "done"))
+    metrics.observe(Reconciled("a/b", 0.5, "done"))
+    metrics.observe(Reconciled("a/c", 0.001, "conflict"))
     metrics.writes.labels("create").inc(11)
     metrics.refusals.labels("QuotaExceeded").inc()
     found = read(metrics)

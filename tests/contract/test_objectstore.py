@@ -1,0 +1,258 @@
+"""What `paddleflow.objects.store` promises, for every store and for stores in wrappers."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from paddleflow.errors import Conflict, Invalid, NotFound, TooLarge
+from paddleflow.objects.local import LocalStore
+from paddleflow.objects.memory import MemoryStore
+from paddleflow.objects.store import CHANGED, Kind, ObjectStore, iterate_content, read_whole
+from paddleflow.objects.wrappers import Metered, RateLimited, Retrying
+
+NAMES = ["plain", "with blank", "ünïcode-✓", "new\nline", "tab\there", "per%20cent", "a+b=c&d?e#f", "x" * 255, "-", "~"]
+
+
+@pytest.fixture(params=["memory", "local", "wrapped"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStore]:
+    made: ObjectStore
+    if request.param == "memory":
+        made = MemoryStore()
+    elif request.param == "local":
+        made = LocalStore(tmp_path)
+    else:
+        made = Metered(Retrying(RateLimited(LocalStore(tmp_path))))
+    yield made
+    made.close()
+    made.close()
+
+
+def keys(store: ObjectStore, folder: str = "", *, recursive: bool = False) -> set[str]:
+    return {entry.key for entry in store.list_entries(folder, recursive=recursive)}
+
+
+def test_what_is_written_is_read(store: ObjectStore) -> None:
+    written = store.write("a/b", b"0123456789")
+    assert store.read("a/b", size=100) == b"0123456789"
+    assert store.read("a/b", offset=3, size=4) == b"3456"
+    assert store.read("a/b", offset=8, size=4) == b"89"
+    assert store.read("a/b", offset=10, size=4) == b""
+    assert store.read("a/b", offset=99, size=4) == b""
+    assert store.read("a/b", size=0) == b""
+    found = store.stat("a/b")
+    assert (found.key, found.kind, found.size, found.tag) == ("a/b", Kind.FILE, 10, written.tag)
+    assert found.modified_at > 0
+    assert found.tag
+
+
+def test_content_comes_from_bytes_or_a_stream(store: ObjectStore) -> None:
+    large = bytes(range(256)) * 20_000
+    store.write("large", io.BytesIO(large))
+    assert b"".join(iterate_content(store, "large", chunk=1_000_003)) == large
+    store.write("empty", io.BytesIO(b""))
+    assert store.read("empty", size=10) == b""
+    assert list(iterate_content(store, "empty")) == []
+
+
+def test_a_write_replaces_and_changes_the_tag(store: ObjectStore) -> None:
+    tags = [store.write("a", content).tag for content in (b"one", b"two", b"")]
+    assert len(set(tags)) == 3
+    assert store.read("a", size=10) == b""
+    assert store.stat("a").tag == tags[-1]
+
+
+def test_a_read_of_a_version_never_gives_another(store: ObjectStore) -> None:
+    first = store.write("a", b"one")
+    assert store.read("a", size=10, tag=first.tag) == b"one"
+    store.write("a", b"two")
+    with pytest.raises(Conflict) as raised:
+        store.read("a", size=10, tag=first.tag)
+    assert raised.value.code == CHANGED
+
+
+def test_absent_is_not_found(store: ObjectStore) -> None:
+    store.write("a/b", b"")
+    for key in ("x", "a/x", "a/b/c"):
+        with pytest.raises(NotFound):
+            store.stat(key)
+        with pytest.raises(NotFound):
+            store.read(key, size=1)
+    with pytest.raises(NotFound):
+        store.rename("x", "y")
+    with pytest.raises(NotFound):
+        store.copy("x", "y")
+    assert keys(store, "x") == set()
+
+
+def test_removing_may_be_done_twice(store: ObjectStore) -> None:
+    store.write("a/b", b"x")
+    for _ in range(2):
+        store.remove("a/b")
+        with pytest.raises(NotFound):
+            store.stat("a/b")
+    store.remove("never/was")
+
+
+def test_folders(store: ObjectStore) -> None:
+    for _ in range(2):
+        store.make_folder("f/g")
+    assert store.stat("f/g").kind is Kind.FOLDER
+    assert store.stat("").kind is Kind.FOLDER
+    assert keys(store) == {"f"}
+    assert keys(store, "f") == {"f/g"}
+    assert keys(store, "f", recursive=True) == set()
+    with pytest.raises(Conflict):
+        store.remove("f/g")
+    with pytest.raises(Conflict):
+        store.remove_folder("f")
+    for _ in range(2):
+        store.remove_folder("f/g")
+    store.remove_folder("f")
+    assert keys(store) == set()
+
+
+def test_a_name_is_a_file_or_a_folder(store: ObjectStore) -> None:
+    store.write("file", b"x")
+    store.make_folder("folder")
+    for wrong in ("file/below", "folder"):
+        with pytest.raises(Conflict):
+            store.write(wrong, b"y")
+    with pytest.raises(Conflict):
+        store.make_folder("file")
+    with pytest.raises(Conflict):
+        store.read("folder", size=1)
+    assert keys(store) == {"file", "folder"}
+
+
+def test_listings(store: ObjectStore) -> None:
+    written = {key: store.write(key, key.encode()) for key in ("a", "f/b", "f/g/c", "f/g/d", "fx")}
+    assert keys(store) == {"a", "f", "fx"}
+    assert keys(store, "f") == keys(store, "f/") == {"f/b", "f/g"}
+    assert keys(store, recursive=True) == set(written)
+    assert keys(store, "f", recursive=True) == {"f/b", "f/g/c", "f/g/d"}
+    for entry in store.list_entries("f"):
+        if entry.kind is Kind.FILE:
+            assert (entry.size, entry.tag) == (3, written["f/b"].tag)
+        else:
+            assert entry.key == "f/g"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_come_back(store: ObjectStore, name: str) -> None:
+    store.write(f"names/{name}", name.encode())
+    assert keys(store, "names") == {f"names/{name}"}
+    assert store.read(f"names/{name}", size=1000) == name.encode()
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["", "/", "/a", "a/", "a//b", ".", "a/../b", "..", "a/.", "zero\0byte", "x" * 256, "k/" * 600 + "k", "\udcff"],
+)
+def test_keys_that_no_store_holds(store: ObjectStore, key: str) -> None:
+    store.write("a", b"")
+    for call in (
+        lambda: store.write(key, b"x"),
+        lambda: store.read(key, size=1),
+        lambda: store.remove(key),
+        lambda: store.copy("a", key),
+    ):
+        with pytest.raises(Invalid):
+            call()
+
+
+def test_negative_ranges_are_refused(store: ObjectStore) -> None:
+    store.write("a", b"x")
+    for offset, size in ((-1, 1), (0, -1)):
+        with pytest.raises(Invalid):
+            store.read("a", offset=offset, size=size)
+
+
+def test_conditions(store: ObjectStore) -> None:
+    first = store.write("a", b"one", if_absent=True)
+    with pytest.raises(Conflict):
+        store.write("a", b"two", if_absent=True)
+    second = store.write("a", b"two", if_tag=first.tag)
+    for stale in (first.tag, "nonsense"):
+        with pytest.raises(Conflict) as raised:
+            store.write("a", b"three", if_tag=stale)
+        assert raised.value.code == CHANGED
+    with pytest.raises(Conflict):
+        store.write("absent", b"x", if_tag=second.tag)
+    assert store.read("a", size=10) == b"two"
+    assert keys(store) == {"a"}
+
+
+@pytest.mark.parametrize("condition", ["if_absent", "if_tag"])
+def test_of_many_conditional_writers_one_wins(store: ObjectStore, condition: str) -> None:
+    tag = store.write("tagged", b"").tag
+    barrier = threading.Barrier(8)
+
+    def compete(number: int) -> bool:
+        barrier.wait()
+        try:
+            if condition == "if_absent":
+                store.write("fresh", b"%d" % number, if_absent=True)
+            else:
+                store.write("tagged", b"%d" % number, if_tag=tag)
+        except Conflict:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(compete, range(8)))
+    assert won.count(True) == 1
+    assert store.read("fresh" if condition == "if_absent" else "tagged", size=10) == b"%d" % won.index(True)
+
+
+def test_copy_and_rename(store: ObjectStore) -> None:
+    store.write("a", b"one", metadata={"mode": "644"})
+    store.write("f/target", b"old")
+    assert store.copy("a", "f/copy").size == 3
+    assert store.stat("f/copy").metadata == {"mode": "644"}
+    assert store.rename("a", "f/target").key == "f/target"
+    assert keys(store, recursive=True) == {"f/copy", "f/target"}
+    assert store.read("f/target", size=10) == store.read("f/copy", size=10) == b"one"
+    assert store.stat("f/target").metadata == {"mode": "644"}
+
+
+def test_metadata(store: ObjectStore) -> None:
+    store.write("a", b"one", metadata={"mode": "644", "owner": "7"})
+    assert store.stat("a").metadata == {"mode": "644", "owner": "7"}
+    store.set_metadata("a", {"mode": "600"})
+    assert store.stat("a").metadata == {"mode": "600"}
+    assert store.read("a", size=10) == b"one"
+    store.write("a", b"two")
+    assert store.stat("a").metadata == {}
+
+
+def test_readers_see_one_version_or_the_other(store: ObjectStore) -> None:
+    versions = [bytes([letter]) * 200_000 for letter in b"abcd"]
+    store.write("a", versions[0])
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            assert store.read("a", size=300_000) in versions
+
+    with ThreadPoolExecutor(2) as pool:
+        readers = [pool.submit(read) for _ in range(2)]
+        try:
+            for number in range(40):
+                store.write("a", versions[number % 4])
+        finally:
+            done.set()
+        for reader in readers:
+            reader.result()
+
+
+def test_a_bounded_read_refuses_more(store: ObjectStore) -> None:
+    store.write("a", b"12345")
+    assert read_whole(store, "a", most=5) == b"12345"
+    with pytest.raises(TooLarge):
+        read_whole(store, "a", most=4)
