@@ -20,8 +20,8 @@ from paddleflow.api.sse import EventsQuery, EventStream, ServerEvent, resume_aft
 from paddleflow.base.clock import rfc3339
 from paddleflow.base.pace import Pace
 from paddleflow.errors import PaddleFlowError
-from paddleflow.jobs.listing import JobFilter, find_jobs
 from paddleflow.jobs.model import FINAL
+from paddleflow.jobs.queries import JobFilter, find_jobs
 from paddleflow.jobs.rows import SQL
 from paddleflow.jobs.views import job_view
 from paddleflow.spec.wire_jobs import Job
@@ -171,7 +171,7 @@ def _changed(tx: Tx, caller: Caller, after: int) -> tuple[list[Job], int, bool]:
         return [], after, False
     wanted = JobFilter(user=None if caller.root else caller.name, ids=ids)
     rows, members = find_jobs(tx, wanted, 0, len(ids))
-    return [job_view(row, members[row["id"]]) for row in reversed(rows)], found[-1].seq, len(found) == AT_ONCE
+    return [job_view(row, members[row.id]) for row in reversed(rows)], found[-1].seq, len(found) == AT_ONCE
 
 
 ROUTES = (

@@ -1,11 +1,11 @@
 -- name: insert_jobs
--- New jobs that differ in nothing but id and name: the stamps. An id that is taken already is a Conflict.
+-- New jobs that differ in nothing but id and name: the identities. An id that is taken already is a Conflict.
 insert into jobs (id, name, user_name, queue, kind, framework, priority, status, message, members, needs, labels,
                   annotations, template, cpu, memory, scalars, accepted_at, updated_at, ttl)
 select value ->> 0, value ->> 1, :user_name, :queue, :kind, :framework, :priority, 'init', '', :members, :needs, :labels,
        :annotations, cast(:template as text), :cpu, :memory, :scalars, :accepted_at, :accepted_at,
        cast(:ttl as double precision)
-from json_each(:stamps)
+from json_each(:identities)
 
 -- name: insert_step_job
 -- The job of a run's step, as the engine makes it: it has seen it already, and may have placed it too.
@@ -81,7 +81,7 @@ select seq, id, queue, user_name, framework, priority, needs, accepted_at, attem
        message
 from jobs where placed = 0 and status in ('init', 'pending') order by seq
 
--- name: waiting_crowds
+-- name: waiting_classes
 -- The same with one row for all jobs that are equal to the scheduler: their positions, ids and moments are JSON lists.
 select queue, user_name, framework, priority, needs, attempt, not_before, touched, status, message,
        json_group_array(seq) as seqs, json_group_array(id) as ids,
@@ -89,7 +89,7 @@ select queue, user_name, framework, priority, needs, attempt, not_before, touche
 from jobs where placed = 0 and status in ('init', 'pending')
 group by queue, user_name, framework, priority, needs, attempt, not_before, touched, status, message
 
--- name: waiting_crowds [postgres]
+-- name: waiting_classes [postgres]
 -- The same with one row for all jobs that are equal to the scheduler: their positions, ids and moments are JSON lists.
 select queue, user_name, framework, priority, needs, attempt, not_before, touched, status, message,
        cast(json_agg(seq) as text) as seqs, cast(json_agg(id) as text) as ids,
