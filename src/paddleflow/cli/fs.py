@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from paddleflow.cli import grants, output
-from paddleflow.cli.lazy import group, pair_each
+from paddleflow.cli.lazy import Late, group, pair_each
 from paddleflow.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 
 HEADERS = ["name", "owner", "type", "server address", "sub path", "properties"]
 
-fs = group(help="Storages (fs): named places for files, which jobs see at a path.")
+LATE = {
+    "mount": Late("fs_mount:mount", "Mount a storage or a URL on a folder of this machine."),
+    "stats": Late("fs_mount:stats", "Show what a mount did: requests, times, how files were opened."),
+    "umount": Late("fs_mount:umount", "Unmount a folder."),
+}
+fs = group(help="Storages (fs): named places for files, which jobs see at a path.", late=LATE)
 _owner = click.option("-u", "--username", help="Of this user instead of yourself; for root.")
 
 
