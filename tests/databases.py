@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from paddleflow.store.connection import open_database
 from paddleflow.store.database import Database
-from paddleflow.store.opening import open_database
 
 #: Opens a new, empty, migrated database each time it is called.
 MakeDatabase = Callable[[], AbstractAsyncContextManager[Database]]

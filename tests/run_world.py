@@ -9,33 +9,33 @@ from typing import Any
 
 from paddleflow.jobs.model import UNTIL_TOLD
 from paddleflow.runs import codec
-from paddleflow.runs.ahead import awaited, before_of
 from paddleflow.runs.facts import (
-    Begun,
+    Adopted,
     CacheAnswered,
     Command,
-    Due,
     Fact,
     FilesRead,
     Fingerprints,
-    Finish,
+    FinishRun,
     Hit,
     JobEnded,
     JobPlaced,
     JobStarted,
-    LookUp,
-    Prepare,
-    Prepared,
-    Read,
-    Record,
-    Recorded,
-    Stop,
-    Submit,
-    Withdraw,
+    LookUpCache,
+    OutputsPrepared,
+    OutputsRecorded,
+    PrepareOutputs,
+    ReadFiles,
+    RecordOutputs,
+    ReleaseJob,
+    StopJob,
+    SubmitJob,
+    WithdrawJob,
 )
 from paddleflow.runs.machine import advance
 from paddleflow.runs.model import GOOD
-from paddleflow.runs.restoring import RunRecords, restore
+from paddleflow.runs.prefetch import awaited, dependencies_of
+from paddleflow.runs.recovery import RunRecords, restore
 from paddleflow.runs.rows import component_row
 from paddleflow.runs.state import Phase, RunState
 from paddleflow.runs.values import rendered
@@ -54,7 +54,7 @@ def run_row(pipeline: Pipeline, **columns: Any) -> dict[str, Any]:
 
 @dataclass
 class RunWorld:
-    """One run and everything that answers it. Facts that are not told yet wait in `pending`."""
+    """One run and everything that answers it. Facts that are not applied yet wait in `pending`."""
 
     pipeline: Pipeline
     files: Mapping[str, str] = field(default_factory=dict)  #: contents by artifact name
@@ -85,7 +85,7 @@ class RunWorld:
         codes = {job: 1 for job, end in self.jobs.items() if end is not None and end.status == "failed"}
         self.state, ended = restore(RunRecords(self.row, components, loops, codes), self.now)
         self.pending = []
-        self.tell(Begun(self.now))
+        self.tell(Adopted(self.now))
         for fact in ended:
             self.tell(fact)
 
@@ -116,57 +116,57 @@ class RunWorld:
                 row[column] = row[column] or (old[column] if old else "")
             self.rows[item.number] = row
         self.state.changed.clear()
-        for number in self.state.unbegun:
+        for number in self.state.withdrawn:
             if number not in self.state.instances or not self.state.instances[number].job:
                 self.rows.pop(number, None)
-        self.state.unbegun.clear()
+        self.state.withdrawn.clear()
         for frame, name, items in self.state.loops:
             self.loops[frame, name] = list(items)
         self.state.loops.clear()
-        if self.state.moved:
+        if self.state.changed_itself:
             self.row.update(status=self.state.status, message=self.state.message, activated_at=self.state.activated_at)
 
     def _do(self, command: Command) -> None:
         now = self.now
         match command:
-            case Submit(number):
+            case SubmitJob(number):
                 item = self.state.instances[number]
                 rendered(self.state, item)
                 item.job = f"job-{number}-{item.tries}"
                 assert item.job not in self.jobs, f"{item.full_name} was started twice"
                 self.jobs[item.job] = None
                 self.held[number] = item.job
-                if item.phase is not Phase.FOLLOWING:
+                if item.phase is not Phase.PREFETCHED:
                     self._start(number)
-            case Due(number):
+            case ReleaseJob(number):
                 if number in self.held:
                     self._start(number)
-            case Withdraw(number, job):
+            case WithdrawJob(number, job):
                 if self.held.get(number) == job:
                     del self.held[number]
-            case Read(number, paths):
+            case ReadFiles(number, paths):
                 missing = [name for name in paths if name not in self.files]
                 error = f"artifact[{missing[0]}] is not there" if missing else ""
                 contents = {name: self.files[name] for name in paths if name in self.files}
                 self.pending.append(FilesRead(now, number, contents, error))
-            case LookUp(number):
+            case LookUpCache(number):
                 name = self.state.instances[number].full_name
                 hit = Hit("run-000000", "job-0", {}) if self.hits(name) else None
                 self.pending.append(
                     CacheAnswered(now, number, Fingerprints("a", "b"), hit, () if hit else ("command",))
                 )
-            case Prepare(number):
-                self.pending.append(Prepared(now, number))
-            case Record(number):
-                self.pending.append(Recorded(now, number, {}))
-            case Stop(number):
+            case PrepareOutputs(number):
+                self.pending.append(OutputsPrepared(now, number))
+            case RecordOutputs(number):
+                self.pending.append(OutputsRecorded(now, number, {}))
+            case StopJob(number):
                 self.stops.append(number)
-            case Finish():
+            case FinishRun():
                 self.finished += 1
 
     def _start(self, number: int) -> None:
         item = self.state.instances[number]
-        for before in before_of(item.frame, item.child):
+        for before in dependencies_of(item.frame, item.child):
             group = item.frame.groups.get(before)
             other = None if group is None else self.state.instances.get(group.number)
             ended = None if other is None else self.jobs.get(other.job)
@@ -178,7 +178,7 @@ class RunWorld:
 
     @property
     def followers(self) -> list[int]:
-        """Jobs that a runtime may begin without a word: all that they come after have ended well, though nobody was told."""
+        """Jobs that a runtime may begin without a word: all that they come after have ended well, though nobody knows."""
         found = []
         for number in self.held:
             item = self.state.instances.get(number)
@@ -193,7 +193,7 @@ class RunWorld:
         self._start(number)
 
     def end_job(self, number: int, status: str, message: str = "", exit_code: int | None = None) -> None:
-        """A job ends; the machine is told when its fact is."""
+        """A job ends; the machine knows when its fact is applied."""
         job = self.running.pop(number)
         fact = JobEnded(self.now, number, status, exit_code, message, self.now)
         self.jobs[job] = fact

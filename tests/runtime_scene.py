@@ -13,14 +13,15 @@ from paddleflow.base.clock import SystemClock
 from paddleflow.base.ids import AttemptId
 from paddleflow.runtimes.local.link import KEEPER_COMMAND
 from paddleflow.runtimes.local.local_runtime import LocalRuntime
-from paddleflow.runtimes.runtime import Ended, Launch, Observation, Ready, Recalled, Runtime, Started
+from paddleflow.runtimes.prefetch import Returned
+from paddleflow.runtimes.runtime import Ended, Launch, Observation, Ready, Runtime, Started
 from paddleflow.settings import LocalSettings
 from tests.patience import PATIENCE, soon
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 
 Opener = Callable[[Path], Awaitable[Runtime]]
-T = TypeVar("T", Started, Ready, Ended, Recalled)
+T = TypeVar("T", Started, Ready, Ended, Returned)
 
 
 async def open_local(
@@ -68,7 +69,7 @@ class Scene:
     def shell(self, name: str, script: str, *, port: int | None = None, **env: str) -> Launch:
         return self.launch(name, "sh", "-c", script, port=port, **env)
 
-    def told(self, kind: type[T], attempt: AttemptId | None = None) -> list[T]:
+    def reported(self, kind: type[T], attempt: AttemptId | None = None) -> list[T]:
         return [seen for seen in self.seen if isinstance(seen, kind) and attempt in {None, seen.attempt}]
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -80,8 +81,8 @@ class Scene:
                     break
 
     async def end_of(self, launch: Launch) -> Ended:
-        await self.until(lambda: bool(self.told(Ended, launch.attempt)))
-        return self.told(Ended, launch.attempt)[0]
+        await self.until(lambda: bool(self.reported(Ended, launch.attempt)))
+        return self.reported(Ended, launch.attempt)[0]
 
     async def run(self, launch: Launch) -> Ended:
         await self.runtime.start([launch])
@@ -92,7 +93,7 @@ class Scene:
         await self.runtime.stop(self.started, 0.0)
         known = await self.runtime.adopt()
         running = {seen.attempt for seen in known} - {seen.attempt for seen in known if isinstance(seen, Ended)}
-        await self.until(lambda: running <= {seen.attempt for seen in self.told(Ended)})
+        await self.until(lambda: running <= {seen.attempt for seen in self.reported(Ended)})
         await self.runtime.forget(self.started)
         await self.runtime.close()
         await soon(lambda: is_free(self.folder / "data" / "keeper.lock"))

@@ -219,7 +219,7 @@ def _converted(raw: Any, kind: Any) -> Any:
 
 
 def describe() -> list[tuple[str, str, object, str]]:
-    """(section.key, variable, default, sentence) of every setting, for the reference page and the house test."""
+    """(section.key, variable, default, sentence) of every setting, for the reference page and the conventions test."""
     rows = []
     for section in dataclasses.fields(Settings):
         kind = get_type_hints(Settings)[section.name]
@@ -258,13 +258,28 @@ def client_environment() -> tuple[str, str]:
     return os.environ.get(f"{PREFIX}SERVER", ""), os.environ.get(f"{PREFIX}TOKEN", "")
 
 
+def proxy_environment(environ: Mapping[str, str] | None = None) -> tuple[str, str, str]:
+    """(HTTP_PROXY, HTTPS_PROXY, NO_PROXY), in upper or lower case, for the client library; empty: not set."""
+    env = os.environ if environ is None else environ
+    plain, secure, bypassed = (
+        env.get(name) or env.get(name.lower(), "") for name in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+    )
+    return plain, secure, bypassed
+
+
 @dataclass(frozen=True, slots=True)
 class KubernetesEnvironment:
-    """What the surroundings say about the API server; empty: nothing."""
+    """What the environment says about the API server; empty: nothing."""
 
     host: str = ""  #: KUBERNETES_SERVICE_HOST, which every pod is given
     port: str = ""  #: KUBERNETES_SERVICE_PORT
-    kubeconfig: str = ""  #: KUBECONFIG, or the file of this user if there is one
+    kubeconfig: str = ""  #: KUBECONFIG (files, separated by colons), or the file of this user if there is one
+    https_proxy: str = ""
+    http_proxy: str = ""
+    no_proxy: str = ""
+    variables: Mapping[str, str] = field(
+        default_factory=dict, compare=False, repr=False
+    )  #: what `exec` plugins inherit
 
 
 def kubernetes_environment(environ: Mapping[str, str] | None = None) -> KubernetesEnvironment:
@@ -272,4 +287,15 @@ def kubernetes_environment(environ: Mapping[str, str] | None = None) -> Kubernet
     env = os.environ if environ is None else environ
     own = Path(env.get("HOME") or "~").expanduser() / ".kube" / "config"
     file = env.get("KUBECONFIG") or (str(own) if own.is_file() else "")
-    return KubernetesEnvironment(env.get("KUBERNETES_SERVICE_HOST", ""), env.get("KUBERNETES_SERVICE_PORT", ""), file)
+    proxies = {
+        name.lower(): env.get(name) or env.get(name.lower()) or "" for name in ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
+    }
+    return KubernetesEnvironment(
+        host=env.get("KUBERNETES_SERVICE_HOST", ""),
+        port=env.get("KUBERNETES_SERVICE_PORT", ""),
+        kubeconfig=file,
+        https_proxy=proxies["https_proxy"],
+        http_proxy=proxies["http_proxy"],
+        no_proxy=proxies["no_proxy"],
+        variables=dict(env),
+    )

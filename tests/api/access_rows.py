@@ -1,7 +1,8 @@
-"""Rows that tests of access put into tables of other rooms."""
+"""Rows that tests of access put into tables of other packages."""
 
 from __future__ import annotations
 
+from paddleflow.access import grants
 from paddleflow.store.database import Database, Tx, Value
 from paddleflow.store.statements import compose
 
@@ -26,3 +27,9 @@ async def add_storage(database: Database, user: str, name: str) -> str:
     values: dict[str, Value] = {"id": identity, "name": name, "user_name": user, **texts, **numbers}
     await database.write(insert, "filesystems", values)
     return identity
+
+
+async def granted(database: Database, user: str, kind: str) -> list[str]:
+    """Ids of the resources of one type that a user has been granted."""
+    found = await database.read(grants.list_grants, user, 0, 1000)
+    return [grant.resource_id for grant in found if grant.resource_type == kind]

@@ -1,4 +1,4 @@
-"""Logins, tokens, users and grants over REST: each rule of the access room, on each engine."""
+"""Logins, tokens, users and grants over REST: each rule of the access package, on each engine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import pytest
 from starlette.types import ASGIApp
 
-from paddleflow.access import grants, sessions
+from paddleflow.access import sessions
 from paddleflow.api import grants as grant_routes
 from paddleflow.api import users as user_routes
 from paddleflow.api.application import build
@@ -21,7 +21,7 @@ from paddleflow.settings import Settings
 from paddleflow.store.bus import LocalBus
 from paddleflow.store.database import Database, Row, Tx
 from paddleflow.store.statements import compose
-from tests.api.access_rows import add_queue, insert
+from tests.api.access_rows import add_queue, granted, insert
 from tests.api.client import Api
 
 PASSWORD = "paddleflow1"
@@ -321,7 +321,7 @@ async def test_a_user_made_again_inherits_nothing(root: Api, alice: Api, databas
     (await root.delete("/user/alice")).ok()
     (await root.post("/user", {"username": "alice", "password": "secret1"})).ok()
     (await alice.get("/whoami")).refused(401, "AuthInvalidToken")
-    assert not await database.read(grants.may_use, "alice", "queue", "gpu")
+    assert await granted(database, "alice", "queue") == []
 
 
 # ---- root and version ---------------------------------------------------------------------------------------------

@@ -34,8 +34,8 @@ from paddleflow.runtimes.runtime import NodeInfo
 from paddleflow.settings import ServerSettings, Settings
 from paddleflow.spec.document import decode
 from paddleflow.store.bus import LocalBus
+from paddleflow.store.connection import open_database
 from paddleflow.store.database import Database
-from paddleflow.store.opening import open_database
 from tests.api.client import Api
 
 #: Answer 503 here, rightly: nobody schedules in this application.

@@ -17,6 +17,7 @@ from paddleflow.spec.queue import NewQueue
 from paddleflow.store import counters
 from paddleflow.store.bus import JOBS
 from paddleflow.store.database import Database, Tx
+from tests.api.access_rows import granted
 from tests.api.client import Api
 from tests.api.job_rows import add_job, end_jobs
 from tests.patience import PATIENCE
@@ -196,7 +197,7 @@ async def test_a_grant_ends_with_its_queue(root: Api, alice: Api, database: Data
     (await root.delete("/queue/team-a")).ok()
     (await root.post("/queue", body())).ok()
     (await alice.get("/queue/team-a")).refused(403, "AccessDenied")
-    assert await database.read(grants.granted, "alice", "queue") == []
+    assert await granted(database, "alice", "queue") == []
 
 
 async def test_only_root_writes(alice: Api, nobody: Api) -> None:
@@ -254,7 +255,7 @@ async def test_the_scheduler_s_queues(root: Api, database: Database) -> None:
     (await root.post("/queue", body(location={"zone": "a"}))).ok()
     (await root.put("/queue/default-queue", {"status": "closed"})).ok()
     default, team = await database.read(scheduled_queues, "default-cluster")
-    assert (default.name, default.most, default.open) == ("default-queue", CAPACITY, False)
+    assert (default.name, default.ceiling, default.open) == ("default-queue", CAPACITY, False)
     assert (team.name, team.open, team.node_labels) == ("team-a", True, (("zone", "a"),))
     (await root.put("/cluster/default-cluster", {"status": "offline"})).ok()
     assert not any(queue.open for queue in await database.read(scheduled_queues, "default-cluster"))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from paddleflow.base.clock import ManualClock, local_text
-from paddleflow.engine.firing import Firing
+from paddleflow.engine.schedule_engine import ScheduleEngine
 from paddleflow.store.bus import LocalBus
 from paddleflow.store.database import Database
 from tests.api.client import Api
@@ -28,11 +28,11 @@ async def registered(alice: Api) -> None:
 
 
 @pytest.fixture
-def firing(database: Database, clock: ManualClock) -> Firing:
-    return Firing(database, clock, LocalBus(), "server-1")
+def firing(database: Database, clock: ManualClock) -> ScheduleEngine:
+    return ScheduleEngine(database, clock, LocalBus(), "server-1")
 
 
-async def test_a_schedule_s_life(alice: Api, clock: ManualClock, firing: Firing) -> None:
+async def test_a_schedule_s_life(alice: Api, clock: ManualClock, firing: ScheduleEngine) -> None:
     end = local_text(clock.now() + 86400)
     made = await alice.post(
         "/schedule", asked(desc="each minute", concurrency="2", concurrencyPolicy="skip", timezone="", endTime=end)
@@ -65,7 +65,7 @@ async def test_a_schedule_s_life(alice: Api, clock: ManualClock, firing: Firing)
     assert len((await alice.get("/run")).ok()["runList"]) == 2, "its runs stay"
 
 
-async def test_pausing_and_resuming(alice: Api, clock: ManualClock, firing: Firing) -> None:
+async def test_pausing_and_resuming(alice: Api, clock: ManualClock, firing: ScheduleEngine) -> None:
     (await alice.post("/schedule", asked(catchup=False))).ok(201)
     (await alice.put("/schedule/schedule-000001", action="pause")).ok()
     (await alice.put("/schedule/schedule-000001", action="pause")).ok()
@@ -86,7 +86,7 @@ async def test_pausing_and_resuming(alice: Api, clock: ManualClock, firing: Firi
     assert refused["hint"] == "did you mean stop?"
 
 
-async def test_the_runs_of_a_schedule_are_paged(alice: Api, clock: ManualClock, firing: Firing) -> None:
+async def test_the_runs_of_a_schedule_are_paged(alice: Api, clock: ManualClock, firing: ScheduleEngine) -> None:
     (await alice.post("/schedule", asked())).ok(201)
     clock.advance(300)
     await firing.turn()

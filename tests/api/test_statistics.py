@@ -13,7 +13,7 @@ from paddleflow.api.job_metrics import JobMetrics
 from paddleflow.api.platform import Platform
 from paddleflow.base.clock import ManualClock, local_text
 from paddleflow.jobs.folders import stats_file
-from paddleflow.runtimes.local import statistics
+from paddleflow.runtimes import sample_history
 from paddleflow.runtimes.runtime import Sample
 from paddleflow.runtimes.usage import METRICS
 from paddleflow.store.database import Database
@@ -56,7 +56,7 @@ async def used(client: Api, platform: Platform, workshop: Workshop, clock: Manua
         file.parent.mkdir(parents=True, exist_ok=True)
         for second in range(0, 101, 10):
             sample = Sample(BEGAN + second, second * (index + 1) / 4, 250 * (index + 1), disk_read=second * 5)
-            await asyncio.to_thread(statistics.append, str(file), sample)
+            await asyncio.to_thread(sample_history.append, str(file), sample)
     return job
 
 

@@ -14,6 +14,7 @@ from paddleflow.spec.storage import NewStorage
 from paddleflow.storage.model import Place
 from paddleflow.storage.storages import create_storage, storage_names, usable_storage
 from paddleflow.store.database import Database, Tx
+from tests.api.access_rows import granted
 from tests.api.client import Api
 from tests.api.job_rows import add_job, end_jobs
 
@@ -159,7 +160,7 @@ async def test_a_grant_lets_see_and_use_but_not_change(
     (await alice.delete("/fs/set1")).refused(404, "FileSystemNotExist")
     (await alice.put("/fs", {"name": "set1", "independentMountProcess": True})).refused(404, "FileSystemNotExist")
     (await root.delete("/fs/set1")).ok()
-    assert await database.read(grants.granted, "alice", "fs") == []
+    assert await granted(database, "alice", "fs") == []
 
 
 async def test_a_name_granted_twice_needs_the_id(root: Api, alice: Api, bob: Api, folder: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from paddleflow.store.bus import Bus
-from paddleflow.store.opening import open_bus
+from paddleflow.store.connection import open_bus
 from paddleflow.store.postgres_bus import PostgresBus
 from tests.postgres_server import PostgresServer, UrlFactory
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from paddleflow.errors import Conflict, Internal, Invalid, NotFound, PaddleFlowError, Unavailable
+from paddleflow.store.connection import open_database
 from paddleflow.store.database import Database, Tx, Value
-from paddleflow.store.opening import open_database
 from paddleflow.store.statements import parse
 
 SQL = parse(

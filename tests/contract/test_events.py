@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 
 from paddleflow.store import events
+from paddleflow.store.connection import open_database
 from paddleflow.store.database import Database, Tx
 from paddleflow.store.events import NewEvent
-from paddleflow.store.opening import open_database
 
 AT = 1_700_000_000.25
 

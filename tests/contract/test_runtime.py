@@ -53,14 +53,14 @@ async def test_an_exit_code_above_128_is_not_taken_for_a_signal(scene: Scene) ->
 
 async def test_order_of_observations(scene: Scene) -> None:
     await scene.runtime.start([launch := gated(scene, "one")])
-    await scene.until(lambda: bool(scene.told(Ready)))
+    await scene.until(lambda: bool(scene.reported(Ready)))
     open_gate(scene, "one")
     await scene.end_of(launch)
     assert [type(seen) for seen in scene.seen] == [Started, Ready, Ended]
-    assert scene.told(Started)[0].pid > 0
+    assert scene.reported(Started)[0].pid > 0
 
 
-async def test_a_short_one_may_be_told_by_its_end_alone(scene: Scene) -> None:
+async def test_a_short_one_may_be_reported_by_its_end_alone(scene: Scene) -> None:
     end = await scene.run(scene.shell("one", "true"))
     assert end.started_at is not None
     assert [type(seen) for seen in scene.seen] in ([Ended], [Started, Ready, Ended])
@@ -116,7 +116,7 @@ async def test_only_three_descriptors_are_open(scene: Scene) -> None:
 async def test_missing_executable_is_named(scene: Scene) -> None:
     end = await scene.run(scene.launch("one", "trian.py", "--fast"))
     assert (end.exit_code, end.message) == (None, "command not found: trian.py")
-    assert not scene.told(Started)
+    assert not scene.reported(Started)
 
 
 async def test_the_executable_is_looked_up_in_the_launch_s_own_path(scene: Scene) -> None:
@@ -222,15 +222,15 @@ async def test_stopping_what_has_ended_or_never_was_is_fine(scene: Scene) -> Non
     await scene.run(launch)
     await scene.runtime.stop([launch.attempt, AttemptId("job-other.worker-0.1")], 0.0)
     assert (await scene.run(scene.shell("two", "true"))).exit_code == 0
-    assert len(scene.told(Ended, launch.attempt)) == 1
+    assert len(scene.reported(Ended, launch.attempt)) == 1
 
 
 async def test_what_is_stopped_before_its_turn_never_runs(scene: Scene) -> None:
     launches = [scene.shell(f"n{i}", "echo > ran.$N; sleep 0.01", N=str(i)) for i in range(100)]
     await scene.runtime.start(launches)
     await scene.runtime.stop([launch.attempt for launch in launches], 0.0)
-    await scene.until(lambda: len(scene.told(Ended)) == len(launches))
-    for end in scene.told(Ended):
+    await scene.until(lambda: len(scene.reported(Ended)) == len(launches))
+    for end in scene.reported(Ended):
         assert "stopped" in end.message or end.exit_code == 0
 
 
@@ -256,10 +256,10 @@ async def test_started_twice_runs_once(scene: Scene) -> None:
     await scene.runtime.start([launch])
     await scene.run(scene.shell("two", "true"))
     assert (Path(launch.cwd) / "ran").read_text() == "x\n"
-    assert len(scene.told(Ended, launch.attempt)) == 1
+    assert len(scene.reported(Ended, launch.attempt)) == 1
 
 
-async def test_adopt_tells_what_runs_and_what_has_ended(scene: Scene) -> None:
+async def test_adopt_reports_what_runs_and_what_has_ended(scene: Scene) -> None:
     running, ended = scene.shell("running", "echo x >> ran; sleep 1000"), scene.shell("ended", "exit 6")
     ran = Path(running.cwd) / "ran"
     await scene.runtime.start([running, ended])
@@ -277,11 +277,11 @@ async def test_adopt_tells_what_runs_and_what_has_ended(scene: Scene) -> None:
     assert ran.read_text() == "x\n"
 
 
-async def test_an_end_that_nobody_heard_is_told_to_the_next_server(scene: Scene) -> None:
+async def test_an_end_that_nobody_observed_is_reported_to_the_next_server(scene: Scene) -> None:
     launch = scene.shell("one", "while ! [ -e go ]; do sleep 0.005; done; exit 9")
     await scene.runtime.start([launch])
-    await scene.until(lambda: bool(scene.told(Started)))
-    pid = scene.told(Started)[0].pid
+    await scene.until(lambda: bool(scene.reported(Started)))
+    pid = scene.reported(Started)[0].pid
     await scene.runtime.close()
     (Path(launch.cwd) / "go").touch()
     await soon(lambda: not lives(pid))
@@ -292,7 +292,7 @@ async def test_an_end_that_nobody_heard_is_told_to_the_next_server(scene: Scene)
     assert end.exit_code == 9
 
 
-async def test_what_is_forgotten_is_not_told_again(scene: Scene) -> None:
+async def test_what_is_forgotten_is_not_reported_again(scene: Scene) -> None:
     one, two = scene.shell("one", "true"), scene.shell("two", "true")
     await scene.run(one)
     await scene.run(two)
@@ -313,7 +313,7 @@ async def test_adopted_ends_are_not_observed_a_second_time(scene: Scene) -> None
         while not any(isinstance(seen, Ended) for seen in known):
             known = await scene.runtime.adopt()
     await scene.run(scene.shell("two", "true"))
-    assert not scene.told(Ended, launch.attempt)
+    assert not scene.reported(Ended, launch.attempt)
 
 
 async def test_ready_comes_when_the_port_listens(scene: Scene) -> None:
@@ -326,23 +326,23 @@ async def test_ready_comes_when_the_port_listens(scene: Scene) -> None:
     )
     launch = scene.launch("one", sys.executable, "-S", "-c", code, port=port)
     await scene.runtime.start([launch])
-    await scene.until(lambda: bool(scene.told(Started)))
+    await scene.until(lambda: bool(scene.reported(Started)))
     await scene.run(scene.shell("other", "true"))
-    assert not scene.told(Ready, launch.attempt)
+    assert not scene.reported(Ready, launch.attempt)
     (Path(launch.cwd) / "go").touch()
-    await scene.until(lambda: bool(scene.told(Ready, launch.attempt)))
+    await scene.until(lambda: bool(scene.reported(Ready, launch.attempt)))
     assert await scene.log_of(launch) in {b"", b"listening\n"}  # it listens before it can say so
 
 
 async def test_five_hundred_at_once(scene: Scene) -> None:
     launches = [scene.shell(f"n{i}", "echo $N; exit $((N % 3))", N=str(i)) for i in range(500)]
     await scene.runtime.start(launches)
-    await scene.until(lambda: len(scene.told(Ended)) >= 500)
-    ends = {end.attempt: end.exit_code for end in scene.told(Ended)}
+    await scene.until(lambda: len(scene.reported(Ended)) >= 500)
+    ends = {end.attempt: end.exit_code for end in scene.reported(Ended)}
     assert ends == {launch.attempt: i % 3 for i, launch in enumerate(launches)}
     assert [Path(launch.log).read_text() for launch in launches] == [f"{i}\n" for i in range(500)]
-    assert len(scene.told(Started)) == len(scene.told(Ready)) <= len(scene.told(Ended)) == 500
-    assert all(end.started_at is not None for end in scene.told(Ended))
+    assert len(scene.reported(Started)) == len(scene.reported(Ready)) <= len(scene.reported(Ended)) == 500
+    assert all(end.started_at is not None for end in scene.reported(Ended))
 
 
 async def test_capacity_is_the_machine(scene: Scene) -> None:
@@ -360,7 +360,7 @@ async def test_sample_counts_all_processes_of_an_attempt(scene: Scene) -> None:
     idle = scene.shell("two", "sleep 1000")
     await scene.runtime.start([launch, idle])
     await soon((Path(launch.cwd) / "burnt").exists)
-    await scene.until(lambda: len(scene.told(Started)) == 2)
+    await scene.until(lambda: len(scene.reported(Started)) == 2)
     samples = await scene.runtime.sample()
     assert set(samples) == {launch.attempt, idle.attempt}
     assert samples[launch.attempt].cpu_seconds >= 0.25
@@ -382,7 +382,7 @@ async def test_what_two_attempts_send_each_other_is_counted_for_each(scene: Scen
     await soon(lambda: (Path(hears.cwd) / "port").exists() and bool((Path(hears.cwd) / "port").read_text()))
     await scene.runtime.start([says])
     await soon((Path(hears.cwd) / "heard").exists)
-    await scene.until(lambda: len(scene.told(Started)) == 2)
+    await scene.until(lambda: len(scene.reported(Started)) == 2)
     samples = await scene.runtime.sample()
     if samples[hears.attempt].net_received is None:
         pytest.skip("this kernel does not tell what goes over connections")

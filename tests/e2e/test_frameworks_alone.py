@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from paddleflow.frameworks.catalogue import find
-from paddleflow.frameworks.framework import Member, Plan
+from paddleflow.frameworks.framework import PlacedMember, Plan
 from tests.framework_environments import programs_of
 from tests.ports import free_ports
 
@@ -48,7 +48,7 @@ class Gang:
     """Members of one job as plain processes."""
 
     folder: Path
-    members: list[Member]
+    members: list[PlacedMember]
     plans: Sequence[Plan]
     processes: dict[tuple[str, int], subprocess.Popen[bytes]] = field(default_factory=dict)
 
@@ -129,11 +129,13 @@ def run(tmp_path: Path) -> Iterator[Run]:
         gang.stop()
 
 
-def _member(item: Mapping[str, Any], index: int, ports: int, programs: Path, folder: Path, command: str = "") -> Member:
+def _member(
+    item: Mapping[str, Any], index: int, ports: int, programs: Path, folder: Path, command: str = ""
+) -> PlacedMember:
     env = {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(folder), **item.get("env", {})}
     text = command or item.get("command", "")
     argv = ("sh", "-c", text) if text else ()
-    return Member(item["role"], index, "127.0.0.1", free_ports(ports), argv, env, folder=str(folder))
+    return PlacedMember(item["role"], index, "127.0.0.1", free_ports(ports), argv, env, folder=str(folder))
 
 
 @pytest.mark.frameworks

@@ -47,18 +47,18 @@ async def runs_until_no_death(folder: Path, number: int, moment: str) -> bool:
         missing = scene.launch("missing", "no-such-command")
         long = counted(scene, "long", "trap '' TERM; sleep 1000 & wait; wait")
         await scene.runtime.start([*quick, missing, long])
-        await scene.until(lambda: len(scene.told(Ended)) >= 3 and bool(scene.told(Started, long.attempt)))
+        await scene.until(lambda: len(scene.reported(Ended)) >= 3 and bool(scene.reported(Started, long.attempt)))
         await soon(lambda: times_run(scene, "long") == 1)
         await scene.runtime.stop([long.attempt], 0.02)
         await scene.end_of(long)
         check_each_ended_once(scene, [*quick, missing, long])
         for i, launch in enumerate(quick):
-            [end] = scene.told(Ended, launch.attempt)
+            [end] = scene.reported(Ended, launch.attempt)
             assert times_run(scene, f"quick{i}") == 1
             assert end.exit_code in {i, None}
             assert end.exit_code is not None or "not known" in end.message
         assert times_run(scene, "long") == 1
-        [end] = scene.told(Ended, missing.attempt)
+        [end] = scene.reported(Ended, missing.attempt)
         assert end.exit_code is None
         assert not target.parent.exists()
         await scene.runtime.forget([launch.attempt for launch in (*quick, missing, long)])
@@ -83,17 +83,17 @@ async def test_kills_at_random_moments(tmp_path: Path) -> None:
         waiting = list(launches)
         kills = 0
         async with asyncio.timeout(4 * PATIENCE):
-            while kills < 50 or len(scene.told(Ended)) < len(launches):
+            while kills < 50 or len(scene.reported(Ended)) < len(launches):
                 if waiting:
                     await scene.runtime.start([waiting.pop() for _ in range(min(8, len(waiting)))])
                 if kills < 50:
                     await asyncio.sleep(chance.random() * 0.05)
                     kills += kill_keeper(tmp_path)
                 else:
-                    await scene.until(lambda: len(scene.told(Ended)) == len(launches))
+                    await scene.until(lambda: len(scene.reported(Ended)) == len(launches))
         check_each_ended_once(scene, launches)
         assert [times_run(scene, f"n{i}") for i in range(400)] == [1] * 400
-        codes = {end.exit_code for end in scene.told(Ended)}
+        codes = {end.exit_code for end in scene.reported(Ended)}
         assert codes <= {3, None}
 
 
@@ -101,7 +101,7 @@ async def test_the_exit_code_of_an_orphan_is_found_where_the_kernel_tells(scene:
     """The keeper that started it is dead; the next one is not its parent."""
     launch = counted(scene, "one", "while ! [ -e go ]; do sleep 0.005; done; exit 9")
     await scene.runtime.start([launch])
-    await scene.until(lambda: bool(scene.told(Started)))
+    await scene.until(lambda: bool(scene.reported(Started)))
     first = keeper_of(scene.folder)
     os.kill(first, signal.SIGKILL)
     assert [type(seen) for seen in await scene.runtime.adopt()] == [Started, Ready]
@@ -165,8 +165,8 @@ async def test_ends_told_while_both_were_dead(tmp_path: Path) -> None:
     async with opened(open_local, tmp_path) as scene:
         launch = counted(scene, "one", "while ! [ -e go ]; do sleep 0.005; done; exit 9")
         await scene.runtime.start([launch])
-        await scene.until(lambda: bool(scene.told(Started)))
-        pid = scene.told(Started)[0].pid
+        await scene.until(lambda: bool(scene.reported(Started)))
+        pid = scene.reported(Started)[0].pid
         keeper = keeper_of(tmp_path)
         await scene.runtime.close()
         os.kill(keeper, signal.SIGKILL)
@@ -220,13 +220,13 @@ async def test_a_killed_server_s_attempts_are_taken_up_by_the_next(tmp_path: Pat
         scene.seen += await scene.runtime.adopt()
         known = {seen.attempt for seen in scene.seen}
         await scene.runtime.start([launch for launch in launches if launch.attempt not in known])
-        await scene.until(lambda: {end.attempt for end in scene.told(Ended)} >= set(names[::2]))
-        assert {end.exit_code for end in scene.told(Ended)} == {0}
+        await scene.until(lambda: {end.attempt for end in scene.reported(Ended)} >= set(names[::2]))
+        assert {end.exit_code for end in scene.reported(Ended)} == {0}
         await soon(
             lambda: all((tmp_path / f"{i}.ran").exists() and (tmp_path / f"{i}.ran").stat().st_size for i in range(20))
         )
         await scene.runtime.stop(names, 1.0)
-        await scene.until(lambda: len(scene.told(Ended)) == 20)
+        await scene.until(lambda: len(scene.reported(Ended)) == 20)
         assert [len((tmp_path / f"{i}.ran").read_text()) for i in range(20)] == [2] * 20
 
 

@@ -84,7 +84,7 @@ async def test_kills_at_random_moments(tmp_path: Path) -> None:
                 await asyncio.sleep(chance.random() * 0.05)
                 if kills < 30:
                     kills += kill_keeper(tmp_path)
-            await scene.until(lambda: len(scene.told(Ended)) == len(launches) + 1)
+            await scene.until(lambda: len(scene.reported(Ended)) == len(launches) + 1)
         (tmp_path / "work" / "go").touch()
         await scene.end_of(long)
         assert await scene.log_of(long) == b"lived\n"

@@ -19,8 +19,8 @@ import pytest
 
 from paddleflow.errors import Conflict, Unavailable
 from paddleflow.store import events, leases
+from paddleflow.store.connection import FILE, open_database
 from paddleflow.store.database import Database, Tx
-from paddleflow.store.opening import FILE, open_database
 from paddleflow.store.statements import compose, parse
 from tests.fault.cutting_proxy import cutting_proxy
 from tests.fault.faulty import FaultyDatabase, InjectedFault, run_until_no_fault
@@ -57,7 +57,7 @@ WRITER = textwrap.dedent(
     """
     import asyncio, sys
     from pathlib import Path
-    from paddleflow.store.opening import open_database
+    from paddleflow.store.connection import open_database
     from paddleflow.store.statements import compose
 
     SQL = compose("insert into counters (name, value) values (:name, 0)")

@@ -78,15 +78,6 @@ where seq > :after order by seq limit :limit
 select seq, id, user_name, resource_type, resource_id, created_at from grants
 where user_name = :user_name and seq > :after order by seq limit :limit
 
--- name: grant_exists
--- Whether a user has been granted a resource.
-select 1 from grants
-where user_name = :user_name and resource_type = :resource_type and resource_id = :resource_id
-
--- name: granted_ids
--- All resources of one type that a user has been granted.
-select resource_id from grants where user_name = :user_name and resource_type = :resource_type order by resource_id
-
 -- name: remove_grant
 -- Take a grant back.
 delete from grants

@@ -1,12 +1,13 @@
-"""Grants: what a user may use besides what is his own. Only root gives and takes them.
+"""Grants: what a user may use besides their own things. Only root gives and takes them.
 
-`may_use` is the question that other rooms ask; `granted` is the same for lists. A room that deletes a queue or storage
-calls `forget_resource`, so that a new one of the same name does not inherit the grants.
+Whether a grant exists is asked by the packages of the resources (`queues`, `storage`) in their own statements; what
+deletes a queue, storage or user deletes its grants in the same transaction, so that a new one of the same name does not
+inherit them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 from paddleflow.access import users
 from paddleflow.access.callers import is_root
@@ -14,7 +15,7 @@ from paddleflow.base.ids import new_short_id
 from paddleflow.base.names import nearest
 from paddleflow.errors import Conflict, Invalid, NotFound
 from paddleflow.store.counters import NAMED, bump
-from paddleflow.store.database import Row, Tx
+from paddleflow.store.database import Tx
 from paddleflow.store.statements import Statement, load
 
 SQL = load("paddleflow.access", "access.sql")
@@ -25,6 +26,18 @@ _RESOURCES: dict[str, tuple[Statement, str]] = {
     "user": (SQL["user_exists"], "UserNotExist"),
     "fs": (SQL["fs_exists"], "FileSystemNotExist"),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The right of a user to use a resource that is somebody else's."""
+
+    seq: int
+    id: str
+    user_name: str
+    resource_type: str
+    resource_id: str
+    created_at: float
 
 
 def add(tx: Tx, user: str, resource_type: str, resource_id: str, now: float) -> str:
@@ -64,30 +77,13 @@ def remove(tx: Tx, user: str, resource_type: str, resource_id: str) -> None:
     bump(tx, NAMED)
 
 
-def after(tx: Tx, user: str, position: int, limit: int) -> Sequence[Row]:
-    """Grants behind a position in order of creation; of one user, or of all when `user` is empty."""
+def list_grants(tx: Tx, user: str, after: int, limit: int) -> list[Grant]:
+    """Grants behind the position `after` in order of creation; of one user, or of all when `user` is empty."""
     if user:
-        return tx.all(SQL["grants_of_after"], user_name=user, after=position, limit=limit)
-    return tx.all(SQL["grants_after"], after=position, limit=limit)
-
-
-def may_use(tx: Tx, user: str, resource_type: str, resource_id: str) -> bool:
-    """Whether a user is root or has been granted the resource. Ownership is for the caller to look at."""
-    if is_root(user):
-        return True
-    found = tx.value(SQL["grant_exists"], user_name=user, resource_type=resource_type, resource_id=resource_id)
-    return found is not None
-
-
-def granted(tx: Tx, user: str, resource_type: str) -> list[str]:
-    """Ids of all resources of one type that a user has been granted."""
-    return [row["resource_id"] for row in tx.all(SQL["granted_ids"], user_name=user, resource_type=resource_type)]
-
-
-def forget_resource(tx: Tx, resource_type: str, resource_id: str) -> None:
-    """The resource is deleted: so are all grants on it."""
-    tx.run(SQL["remove_grants_on"], resource_type=resource_type, resource_id=resource_id)
-    bump(tx, NAMED)
+        rows = tx.all(SQL["grants_of_after"], user_name=user, after=after, limit=limit)
+    else:
+        rows = tx.all(SQL["grants_after"], after=after, limit=limit)
+    return [Grant(**row) for row in rows]
 
 
 def _known(resource_type: str) -> tuple[Statement, str]:

@@ -16,7 +16,7 @@ from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, Route
 from paddleflow.base.clock import local_text
 from paddleflow.errors import NotFound
-from paddleflow.runs import files, packing
+from paddleflow.runs import archive, files
 from paddleflow.runs.artifacts import ArtifactFilter, find_artifacts, lineage, remove_artifact, require_artifact
 from paddleflow.spec import wire_runs as wire
 from paddleflow.spec.run import ArtifactDeletionQuery, ArtifactListQuery, ArtifactQuery
@@ -53,7 +53,7 @@ async def artifact_content(platform: Platform, call: Call[NoBody, ArtifactQuery]
     folder = await asyncio.to_thread(place.is_dir)
     name = f"{place.name}.tar" if folder else place.name
     headers = {"content-disposition": f"attachment; filename*=UTF-8''{quote(name)}"}
-    chunks = packing.tar(place) if folder else packing.file(place)
+    chunks = archive.tar(place) if folder else archive.file(place)
     kind = "application/x-tar" if folder else "application/octet-stream"
     return StreamingResponse(chunks, media_type=kind, headers=headers)
 

@@ -9,7 +9,6 @@ from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.base.clock import rfc3339
 from paddleflow.spec import wire
 from paddleflow.spec.access import GrantDocument, GrantKey, GrantQuery
-from paddleflow.store.database import Row
 
 
 async def create_grant(platform: Platform, call: Call[GrantDocument, NoQuery]) -> wire.GrantID:
@@ -27,18 +26,18 @@ async def delete_grant(platform: Platform, call: Call[NoBody, GrantKey]) -> None
 
 async def list_grants(platform: Platform, call: Call[NoBody, GrantQuery]) -> wire.GrantList:
     query = call.query
-    found = await platform.database.read(grants.after, query.username, query.after, query.limit)
-    rows, truncated, marker = page(found, query)
-    return {**page_fields(query, truncated, marker), "grantList": [_grant(row) for row in rows]}
+    found = await platform.database.read(grants.list_grants, query.username, query.after, query.limit)
+    shown, truncated, marker = page(found, query)
+    return {**page_fields(query, truncated, marker), "grantList": [_grant(grant) for grant in shown]}
 
 
-def _grant(row: Row) -> wire.Grant:
-    given = rfc3339(row["created_at"])
+def _grant(grant: grants.Grant) -> wire.Grant:
+    given = rfc3339(grant.created_at)
     return {
-        "grantID": row["id"],
-        "userName": row["user_name"],
-        "resourceType": row["resource_type"],
-        "resourceID": row["resource_id"],
+        "grantID": grant.id,
+        "userName": grant.user_name,
+        "resourceType": grant.resource_type,
+        "resourceID": grant.resource_id,
         "createTime": given,
         "updateTime": given,  # a grant is given and taken, never changed
     }

@@ -7,6 +7,7 @@ A list route asks the database for ``query.limit`` rows (one more than it shows)
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
 from paddleflow.base.ids import encode_marker
 from paddleflow.spec import wire
@@ -16,12 +17,23 @@ from paddleflow.store.database import Row
 __all__ = ["PageQuery", "Query", "listed", "page", "page_fields"]
 
 
-def page(rows: Sequence[Row], query: PageQuery) -> tuple[Sequence[Row], bool, str]:
+class Positioned(Protocol):
+    """Something with a position in its list."""
+
+    @property
+    def seq(self) -> int: ...
+
+
+R = TypeVar("R", bound=Positioned | Row)
+
+
+def page(rows: Sequence[R], query: PageQuery) -> tuple[Sequence[R], bool, str]:
     """(rows to show, whether there are more, nextMarker or empty) of rows that carry their position as ``seq``."""
     if len(rows) <= query.max_keys:
         return rows, False, ""
     shown = rows[: query.max_keys]
-    return shown, True, encode_marker(shown[-1]["seq"])
+    last = shown[-1]
+    return shown, True, encode_marker(last["seq"] if isinstance(last, dict) else last.seq)
 
 
 def page_fields(query: PageQuery, truncated: bool, marker: str) -> wire.Page:

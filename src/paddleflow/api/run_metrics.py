@@ -13,8 +13,8 @@ from prometheus_client.registry import Collector
 
 from paddleflow.base.log import Log
 from paddleflow.errors import PaddleFlowError
+from paddleflow.runs.counters import RunCounters
 from paddleflow.runs.rows import SQL
-from paddleflow.runs.tally import Tally
 from paddleflow.store.database import Database, Row, Tx
 
 log = Log("api")
@@ -23,9 +23,9 @@ log = Log("api")
 class RunMetrics(Collector):
     """``pf_metric_runs``, ``pf_metric_runs_ended``, and ``pf_metric_steps_`` with started, ended and waiting."""
 
-    def __init__(self, database: Database, registry: CollectorRegistry, tally: Tally) -> None:
+    def __init__(self, database: Database, registry: CollectorRegistry, counters: RunCounters) -> None:
         self._database = database
-        self._tally = tally
+        self._counters = counters
         self._active: Sequence[Row] = ()
         registry.register(self)
 
@@ -42,11 +42,13 @@ class RunMetrics(Collector):
         for row in self._active:
             runs.add_metric([row["status"]], row["runs"])
         yield runs
-        yield _counts("pf_metric_runs_ended", "Runs that ended since this server started.", self._tally.runs)
-        yield CounterMetricFamily("pf_metric_steps_started", "Jobs of steps, each try.", value=self._tally.started)
-        yield _counts("pf_metric_steps_ended", "Steps that ended, by status or reused.", self._tally.steps)
+        yield _counts("pf_metric_runs_ended", "Runs that ended since this server started.", self._counters.runs)
+        yield CounterMetricFamily("pf_metric_steps_started", "Jobs of steps, each try.", value=self._counters.started)
+        yield _counts("pf_metric_steps_ended", "Steps that ended, by status or reused.", self._counters.steps)
         yield GaugeMetricFamily(
-            "pf_metric_steps_waiting", "Steps that only their run's parallelism holds back.", value=self._tally.waiting
+            "pf_metric_steps_waiting",
+            "Steps that only their run's parallelism holds back.",
+            value=self._counters.waiting,
         )
 
 

@@ -15,10 +15,10 @@ from paddleflow.api.runs import owned_run, run_with_components
 from paddleflow.api.sse import EventStream
 from paddleflow.runs import codec
 from paddleflow.runs.difference import difference
-from paddleflow.runs.drawing import svg
 from paddleflow.runs.graph import graph_of, mermaid
 from paddleflow.runs.model import FINAL_RUNS
 from paddleflow.runs.rows import SQL
+from paddleflow.runs.svg import svg
 from paddleflow.spec import wire_runs as wire
 from paddleflow.spec.run import DifferenceQuery, GraphQuery
 from paddleflow.store.database import Row

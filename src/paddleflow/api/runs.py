@@ -15,10 +15,10 @@ from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.api.run_sources import Source, from_json, source_of
 from paddleflow.base.log import Log
 from paddleflow.jobs.folders import remove_folder
-from paddleflow.runs import changes, codec, files
-from paddleflow.runs.creation import create
-from paddleflow.runs.listing import RunFilter, find_runs, get_components, get_run
-from paddleflow.runs.retrying import retry_run
+from paddleflow.runs import codec, files
+from paddleflow.runs import runs as records
+from paddleflow.runs.retry import retry_run
+from paddleflow.runs.runs import RunFilter, create, find_runs, get_components, get_run
 from paddleflow.runs.views import run_summary, run_view
 from paddleflow.spec import wire_runs as wire
 from paddleflow.spec.run import RunActionQuery, RunChange, RunDeletion, RunDocument, RunJson, RunListQuery
@@ -88,11 +88,11 @@ async def change_run(platform: Platform, call: Call[RunChange | None, RunActionQ
         owned_run(tx, call.caller, run)
         match call.query.action:
             case "stop":
-                changes.stop_run(tx, run, body.stop_force, f"stopped by {call.caller.name}", now)
+                records.stop_run(tx, run, body.stop_force, f"stopped by {call.caller.name}", now)
             case "breakpoint":
-                changes.change_breakpoints(tx, run, body.add, body.remove, now)
+                records.change_breakpoints(tx, run, body.add, body.remove, now)
             case "resume":
-                changes.resume_run(tx, run, body.step, now)
+                records.resume_run(tx, run, body.step, now)
             case _:
                 return retry_run(tx, run, body.from_step, now)
         return ""
@@ -109,7 +109,7 @@ async def remove_run(platform: Platform, call: Call[RunDeletion | None, NoQuery]
 
     def remove(tx: Tx) -> tuple[Row, list[str], str]:
         owned_run(tx, call.caller, run)
-        row, jobs = changes.delete_run(tx, run, check_cache)
+        row, jobs = records.delete_run(tx, run, check_cache)
         return row, jobs, storage_folder(tx, row["fs_id"])
 
     row, jobs, folder = await platform.database.write(remove)

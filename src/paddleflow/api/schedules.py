@@ -13,7 +13,7 @@ from paddleflow.base.clock import local_text, rfc3339
 from paddleflow.base.names import nearest
 from paddleflow.errors import Invalid
 from paddleflow.runs import pipelines
-from paddleflow.runs.listing import RunFilter, find_runs
+from paddleflow.runs.runs import RunFilter, find_runs
 from paddleflow.runs.views import run_summary
 from paddleflow.schedules import rules, schedules
 from paddleflow.schedules.model import Schedule

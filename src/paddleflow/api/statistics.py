@@ -17,10 +17,10 @@ from paddleflow.base.clock import local_text
 from paddleflow.errors import Invalid
 from paddleflow.jobs.cards import Scalars, card_use, scalars_of
 from paddleflow.jobs.folders import stats_file
-from paddleflow.jobs.listing import get_tasks
+from paddleflow.jobs.queries import get_tasks
 from paddleflow.jobs.rows import SQL, needs_of
 from paddleflow.queues.queues import get_queue
-from paddleflow.runtimes.local import statistics
+from paddleflow.runtimes import sample_history
 from paddleflow.runtimes.usage import MOST_POINTS, metrics_text, series, stepped
 from paddleflow.spec import wire_jobs as wire
 from paddleflow.spec.job_query import CardTimeDocument, PeriodQuery, StatisticsQuery, parse_time
@@ -38,7 +38,9 @@ def _read_series(data: Path, row: Row, tasks: Sequence[Row]) -> list[tuple[str, 
     return [
         (
             f"{task['role']}-{task['idx']}",
-            series(statistics.read(str(stats_file(data, row["id"], task["role"], task["idx"]))), each[task["role"]]),
+            series(
+                sample_history.read(str(stats_file(data, row["id"], task["role"], task["idx"]))), each[task["role"]]
+            ),
         )
         for task in tasks
     ]

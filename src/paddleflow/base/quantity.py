@@ -113,18 +113,18 @@ class Resources(NamedTuple):
             scalars = tuple(sorted((k, v) for k, v in merged.items() if v))
         return Resources(cpu + sign * more_cpu, memory + sign * more_memory, scalars)
 
-    def fits(self, room: Resources) -> bool:
-        """Whether this much can be taken from `room`."""
-        return not self.beyond(room)
+    def fits(self, available: Resources) -> bool:
+        """Whether this much can be taken from `available`."""
+        return not self.beyond(available)
 
-    def beyond(self, room: Resources) -> list[str]:
-        """The dimensions in which this is more than `room`, in a fixed order."""
+    def beyond(self, available: Resources) -> list[str]:
+        """The dimensions in which this is more than `available`, in a fixed order."""
         over = []
-        if self.cpu > room.cpu:
+        if self.cpu > available.cpu:
             over.append("cpu")
-        if self.memory > room.memory:
+        if self.memory > available.memory:
             over.append("memory")
-        over.extend(name for name, amount in self.scalars if amount > room.scalar(name))
+        over.extend(name for name, amount in self.scalars if amount > available.scalar(name))
         return over
 
     def amount(self, dimension: str) -> int:

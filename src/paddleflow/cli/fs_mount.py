@@ -5,7 +5,6 @@ The file system is imported when a command is called, and only here.
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
@@ -81,7 +80,12 @@ def mount(
         run_mount(options)
     else:
         pid = start_mount(options)
-        output.done(session, f"{options.url} mounted on {options.folder}", folder=str(options.folder), pid=pid)
+        output.done(
+            session,
+            f"{options.url} mounted on {options.folder}",
+            str(options.folder),
+            lambda: {"folder": str(options.folder), "pid": pid},
+        )
 
 
 def _storage_url(session: Session, name: str, username: str | None) -> str:
@@ -104,7 +108,7 @@ def umount(session: Session, folder: Path, force: bool) -> None:
     unmount(where, force=force)
     if pid and not force:
         _wait_for(pid)
-    output.done(session, f"{where} unmounted", folder=str(where))
+    output.done(session, f"{where} unmounted", str(where))
 
 
 def _pid_behind(folder: Path) -> int | None:
@@ -135,8 +139,8 @@ def stats(session: Session, folder: Path, watch: bool) -> None:
     where = _absolute(folder)
     while True:
         found = ask_stats(where)
-        if session.output == "json":
-            click.echo(json.dumps(found))
+        if session.output in output.MACHINE:
+            output.print_data(session, found)
         else:
             if watch:
                 click.clear()
@@ -159,7 +163,7 @@ def _show_stats(session: Session, found: dict[str, object]) -> None:
         [name, each["count"], f"{each['seconds']:.3f}", f"{1e6 * each['seconds'] / max(1, each['count']):.0f}"]
         for name, each in sorted(requests.items(), key=lambda item: -float(item[1]["seconds"]))
     ]
-    output.show(session, ["operation", "count", "seconds", "µs each"], rows)
+    output.show_rows(session, ["operation", "count", "seconds", "µs each"], rows)
 
 
 def _listed(words: dict[str, object]) -> str:

@@ -32,7 +32,7 @@ class Claims:
         self._held: dict[tuple[str, int], Key] = {}
 
     def take(self, run: RunState, item: Instance, prints: Fingerprints) -> bool:
-        """True: it is the first, and must find out. False: it will be told what the first one found."""
+        """True: it is the first, and must find out. False: it will be given what the first one found."""
         key = prints.first, prints.second, run.user, run.fs_id
         claim = self._claims.get(key)
         if claim is not None:
@@ -48,8 +48,8 @@ class Claims:
             self.take(run, item, item.prints)
 
     def ended(self, items: Iterable[Ended], now: float) -> list[tuple[RunState, Fact]]:
-        """What those who waited for these are told."""
-        told: list[tuple[RunState, Fact]] = []
+        """Facts for those who waited for these."""
+        facts: list[tuple[RunState, Fact]] = []
         for run, item in items:
             key = self._held.pop((run.id, item.number), None)
             if key is None:
@@ -57,13 +57,13 @@ class Claims:
             claim = self._claims.pop(key)
             if not claim.waiting:
                 continue
-            alive = deque(each for each in claim.waiting if each[1].phase is Phase.CACHING)
+            alive = deque(each for each in claim.waiting if each[1].phase is Phase.LOOKUP)
             if item.status is ComponentStatus.SUCCEEDED:
                 hit = Hit(item.reused_run or run.id, item.reused_job or item.job, dict(item.outputs))
-                told += [(other, CacheAnswered(now, each.number, prints, hit)) for other, each, prints in alive]
+                facts += [(other, CacheAnswered(now, each.number, prints, hit)) for other, each, prints in alive]
             elif alive:
                 other, each, prints = alive.popleft()
                 self._claims[key] = _Claim((other.id, each.number), alive)
                 self._held[other.id, each.number] = key
-                told.append((other, CacheAnswered(now, each.number, prints, None, ("the run it waited for failed",))))
-        return told
+                facts.append((other, CacheAnswered(now, each.number, prints, None, ("the run it waited for failed",))))
+        return facts

@@ -10,30 +10,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paddleflow.base.clock import Clock
 from paddleflow.base.log import Log
 from paddleflow.base.quantity import Resources, parse_quantity
-from paddleflow.engine.activating import expect, settle_ahead
-from paddleflow.engine.admitting import Admission
 from paddleflow.engine.board import Board
 from paddleflow.engine.changeset import Changeset, write_turn
-from paddleflow.engine.conductor import Conductor, read_active
-from paddleflow.engine.errands import Errands
 from paddleflow.engine.expected_durations import ExpectedDurations
-from paddleflow.engine.launching import Prepared
+from paddleflow.engine.launch import PreparedLaunch
+from paddleflow.engine.launch_context import LaunchContext, rules_of
 from paddleflow.engine.ports import Ports, parse_range
-from paddleflow.engine.recovery import begun_unplaced, compare, read_jobs, read_records, rebuild
-from paddleflow.engine.surroundings import Surroundings, rules_of
+from paddleflow.engine.prefetch import NoPrefetch, Prefetch, Prefetcher
+from paddleflow.engine.recovery import compare, read_jobs, read_records, rebuild
+from paddleflow.engine.run_engine import RunEngine, read_active
+from paddleflow.engine.run_io import RunIO
+from paddleflow.engine.step_admission import Admission
 from paddleflow.engine.turn import STARTS_A_TURN, apply_observations, apply_placements, apply_row_changes, decide
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs.rows import SQL, members_of
 from paddleflow.queues.queues import scheduled_queues
+from paddleflow.runs.counters import RunCounters
 from paddleflow.runs.rows import SQL as RUNS
-from paddleflow.runs.tally import Tally
 from paddleflow.runtimes.runtime import NodeInfo, Observation, Runtime
 from paddleflow.scheduling.model import Node, Reason, Snapshot
 from paddleflow.scheduling.record import Recorded
@@ -77,7 +77,13 @@ def _read_changes(tx: Tx) -> tuple[list[Row], list[Row], int]:
 class ClusterEngine:
     """Moves the jobs of one cluster. `run` never ends by itself."""
 
-    def __init__(self, parts: Parts, cluster: str = "default-cluster") -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        cluster: str = "default-cluster",
+        prefetch: Callable[[], Prefetcher] | None = None,
+    ) -> None:
+        self._new_prefetch = prefetch or (NoPrefetch if parts.runtime.prefetching is None else Prefetch)
         self._parts = parts
         self._cluster = cluster
         self._lease_name = f"engine:{cluster}"
@@ -88,14 +94,14 @@ class ClusterEngine:
         self._heard: list[Observation] = []  #: what no turn has dealt with yet
         self._durations = ExpectedDurations(parts.database)
         self._board: Board | None = None
-        self.tally = Tally()
+        self.run_counters = RunCounters()
         self.nodes: Sequence[NodeInfo] = ()
         self.first_turn = asyncio.Event()  #: set once the board was rebuilt and decided upon
 
     def why(self, job: str) -> Reason | None:
         """Why a job waits, as of now; None when this server does not know it as waiting."""
         board = self._board
-        if board is None or job not in board.waiting or job in board.held_back:
+        if board is None or job not in board.waiting or job in board.gated:
             return None
         return board.core.why(job)
 
@@ -104,7 +110,7 @@ class ClusterEngine:
     ) -> tuple[Reason, Sequence[Suggestion]] | None:
         """The same with everything that is in its way, and the smallest changes that would start it now."""
         board = self._board
-        if board is None or job not in board.waiting or job in board.held_back:
+        if board is None or job not in board.waiting or job in board.gated:
             return None
         return board.core.explain(job), suggest(board.core, job, queues, sizes)
 
@@ -198,7 +204,7 @@ class ClusterEngine:
 
     async def _rest(self) -> None:
         """Until something happens or a restart is due."""
-        dues = (self._board.next_due() if self._board else None, self._conductor.next_due())
+        dues = (self._board.next_due() if self._board else None, self._runs.next_due())
         due = min((each for each in dues if each is not None), default=None)
         if due is None:
             await self._wake.wait()
@@ -215,7 +221,7 @@ class ClusterEngine:
         now = parts.clock.now()
         known = await parts.runtime.adopt()
         self.nodes = await parts.runtime.capacity()
-        self._around = Surroundings(
+        self._around = LaunchContext(
             data=parts.data,
             base_env=parts.base_env,
             addresses={node.name: node.address for node in self.nodes},
@@ -227,16 +233,16 @@ class ClusterEngine:
         records = replace(records, waiting=await self._durations.spread(records.waiting, queues))
         nodes = [Node(n.name, n.capacity, n.labels, n.schedulable) for n in self.nodes]
         ports = Ports(parse_range(parts.settings.local.ports), begin=secrets.randbelow(65536))
-        board = rebuild(records, nodes, queues, ports, self._around, now, rules)
+        board = rebuild(records, nodes, queues, ports, self._around, now, self._new_prefetch(), rules)
         if parse_quantity(parts.settings.scheduling.log_size):
             board.core.begin(now)
         changes = Changeset()
-        self._conductor = self._new_conductor()
-        told = [each for run in await parts.database.read(read_active) for each in self._conductor.adopt(run, now)]
+        self._runs = self._new_run_engine()
+        told = [each for run in await parts.database.read(read_active) for each in self._runs.adopt(run, now)]
         await self._acquaint(board, known)
         compare(board, known, changes, now)
         apply_observations(board, known, changes, now)
-        await self._conductor.begin(board, changes, told, now)
+        await self._runs.begin(board, changes, told, now)
         decide(board, changes, self._around, now)
         self._board = board
         await self._write_and_do(lease, board, changes, now)
@@ -256,22 +262,22 @@ class ClusterEngine:
             if version != board.queue_version:
                 board.core.set_queues(await parts.database.read(scheduled_queues, self._cluster))
                 board.queue_version = version
-            queues = [account.queue for account in board.core.accounts.values()]
+            queues = [account.queue for account in board.core.ledgers.values()]
             apply_row_changes(board, await self._durations.fill(rows, queues), changes, now)
-            await self._conductor.turn(board, changes, rows, runs, now)
+            await self._runs.turn(board, changes, rows, runs, now)
             decide(board, changes, self._around, now)
             self._crowded = bool(changes.writes.waits) and not changes.writes.placements
             stood = await self._write_and_do(lease, board, changes, now)
             self._changed |= not stood or len(rows) == ROWS_A_TURN or len(runs) == RUNS_A_TURN
             more = bool(
-                self._changed or len(changes.writes.placements) >= STARTS_A_TURN or self._heard or self._conductor.inbox
+                self._changed or len(changes.writes.placements) >= STARTS_A_TURN or self._heard or self._runs.inbox
             )
 
     async def _acquaint(self, board: Board, seen: Sequence[Observation]) -> None:
-        """Jobs that began although the rows say that they wait: an engine before this one had handed them out ahead."""
-        if jobs := begun_unplaced(board, seen):
+        """Jobs that began although the rows say that they wait: an engine before this one had prefetched them."""
+        if jobs := board.prefetch.unplaced(board, seen):
             for row in await self._parts.database.read(read_jobs, jobs):
-                expect(board, row, members_of(row["members"]), self._around)
+                board.prefetch.expect(board, row, members_of(row["members"]), self.nodes[0].name, self._around)
 
     async def _read_changes(self, board: Board) -> tuple[list[Row], list[Row], int]:
         """What others wrote; a turn that only hears of ends does not ask."""
@@ -280,19 +286,19 @@ class ClusterEngine:
         self._changed = False
         return await self._parts.database.peek(_read_changes)
 
-    def _new_conductor(self) -> Conductor:
+    def _new_run_engine(self) -> RunEngine:
         parts = self._parts
         nodes = [(node.name, node.capacity) for node in self.nodes]
         admission = Admission(nodes, parts.settings.jobs.skip_resource_validate)
-        conductor = Conductor(parts.database, admission, self.tally, self._durations.seconds)
-        self._errands = Errands(parts.database, parts.clock, parts.data, conductor, self._wake.set)
-        return conductor
+        engine = RunEngine(parts.database, admission, self.run_counters, self._durations.seconds)
+        self._run_io = RunIO(parts.database, parts.clock, parts.data, engine, self._wake.set)
+        return engine
 
     def _send_out(self) -> None:
         """Start what runs asked for, beside the turns."""
-        errands, self._conductor.errands = self._conductor.errands, []
-        if errands:
-            self._group.create_task(self._errands.do(errands))
+        requests, self._runs.io_requests = self._runs.io_requests, []
+        if requests:
+            self._group.create_task(self._run_io.do(requests))
 
     async def _write_and_do(self, lease: tuple[str, int], board: Board, changes: Changeset, now: float) -> bool:
         """Whether every placement stood; what somebody else changed meanwhile must be looked at again."""
@@ -307,15 +313,17 @@ class ClusterEngine:
             placed = await self._write(lease, changes, now)
             apply_placements(board, changes, placed, self._around, now)
             stood = all(item.job in placed for item in changes.writes.placements)
-            self._conductor.settle(board, placed, changes)
+            self._runs.settle(board, placed, changes)
             parts.bus.wake(EVENTS)
             if any(row["finished_at"] is not None for row in changes.writes.runs.runs):
                 parts.bus.wake(SCHEDULES)  # a slot may wait for the end of a run
             _tell(changes)
-        settle_ahead(board, changes, self._around)
+        board.prefetch.launch(board, changes, self._around)
         self._send_out()
-        if changes.recalls:  # before anybody is told to end, or its place would be passed on
-            await parts.runtime.recall(changes.recalls)
+        if (
+            changes.recalls and parts.runtime.prefetching is not None
+        ):  # before any is stopped, or its slot would pass on
+            await parts.runtime.prefetching.withdraw(changes.recalls)
         if changes.ended:  # first, because what is forgotten may travel with what is started
             await parts.runtime.forget(changes.ended)
         if changes.launches:
@@ -351,7 +359,7 @@ def _tell(changes: Changeset) -> None:
             log.info("job ended", job=change.after.id, status=str(change.after.status), reason=change.after.message)
 
 
-def _make_files(launches: Iterable[Prepared]) -> None:
+def _make_files(launches: Iterable[PreparedLaunch]) -> None:
     """The small files that must be there before a process starts."""
     for item in launches:
         folder = Path(item.launch.folder)

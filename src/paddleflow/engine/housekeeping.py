@@ -10,11 +10,11 @@ from pathlib import Path
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.log import Log
 from paddleflow.engine.cluster_engine import Parts
-from paddleflow.engine.launching import parse_attempt
+from paddleflow.engine.launch import parse_attempt
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs.changes import any_due, delete_due
 from paddleflow.jobs.folders import empty_bin, remove_folder, stats_file
-from paddleflow.runtimes.local import statistics
+from paddleflow.runtimes import sample_history
 from paddleflow.runtimes.runtime import Sample
 from paddleflow.store.bus import EVENTS
 
@@ -39,7 +39,7 @@ def _keep(data: Path, samples: Mapping[AttemptId, Sample]) -> None:
     for attempt, sample in samples.items():
         job, (role, index), _ = parse_attempt(attempt)
         with suppress(FileNotFoundError):  # it ended and was deleted just now
-            statistics.append(str(stats_file(data, job, role, index)), sample)
+            sample_history.append(str(stats_file(data, job, role, index)), sample)
 
 
 async def delete_for_ever(parts: Parts) -> None:

@@ -1,20 +1,33 @@
-"""What a turn writes about runs, in the same transaction as everything else of the turn: so a step that follows another one
-costs no commit of its own. Called by `writes`."""
+"""What a turn writes about runs: collected from the states that the machines changed, and written in the same transaction as
+everything else of the turn, so that a step that follows another one costs no commit of its own. Called by `run_engine` (collect)
+and `writes` (write).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from paddleflow.jobs.model import UNTIL_TOLD, JobStatus, NewJob
-from paddleflow.jobs.prototypes import note
 from paddleflow.jobs.rows import SQL as JOBS
 from paddleflow.jobs.rows import json_text
+from paddleflow.jobs.submission import index_job
 from paddleflow.runs import artifacts, caches
-from paddleflow.runs.rows import SQL
+from paddleflow.runs.artifacts import INPUT, OUTPUT, NewArtifact
+from paddleflow.runs.caches import NewCache
+from paddleflow.runs.facts import Measurement
+from paddleflow.runs.model import ComponentStatus
+from paddleflow.runs.rows import SQL, component_row, run_row, text
+from paddleflow.runs.state import Instance, RunState
+from paddleflow.runs.values import Rendered, on_storage
+from paddleflow.spec.pipeline.model import Step
 from paddleflow.store.database import Row, Tx, Value
 from paddleflow.store.events import NewEvent
 
+Collected: TypeAlias = "list[tuple[RunState, Instance]]"
+RenderedSteps: TypeAlias = "dict[tuple[str, int], Rendered]"
+NOT_MEASURED = Measurement("missing")
 #: what a row that was just inserted has, besides what was given
 NEW: Row = {
     **dict.fromkeys(("outcome", "not_before", "started_at", "finished_at", "resized_at")),
@@ -44,12 +57,100 @@ class RunWrites:
     artifacts: list[artifacts.NewArtifact] = field(default_factory=list)
     caches: list[caches.NewCache] = field(default_factory=list)
     seen: list[dict[str, Value]] = field(default_factory=list)  #: runs: seq, touched
-    unbegun: list[dict[str, Value]] = field(default_factory=list)  #: components whose rows go: run_id, number
+    withdrawn: list[dict[str, Value]] = field(default_factory=list)  #: components whose rows go: run_id, number
     events: list[NewEvent] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        told = self.seen or self.events or self.unbegun
-        return bool(self.jobs or self.runs or self.components or self.loops or told)
+        others = self.seen or self.events or self.withdrawn
+        return bool(self.jobs or self.runs or self.components or self.loops or others)
+
+
+def collect(run: RunState, rendered: RenderedSteps, writes: RunWrites, now: float) -> Collected:
+    """Take the changes out of a run's state and into the writes; the components that have ended."""
+    ended: Collected = []
+    for item in run.changed.values():
+        found = rendered.pop((run.id, item.number), None)
+        row = component_row(run, item, found)
+        writes.components.append(row)
+        writes.events.append(NewEvent("run", run.id, now, "step", _event(item)))
+        if found is not None and found.inputs and item.tries <= 1:
+            writes.artifacts += [_input(run, item, name, path) for name, path in found.inputs.items()]
+        if item.status.final:
+            ended.append((run, item))
+            if isinstance(item.component, Step) and item.status is ComponentStatus.SUCCEEDED:
+                _succeeded(run, item, writes)
+    run.changed.clear()
+    writes.withdrawn += [{"run_id": run.id, "number": number} for number in run.withdrawn]
+    run.withdrawn.clear()
+    for frame, name, items in run.loops:
+        writes.loops.append({"run_id": run.id, "parent": frame, "name": name, "items": text(list(items))})
+    run.loops.clear()
+    if run.changed_itself:
+        run.changed_itself = False
+        writes.runs.append(run_row(run, now))
+        writes.events.append(NewEvent("run", run.id, now, "status", {"status": run.status, "message": run.message}))
+    return ended
+
+
+def _event(item: Instance) -> dict[str, object]:
+    data: dict[str, object] = {"step": item.full_name, "status": item.status, "message": item.message}
+    if item.job:
+        data["jobID"] = item.job
+    if item.reused_run:
+        data["reusedFrom"] = item.reused_run
+    return data
+
+
+def _record(
+    run: RunState, item: Instance, kind: str, name: str, path: str, seen: Measurement, meta: str
+) -> NewArtifact:
+    main = run.pipeline.main_fs
+    return NewArtifact(
+        run_id=run.id,
+        fs_id=run.fs_id,
+        fs_name=main.name if main is not None else "",
+        user_name=run.user,
+        path=on_storage(run, path),
+        step=item.full_name,
+        job_id=item.job,
+        kind=kind,
+        name=name,
+        hash=seen.hash,
+        size=seen.size,
+        meta=meta,
+    )
+
+
+def _input(run: RunState, item: Instance, name: str, path: str) -> NewArtifact:
+    return _record(run, item, INPUT, name, path, NOT_MEASURED, "")
+
+
+def _succeeded(run: RunState, item: Instance, writes: RunWrites) -> None:
+    """Records of what it made, and the result that later runs may use."""
+    made = run.measured.pop(item.number, {})
+    for name, path in item.outputs.items():
+        seen = made.get(name, NOT_MEASURED)
+        writes.artifacts.append(
+            _record(run, item, OUTPUT, name, path, seen, "reused" if item.reused_run else seen.kind)
+        )
+    if item.prints.first and not item.reused_run:
+        main = run.pipeline.main_fs
+        outputs = {name: (path, made.get(name, NOT_MEASURED).hash) for name, path in item.outputs.items()}
+        writes.caches.append(
+            NewCache(
+                prints=item.prints,
+                run_id=run.id,
+                pipeline=run.pipeline.name,
+                step=item.full_name,
+                job_id=item.job,
+                fs_id=run.fs_id,
+                fs_name=main.name if main is not None else "",
+                user_name=run.user,
+                expired_time=item.step.cache.max_expired_time,
+                outputs=outputs,
+                source=run.source,
+            )
+        )
 
 
 def write_runs(
@@ -58,7 +159,7 @@ def write_runs(
     attempts: Mapping[str, int],
     reasons: Mapping[str, str],
     now: float,
-    told: list[NewEvent],
+    events: list[NewEvent],
 ) -> dict[str, Row]:
     """Write all of it; the rows of the new jobs. `attempts` are those that were placed at once, `reasons` why others wait."""
     for row in writes.runs:
@@ -67,14 +168,14 @@ def write_runs(
         tx.many(SQL["mark_run_seen"], writes.seen)
     if writes.loops:
         tx.many(SQL["insert_loop"], writes.loops)
-    if writes.unbegun:
-        tx.many(SQL["forget_component"], writes.unbegun)
+    if writes.withdrawn:
+        tx.many(SQL["forget_component"], writes.withdrawn)
     if writes.components:
         tx.many(SQL["put_component"], writes.components)
     artifacts.note(tx, writes.artifacts, now)
     caches.keep(tx, writes.caches, now)
-    told.extend(writes.events)
-    told.extend(_held_back(job, new.held_back, now) for job, new in writes.jobs.items() if new.held_back)
+    events.extend(writes.events)
+    events.extend(_held_back(job, new.held_back, now) for job, new in writes.jobs.items() if new.held_back)
     return _insert(tx, writes.jobs, attempts, reasons, now) if writes.jobs else {}
 
 
@@ -103,7 +204,7 @@ def _insert(
                 "run_id": new.run,
             }
         )
-        note(tx, new.job)
+        index_job(tx, new.job)
     tx.many(JOBS["insert_step_job"], rows)
     found = tx.all(JOBS["positions"], ids=json_text([[job] for job in jobs]))
     seqs = {row["id"]: row["seq"] for row in found}

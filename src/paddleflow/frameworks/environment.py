@@ -9,38 +9,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from paddleflow.frameworks.framework import Member
+from paddleflow.frameworks.framework import PlacedMember
 
 
-def endpoint(member: Member, port: int = 0) -> str:
+def endpoint(member: PlacedMember, port: int = 0) -> str:
     """``host:port`` of one of the member's ports."""
     return f"{member.host}:{member.ports[port]}"
 
 
-def of_roles(members: Sequence[Member], *roles: str) -> list[Member]:
+def of_roles(members: Sequence[PlacedMember], *roles: str) -> list[PlacedMember]:
     """The members of these roles, role by role, each in the order given: the position in it is the rank."""
     return [member for role in roles for member in members if member.role == role]
 
 
-def beside(member: Member, name: str) -> str:
+def beside(member: PlacedMember, name: str) -> str:
     """Path of a helper file in the job's folder; the name must be the member's alone, unless all write the same."""
     return f"{member.folder.rstrip('/')}/{name}" if member.folder else name
 
 
 def layered(
-    member: Member, *, identity: Mapping[str, str] | None = None, tuning: Mapping[str, str] | None = None
+    member: PlacedMember, *, identity: Mapping[str, str] | None = None, tuning: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """The member's whole environment."""
     # Without PYTHONUNBUFFERED a Python program's output reaches the log only when its buffer is full.
     return {"PYTHONUNBUFFERED": "1", **(tuning or {}), **member.env, **(identity or {})}
 
 
-def mode(members: Sequence[Member]) -> dict[str, str]:
+def mode(members: Sequence[PlacedMember]) -> dict[str, str]:
     """``PF_JOB_MODE``, which programs of existing users read."""
     return {"PF_JOB_MODE": "PS" if any(member.role == "pserver" for member in members) else "Collective"}
 
 
-def local_network(member: Member) -> dict[str, str]:
+def local_network(member: PlacedMember) -> dict[str, str]:
     """On one machine, keep gloo and NCCL on loopback: they would otherwise look the host's name up, and listen outside."""
     if not member.host.startswith("127."):
         return {}

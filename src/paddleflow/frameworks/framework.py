@@ -22,7 +22,7 @@ class Completion(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class PlacedMember:
     """One placed process of a job, before the framework has added anything."""
 
     role: str
@@ -73,7 +73,7 @@ class Framework:
     name: str
     roles: tuple[Role, ...]
     stages: tuple[tuple[str, ...], ...]  #: role names in start order; a stage starts when the one before is ready
-    plan: Callable[[str, Sequence[Member]], Sequence[Plan]]  #: (job id, members in order) → one plan each
+    plan: Callable[[str, Sequence[PlacedMember]], Sequence[Plan]]  #: (job id, members in order) → one plan each
     check: Callable[[Mapping[str, int]], Sequence[Fault]]  #: replicas by role → what is wrong with them
     completion: Completion = Completion.ALL
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from paddleflow.frameworks.environment import beside, layered, mode, of_roles
-from paddleflow.frameworks.framework import Framework, Member, Plan, Role
+from paddleflow.frameworks.framework import Framework, PlacedMember, Plan, Role
 from paddleflow.frameworks.rules import WORKER_ALIASES, checker
 
 HOST_FILE = "hostfile"
@@ -38,7 +38,7 @@ _LOCAL_TUNING = {
 }
 
 
-def _plan(job_id: str, members: Sequence[Member]) -> Sequence[Plan]:
+def _plan(job_id: str, members: Sequence[PlacedMember]) -> Sequence[Plan]:
     slots: dict[str, int] = {}
     for worker in of_roles(members, "worker"):
         slots[worker.host] = slots.get(worker.host, 0) + 1
@@ -51,7 +51,7 @@ def _plan(job_id: str, members: Sequence[Member]) -> Sequence[Plan]:
     ]
 
 
-def _master(member: Member, members: Sequence[Member], slots: Mapping[str, int]) -> Plan:
+def _master(member: PlacedMember, members: Sequence[PlacedMember], slots: Mapping[str, int]) -> Plan:
     path = beside(member, HOST_FILE)
     identity = {
         **mode(members),

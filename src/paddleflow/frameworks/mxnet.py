@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paddleflow.frameworks.environment import layered, mode, of_roles
-from paddleflow.frameworks.framework import Framework, Member, Plan, Role
+from paddleflow.frameworks.framework import Framework, PlacedMember, Plan, Role
 from paddleflow.frameworks.rules import WORKER_ALIASES, checker
 
 _ROLES = (
@@ -20,7 +20,7 @@ _ROLES = (
 _DMLC_ROLES = {"master": "scheduler", "pserver": "server", "worker": "worker"}
 
 
-def _plan(job_id: str, members: Sequence[Member]) -> Sequence[Plan]:
+def _plan(job_id: str, members: Sequence[PlacedMember]) -> Sequence[Plan]:
     groups = {role: of_roles(members, role) for role in _DMLC_ROLES}
     scheduler = groups["master"][0]
     plans = []

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from paddleflow.errors import Fault
 from paddleflow.frameworks.environment import beside, endpoint, layered, local_network, mode, of_roles
-from paddleflow.frameworks.framework import Framework, Member, Plan, Role
+from paddleflow.frameworks.framework import Framework, PlacedMember, Plan, Role
 from paddleflow.frameworks.rules import WORKER_ALIASES, checker
 
 _ENDPOINT, _SECOND = 0, 1  # ports: its own endpoint; the rendezvous that rank 0 of its role may have to offer
@@ -23,7 +23,7 @@ _ROLES = (
 )
 
 
-def _plan(job_id: str, members: Sequence[Member]) -> Sequence[Plan]:
+def _plan(job_id: str, members: Sequence[PlacedMember]) -> Sequence[Plan]:
     servers, workers = of_roles(members, "pserver"), of_roles(members, "worker")
     shared = _shared(job_id, members, workers)
     if not servers:
@@ -31,7 +31,7 @@ def _plan(job_id: str, members: Sequence[Member]) -> Sequence[Plan]:
     return [_parameter_server(member, servers, workers, shared) for member in members]
 
 
-def _shared(job_id: str, members: Sequence[Member], workers: Sequence[Member]) -> dict[str, str]:
+def _shared(job_id: str, members: Sequence[PlacedMember], workers: Sequence[PlacedMember]) -> dict[str, str]:
     return {
         **mode(members),
         "PADDLE_JOB_ID": job_id,
@@ -41,7 +41,7 @@ def _shared(job_id: str, members: Sequence[Member], workers: Sequence[Member]) -
     }
 
 
-def _own(member: Member, role: str, rank: int) -> dict[str, str]:
+def _own(member: PlacedMember, role: str, rank: int) -> dict[str, str]:
     return {
         "POD_IP": member.host,
         "PADDLE_PORT": str(member.ports[_ENDPOINT]),
@@ -52,7 +52,7 @@ def _own(member: Member, role: str, rank: int) -> dict[str, str]:
     }
 
 
-def _tuning(member: Member) -> dict[str, str]:
+def _tuning(member: PlacedMember) -> dict[str, str]:
     tuning = local_network(member)
     if member.devices:
         # Numbers relative to the visible devices, which the engine narrows to the member's own.
@@ -62,7 +62,7 @@ def _tuning(member: Member) -> dict[str, str]:
     return tuning
 
 
-def _collective(member: Member, workers: Sequence[Member], shared: Mapping[str, str]) -> Plan:
+def _collective(member: PlacedMember, workers: Sequence[PlacedMember], shared: Mapping[str, str]) -> Plan:
     rank, size = workers.index(member), str(len(workers))
     identity = {
         **shared,
@@ -91,7 +91,7 @@ def _collective(member: Member, workers: Sequence[Member], shared: Mapping[str, 
 
 
 def _parameter_server(
-    member: Member, servers: Sequence[Member], workers: Sequence[Member], shared: Mapping[str, str]
+    member: PlacedMember, servers: Sequence[PlacedMember], workers: Sequence[PlacedMember], shared: Mapping[str, str]
 ) -> Plan:
     serves = member.role == "pserver"
     rank = (servers if serves else workers).index(member)

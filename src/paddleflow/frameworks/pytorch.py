@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paddleflow.frameworks.environment import layered, local_network, mode, of_roles
-from paddleflow.frameworks.framework import Framework, Member, Plan, Role
+from paddleflow.frameworks.framework import Framework, PlacedMember, Plan, Role
 from paddleflow.frameworks.rules import WORKER_ALIASES, checker
 
 _ROLES = (
@@ -19,7 +19,7 @@ _ROLES = (
 )
 
 
-def _plan(job_id: str, members: Sequence[Member]) -> Sequence[Plan]:
+def _plan(job_id: str, members: Sequence[PlacedMember]) -> Sequence[Plan]:
     ranked = of_roles(members, "master", "worker")
     first, size = ranked[0], str(len(ranked))
     plans = []

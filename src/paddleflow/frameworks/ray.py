@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from paddleflow.frameworks.environment import endpoint, layered, mode, of_roles
-from paddleflow.frameworks.framework import Framework, Member, Plan, Role
+from paddleflow.frameworks.framework import Framework, PlacedMember, Plan, Role
 from paddleflow.frameworks.rules import WORKER_ALIASES, checker
 
 _ROLES = (
@@ -48,7 +48,7 @@ exit "$code"
 """
 
 
-def _plan(job_id: str, members: Sequence[Member]) -> Sequence[Plan]:
+def _plan(job_id: str, members: Sequence[PlacedMember]) -> Sequence[Plan]:
     head = of_roles(members, "master")[0]
     identity = {**mode(members), "RAY_ADDRESS": endpoint(head)}
     beside_head = [member for member in members if member.host == head.host]
@@ -58,7 +58,7 @@ def _plan(job_id: str, members: Sequence[Member]) -> Sequence[Plan]:
     ]
 
 
-def _head(member: Member, beside_head: Sequence[Member], identity: Mapping[str, str]) -> Plan:
+def _head(member: PlacedMember, beside_head: Sequence[PlacedMember], identity: Mapping[str, str]) -> Plan:
     *ports, client = member.ports
     fixed = {"head": "", **{name: str(port) for name, port in zip(_PORTS, ports, strict=True)}}
     start = _start(member, beside_head, "RAY_JOB_HEADER_START_PARAMS_", fixed)
@@ -69,12 +69,14 @@ def _head(member: Member, beside_head: Sequence[Member], identity: Mapping[str, 
     return Plan(("sh", "-c", script, "ray-head", *entry), env, ready_port=ports[0])
 
 
-def _worker(member: Member, head: Member, identity: Mapping[str, str]) -> Plan:
+def _worker(member: PlacedMember, head: PlacedMember, identity: Mapping[str, str]) -> Plan:
     start = _start(member, [member], "RAY_JOB_WORKER_START_PARAMS_", {"address": endpoint(head)})
     return Plan(start, layered(member, identity=identity), passive=member.host == head.host)
 
 
-def _start(member: Member, offered: Sequence[Member], prefix: str, fixed: Mapping[str, str]) -> tuple[str, ...]:
+def _start(
+    member: PlacedMember, offered: Sequence[PlacedMember], prefix: str, fixed: Mapping[str, str]
+) -> tuple[str, ...]:
     """``ray start`` in the foreground: the sizes of `offered`, the user's parameters over them, our addresses over those."""
     options = {
         "num-cpus": str(max(1, sum(one.cpu for one in offered) // 1000)),

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from paddleflow.frameworks.environment import layered, mode, of_roles
-from paddleflow.frameworks.framework import Framework, Member, Plan, Role
+from paddleflow.frameworks.framework import Framework, PlacedMember, Plan, Role
 from paddleflow.frameworks.rules import checker
 
 _ROLES = (
@@ -20,7 +20,7 @@ _ROLES = (
 )
 
 
-def _plan(job_id: str, members: Sequence[Member]) -> Sequence[Plan]:
+def _plan(job_id: str, members: Sequence[PlacedMember]) -> Sequence[Plan]:
     executors = of_roles(members, "executor")
     cores = sum(max(1, member.cpu // 1000) for member in executors or of_roles(members, "driver"))
     master = f"local[{cores}]"
@@ -32,7 +32,7 @@ def _plan(job_id: str, members: Sequence[Member]) -> Sequence[Plan]:
     ]
 
 
-def _driver(job_id: str, member: Member, members: Sequence[Member], master: str) -> Plan:
+def _driver(job_id: str, member: PlacedMember, members: Sequence[PlacedMember], master: str) -> Plan:
     settings = f"--master {master} --name {job_id} --conf spark.ui.port={member.ports[0]}"
     tuning = {
         "MASTER": master,  # read by spark-submit

@@ -9,9 +9,9 @@ from typing import Any
 
 from paddleflow.base.quantity import Resources
 from paddleflow.frameworks.catalogue import find
-from paddleflow.jobs.machine import JobState, Shape, TaskState
+from paddleflow.jobs.machine import JobState, Lifecycle, TaskState
 from paddleflow.jobs.model import JobStatus, Member, MountedStorage, NewJob, RestartPolicy, TaskStatus
-from paddleflow.scheduling.model import Assignment, Held, Need, Request
+from paddleflow.scheduling.model import Allocation, Assignment, MemberSet, Request
 from paddleflow.settings import JobSettings
 from paddleflow.spec.job import PRIORITIES
 from paddleflow.store.database import Row, Tx, Value
@@ -111,10 +111,10 @@ def members_of(text: str) -> tuple[Member, ...]:
 
 
 @lru_cache(maxsize=4096)
-def needs_of(text: str) -> tuple[Need, ...]:
+def needs_of(text: str) -> tuple[MemberSet, ...]:
     """What the scheduler needs to know; equal texts give the same object, so that equal jobs are cheap."""
     return tuple(
-        Need(role, count, _resources(cpu, memory, scalars), *rest[:1])
+        MemberSet(role, count, _resources(cpu, memory, scalars), *rest[:1])
         for role, count, cpu, memory, scalars, *rest in json.loads(text)
     )
 
@@ -130,9 +130,9 @@ def request_of(row: Row) -> Request:
     return Request(
         job=row["id"],
         queue=row["queue"],
-        needs=needs_of(row["needs"]),
+        member_sets=needs_of(row["needs"]),
         submitted_at=row["accepted_at"],
-        order=row["seq"],
+        seq=row["seq"],
         priority=PRIORITIES[row["priority"]],
         user=row["user_name"],
         expected=row.get("expected"),
@@ -158,11 +158,11 @@ def requests_of(crowd: Row) -> list[Request]:
     """A crowd as the scheduler sees it."""
     seq, job, at = crowd["stamps"][0]
     first = request_of({**crowd, "seq": seq, "id": job, "accepted_at": at})
-    queue, needs, rest = first.queue, first.needs, first[5:]
-    return [Request(job, queue, needs, at, seq, *rest) for seq, job, at in crowd["stamps"]]
+    queue, member_sets, rest = first.queue, first.member_sets, first[5:]
+    return [Request(job, queue, member_sets, at, seq, *rest) for seq, job, at in crowd["stamps"]]
 
 
-def held_of(row: Row, tasks: Iterable[Row]) -> Held:
+def allocation_of(row: Row, tasks: Iterable[Row]) -> Allocation:
     """A job row with its members' places."""
     assignments = tuple(
         Assignment(
@@ -173,24 +173,24 @@ def held_of(row: Row, tasks: Iterable[Row]) -> Held:
         )
         for task in tasks
     )
-    return Held(request_of(row), assignments, row["placed_at"] or row["updated_at"], row["resized_at"])
+    return Allocation(request_of(row), assignments, row["placed_at"] or row["updated_at"], row["resized_at"])
 
 
-def shape_of(framework: str, members: Sequence[Member], restart_limit: int) -> Shape:
+def lifecycle_of(framework: str, members: Sequence[Member], restart_limit: int) -> Lifecycle:
     """What the framework, the members' restart policy and their word about evictions say."""
     again = {RestartPolicy.ALWAYS, RestartPolicy.ON_FAILURE}
     restarts = any(member.env.get("PF_JOB_RESTART_POLICY") in again for member in members)
     ends = any(member.env.get(PREEMPTED_VARIABLE, "").lower() == "end" for member in members)
-    return _shape(framework, tuple(member.role for member in members), restart_limit if restarts else 0, not ends)
+    return _lifecycle(framework, tuple(member.role for member in members), restart_limit if restarts else 0, not ends)
 
 
 @lru_cache(maxsize=256)
-def _shape(framework: str, roles: tuple[str, ...], restarts: int, requeued: bool) -> Shape:
+def _lifecycle(framework: str, roles: tuple[str, ...], restarts: int, requeued: bool) -> Lifecycle:
     table = find(framework)
-    return Shape(table.stages, table.completing(roles), table.completion, restarts, requeued)
+    return Lifecycle(table.stages, table.completing(roles), table.completion, restarts, requeued)
 
 
-def state_of(row: Row, tasks: Iterable[Row], shape: Shape) -> JobState:
+def state_of(row: Row, tasks: Iterable[Row], lifecycle: Lifecycle) -> JobState:
     """The machine's state that a job row and its members' rows stand for."""
     status = JobStatus(row["status"])
     states = tuple(
@@ -212,7 +212,7 @@ def state_of(row: Row, tasks: Iterable[Row], shape: Shape) -> JobState:
     )
     return JobState(
         id=row["id"],
-        shape=shape,
+        lifecycle=lifecycle,
         status=status,
         message=row["message"],
         tasks=states,

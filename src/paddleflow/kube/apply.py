@@ -2,7 +2,7 @@
 
 The API server fills in defaults and drops what is empty, so equality says nothing: what counts is that every field that we
 want has our value. A field that we wanted once and no longer do is found by a mark: an annotation with the digest of all
-that was wanted, which `marked` puts on and server-side apply then takes care of. Together: no write unless it changes
+that was wanted, which `marked` puts on and server-side apply then takes care of. Batched: no write unless it changes
 something, no drift that stays.
 """
 

@@ -18,7 +18,7 @@ FIELDS = {
     "parent": "parent",
     "cycle": "parent",
     "weight": "weight",
-    "policy": "order",
+    "order": "order",
     "amount": "minResources",
     "children": "minResources",
 }
@@ -29,13 +29,13 @@ def as_scheduled(queue: Queue, online: bool) -> scheduling.Queue:
     """A queue as the scheduler knows it; in a cluster that is not online none is open."""
     return scheduling.Queue(
         name=queue.name,
-        most=queue.ceiling,
-        least=queue.least,
+        ceiling=queue.ceiling,
+        guarantee=queue.least,
         open=queue.open and online,
         node_labels=queue.node_labels,
         parent=queue.parent,
         weight=queue.weight,
-        policy=queue.policy,
+        order=queue.order,
     )
 
 
@@ -67,7 +67,7 @@ def beyond_machine(queues: Iterable[Queue], capacity: Resources) -> list[str]:
     ]
 
 
-def together(queues: Sequence[Queue], uses: Mapping[str, Resources]) -> dict[str, Resources]:
+def subtree_usage(queues: Sequence[Queue], uses: Mapping[str, Resources]) -> dict[str, Resources]:
     """What each queue and all queues below it use. Whoever stands in a circle counts once for each queue above it."""
     parents = {queue.name: queue.parent for queue in queues}
     sums: dict[str, Resources] = {name: Resources() for name in parents}

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from paddleflow.errors import NotFound
+from paddleflow.store.conditions import Conditions
 from paddleflow.store.database import Row, Tx, Value
 from paddleflow.store.statements import load
-from paddleflow.store.where import Where
 
 SQL = load("paddleflow.runs", "artifacts.sql")
 INPUT = "input"
@@ -66,7 +66,7 @@ def find_artifacts(tx: Tx, wanted: ArtifactFilter, before: int, limit: int) -> l
 
 def select(tx: Tx, table: str, columns: Iterable[tuple[str, Sequence[str]]], before: int, limit: int) -> list[Row]:
     """Rows of a table, newest first, whose columns have one of the given values; a column without values is not looked at."""
-    where = Where()
+    where = Conditions()
     if before:
         where.add("seq < :before", before=before)
     for column, given in columns:

@@ -1,6 +1,6 @@
 """What a pipeline asks of the platform by name: storages, queues, flavours, frameworks and their roles.
 
-Asked before a run is made, so that what is missing is told at once and for all steps, not step by step while the run goes on.
+Asked before a run is made, so that what is missing is reported at once and for all steps, not step by step while the run goes on.
 A name that a template stands in for is known only then; the step's job is refused then. Disabled components ask for nothing.
 """
 
@@ -57,7 +57,7 @@ def require_storages(tx: Tx, pipeline: Pipeline, user: str, root: bool, places: 
 
 
 def require_all(tx: Tx, new: NewRun, places: Places) -> NewRun:
-    """A run with its main storage found; everything that its user does not have is told at once, with its place."""
+    """A run with its main storage found; everything that its user does not have is reported at once, with its place."""
     storages.require_user(tx, new.user)
     root = is_root(new.user)
     faults = Faults("InvalidPipeline")
@@ -131,7 +131,7 @@ def _framework(demand: Demand) -> Refusal | None:
 
 def _role(demand: Demand) -> Refusal | None:
     if demand.framework not in FRAMEWORKS:
-        return None  # told of the framework
+        return None  # the framework is reported already
     framework = find(demand.framework)
     if framework.role(demand.name.lower()) is not None:
         return None

@@ -1,4 +1,4 @@
-"""What a run's machine is told, and what it asks for. Values only; `number` is that of a component in its run."""
+"""The facts that a run's machine is given, and the commands it answers with. Values only; `number` is a component's in its run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class Adopted:
     """Somebody looks after this run: for the first time, or again."""
 
     at: float
@@ -41,7 +41,7 @@ class JobEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class JobRefused:
     """The job of a step cannot be: its queue, flavour or storage does not let it."""
 
     at: float
@@ -69,7 +69,7 @@ class Fingerprints:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measurement:
     """What is at a path: file, folder or missing; the hash of its content and its size in all."""
 
     kind: str
@@ -97,7 +97,7 @@ class CacheAnswered:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class OutputsPrepared:
     """The folders of a step's outputs are there, and empty; or why not."""
 
     at: float
@@ -106,16 +106,17 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """A step's outputs are there and were measured."""
+class OutputsRecorded:
+    """A step's outputs are there and were measured; or which of them is missing or cannot be read."""
 
     at: float
     number: int
-    made: Mapping[str, Measured]
+    made: Mapping[str, Measurement]
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class StopAsked:
+class StopRequested:
     at: float
     force: bool
     message: str = ""
@@ -128,32 +129,32 @@ class BreakpointsSet:
 
 
 @dataclass(frozen=True, slots=True)
-class Ticked:
+class TimePassed:
     """Time has passed: a try may be due, or have run too long."""
 
     at: float
 
 
 Fact: TypeAlias = (
-    Begun
+    Adopted
     | JobPlaced
     | JobStarted
     | JobEnded
-    | Refused
+    | JobRefused
     | FilesRead
     | CacheAnswered
-    | Prepared
-    | Recorded
-    | StopAsked
+    | OutputsPrepared
+    | OutputsRecorded
+    | StopRequested
     | BreakpointsSet
-    | Ticked
+    | TimePassed
 )
 
 # ── commands ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadFiles:
     """Read these input artifacts (name → paths, joined by commas)."""
 
     number: int
@@ -162,50 +163,50 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class LookUp:
+class LookUpCache:
     """Is there a result that serves instead of running this step?"""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Prepare:
+class PrepareOutputs:
     """Make the folders of this step's outputs."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Submit:
-    """Submit the job of this step's next try; it is held back while the step is ahead."""
+class SubmitJob:
+    """Submit the job of this step's next try; it is held back while the step is prefetched."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    """The job of a step that was ahead is held back no longer."""
+class ReleaseJob:
+    """The job of a prefetched step is held back no longer."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Withdraw:
-    """The job of a step that was ahead is not wanted any more."""
+class WithdrawJob:
+    """The job of a prefetched step is not wanted any more."""
 
     number: int
     job: str  #: empty: it was not submitted yet
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class RecordOutputs:
     """Note what this step made."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class StopJob:
     """End the job of this step."""
 
     number: int
@@ -213,8 +214,18 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
+class FinishRun:
     """The run has ended."""
 
 
-Command: TypeAlias = Read | LookUp | Prepare | Submit | Due | Withdraw | Record | Stop | Finish
+Command: TypeAlias = (
+    ReadFiles
+    | LookUpCache
+    | PrepareOutputs
+    | SubmitJob
+    | ReleaseJob
+    | WithdrawJob
+    | RecordOutputs
+    | StopJob
+    | FinishRun
+)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from paddleflow.errors import Invalid, NotFound
-from paddleflow.runs.facts import Measured
+from paddleflow.runs.facts import Measurement
 from paddleflow.runs.names import ARTIFACTS
 
 _CHUNK = 2**20
@@ -81,24 +81,24 @@ def make_places(folder: Path, paths: Iterable[str]) -> None:
             raise Invalid(f"output artifact {path} cannot be made: {error.strerror}") from error
 
 
-def measure(folder: Path, path: str) -> Measured:
+def measure(folder: Path, path: str) -> Measurement:
     """Kind, hash and size of what a step made. A folder's hash is that of its listing with the hash of every file."""
     place = within(folder, path)
     try:
         if place.is_dir():
             return _measure_folder(place)
-        return Measured("file", _hash(place), place.stat().st_size)
+        return Measurement("file", _hash(place), place.stat().st_size)
     except OSError:
-        return Measured("missing")
+        return Measurement("missing")
 
 
-def _measure_folder(place: Path) -> Measured:
+def _measure_folder(place: Path) -> Measurement:
     digest, size = hashlib.sha256(), 0
     for relative, info in _files(place):
         size += info.st_size
         inner = _hash(place / relative) if stat.S_ISREG(info.st_mode) else "link"
         digest.update(f"{relative}\0{inner}\n".encode("utf-8", "surrogateescape"))
-    return Measured("folder", digest.hexdigest(), size)
+    return Measurement("folder", digest.hexdigest(), size)
 
 
 def signature(folder: Path, path: str) -> str:

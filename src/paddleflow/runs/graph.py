@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from paddleflow.runs.ending import group_result
+from paddleflow.runs.machine import group_result
 from paddleflow.runs.model import ComponentStatus, RunStatus
 from paddleflow.runs.state import POST, ROOT
 from paddleflow.spec import wire_runs as wire

@@ -33,7 +33,7 @@ def runtime_name(pipeline: str, full_name: str, *, post: bool = False) -> str:
 
 
 def artifact_folder(run: str, pipeline: str, step: str, seq: int, full_name: str, *, post: bool = False) -> str:
-    """Where a step's output artifacts lie, below what of the main storage the run sees."""
+    """Conditions a step's output artifacts lie, below what of the main storage the run sees."""
     digest = hashlib.md5(runtime_name(pipeline, full_name, post=post).encode(), usedforsecurity=False).hexdigest()
     return f"{ARTIFACTS}/{run}/{pipeline}/{step}-{seq}-{digest}"
 

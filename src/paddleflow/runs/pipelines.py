@@ -2,7 +2,7 @@
 
 Transactions only; who may do what and whether a document is good is decided before, in ``api.pipelines``. A version never
 changes. Numbers of versions count the deleted ones too, so that one number never means two documents. That a running
-schedule uses a version is known to another room: the caller asks it and refuses (`Conflict`) in the same transaction.
+schedule uses a version is known to another package: the caller asks it and refuses (`Conflict`) in the same transaction.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from paddleflow.base.names import nearest
 from paddleflow.errors import Conflict, Invalid, NotFound
+from paddleflow.store.conditions import Conditions
 from paddleflow.store.database import Row, Tx
 from paddleflow.store.statements import load
-from paddleflow.store.where import Where
 
 SQL = load("paddleflow.runs", "pipelines.sql")
 _ID = re.compile(r"ppl-(\d{6,18})", re.ASCII)
@@ -91,8 +91,8 @@ def add_version(
             f" pipeline[{pipeline.id}]",
             hint=f"write name: {pipeline.name}, or create a new pipeline",
         )
-    told = pipeline.description if description is None else description
-    number = tx.value(SQL["count_version"], seq=pipeline.seq, description=told, at=now)
+    kept = pipeline.description if description is None else description
+    number = tx.value(SQL["count_version"], seq=pipeline.seq, description=kept, at=now)
     _insert_version(tx, pipeline.seq, number, text, user, now)
     return _get(tx, pipeline.seq), get_version(tx, pipeline, str(number))
 
@@ -156,7 +156,7 @@ def list_pipelines(
     tx: Tx, after: int, limit: int, *, users: Sequence[str] = (), names: Sequence[str] = ()
 ) -> list[Row]:
     """Rows behind the position `after`, oldest first; `registered_of` reads them."""
-    where = Where()
+    where = Conditions()
     where.add("seq > :after", after=after)
     where.one_of("user_name", users)
     where.one_of("name", names)
@@ -165,7 +165,7 @@ def list_pipelines(
 
 def list_versions(tx: Tx, pipeline: Registered, after: int, limit: int, *, fs_names: Sequence[str] = ()) -> list[Row]:
     """Rows behind the position `after`, oldest first; `version_of` reads them."""
-    where = Where()
+    where = Conditions()
     where.add("pipeline = :pipeline and seq > :after", pipeline=pipeline.seq, after=after)
     where.one_of("fs_name", fs_names)
     statement = where.statement("select * from pipeline_versions", "order by seq limit :limit")

@@ -49,7 +49,7 @@ update runs set stop = :stop, status = 'terminating', message = :message, update
 where id = :id and status in ('initiating', 'pending', 'running', 'terminating') and stop < :stop
 
 -- name: change_breakpoints
--- Where a run pauses from now on.
+-- Conditions a run pauses from now on.
 update runs set breakpoints = :breakpoints, updated_at = :at, touched = touched + 1 where id = :id
 
 -- name: paused_components
@@ -126,3 +126,9 @@ delete from artifacts where run_id = :run_id
 -- name: delete_run_caches
 -- The results of a run that is deleted: their files go with it.
 delete from run_caches where run_id = :run_id
+-- name: active_of_schedule
+-- A user's runs of a schedule that have not ended, oldest first.
+select id, status from runs
+where schedule_id = :schedule_id and user_name = :user_name
+  and status in ('initiating', 'pending', 'running', 'terminating')
+order by seq

@@ -13,31 +13,67 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from paddleflow.runs.facts import Fingerprints, Measured
+from paddleflow.runs.facts import Fingerprints, Measurement
 from paddleflow.runs.model import ComponentStatus, RunStatus
 from paddleflow.runs.names import with_seq
-from paddleflow.runs.plan import Plan
-from paddleflow.spec.pipeline.model import Component, Pipeline, Step
+from paddleflow.spec.pipeline.model import Component, Dag, Pipeline, Step
 
 ROOT = 0  #: number of the frame that holds the entry points
 POST = -1  #: number of the frame that holds the post-process
 MOUNTS = "/home/paddleflow/storage/mnt"
 _NOTHING: Mapping[str, Any] = {}
 _NO_PRINTS = Fingerprints()
+_NOBODY: tuple[int, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Plan:
+    """The children of one dag (or the entry points), numbered in the document's order. Made once; shared by all elements of a loop."""
+
+    path: str  #: dotted name of the dag, with a dot behind it; empty for the entry points
+    names: list[str]
+    components: list[Component]
+    index: dict[str, int]
+    successors: list[tuple[int, ...]]
+    waits: list[int]  #: how many each one waits for
+    _inner: dict[int, Plan] = field(default_factory=dict)
+
+    def inner(self, child: int) -> Plan:
+        """The plan of a child that is a dag."""
+        found = self._inner.get(child)
+        if found is None:
+            dag = self.components[child]
+            assert isinstance(dag, Dag)
+            found = self._inner[child] = plan_of(dag.children, f"{self.path}{dag.name}.")
+        return found
+
+
+def plan_of(children: Mapping[str, Component], path: str = "") -> Plan:
+    names = list(children)
+    index = {name: number for number, name in enumerate(names)}
+    after: dict[int, list[int]] = {}
+    waits = []
+    for number, child in enumerate(children.values()):
+        deps = dict.fromkeys(child.deps)
+        waits.append(len(deps))
+        for dep in deps:
+            after.setdefault(index[dep], []).append(number)
+    successors = [tuple(after[number]) if number in after else _NOBODY for number in range(len(names))]
+    return Plan(path, names, list(children.values()), index, successors, waits)
 
 
 class Phase(StrEnum):
     """What a component that has begun waits for."""
 
-    OPENING = "opening"  #: its loop's elements, or a person at a breakpoint
+    EXPANDING = "expanding"  #: its loop's elements, or a person at a breakpoint
     READING = "reading"  #: files that its condition names
-    CACHING = "caching"  #: an answer of the cache
+    LOOKUP = "lookup"  #: an answer of the cache
     QUEUED = "queued"  #: its turn
     PREPARING = "preparing"  #: folders of its outputs
-    WORKING = "working"  #: its job, or the components inside it
-    FOLLOWING = "following"  #: its time, or the end of the step that it may follow at once (`ahead`)
+    RUNNING = "running"  #: its job, or the components inside it
+    PREFETCHED = "prefetched"  #: its time, or the end of the step that it may follow at once (`prefetch`)
     RECORDING = "recording"  #: its outputs are being noted
-    RESTING = "resting"  #: its next try is not due yet
+    BACKOFF = "backoff"  #: its next try is not due yet
     ENDED = "ended"
 
 
@@ -55,7 +91,7 @@ class Frame:
     values: Mapping[str, Any] = field(default_factory=dict)  #: its own parameters
     item: Any = ""  #: its element of the loop
     groups: dict[int, Group] = field(default_factory=dict)  #: children that have begun and not ended
-    tally: set[ComponentStatus] = field(default_factory=set)  #: how children have ended
+    results: set[ComponentStatus] = field(default_factory=set)  #: how children have ended
     outputs: dict[tuple[int, int], Mapping[str, str]] = field(default_factory=dict)
     parameters: dict[int, Mapping[str, Any]] = field(default_factory=dict)  #: of children, rendered
     counts: dict[int, int] = field(default_factory=dict)  #: elements of loops
@@ -75,7 +111,7 @@ class Group:
     paused: bool = False
     begun: bool = False  #: its elements are there
     contents: Mapping[str, str] | None = None  #: of files that were read
-    tally: set[ComponentStatus] = field(default_factory=set)
+    results: set[ComponentStatus] = field(default_factory=set)
 
 
 @dataclass(slots=True, eq=False)
@@ -88,7 +124,7 @@ class Instance:
     seq: int = 0
     item: Any = ""
     status: ComponentStatus = ComponentStatus.PENDING
-    phase: Phase = Phase.OPENING
+    phase: Phase = Phase.EXPANDING
     message: str = ""
     job: str = ""
     tries: int = 0
@@ -102,7 +138,7 @@ class Instance:
     misses: Sequence[str] = ()
     reused_run: str = ""
     reused_job: str = ""
-    leader: int = 0  #: ahead: the step that it may follow at once
+    predecessor: int = 0  #: number of the step that a prefetched one may follow at once
     outputs: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
 
     @property
@@ -152,19 +188,22 @@ class RunState:
     instances: dict[int, Instance] = field(default_factory=dict)
     queue: deque[Instance] = field(default_factory=deque)
     running: int = 0  #: steps that hold a slot
-    brisk: int = 0  #: how many of its last steps in a row were short: the more, the further it looks ahead
-    ahead: dict[int, Instance] = field(default_factory=dict)  #: steps whose jobs are held back
-    leaders: dict[int, Instance] = field(default_factory=dict)  #: steps at work that nobody follows yet
-    unbegun: list[int] = field(default_factory=list)  #: numbers whose rows must go: nobody looks ahead to them any more
+    prefetch: bool = True  #: whether jobs may be made before their time (`prefetch`)
+    short_steps: int = 0  #: how many of its last steps in a row were short: the more, the more are prefetched
+    prefetched: dict[int, Instance] = field(default_factory=dict)  #: steps whose jobs are held back
+    predecessors: dict[int, Instance] = field(default_factory=dict)  #: running steps without a prefetched successor
+    withdrawn: list[int] = field(
+        default_factory=list
+    )  #: numbers of prefetched steps that were withdrawn: their rows go
     next_number: int = 1
     timers: list[tuple[float, int]] = field(default_factory=list)
     changed: dict[int, Instance] = field(default_factory=dict)  #: rows to write; whoever writes them clears it
     loops: list[tuple[int, str, Sequence[Any]]] = field(default_factory=list)  #: loops to write: frame, name, elements
     source: str = ""  #: where the document came from
-    measured: dict[int, Mapping[str, Measured]] = field(
+    measured: dict[int, Mapping[str, Measurement]] = field(
         default_factory=dict
     )  #: outputs of steps that are being recorded
-    moved: bool = False  #: status or message of the run itself to be written
+    changed_itself: bool = False  #: status or message of the run itself to be written
 
     def take_number(self) -> int:
         number = self.next_number
@@ -180,7 +219,7 @@ class RunState:
 
     @property
     def mount(self) -> str:
-        """Where steps see the main storage."""
+        """Conditions steps see the main storage."""
         main = self.pipeline.main_fs
         if main is not None and main.mount_path:
             return "/" + main.mount_path.strip("/")

@@ -109,7 +109,7 @@ def _outputs(run: RunState, frame: Frame, child: int, name: str) -> str:
 
 
 def step_outputs(run: RunState, frame: Frame, child: int, seq: int) -> Mapping[str, str]:
-    """Where a step's outputs are to be."""
+    """Conditions a step's outputs are to be."""
     step = frame.plan.components[child]
     if not step.outputs:
         return _NOTHING
@@ -171,7 +171,7 @@ def files_needed(run: RunState, item: Instance, text: object) -> dict[str, str]:
 
 
 def condition_holds(run: RunState, item: Instance, files: Mapping[str, str]) -> bool:
-    """Whether it is to run; `Invalid` says why that cannot be told."""
+    """Whether it is to run; `Invalid` says why that cannot be decided."""
     return evaluate(item.component.condition, own_lookup(run, item, files))
 
 

@@ -2,7 +2,7 @@
 
 It keeps every promise of `Runtime` but runs nothing: an attempt goes on until `finish` is called, or ends with the code that
 its environment names (``PF_MEMORY_EXIT=0``), at once or after so many seconds (``PF_MEMORY_SECONDS``). What "runs" outlives the server object, as processes do: give
-the same `World` to the next `MemoryRuntime`.
+the same `MemoryCluster` to the next `MemoryRuntime`.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ from paddleflow.base.clock import Clock
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
 from paddleflow.errors import NotFound
-from paddleflow.runtimes.runtime import Ended, Launch, LogChunk, NodeInfo, Observation, Ready, Recalled, Sample, Started
+from paddleflow.runtimes.prefetch import Returned
+from paddleflow.runtimes.runtime import Ended, Launch, LogChunk, NodeInfo, Observation, Ready, Sample, Started
 
 EXIT = "PF_MEMORY_EXIT"
 SECONDS = "PF_MEMORY_SECONDS"
 
 
 @dataclass(slots=True)
-class World:
+class MemoryCluster:
     """What goes on when a server dies."""
 
     launched: list[Launch] = field(default_factory=list)  #: every start that was not a repetition
     known: dict[AttemptId, list[Observation]] = field(default_factory=dict)
     logs: dict[str, bytearray] = field(default_factory=dict)  #: by `Launch.log`
-    heirs: int = 0  #: how often one took the place of another
+    successors: int = 0  #: how often one took the slot of another
     news: list[Observation] = field(default_factory=list)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -36,11 +37,11 @@ class World:
 class MemoryRuntime:
     """Implements `Runtime` in this process."""
 
-    def __init__(self, clock: Clock, capacity: Resources | None = None, world: World | None = None) -> None:
+    def __init__(self, clock: Clock, capacity: Resources | None = None, world: MemoryCluster | None = None) -> None:
         self._clock = clock
         self._capacity = capacity or Resources.of(4000, 8 * 2**30)
-        self.world = world or World()
-        self._ahead: dict[AttemptId, Launch] = {}
+        self.world = world or MemoryCluster()
+        self._waiting: dict[AttemptId, Launch] = {}
 
     async def open(self) -> None:
         """There is nothing to connect to."""
@@ -55,21 +56,21 @@ class MemoryRuntime:
         for launch in launches:
             if launch.attempt in self.world.known:
                 continue
-            if launch.ahead and self._lane(launch.lane) and all(map(self._can_be_awaited, launch.after)):
-                self._ahead[launch.attempt] = launch
+            if launch.waits_for_slot and self._running(slot_class_of(launch)) and self._may_wait(launch):
+                self._waiting[launch.attempt] = launch
                 continue
-            if launch.ahead:
-                self._give_back([launch.attempt])
+            if launch.waits_for_slot:
+                self._return([launch.attempt])
                 continue
-            self._ahead.pop(launch.attempt, None)
-            self._begin(launch)
+            self._waiting.pop(launch.attempt, None)
+            self._launch(launch)
 
-    def _begin(self, launch: Launch) -> None:
+    def _launch(self, launch: Launch) -> None:
         now = self._clock.now()
         self.world.launched.append(launch)
         self.world.known[launch.attempt] = []
         self.world.logs.setdefault(launch.log, bytearray())
-        self._tell(Started(launch.attempt, now, 1), Ready(launch.attempt, now))
+        self._report(Started(launch.attempt, now, 1), Ready(launch.attempt, now))
         if EXIT not in launch.env:
             return
         code = int(launch.env[EXIT])
@@ -79,43 +80,52 @@ class MemoryRuntime:
         else:
             self.finish(launch.attempt, code)
 
-    def _lane(self, lane: str) -> list[AttemptId]:
-        """What runs in a lane."""
-        return [each.attempt for each in self.world.launched if each.lane == lane and self._runs(each.attempt)]
+    def _running(self, slot_class: str) -> list[AttemptId]:
+        """What holds a slot of a class."""
+        mine = [each.attempt for each in self.world.launched if slot_class_of(each) == slot_class]
+        return [attempt for attempt in mine if self._runs(attempt)]
 
     def _runs(self, attempt: AttemptId) -> bool:
         known = self.world.known.get(attempt)
         return known is not None and not any(isinstance(seen, Ended) for seen in known)
 
-    def _give_back(self, attempts: Sequence[AttemptId]) -> None:
+    def _return(self, attempts: Sequence[AttemptId]) -> None:
         for attempt in attempts:
-            self._ahead.pop(attempt, None)
-            self.world.news.append(Recalled(attempt))
+            self._waiting.pop(attempt, None)
+            self.world.news.append(Returned(attempt))
         self.world.wake.set()
 
-    def _can_be_awaited(self, attempt: AttemptId) -> bool:
+    def _may_wait(self, launch: Launch) -> bool:
+        """Whether all that it comes after may still end well, or has."""
+        return launch.prefetch is not None and all(map(self._may_succeed, launch.prefetch.after))
+
+    def _may_succeed(self, attempt: AttemptId) -> bool:
         ends = [seen.exit_code for seen in self.world.known.get(attempt, ()) if isinstance(seen, Ended)]
-        return attempt in self._ahead or (attempt in self.world.known and ends in ([], [0]))
+        return attempt in self._waiting or (attempt in self.world.known and ends in ([], [0]))
 
     def _with_followers(self, attempt: AttemptId) -> list[AttemptId]:
-        """One that is ahead, and who comes after it."""
-        gone = [attempt] if attempt in self._ahead else []
-        for each in self._ahead.values():
-            if gone and not set(gone).isdisjoint(each.after):
+        """One that waits for a slot, and who comes after it."""
+        gone = [attempt] if attempt in self._waiting else []
+        for each in self._waiting.values():
+            if gone and each.prefetch is not None and not set(gone).isdisjoint(each.prefetch.after):
                 gone.append(each.attempt)
         return gone
 
-    async def recall(self, attempts: Sequence[AttemptId]) -> None:
+    @property
+    def prefetching(self) -> MemoryRuntime:
+        return self
+
+    async def withdraw(self, attempts: Sequence[AttemptId]) -> None:
         for attempt in attempts:
-            self._give_back(self._with_followers(attempt))
+            self._return(self._with_followers(attempt))
 
     async def stop(self, attempts: Sequence[AttemptId], grace: float) -> None:
         for attempt in attempts:
-            if attempt in self._ahead:
-                self._give_back(self._with_followers(attempt)[1:])
-                del self._ahead[attempt]
+            if attempt in self._waiting:
+                self._return(self._with_followers(attempt)[1:])
+                del self._waiting[attempt]
                 self.world.known[attempt] = []
-                self._tell(Ended(attempt, self._clock.now(), None, "stopped before it ran"))
+                self._report(Ended(attempt, self._clock.now(), None, "stopped before it ran"))
             elif attempt in self.world.known:
                 self.finish(attempt, 143)
 
@@ -123,28 +133,37 @@ class MemoryRuntime:
         """End an attempt; one that has ended stays as it is."""
         if not self._runs(attempt):  # it has ended, or was forgotten with its world
             return
-        lane = next((each.lane for each in self.world.launched if each.attempt == attempt), "")
-        mine = [each for each in self._ahead.values() if lane and each.lane == lane]
-        heir = next((each for each in mine if exit_code == 0 and self._may_follow(each, attempt)), None)
-        self._tell(Ended(attempt, self._clock.now(), exit_code, message, heir=None if heir is None else heir.attempt))
-        if heir is not None:
-            del self._ahead[heir.attempt]
-            self.world.heirs += 1
-            self._begin(heir)
-        elif exit_code != 0 or not self._lane(lane):
-            self._give_back([each.attempt for each in mine])
+        slot_class = next((slot_class_of(each) for each in self.world.launched if each.attempt == attempt), "")
+        mine = [each for each in self._waiting.values() if slot_class and slot_class_of(each) == slot_class]
+        successor = next((each for each in mine if exit_code == 0 and self._may_follow(each, attempt)), None)
+        self._report(
+            Ended(
+                attempt,
+                self._clock.now(),
+                exit_code,
+                message,
+                successor=None if successor is None else successor.attempt,
+            )
+        )
+        if successor is not None:
+            del self._waiting[successor.attempt]
+            self.world.successors += 1
+            self._launch(successor)
+        elif exit_code != 0 or not self._running(slot_class):
+            self._return([each.attempt for each in mine])
 
     def _may_follow(self, launch: Launch, ended: AttemptId) -> bool:
-        return all(each == ended or not (self._runs(each) or each in self._ahead) for each in launch.after)
+        after = launch.prefetch.after if launch.prefetch is not None else ()
+        return all(each == ended or not (self._runs(each) or each in self._waiting) for each in after)
 
     def say(self, attempt: AttemptId, text: bytes) -> None:
         """What an attempt writes to its log."""
         log = next(launch.log for launch in self.world.launched if launch.attempt == attempt)
         self.world.logs[log] += text
 
-    def _tell(self, *seen: Observation) -> None:
+    def _report(self, *seen: Observation) -> None:
         for item in seen:
-            kept = replace(item, heir=None) if isinstance(item, Ended) else item  # whoever asks later decides anew
+            kept = replace(item, successor=None) if isinstance(item, Ended) else item  # whoever asks later decides anew
             self.world.known[item.attempt].append(kept)
         self.world.news.extend(seen)
         self.world.wake.set()
@@ -158,7 +177,7 @@ class MemoryRuntime:
                 yield news
 
     async def adopt(self) -> Sequence[Observation]:
-        self._ahead.clear()
+        self._waiting.clear()
         return [seen for history in self.world.known.values() for seen in history]
 
     async def forget(self, attempts: Sequence[AttemptId]) -> None:
@@ -175,3 +194,7 @@ class MemoryRuntime:
 
     async def sample(self) -> Mapping[AttemptId, Sample]:
         return {}
+
+
+def slot_class_of(launch: Launch) -> str:
+    return launch.prefetch.slot_class if launch.prefetch is not None else ""

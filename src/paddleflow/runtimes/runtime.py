@@ -3,24 +3,24 @@
 Guarantees, checked by ``tests/contract/test_runtime.py`` for every implementation:
 
 * `start` is idempotent by ``Launch.attempt``: asked twice, also by a server started after a crash, it runs once.
-* What was started goes on when the server dies, and its end is not lost: `adopt` tells it to the next server.
-* Every attempt that was started gives exactly one final observation (`Ended`) until `forget`; it may be told again
-  after a restart.
+* What was started goes on when the server dies, and its end is not lost: `adopt` reports it to the next server.
+* Every attempt that was started gives exactly one final observation (`Ended`) until `forget`; it may be reported
+  again after a restart.
 * `stop` ends the whole process group: SIGTERM, then SIGKILL after the grace time. Stopping what has ended is fine.
-* A launch that is `ahead` has no place of its own: it begins when another attempt of its lane has ended well, in that
-  one's place, and the other one's `Ended` names it as its `heir`. What can no longer begin so (nothing of the lane runs,
-  one of it failed, `recall`) is given back by `Recalled` and was never started.
-* What has ended by the time it is told may be told by its `Ended` alone; `started_at` says when it began.
+* What has ended by the time it is reported may be reported by its `Ended` alone; `started_at` says when it started.
+
+`prefetch` has the rules of an optional part; a runtime can be read, written and used without it.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
+from paddleflow.runtimes.prefetch import Prefetching, PrefetchRequest, Returned
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,16 @@ class Launch:
     limit: Resources | None = None  #: None: no limit is enforced
     mounts: tuple[Mount, ...] = ()
     ready_port: int | None = None  #: the attempt is ready when this port listens; None: as soon as it runs
-    lane: str = ""  #: attempts of one lane are alike: one may take the place of another
-    ahead: bool = False  #: it waits in its lane for the place of another
-    after: tuple[AttemptId, ...] = ()  #: ahead, and not before these of its lane have ended well
+    prefetch: PrefetchRequest | None = None  #: see `prefetch`; None: it has a slot, and passes it to nobody
+
+    @property
+    def waits_for_slot(self) -> bool:
+        return self.prefetch is not None and self.prefetch.waiting
+
+    def prefetched(self, after: tuple[AttemptId, ...] = ()) -> Launch:
+        """The same without a slot of its own."""
+        assert self.prefetch is not None, f"{self.attempt} has no slot class"
+        return replace(self, prefetch=replace(self.prefetch, waiting=True, after=after))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +76,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The one final word about an attempt.
+    """The one final observation of an attempt.
 
     `exit_code` is the process's own, 128 + signal when a signal ended it, and None when it never ran or is not known;
     `message` then says why in words for a person (missing executable, memory limit, log flood, lost with the machine).
@@ -82,17 +89,10 @@ class Ended:
     started_at: float | None = None
     cpu_seconds: float | None = None
     peak_memory: int | None = None
-    heir: AttemptId | None = None  #: who took its place, and has begun or is about to
+    successor: AttemptId | None = None  #: who took its slot, and has started or is about to (see `prefetch`)
 
 
-@dataclass(frozen=True, slots=True)
-class Recalled:
-    """It was ahead and never began; nothing is known of it any more."""
-
-    attempt: AttemptId
-
-
-Observation = Started | Ready | Ended | Recalled
+Observation = Started | Ready | Ended | Returned
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +133,11 @@ class Sample:
 class Runtime(Protocol):
     """A cluster that can run attempts."""
 
+    @property
+    def prefetching(self) -> Prefetching | None:
+        """Its prefetch queue; None when every launch must have a slot."""
+        ...
+
     async def open(self) -> None:
         """Connect to what is there; nothing is started by it."""
         ...
@@ -149,23 +154,16 @@ class Runtime(Protocol):
 
     async def stop(self, attempts: Sequence[AttemptId], grace: float) -> None: ...
 
-    async def recall(self, attempts: Sequence[AttemptId]) -> None:
-        """Take back those of these that still wait in their lanes."""
-        ...
-
     def observe(self) -> AsyncIterator[Sequence[Observation]]:
         """Batches of what happened, as it happens. One reader."""
         ...
 
     async def adopt(self) -> Sequence[Observation]:
-        """What this runtime knows of every attempt not yet forgotten: running (`Started`, `Ready`) or `Ended`.
-
-        Nothing is ahead any more after it, but one that was about to take a place may still begin.
-        """
+        """What this runtime knows of every attempt not yet forgotten: running (`Started`, `Ready`) or `Ended`."""
         ...
 
     async def forget(self, attempts: Sequence[AttemptId]) -> None:
-        """These ends are recorded durably elsewhere and need not be told again."""
+        """These ends are recorded durably elsewhere and need not be reported again."""
         ...
 
     async def log(self, path: str, offset: int, limit: int) -> LogChunk:

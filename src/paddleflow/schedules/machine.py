@@ -23,7 +23,7 @@ class Active:
     """A run of this schedule that has not ended."""
 
     id: str
-    stopping: bool  #: it was told to stop
+    stopping: bool  #: it was asked to stop
 
 
 @dataclass(frozen=True, slots=True)

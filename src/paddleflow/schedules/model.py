@@ -10,7 +10,7 @@ _ID = re.compile(r"schedule-(\d{6,18})", re.ASCII)
 
 
 class ScheduleStatus(StrEnum):
-    """Where a schedule stands. Only running ones fire; paused ones may run again, all others have ended."""
+    """Conditions a schedule stands. Only running ones fire; paused ones may run again, all others have ended."""
 
     RUNNING = "running"
     PAUSED = "paused"

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from paddleflow.errors import Conflict, NotFound
 from paddleflow.schedules.model import Options, Policy, Schedule, ScheduleStatus, parse_schedule_id, schedule_id
 from paddleflow.store import events
+from paddleflow.store.conditions import Conditions
 from paddleflow.store.database import Row, Tx, Value
 from paddleflow.store.statements import load
-from paddleflow.store.where import Where
 
 SQL = load("paddleflow.schedules", "schedules.sql")
 
@@ -82,7 +82,7 @@ def find(tx: Tx, seq: int) -> Schedule | None:
 
 def list_schedules(tx: Tx, wanted: ScheduleFilter, after: int, limit: int) -> list[Row]:
     """Rows behind the position `after`, oldest first; `schedule_of` reads them."""
-    where = Where()
+    where = Conditions()
     where.add("seq > :after", after=after)
     where.one_of("user_name", wanted.users)
     where.one_of("pipeline", wanted.pipelines)

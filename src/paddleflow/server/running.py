@@ -1,4 +1,4 @@
-"""One server from its start to its end (see the room's docstring); ``paddleflow server`` calls `run`."""
+"""One server from its start to its end (see the package's docstring); ``paddleflow server`` calls `run`."""
 
 from __future__ import annotations
 
@@ -13,28 +13,27 @@ import uvloop
 
 from paddleflow import settings as settings_module
 from paddleflow.api.job_metrics import JobMetrics
-from paddleflow.api.local_nodes import LocalNodes
 from paddleflow.api.platform import Platform, Workplace
 from paddleflow.api.run_metrics import RunMetrics
 from paddleflow.base.clock import SystemClock
-from paddleflow.base.ids import new_short_id
 from paddleflow.base.log import Log
 from paddleflow.base.quantity import total
 from paddleflow.engine.cluster_engine import ClusterEngine, Parts
 from paddleflow.engine.deciding import keep_for_ever
-from paddleflow.engine.firing import Firing
 from paddleflow.engine.housekeeping import delete_for_ever, sample_for_ever
-from paddleflow.engine.launching import GPU
+from paddleflow.engine.launch import GPU
+from paddleflow.engine.schedule_engine import ScheduleEngine
 from paddleflow.errors import PaddleFlowError
 from paddleflow.queues.defaults import ensure_defaults
 from paddleflow.runtimes.local.local_runtime import LocalRuntime
 from paddleflow.runtimes.runtime import NodeInfo
-from paddleflow.server.door import Server, listening, locked
+from paddleflow.server.bootstrap import bootstrap
+from paddleflow.server.data_folder import lock_data_folder, server_id
+from paddleflow.server.listener import HttpServer, open_listener
 from paddleflow.server.logs import configure
-from paddleflow.server.secrets import write_secret
-from paddleflow.server.welcome import welcome
+from paddleflow.server.node_usage import LocalNodes
 from paddleflow.settings import Settings, strays
-from paddleflow.store.opening import open_bus, open_database
+from paddleflow.store.connection import open_bus, open_database
 
 log = Log("server")
 
@@ -65,19 +64,21 @@ async def serve(settings: Settings) -> None:
     """Everything that runs in this process."""
     async with AsyncExitStack() as stack:
         data = settings.data_folder
-        stack.enter_context(locked(data))
-        listener = stack.enter_context(listening(settings))
+        stack.enter_context(lock_data_folder(data))
+        listener = stack.enter_context(open_listener(settings))
         parts, platform, engine = await stack.enter_async_context(assembled(settings, data))
-        server = Server(platform, listener)
+        server = HttpServer(platform, listener)
         address = server.address(settings.server.host)
         await asyncio.gather(
-            welcome(platform, data, address), server.prepare()
+            bootstrap(platform, data, address), server.prepare()
         )  # a hash takes another processor a while
         stack.callback((data / "server.json").unlink, missing_ok=True)
         async with asyncio.TaskGroup() as group:
             background = [
                 group.create_task(engine.run(), name="engine"),
-                group.create_task(Firing(parts.database, parts.clock, parts.bus, parts.holder).run(), name="schedules"),
+                group.create_task(
+                    ScheduleEngine(parts.database, parts.clock, parts.bus, parts.holder).run(), name="schedules"
+                ),
                 group.create_task(sample_for_ever(parts), name="samples"),
                 group.create_task(delete_for_ever(parts), name="deletions"),
                 group.create_task(keep_for_ever(parts, engine), name="decisions"),
@@ -124,16 +125,8 @@ async def assembled(settings: Settings, data: Path) -> AsyncIterator[tuple[Parts
             clusters=LocalNodes(database, lambda: nodes),
         )
         platform.refresh.append((await JobMetrics.watching(database, platform.registry)).refresh)
-        platform.refresh.append(RunMetrics(database, platform.registry, engine.tally).refresh)
+        platform.refresh.append(RunMetrics(database, platform.registry, engine.run_counters).refresh)
         yield parts, platform, engine
-
-
-def server_id(data: Path) -> str:
-    """Names the data folder, not the process: a server that comes after a crash is its own successor at once."""
-    file = data / "server-id"
-    if not file.exists():
-        write_secret(file, new_short_id("server"))
-    return file.read_text("utf-8").strip()
 
 
 def base_environment(settings: Settings, nodes: Sequence[NodeInfo]) -> dict[str, str]:

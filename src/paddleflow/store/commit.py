@@ -1,9 +1,9 @@
 """Group commit: many small transactions, one wait for the disk.
 
-All functions run inside one transaction and are committed at once, those that can do so `together`. When one fails, all
+All functions run inside one transaction and are committed at once, those of one `Batched` function by one call of it. When one fails, all
 are undone and run again, each in a savepoint of its own, so that what fails is undone alone: a savepoint costs as much as
 a small write, and most groups need none. Both engines share this module: the order of commits is the order of the queue, and it is the same on
-SQLite and PostgreSQL. Nobody hears of success before the commit is durable.
+SQLite and PostgreSQL. No caller gets its answer before the commit is durable.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from copy import copy
 from typing import Protocol
 
 from paddleflow.errors import PaddleFlowError
-from paddleflow.store.database import Tx
-from paddleflow.store.hop import Call
-from paddleflow.store.together import Together
+from paddleflow.store.database import Batched, Tx
+from paddleflow.store.threads import DatabaseCall
 
 ATTEMPTS = 5  #: how often a transaction is tried when the engine says that trying again helps
 _PAUSE = 0.02  #: seconds before the second attempt, at most; doubles each time
@@ -65,7 +64,7 @@ class Session(Protocol):
         ...
 
 
-def commit_together(session: Session, calls: list[Call]) -> None:
+def commit_group(session: Session, calls: list[DatabaseCall]) -> None:
     """Run all calls and commit once; afterwards each call has its value or its error."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
@@ -75,7 +74,7 @@ def commit_together(session: Session, calls: list[Call]) -> None:
             session.rollback()
             if aborted.apart and len(calls) > 1:
                 for call in calls:
-                    commit_together(session, [call])
+                    commit_group(session, [call])
                 return
             if not aborted.again or attempt == ATTEMPTS:
                 for call in calls:
@@ -89,54 +88,54 @@ def commit_together(session: Session, calls: list[Call]) -> None:
         time.sleep(random.uniform(0, _PAUSE * 2**attempt))  # noqa: S311 - no secret is made of it
 
 
-def _run(session: Session, calls: list[Call]) -> None:
+def _run(session: Session, calls: list[DatabaseCall]) -> None:
     durable = any(call.durable for call in calls)
     session.begin(marked=False, durable=durable)
-    if all(_succeed(session, crowd) for crowd in _crowds(calls)) or len(calls) == 1:
+    if all(_run_batch(session, batch) for batch in _batches(calls)) or len(calls) == 1:
         session.commit()
         return
     session.begin(marked=True, durable=durable)
     for number, call in enumerate(calls):
         if number:
             session.mark()
-        _succeeds(session, call)
+        _run_alone(session, call)
     session.commit()
 
 
-def _crowds(calls: list[Call]) -> list[list[Call]]:
-    """The calls in their order, those in one list that can be done together."""
-    crowds: list[list[Call]] = []
+def _batches(calls: list[DatabaseCall]) -> list[list[DatabaseCall]]:
+    """The calls in their order; neighbours of one `Batched` function share a list."""
+    batches: list[list[DatabaseCall]] = []
     for call in calls:
-        if crowds and isinstance(call.fn, Together) and call.fn is crowds[-1][0].fn:
-            crowds[-1].append(call)
+        if batches and isinstance(call.fn, Batched) and call.fn is batches[-1][0].fn:
+            batches[-1].append(call)
         else:
-            crowds.append([call])
-    return crowds
+            batches.append([call])
+    return batches
 
 
-def _succeed(session: Session, crowd: list[Call]) -> bool:
-    """Run calls that can be done together. One that was refused in words has left nothing to undo."""
-    fn = crowd[0].fn
-    if not isinstance(fn, Together):
-        return _succeeds(session, crowd[0])
-    together = Call(fn.many, ([call.args[0] for call in crowd],), {})
-    if not _succeeds(session, together):
-        crowd[0].error = together.error
+def _run_batch(session: Session, batch: list[DatabaseCall]) -> bool:
+    """Run a batch; whether it succeeded. A call that was refused in words has left nothing to undo."""
+    fn = batch[0].fn
+    if not isinstance(fn, Batched):
+        return _run_alone(session, batch[0])
+    whole = DatabaseCall(fn.many, ([call.args[0] for call in batch],), {})
+    if not _run_alone(session, whole):
+        batch[0].error = whole.error
         return False
-    for call, found in zip(crowd, together.value, strict=True):
+    for call, found in zip(batch, whole.value, strict=True):
         call.value, call.error = (None, found) if isinstance(found, PaddleFlowError) else (found, None)
     return True
 
 
-def _succeeds(session: Session, call: Call) -> bool:
-    """Run one call; what it did is undone when it fails."""
+def _run_alone(session: Session, call: DatabaseCall) -> bool:
+    """Run one call; whether it succeeded: what it did is undone when it fails."""
     call.value, call.error = run_one(session.tx, call)
     if call.error is not None:
         session.undo()
     return call.error is None
 
 
-def run_one(tx: OpenTx, call: Call) -> tuple[object, BaseException | None]:
+def run_one(tx: OpenTx, call: DatabaseCall) -> tuple[object, BaseException | None]:
     """Value and error of one call. A failed statement counts even if the function swallowed it: PostgreSQL cannot go on
     after one, so SQLite does not either."""
     tx.failure = None

@@ -15,16 +15,19 @@ Guarantees, checked by ``tests/contract/test_database.py`` for every implementat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeAlias, TypeVar
 
+from paddleflow.errors import PaddleFlowError
 from paddleflow.store.statements import Statement
 
 Value: TypeAlias = str | int | float | bytes | None
-Row: TypeAlias = dict[str, Any]  #: column → value; the room that wrote the statement knows the types
+Row: TypeAlias = dict[str, Any]  #: column → value; only the package that wrote the statement reads it
 
 P = ParamSpec("P")
 T = TypeVar("T")
+A = TypeVar("A")
 
 
 class Tx(Protocol):
@@ -49,6 +52,23 @@ class Tx(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Batched(Generic[A, T]):
+    """A function ``fn(tx, item)`` for `Database.write` that does many calls for little more than the price of one.
+
+    Calls of it that follow each other in a commit are handed to `many` in one go.
+    """
+
+    #: For each item its value, or why it was refused; of what is refused, nothing is written. What it raises undoes all.
+    many: Callable[[Tx, Sequence[A]], Sequence[T | PaddleFlowError]]
+
+    def __call__(self, tx: Tx, item: A) -> T:
+        [found] = self.many(tx, [item])
+        if isinstance(found, PaddleFlowError):
+            raise found
+        return found
+
+
 class Database(Protocol):
     """A store that is open."""
 
@@ -64,8 +84,8 @@ class Database(Protocol):
     async def read(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T: ...
 
     async def peek(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """As `read`, for a handful of rows that an index finds. It may run at once on the caller's thread, where the hop
-        to another would cost more than the look; so never for a list or a scan."""
+        """As `read`, for a handful of rows that an index finds. It may run at once on the caller's thread, where
+        switching to another would cost more than the query; so never for a list or a scan."""
         ...
 
     async def close(self) -> None:

@@ -30,10 +30,10 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 
 from paddleflow.errors import Conflict, Internal, Invalid, PaddleFlowError, Unavailable
-from paddleflow.store.commit import Aborted, commit_together, run_one
+from paddleflow.store.commit import Aborted, commit_group, run_one
 from paddleflow.store.database import Row, Tx, Value
-from paddleflow.store.hop import Call, Lane
 from paddleflow.store.statements import Statement
+from paddleflow.store.threads import DatabaseCall, WorkerThreads
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -99,20 +99,24 @@ class PostgresDatabase:
     def __init__(self, writer: Link, readers: list[Link]) -> None:
         self._links = [writer, *readers]
         session = _Session(writer)
-        self._writer = Lane("database-writer", [lambda calls: commit_together(session, calls)], at_once=_AT_ONCE)
-        self._readers = Lane("database-reader", [_reader(link) for link in readers], at_once=1)
+        self._writer = WorkerThreads("database-writer", [lambda calls: commit_group(session, calls)], at_once=_AT_ONCE)
+        self._readers = WorkerThreads("database-reader", [_reader(link) for link in readers], at_once=1)
 
     async def write(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._writer.ask(fn, *args, **kwargs)
+        value: T = await self._writer.execute(DatabaseCall(fn, args, kwargs))
+        return value
 
     async def write_soon(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._writer.ask_soon(fn, *args, **kwargs)
+        value: T = await self._writer.execute(DatabaseCall(fn, args, kwargs, durable=False))
+        return value
 
     async def read(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._readers.ask(fn, *args, **kwargs)
+        value: T = await self._readers.execute(DatabaseCall(fn, args, kwargs))
+        return value
 
     async def peek(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._readers.ask(fn, *args, **kwargs)
+        value: T = await self._readers.execute(DatabaseCall(fn, args, kwargs))
+        return value
 
     async def close(self) -> None:
         await self._writer.close()
@@ -298,15 +302,15 @@ class _Session:
             raise _aborted(error, again=self._lost() or _code(error) in _AGAIN) from error
 
 
-def _reader(link: Link) -> Callable[[list[Call]], None]:
+def _reader(link: Link) -> Callable[[list[DatabaseCall]], None]:
     tx = PostgresTx()
 
-    def serve(calls: list[Call]) -> None:
+    def serve(calls: list[DatabaseCall]) -> None:
         for call in calls:
             if not attempt(call):
                 attempt(call)  # the connection was lost while idle; a read may always be repeated
 
-    def attempt(call: Call) -> bool:
+    def attempt(call: DatabaseCall) -> bool:
         call.value, call.error = None, None
         try:
             tx.connection = link.get()

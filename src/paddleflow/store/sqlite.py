@@ -6,7 +6,7 @@
 * ``durable`` waits for the disk at each commit of `write` (``synchronous=FULL``); without it, and after `write_soon`, a
   power cut may lose the last commits, a killed process never does.
 
-`opening.open_database` is the only caller.
+`connection.open_database` is the only caller.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 from paddleflow.errors import Conflict, Internal, Invalid, PaddleFlowError, Unavailable
-from paddleflow.store.commit import Aborted, commit_together, run_one
+from paddleflow.store.commit import Aborted, commit_group, run_one
 from paddleflow.store.database import Row, Tx, Value
-from paddleflow.store.hop import Call, Lane
 from paddleflow.store.statements import Statement
+from paddleflow.store.threads import DatabaseCall, WorkerThreads
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -90,24 +90,29 @@ class SqliteDatabase:
         self._closed = False
         self._connections = [*readers, writer]  # the writer last: only it may fold the WAL back into the file
         session = _Session(file, writer, may_wait=durable)
-        self._writer = Lane("database-writer", [lambda calls: commit_together(session, calls)], at_once=_AT_ONCE)
+        self._writer = WorkerThreads("database-writer", [lambda calls: commit_group(session, calls)], at_once=_AT_ONCE)
         peeker, *others = readers
         self._peek = _reader(file, peeker)
-        self._readers = Lane("database-reader", [_reader(file, connection) for connection in others], at_once=1)
+        self._readers = WorkerThreads(
+            "database-reader", [_reader(file, connection) for connection in others], at_once=1
+        )
 
     async def write(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._writer.ask(fn, *args, **kwargs)
+        value: T = await self._writer.execute(DatabaseCall(fn, args, kwargs))
+        return value
 
     async def write_soon(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._writer.ask_soon(fn, *args, **kwargs)
+        value: T = await self._writer.execute(DatabaseCall(fn, args, kwargs, durable=False))
+        return value
 
     async def read(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._readers.ask(fn, *args, **kwargs)
+        value: T = await self._readers.execute(DatabaseCall(fn, args, kwargs))
+        return value
 
     async def peek(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         if self._closed:
             raise Unavailable("database: it is closed")
-        call = Call(fn, args, kwargs)
+        call = DatabaseCall(fn, args, kwargs)
         self._peek([call])
         if call.error is not None:
             raise call.error
@@ -234,10 +239,10 @@ class _Session:
             raise Aborted(meaning, apart=isinstance(error, sqlite3.IntegrityError)) from error
 
 
-def _reader(file: str, connection: sqlite3.Connection) -> Callable[[list[Call]], None]:
+def _reader(file: str, connection: sqlite3.Connection) -> Callable[[list[DatabaseCall]], None]:
     tx = SqliteTx(file, connection)
 
-    def serve(calls: list[Call]) -> None:
+    def serve(calls: list[DatabaseCall]) -> None:
         for call in calls:
             try:
                 connection.execute("begin deferred")

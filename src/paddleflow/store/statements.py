@@ -1,4 +1,4 @@
-"""SQL as a language of the project: statements live in ``.sql`` files beside their room, each with a name and a sentence.
+"""SQL as a language of the project: statements live in ``.sql`` files beside their package, each with a name and a sentence.
 
 A file is a list of blocks::
 

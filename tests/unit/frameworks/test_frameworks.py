@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from paddleflow.errors import Invalid
 from paddleflow.frameworks.catalogue import FRAMEWORKS, find
-from paddleflow.frameworks.framework import Framework, Member, Plan
+from paddleflow.frameworks.framework import Framework, PlacedMember, Plan
 from paddleflow.spec.document import parse
 from paddleflow.spec.job import DistributedJob, SingleJob
 
@@ -33,15 +33,17 @@ LIES = {
 }
 
 
-def gang(replicas: Mapping[str, int], *, hosts: bool = False, env: Mapping[str, str] | None = None) -> list[Member]:
+def gang(
+    replicas: Mapping[str, int], *, hosts: bool = False, env: Mapping[str, str] | None = None
+) -> list[PlacedMember]:
     """Members as an engine places them: ports of their own, on one machine or each on another."""
     framework_ports = max(role.ports for framework in FRAMEWORKS.values() for role in framework.roles)
-    members: list[Member] = []
+    members: list[PlacedMember] = []
     for role, count in replicas.items():
         for index in range(count):
             number = len(members)
             members.append(
-                Member(
+                PlacedMember(
                     role,
                     index,
                     f"10.0.0.{number}" if hosts else "127.0.0.1",
@@ -54,22 +56,22 @@ def gang(replicas: Mapping[str, int], *, hosts: bool = False, env: Mapping[str, 
     return members
 
 
-def planned(name: str, members: Sequence[Member]) -> Sequence[Plan]:
+def planned(name: str, members: Sequence[PlacedMember]) -> Sequence[Plan]:
     """As the engine calls it: each member has as many ports as its role asked for."""
     framework = find(name)
     needed = {role.name: role.ports for role in framework.roles}
     return framework.plan("job-1", trimmed(members, needed))
 
 
-def trimmed(members: Sequence[Member], needed: Mapping[str, int]) -> list[Member]:
+def trimmed(members: Sequence[PlacedMember], needed: Mapping[str, int]) -> list[PlacedMember]:
     return [
-        Member(m.role, m.index, m.host, m.ports[: needed[m.role]], m.argv, m.env, m.cpu, m.devices, m.folder)
+        PlacedMember(m.role, m.index, m.host, m.ports[: needed[m.role]], m.argv, m.env, m.cpu, m.devices, m.folder)
         for m in members
     ]
 
 
 @st.composite
-def jobs(draw: st.DrawFn) -> tuple[Framework, list[Member]]:
+def jobs(draw: st.DrawFn) -> tuple[Framework, list[PlacedMember]]:
     """A framework and members that it allows."""
     framework = draw(st.sampled_from(list(FRAMEWORKS.values())))
     drawn = {role.name: draw(st.integers(0, role.most or 4)) for role in framework.roles}
@@ -83,7 +85,7 @@ def jobs(draw: st.DrawFn) -> tuple[Framework, list[Member]]:
 
 
 @given(jobs())
-def test_plans_are_whole_and_the_same_each_time(job: tuple[Framework, list[Member]]) -> None:
+def test_plans_are_whole_and_the_same_each_time(job: tuple[Framework, list[PlacedMember]]) -> None:
     framework, members = job
     plans = framework.plan("job-1", members)
     assert plans == framework.plan("job-1", members)
@@ -98,11 +100,11 @@ def test_plans_are_whole_and_the_same_each_time(job: tuple[Framework, list[Membe
 
 
 @given(jobs())
-def test_every_endpoint_told_is_the_port_of_one_member(job: tuple[Framework, list[Member]]) -> None:
+def test_every_endpoint_told_is_the_port_of_one_member(job: tuple[Framework, list[PlacedMember]]) -> None:
     framework, members = job
     owned = {f"{member.host}:{port}" for member in members for port in member.ports}
     assert len(owned) == sum(len(member.ports) for member in members)
-    told: dict[str, Member] = {}
+    told: dict[str, PlacedMember] = {}
     for member, plan in zip(members, framework.plan("job-1", members), strict=True):
         added = {name: value for name, value in plan.env.items() if member.env.get(name) != value}
         for value in added.values():
@@ -114,7 +116,7 @@ def test_every_endpoint_told_is_the_port_of_one_member(job: tuple[Framework, lis
 
 
 @given(jobs())
-def test_all_members_are_told_the_same(job: tuple[Framework, list[Member]]) -> None:
+def test_all_members_are_told_the_same(job: tuple[Framework, list[PlacedMember]]) -> None:
     framework, members = job
     plans = framework.plan("job-1", members)
     for name in _SHARED:
@@ -161,7 +163,7 @@ _RANK: Mapping[str, tuple[str, ...]] = {
 
 
 @given(jobs())
-def test_every_member_has_a_rank_of_its_own(job: tuple[Framework, list[Member]]) -> None:
+def test_every_member_has_a_rank_of_its_own(job: tuple[Framework, list[PlacedMember]]) -> None:
     framework, members = job
     if framework.name not in _RANK:
         return
@@ -173,7 +175,7 @@ def test_every_member_has_a_rank_of_its_own(job: tuple[Framework, list[Member]])
 
 
 @given(jobs())
-def test_paddle_endpoints_are_in_the_order_of_ranks(job: tuple[Framework, list[Member]]) -> None:
+def test_paddle_endpoints_are_in_the_order_of_ranks(job: tuple[Framework, list[PlacedMember]]) -> None:
     framework, members = job
     if framework.name != "paddle":
         return
@@ -285,7 +287,9 @@ def test_the_paddle_launcher_counts_every_worker_of_one_machine_as_a_node() -> N
 
 
 def test_devices_of_paddle_are_counted_from_the_first_visible_one() -> None:
-    members = [Member("worker", n, "127.0.0.1", (20000 + n, 21000 + n), ("x",), {}, devices=("2", "5")) for n in (0, 1)]
+    members = [
+        PlacedMember("worker", n, "127.0.0.1", (20000 + n, 21000 + n), ("x",), {}, devices=("2", "5")) for n in (0, 1)
+    ]
     for plan in find("paddle").plan("job-1", members):
         assert plan.env["FLAGS_selected_gpus"] == "0,1"
         assert "PADDLE_DISTRI_BACKEND" not in plan.env

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from paddleflow.frameworks.catalogue import find
-from paddleflow.frameworks.framework import Member
+from paddleflow.frameworks.framework import PlacedMember
 from tests.patience import eventually
 
 #: Writes down where its cluster is and serves, as `ray start` does; is healthy from then on.
@@ -38,8 +38,8 @@ def head(folder: Path, *argv: str, port: int = 20000) -> subprocess.Popen[bytes]
     env = {"RAY_TMPDIR": str(folder), "PATH": f"{folder}/bin:{os.environ['PATH']}"}
     ports = tuple(range(port, port + 5))
     members = [
-        Member("master", 0, "127.0.0.1", ports, argv, env, 1000),
-        Member("worker", 0, "127.0.0.1", (), (), {}, 1000),
+        PlacedMember("master", 0, "127.0.0.1", ports, argv, env, 1000),
+        PlacedMember("worker", 0, "127.0.0.1", (), (), {}, 1000),
     ]
     plan, _ = find("ray").plan("job-1", members)
     return subprocess.Popen(plan.argv, env=dict(plan.env), start_new_session=True)

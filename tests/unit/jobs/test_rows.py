@@ -14,9 +14,18 @@ from paddleflow.frameworks.catalogue import FRAMEWORKS
 from paddleflow.frameworks.framework import Completion
 from paddleflow.jobs.machine import JobState, TaskState
 from paddleflow.jobs.model import JobStatus, Member, MountedStorage, TaskStatus
-from paddleflow.jobs.rows import delete_at, held_of, job_row, members_of, needs_of, request_of, shape_of, state_of
+from paddleflow.jobs.rows import (
+    allocation_of,
+    delete_at,
+    job_row,
+    lifecycle_of,
+    members_of,
+    needs_of,
+    request_of,
+    state_of,
+)
 from paddleflow.jobs.views import job_view
-from paddleflow.scheduling.model import Assignment, Need
+from paddleflow.scheduling.model import Assignment, MemberSet
 from paddleflow.settings import JobSettings
 from paddleflow.spec.job import PRIORITIES
 from tests.job_tables import EACH, JOB, WORKER, row_of, task_row
@@ -46,18 +55,18 @@ MEMBERS = st.builds(
 def test_members_come_back_as_they_were(members: tuple[Member, ...]) -> None:
     row = job_row(replace(JOB, members=members), 1.0)
     assert members_of(str(row["members"])) == members
-    assert needs_of(str(row["needs"])) == tuple(Need(m.role, m.replicas, m.request) for m in members)
+    assert needs_of(str(row["needs"])) == tuple(MemberSet(m.role, m.replicas, m.request) for m in members)
 
 
 def test_the_scheduler_s_view_of_a_row() -> None:
     request = request_of(row_of(JOB))
-    assert (request.job, request.queue, request.user, request.order) == ("job-1", "q", "alice", 7)
+    assert (request.job, request.queue, request.user, request.seq) == ("job-1", "q", "alice", 7)
     assert (request.submitted_at, request.priority) == (10.0, PRIORITIES["HIGH"])
-    assert request.needs == (Need("worker", 1, EACH),)
-    assert request.needs is request_of(row_of(JOB)).needs, "equal jobs share what the scheduler compares"
-    held = held_of(row_of(JOB, placed_at=12.0), [task_row()])
+    assert request.member_sets == (MemberSet("worker", 1, EACH),)
+    assert request.member_sets is request_of(row_of(JOB)).member_sets, "equal jobs share what the scheduler compares"
+    held = allocation_of(row_of(JOB, placed_at=12.0), [task_row()])
     assert held.assignments == (Assignment("worker", 0, "n1", (("nvidia.com/gpu", (0, 2)),)),)
-    assert (held.since, held_of(row_of(JOB), []).since) == (12.0, 10.0)
+    assert (held.since, allocation_of(row_of(JOB), []).since) == (12.0, 10.0)
 
 
 def test_texts_are_kept_as_they_are() -> None:
@@ -74,7 +83,7 @@ def test_texts_are_kept_as_they_are() -> None:
 @pytest.mark.parametrize("status", list(JobStatus))
 @pytest.mark.parametrize("outcome", [None, JobStatus.FAILED])
 def test_states_come_back_as_they_were(status: JobStatus, outcome: JobStatus | None) -> None:
-    shape = shape_of("standalone", [WORKER], 3)
+    shape = lifecycle_of("standalone", [WORKER], 3)
     row = row_of(
         JOB, status=str(status), message="m", outcome=outcome, placed=1, attempt=2, not_before=3.0, started_at=11.0
     )
@@ -87,7 +96,7 @@ def test_states_come_back_as_they_were(status: JobStatus, outcome: JobStatus | N
 
 
 def test_members_of_an_attempt_that_failed_do_not_count_while_the_job_waits() -> None:
-    state = state_of(row_of(JOB, attempt=1, placed=0), [task_row(attempt=1)], shape_of("standalone", [WORKER], 0))
+    state = state_of(row_of(JOB, attempt=1, placed=0), [task_row(attempt=1)], lifecycle_of("standalone", [WORKER], 0))
     assert state.tasks == ()
     assert not state.placed
 
@@ -97,18 +106,18 @@ def test_members_of_an_attempt_that_failed_do_not_count_while_the_job_waits() ->
 )
 def test_restart_policies(policy: str, restarts: int) -> None:
     member = replace(WORKER, env={"PF_JOB_RESTART_POLICY": policy})
-    assert shape_of("standalone", [WORKER, member], 4).restarts == restarts
+    assert lifecycle_of("standalone", [WORKER, member], 4).restarts == restarts
 
 
 def test_the_roles_that_are_there_say_whose_end_is_the_job_s() -> None:
     def completing(framework: str, *roles: str) -> frozenset[str]:
-        return shape_of(framework, [replace(WORKER, role=role) for role in roles], 0).completing
+        return lifecycle_of(framework, [replace(WORKER, role=role) for role in roles], 0).completing
 
     assert completing("tensorflow", "pserver", "master", "worker") == {"master"}
     assert completing("tensorflow", "pserver", "worker") == {"worker"}
     assert completing("paddle", "pserver", "worker") == {"worker"}
     for name, framework in FRAMEWORKS.items():
-        shape = shape_of(name, [replace(WORKER, role=role.name) for role in framework.roles], 0)
+        shape = lifecycle_of(name, [replace(WORKER, role=role.name) for role in framework.roles], 0)
         assert shape.stages == framework.stages
         assert shape.completion in Completion
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddleflow.runs.facts import BreakpointsSet, JobEnded, StopAsked, Ticked
+from paddleflow.runs.facts import BreakpointsSet, JobEnded, StopRequested, TimePassed
 from paddleflow.runs.model import PAUSED
 from paddleflow.spec.pipeline.model import CONTINUE, FAIL_FAST, Cache, Component, Dag, Pipeline, Retry, Step
 from tests.run_world import RunWorld, run_row
@@ -124,7 +124,7 @@ def drive(world: RunWorld, seed: int, choices: random.Random, restarts: float = 
         if not moves:
             due = world.state.next_due()
             assert due is not None, f"the run hangs: {world.statuses} {world.state}"
-            world.tell(Ticked(due))
+            world.tell(TimePassed(due))
             continue
         pick = choices.randrange(moves)
         if pick < len(world.pending):
@@ -226,7 +226,7 @@ def test_a_stop_at_any_moment_ends_the_run(
         world.row.update(stop=2 if force else 1, status="terminating", message="stopped by alice")
         world.restart()
     else:
-        world.tell(StopAsked(world.now, force, "stopped by alice"))
+        world.tell(StopRequested(world.now, force, "stopped by alice"))
     assert set(world.stops) >= {number for number in world.running if world.rows[number]["parent"] != -1}
     drive(world, seed, choices)
     begun = world.started[before:]
@@ -292,9 +292,9 @@ def test_a_retry_waits_longer_each_time_and_only_after_its_exit_codes() -> None:
         world.tell(world.pending.pop())
         assert world.state.next_due() == world.now + wanted
         world.restart()
-        world.tell(Ticked(world.now + wanted - 0.1))
+        world.tell(TimePassed(world.now + wanted - 0.1))
         assert not world.running
-        world.tell(Ticked(world.now + 0.1))
+        world.tell(TimePassed(world.now + 0.1))
         assert list(world.running) == [1]
     world.pending.clear()
     world.end_job(1, "failed", "exit 8", 8)
@@ -306,10 +306,10 @@ def test_a_retry_waits_longer_each_time_and_only_after_its_exit_codes() -> None:
 def test_a_try_that_runs_too_long_is_stopped_and_has_failed() -> None:
     world = RunWorld(Pipeline("p", {"a": Step("a", "true", timeout=5.0)}))
     world.tell(world.pending.pop())
-    world.tell(Ticked(world.now + 4.9))
+    world.tell(TimePassed(world.now + 4.9))
     assert not world.stops
     world.restart()
-    world.tell(Ticked(world.now + 0.2))
+    world.tell(TimePassed(world.now + 0.2))
     assert world.stops == [1]
     world.end_job(1, "terminated", "stopped")
     world.tell(world.pending.pop())
@@ -324,12 +324,12 @@ def test_a_later_try_has_its_whole_time_also_after_a_restart() -> None:
     world.now += 4.0
     world.end_job(1, "failed", "exit 1", 1)
     world.tell(world.pending.pop())
-    world.tell(Ticked(world.now + 1.0))
+    world.tell(TimePassed(world.now + 1.0))
     world.tell(world.pending.pop())
     world.restart()
-    world.tell(Ticked(world.now + 4.9))
+    world.tell(TimePassed(world.now + 4.9))
     assert not world.stops
-    world.tell(Ticked(world.now + 0.2))
+    world.tell(TimePassed(world.now + 0.2))
     assert world.stops == [1]
 
 

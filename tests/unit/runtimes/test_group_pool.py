@@ -15,7 +15,7 @@ import pytest
 from paddleflow.base.quantity import Resources
 from paddleflow.runtimes.local import cgroups, group_pool
 from paddleflow.runtimes.local.attempt import Attempt
-from paddleflow.runtimes.local.cgroups import Cgroups, Place
+from paddleflow.runtimes.local.cgroups import Cgroups, Hierarchy
 from paddleflow.runtimes.local.group_pool import GroupPool
 from paddleflow.runtimes.local.keeper import keeper_id
 from paddleflow.runtimes.local.launcher import Launcher
@@ -35,7 +35,7 @@ LIMITS = Resources(500, 1 << 30)
 WHERE = "grep paddleflow /proc/self/cgroup"
 
 
-def writable() -> dict[str, Place]:
+def writable() -> dict[str, Hierarchy]:
     """Where this machine lets us make groups; they are removed again at once."""
     places, _ = cgroups.locate(NAME)
     cgroups.remove({place.base for place in places.values()})
@@ -196,7 +196,7 @@ async def test_who_lives_in_a_group_survives_that_the_keeper_of_those_before_is_
     script = f"{WHERE}; while ! [ -e go ]; do sleep 0.005; done; echo; echo lived"
     launch = limited(scene.shell("three", script))
     await scene.runtime.start([launch])
-    await scene.until(lambda: bool(scene.told(Started, launch.attempt)))
+    await scene.until(lambda: bool(scene.reported(Started, launch.attempt)))
     left = groups(scene)
     keeper = keeper_of(scene.folder)
     os.kill(keeper, signal.SIGKILL)
@@ -219,7 +219,7 @@ class Stage:
         base = folder / "base"
         base.mkdir()
         (folder / "cgroup.procs").touch()
-        place = Place(2, str(folder), str(base))
+        place = Hierarchy(2, str(folder), str(base))
         self.timers: list[Callable[[], None]] = []
         self.pool = GroupPool(Cgroups({"cpu": place, "memory": place}), lambda _, call: self.timers.append(call))
 
@@ -320,5 +320,5 @@ def test_only_short_attempts_that_left_nobody(stage: Stage, seconds: float, dese
     attempt = Attempt("one", {"groups": [str(stage.new())]}, "")
     attempt.run(123, 1, 1000.0)
     attempt.end = [1000.0 + seconds, 0, "", 1000.0, None, None]
-    attempt.deserted = deserted
+    attempt.empty = deserted
     assert launcher.keeps(attempt) is kept

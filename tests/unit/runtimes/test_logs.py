@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from paddleflow.runtimes.local import log_gap, logs
 from paddleflow.runtimes.local.log_gap import BLOCK, Gap
-from paddleflow.runtimes.local.watching import SOONEST, next_look
+from paddleflow.runtimes.local.monitor import SOONEST, next_interval
 from paddleflow.settings import LocalSettings
 from tests.patience import soon
 from tests.runtime_scene import Scene, open_local, opened
@@ -87,8 +87,8 @@ def test_a_reader_in_the_middle_of_what_was_cut_out_goes_on_behind_it(tmp_path: 
 
 
 @given(st.floats(SOONEST, 5), st.integers(0, 1 << 40), st.integers(0, 1 << 30), st.integers(0, 5000))
-def test_the_next_look_is_soon_when_a_log_grows_fast(interval: float, grown: int, room: int, running: int) -> None:
-    seconds = next_look(interval, grown, room, running)
+def test_the_next_interval_is_soon_when_a_log_grows_fast(interval: float, grown: int, room: int, running: int) -> None:
+    seconds = next_interval(interval, grown, room, running)
     assert 0 < seconds <= 1 + running / 500
     if grown > 0:
         assert seconds <= max(interval * room / grown / 2, SOONEST)

@@ -14,7 +14,7 @@ import pytest
 
 from paddleflow.runtimes.local import mounts
 from paddleflow.runtimes.local.mounts import MountPoints, plan, probe, variable
-from paddleflow.runtimes.local.spawning import Refused
+from paddleflow.runtimes.local.process import Refused
 from paddleflow.runtimes.runtime import Launch, Mount, Started
 from tests.keeper_scene import keeper_of
 from tests.patience import PATIENCE, soon
@@ -69,10 +69,10 @@ async def test_the_exit_code_and_the_pid_are_the_command_s_own(scene: Scene) -> 
     script = f"echo $$; until [ -e {gate} ]; do sleep 0.01; done; exit 7"
     launch = mounted(scene, scene.shell("one", script), scene.folder / "target")
     await scene.runtime.start([launch])
-    await scene.until(lambda: bool(scene.told(Started)))
+    await scene.until(lambda: bool(scene.reported(Started)))
     gate.touch()
     assert (await scene.end_of(launch)).exit_code == 7
-    assert (await scene.log_of(launch)).split() == [str(scene.told(Started)[0].pid).encode()]
+    assert (await scene.log_of(launch)).split() == [str(scene.reported(Started)[0].pid).encode()]
 
 
 @needs_namespaces

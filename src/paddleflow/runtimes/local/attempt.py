@@ -1,4 +1,4 @@
-"""The keeper's record of one attempt, and its life as lines of the journal.
+"""The keeper's record of one attempt, and its states as lines of the journal.
 
 Pure: `replay` folds lines into records, `Attempt.lines` gives the fewest lines that fold into the same record again.
 The lines, each a JSON array whose first word says what it is:
@@ -25,8 +25,8 @@ class Attempt:
     """One attempt that the keeper answers for."""
 
     __slots__ = (
-        "boot", "child", "deserted", "end", "finished", "interval", "kill_at", "lane", "log_size", "name", "pid", "pidfd",
-        "plan", "ready_at", "started_at", "ticks", "why",
+        "boot", "child", "empty", "end", "finished", "interval", "kill_at", "log_size", "name", "pid", "pidfd",
+        "plan", "ready_at", "slot_class", "started_at", "ticks", "why",
     )  # fmt: skip
 
     def __init__(self, name: str, plan: dict[str, Any], boot: str) -> None:
@@ -42,12 +42,12 @@ class Attempt:
         self.why = ""  #: of the stop, for the final message
         self.end: list[Any] | None = None  #: at, code, message, started_at, cpu_seconds, peak_memory
         # Known only while this keeper lives:
-        self.finished = False  #: the end is told: nothing of its group is left
+        self.finished = False  #: the end may be reported: nothing of its group is left
         self.child = True  #: False: started by an earlier keeper, so not ours to wait for
-        self.deserted = False  #: the last look into its cgroups found nobody
+        self.empty = False  #: its cgroups were empty when last checked
         self.pidfd = -1
-        self.lane = ""  #: whose next one takes its place; empty: nobody does
-        self.interval = 0.0  #: between two looks at its log
+        self.slot_class = ""  #: whose next one takes its slot; empty: nobody does
+        self.interval = 0.0  #: between two checks of its log
         self.log_size = 0
 
     def run(self, pid: int, ticks: int, at: float) -> None:
@@ -70,15 +70,15 @@ class Attempt:
         return found
 
     def events(self) -> list[list[Any]]:
-        """What a server must hear of it, from the beginning."""
+        """What a server must know of it, from the beginning."""
         if self.finished and self.end is not None:
             return [["ended", self.name, *self.end]]
-        told: list[list[Any]] = []
+        events: list[list[Any]] = []
         if self.pid:
-            told.append(["started", self.name, self.started_at, self.pid])
+            events.append(["started", self.name, self.started_at, self.pid])
         if self.ready_at is not None:
-            told.append(["ready", self.name, self.ready_at])
-        return told
+            events.append(["ready", self.name, self.ready_at])
+        return events
 
 
 def parse(text: bytes) -> list[list[Any]]:

@@ -26,7 +26,7 @@ PERIOD = 100_000  #: microseconds of a CPU quota's period
 DELEGATE_HINT = "under systemd, Delegate=yes and DelegateSubgroup=server in the unit give them"
 
 
-class Place(NamedTuple):
+class Hierarchy(NamedTuple):
     """Where one controller lets us make groups."""
 
     version: int
@@ -34,45 +34,45 @@ class Place(NamedTuple):
     base: str  #: the folder that holds the attempts' groups
 
 
-class Member(NamedTuple):
+class Membership(NamedTuple):
     """The keeper's own group of one controller."""
 
     version: int
     folder: str
 
 
-def memberships(mountinfo: str, cgroup: str) -> dict[str, Member]:
+def memberships(mountinfo: str, cgroup: str) -> dict[str, Membership]:
     """Controller → own folder, from /proc/self/mountinfo and /proc/self/cgroup. ``""`` is version 2."""
     paths: dict[str, str] = {}
     for row in cgroup.splitlines():
         _, names, path = row.split(":", 2)
         paths.update(dict.fromkeys(names.split(","), path))
-    found: dict[str, Member] = {}
+    found: dict[str, Membership] = {}
     for row in mountinfo.splitlines():
         left, _, right = row.partition(" - ")
         kind, _, options = right.split(" ", 2)
         root, mountpoint = left.split(" ")[3:5]
         if kind == "cgroup2" and "" in paths:
-            found.setdefault("", Member(2, _within(mountpoint, root, paths[""])))
+            found.setdefault("", Membership(2, _within(mountpoint, root, paths[""])))
         elif kind == "cgroup":
             for name in options.replace(" ", ",").split(","):
                 if name in ("cpu", "memory") and name in paths:
-                    found.setdefault(name, Member(1, _within(mountpoint, root, paths[name])))
+                    found.setdefault(name, Membership(1, _within(mountpoint, root, paths[name])))
     return found
 
 
 def _within(mountpoint: str, root: str, path: str) -> str:
-    """A group's folder: its path is told from the top of the hierarchy, the mount may show only a part of that."""
+    """A group's folder: its path counts from the top of the hierarchy, the mount may show only a part of that."""
     inner = path.removeprefix(root) if root != "/" else path
     return (mountpoint + "/" + inner.strip("/")).rstrip("/")
 
 
-def locate(name: str) -> tuple[dict[str, Place], str]:
-    """Places for ``cpu`` and ``memory`` with the folder `name` made in each, and why a controller is missing."""
+def locate(name: str) -> tuple[dict[str, Hierarchy], str]:
+    """Hierarchies for ``cpu`` and ``memory`` with the folder `name` made in each, and why a controller is missing."""
     mountinfo = (procfs.read("/proc/self/mountinfo") or b"").decode("utf-8", "surrogateescape")
     cgroup = (procfs.read("/proc/self/cgroup") or b"").decode("utf-8", "surrogateescape")
     own = memberships(mountinfo, cgroup)
-    places: dict[str, Place] = {}
+    hierarchies: dict[str, Hierarchy] = {}
     reasons = []
     for controller in ("cpu", "memory"):
         member = own.get(controller) or own.get("")
@@ -80,39 +80,39 @@ def locate(name: str) -> tuple[dict[str, Place], str]:
             reasons.append(f"no cgroup of the controller {controller} is mounted")
             continue
         try:
-            places[controller] = _prepared(controller, member, name)
+            hierarchies[controller] = _prepared(controller, member, name)
         except OSError as error:
             reasons.append(f"{controller}: {error.filename or member.folder}: {(error.strerror or '').lower()}")
-    return places, "; ".join(reasons)
+    return hierarchies, "; ".join(reasons)
 
 
-def _prepared(controller: str, member: Member, name: str) -> Place:
+def _prepared(controller: str, member: Membership, name: str) -> Hierarchy:
     if member.version == 1:
-        place = Place(1, member.folder, f"{member.folder}/{name}")
-        _open_base(controller, place)
-        return place
+        hierarchy = Hierarchy(1, member.folder, f"{member.folder}/{name}")
+        _open_base(controller, hierarchy)
+        return hierarchy
     # Version 2 hands a controller only to groups whose parent holds no process: our own group is seldom such a parent,
     # but the one above is when the server was started in a subgroup of a delegated one.
     failure: OSError | None = None
     for parent in (member.folder, os.path.dirname(member.folder)):
-        place = Place(2, member.folder, f"{parent}/{name}")
+        hierarchy = Hierarchy(2, member.folder, f"{parent}/{name}")
         try:
-            _open_base(controller, place)
+            _open_base(controller, hierarchy)
         except OSError as error:
             failure = failure or error
         else:
-            return place
+            return hierarchy
     assert failure is not None
     failure.strerror = f"{failure.strerror} ({DELEGATE_HINT})"
     raise failure
 
 
-def _open_base(controller: str, place: Place) -> None:
-    if place.version == 2:
-        _enable(os.path.dirname(place.base), controller)
-    os.makedirs(place.base, exist_ok=True)
-    if place.version == 2:
-        _enable(place.base, controller)
+def _open_base(controller: str, hierarchy: Hierarchy) -> None:
+    if hierarchy.version == 2:
+        _enable(os.path.dirname(hierarchy.base), controller)
+    os.makedirs(hierarchy.base, exist_ok=True)
+    if hierarchy.version == 2:
+        _enable(hierarchy.base, controller)
 
 
 def _enable(folder: str, controller: str) -> None:
@@ -137,8 +137,8 @@ def write(path: str, text: str) -> None:
 class Cgroups:
     """The groups of one keeper."""
 
-    def __init__(self, places: dict[str, Place]) -> None:
-        self._places = places
+    def __init__(self, hierarchies: dict[str, Hierarchy]) -> None:
+        self._hierarchies = hierarchies
         self._homes: list[int] = []
 
     def names(self, *, cpu: int, memory: int) -> list[str]:
@@ -146,32 +146,32 @@ class Cgroups:
         wanted = {"cpu": cpu, "memory": memory}
         # Never the same name twice: a group is killed with its attempt. The pid is for `clear_empty`.
         name = f"{os.getpid()}-{os.urandom(6).hex()}"
-        return sorted({f"{place.base}/{name}" for key, place in self._places.items() if wanted[key]})
+        return sorted({f"{hierarchy.base}/{name}" for key, hierarchy in self._hierarchies.items() if wanted[key]})
 
     def make(self, folders: Iterable[str]) -> None:
         for folder in folders:
             try:
                 os.mkdir(folder)
             except FileNotFoundError:  # another keeper found our base empty and cleared it away
-                for controller, place in self._places.items():
-                    if folder.startswith(place.base + "/"):
-                        _open_base(controller, place)
+                for controller, hierarchy in self._hierarchies.items():
+                    if folder.startswith(hierarchy.base + "/"):
+                        _open_base(controller, hierarchy)
                 os.mkdir(folder)
 
     def enter(self, folders: Iterable[str]) -> None:
         """Step in; what is spawned now is born there."""
-        for door in self.doors(folders):
-            write(door, "0")
+        for entry in self.entry_files(folders):
+            write(entry, "0")
 
-    def doors(self, folders: Iterable[str]) -> list[str]:
+    def entry_files(self, folders: Iterable[str]) -> list[str]:
         """The files by which one steps into these groups."""
-        versions = {place.base: place.version for place in self._places.values()}
-        return [_door(versions[os.path.dirname(folder)], folder) for folder in folders]
+        versions = {hierarchy.base: hierarchy.version for hierarchy in self._hierarchies.values()}
+        return [_entry_file(versions[os.path.dirname(folder)], folder) for folder in folders]
 
     def leave(self) -> None:
         """Step back into the keeper's own groups, by files that stay open: this is done at every launch."""
         if not self._homes:
-            homes = {_door(place.version, place.home) for place in self._places.values()}
+            homes = {_entry_file(hierarchy.version, hierarchy.home) for hierarchy in self._hierarchies.values()}
             self._homes = [os.open(home, os.O_WRONLY) for home in homes]
         for fd in self._homes:
             os.write(fd, b"0")
@@ -188,31 +188,31 @@ class Cgroups:
     def settings(self, folders: list[str], *, cpu: int, memory: int) -> list[tuple[str, str]]:
         """The files that set these limits, and what to write to each."""
         found: list[tuple[str, str]] = []
-        for controller, place in self._places.items():
-            folder = next((folder for folder in folders if os.path.dirname(folder) == place.base), None)
+        for controller, hierarchy in self._hierarchies.items():
+            folder = next((folder for folder in folders if os.path.dirname(folder) == hierarchy.base), None)
             if folder is None:
                 continue
             if controller == "cpu" and cpu:
                 quota = max(cpu * PERIOD // 1000, 1000)
-                name, text = ("cpu.cfs_quota_us", "") if place.version == 1 else ("cpu.max", f" {PERIOD}")
+                name, text = ("cpu.cfs_quota_us", "") if hierarchy.version == 1 else ("cpu.max", f" {PERIOD}")
                 found.append((f"{folder}/{name}", f"{quota}{text}"))
             if controller == "memory" and memory:
-                found += _memory_settings(place.version, folder, memory)
+                found += _memory_settings(hierarchy.version, folder, memory)
         return found
 
     def memory_files(self, folders: Iterable[str]) -> tuple[str, str]:
         """Of the group that limits memory: where the kernel says whom it killed, and how much is in use."""
-        place = self._places["memory"]
-        folder = next(folder for folder in folders if os.path.dirname(folder) == place.base)
+        hierarchy = self._hierarchies["memory"]
+        folder = next(folder for folder in folders if os.path.dirname(folder) == hierarchy.base)
         names = (
             ("memory.oom_control", "memory.usage_in_bytes")
-            if place.version == 1
+            if hierarchy.version == 1
             else ("memory.events", "memory.current")
         )
         return f"{folder}/{names[0]}", f"{folder}/{names[1]}"
 
 
-def _door(version: int, folder: str) -> str:
+def _entry_file(version: int, folder: str) -> str:
     return f"{folder}/{'tasks' if version == 1 else 'cgroup.procs'}"
 
 
@@ -266,21 +266,21 @@ def remove(folders: Iterable[str]) -> bool:
     return done
 
 
-def left_over(places: dict[str, Place]) -> list[str]:
+def left_over(hierarchies: dict[str, Hierarchy]) -> list[str]:
     """Groups that a crashed keeper of the same data folder left."""
-    return [path for base in {place.base for place in places.values()} for path in _folders(base)]
+    return [path for base in {hierarchy.base for hierarchy in hierarchies.values()} for path in _folders(base)]
 
 
-def clear_empty(places: dict[str, Place]) -> None:
+def clear_empty(hierarchies: dict[str, Hierarchy]) -> None:
     """Remove what crashed keepers of other data folders left, if no process is in it.
 
     Groups bear the pid of their keeper; those of one that lives stay. Its empty base may go: it makes it again.
     """
-    for place in places.values():
-        above, name = os.path.split(place.base)
+    for hierarchy in hierarchies.values():
+        above, name = os.path.split(hierarchy.base)
         prefix = name.partition("-")[0] + "-"
         for base in _folders(above):
-            if base != place.base and os.path.basename(base).startswith(prefix):
+            if base != hierarchy.base and os.path.basename(base).startswith(prefix):
                 groups = _folders(base)
                 remove(path for path in groups if not _is_keeper(os.path.basename(path).partition("-")[0]))
                 remove([base])

@@ -20,7 +20,7 @@ from paddleflow.runtimes.local import cgroups
 from paddleflow.runtimes.local.cgroups import Cgroups
 
 MOST = 32  #: groups with open files, nine each: idle ones, and those that an attempt has for a second time
-IDLE = 10.0  #: seconds; what was not used between two looks goes
+IDLE = 10.0  #: seconds; what was not used between two checks goes
 LEAST_CPU = 100  #: thousandths of a core: less, and the keeper itself may have to wait for the next period
 LEAST_MEMORY = 64 << 20  #: less, and what the keeper needs for a spawn would count
 CARRIED = 16  #: a group may hold this part of its limit when it is used again
@@ -35,17 +35,17 @@ class Files:
     Not `cgroup.procs` for reading: in version 1 the kernel gives an open file the same answer again for a second.
     """
 
-    def __init__(self, places: Cgroups, folders: list[str], limits: Limits) -> None:
+    def __init__(self, groups: Cgroups, folders: list[str], limits: Limits) -> None:
         self._opened: list[int] = []
         try:
             self._folders = [self._open(folder, os.O_RDONLY) for folder in folders]
-            self._doors = [self._open(path, os.O_WRONLY) for path in places.doors(folders)]
+            self._entries = [self._open(path, os.O_WRONLY) for path in groups.entry_files(folders)]
             cpu, memory = limits
             self._limits = [
                 (self._open(path, os.O_WRONLY), text.encode("ascii"))
-                for path, text in places.settings(folders, cpu=cpu, memory=memory)
+                for path, text in groups.settings(folders, cpu=cpu, memory=memory)
             ]
-            self._memory = [self._open(path, os.O_RDONLY) for path in places.memory_files(folders)] if memory else []
+            self._memory = [self._open(path, os.O_RDONLY) for path in groups.memory_files(folders)] if memory else []
         except OSError:
             self.close()
             raise
@@ -57,7 +57,7 @@ class Files:
     def enter(self) -> None:
         for fd, text in self._limits:
             os.write(fd, text)
-        for fd in self._doors:
+        for fd in self._entries:
             os.write(fd, b"0")
 
     def is_fresh(self, memory: int) -> bool:
@@ -92,19 +92,19 @@ class Group:
 class GroupPool:
     """Groups for attempts, old ones where there are."""
 
-    def __init__(self, places: Cgroups, later: Later) -> None:
-        self._places = places
+    def __init__(self, groups: Cgroups, later: Later) -> None:
+        self._cgroups = groups
         self._later = later
         self._groups: dict[str, Group] = {}  #: by first folder; what is not here is for one attempt only
         self._idle: dict[Limits, list[Group]] = {}
         self._open = 0
         self._round = 0
-        self._looks = False
+        self._scheduled = False
 
     def names(self, *, cpu: int, memory: int) -> list[str]:
         """Folders for an attempt with these limits; the next call may give the same until `enter` takes them."""
         idle = self._idle.get((cpu, memory))
-        return idle[-1].folders if idle else self._places.names(cpu=cpu, memory=memory)
+        return idle[-1].folders if idle else self._cgroups.names(cpu=cpu, memory=memory)
 
     def enter(self, folders: list[str]) -> None:
         """Step in; what is spawned now is born there."""
@@ -121,20 +121,20 @@ class GroupPool:
                 cgroups.remove(folders)
             else:
                 return
-        self._places.make(folders)
-        self._places.enter(folders)
+        self._cgroups.make(folders)
+        self._cgroups.enter(folders)
 
     def leave(self) -> None:
-        self._places.leave()
+        self._cgroups.leave()
 
     def tighten(self, folders: list[str], *, cpu: int, memory: int) -> None:
         """Set the limits of a new group; OSError EBUSY when the attempt is already beyond its memory."""
         if folders[0] in self._groups:
             return
-        self._places.tighten(folders, cpu=cpu, memory=memory)
+        self._cgroups.tighten(folders, cpu=cpu, memory=memory)
         if (not cpu or cpu >= LEAST_CPU) and (not memory or memory >= LEAST_MEMORY):
             self._groups[folders[0]] = Group(folders, (cpu, memory), self._round)
-            self._look_later()
+            self._check_later()
 
     def take_back(self, folders: list[str], *, clean: bool) -> bool:
         """Whether they stay: for an attempt that never entered them, or one that was short and left no process."""
@@ -147,7 +147,7 @@ class GroupPool:
         group.idle = True
         group.round = self._round
         self._idle.setdefault(group.limits, []).append(group)
-        self._look_later()
+        self._check_later()
         return True
 
     def _is_fresh(self, group: Group) -> bool:
@@ -155,7 +155,7 @@ class GroupPool:
             if group.files is None:
                 if self._open >= MOST:
                     return False
-                group.files = Files(self._places, group.folders, group.limits)
+                group.files = Files(self._cgroups, group.folders, group.limits)
                 self._open += 1
             return group.files.is_fresh(group.limits[1])
         except (OSError, ValueError):
@@ -168,19 +168,19 @@ class GroupPool:
             group.files.close()
             self._open -= 1
 
-    def _look_later(self) -> None:
-        if not self._looks:
-            self._looks = True
-            self._later(IDLE, self._look)
+    def _check_later(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._later(IDLE, self._expire)
 
-    def _look(self) -> None:
-        """Remove what nobody wanted since the last look, and let go of what an attempt has had since then."""
-        self._looks = False
+    def _expire(self) -> None:
+        """Remove what nobody wanted since the last check, and let go of what an attempt has had since then."""
+        self._scheduled = False
         for group in [group for group in self._groups.values() if group.round < self._round]:
             self._drop(group)
         self._round += 1
         if self._groups:
-            self._look_later()
+            self._check_later()
 
     def _drop(self, group: Group) -> None:
         self._forget(group)
@@ -195,4 +195,4 @@ class GroupPool:
         for group in list(self._groups.values()):
             self._drop(group)
         with suppress(OSError):
-            self._places.close()
+            self._cgroups.close()

@@ -49,7 +49,7 @@ class Journal:
         self._lines += 1
 
     def write(self, line: list[Any]) -> None:
-        """Write this now, with all that waited; OSError when it is not in the file, and then it is as never said."""
+        """Write this now, with all that waited; OSError when it is not in the file, and then it is as if never added."""
         waited = len(self._unwritten)
         self.add(line)
         if not self.flush():
@@ -58,7 +58,7 @@ class Journal:
             raise OSError(28, "no space left for the journal")
 
     def flush(self) -> bool:
-        """Whether everything said is in the file."""
+        """Whether everything added is in the file."""
         if not self._unwritten:
             return True
         try:

@@ -25,18 +25,18 @@ from typing import Any
 
 from paddleflow.base.clock import SystemClock
 from paddleflow.runtimes.local import cgroups, frames, kernel, procfs
-from paddleflow.runtimes.local.custody import Custody
 from paddleflow.runtimes.local.group_pool import GroupPool
 from paddleflow.runtimes.local.journal import Journal
 from paddleflow.runtimes.local.launcher import UNLIMITED, Launcher
+from paddleflow.runtimes.local.monitor import Monitor
 from paddleflow.runtimes.local.recovery import Recovery
+from paddleflow.runtimes.local.supervisor import Supervisor
 from paddleflow.runtimes.local.timers import Timers
-from paddleflow.runtimes.local.watching import Watch
 
-PROTOCOL = 2  #: 2: lanes
-AT_ONCE = 16  #: spawns between two looks at everything else
-HELD_BACK = 0.01  #: seconds that what nobody waits for waits to be told
-FOLLOWED = 0.05  #: the same while others follow by themselves; a short step is seen that much later
+PROTOCOL = 3  #: 3: prefetch by slot class
+SPAWNS_PER_ROUND = 16  #: spawns between two rounds of everything else
+DEFERRED = 0.01  #: seconds that a report waits for more when nobody waits for it
+DEFERRED_PREFETCH = 0.05  #: the same while successors start by themselves; a short step is seen that much later
 FIRST_SERVER = 30.0  #: seconds that a new keeper waits for its server
 
 
@@ -56,8 +56,8 @@ class Keeper:
         self._id = keeper_id(data)
         self._launcher = Launcher(f"{data}/keeper.began", self._id)
         journal = Journal(f"{data}/keeper.journal", procfs.boot_id())
-        self._custody = Custody(self._launcher, journal, self._timers, self._clock, self._id)
-        self._watch = Watch(self._custody)
+        self._supervisor = Supervisor(self._launcher, journal, self._timers, self._clock, self._id)
+        self._monitor = Monitor(self._supervisor)
         self._epoll = select.epoll()
         self._handlers: dict[int, Callable[[], None]] = {}
         self._listener = listener
@@ -65,26 +65,26 @@ class Keeper:
         self._inbox = frames.Inbox()
         self._outbox = frames.Outbox()
         self._buffer = bytearray(1 << 18)  #: a new one for each piece would be mapped and unmapped each time
-        self._places: dict[str, cgroups.Place] | None = None
+        self._hierarchies: dict[str, cgroups.Hierarchy] | None = None
         self._limits = UNLIMITED
         self._unlimited = ""  #: why limits cannot be enforced
         self._writes = False  #: whether epoll waits for room to write
         self._waits_until = self._clock.monotonic() + FIRST_SERVER
-        self._tell_at: float | None = None  #: when what is held back must be told
+        self._report_at: float | None = None  #: when deferred reports must be sent
 
     def run(self) -> None:
         """Until there is nothing left to do."""
         self._listen_to_signals()
         kernel.adopt_orphans()
         kernel.take_short_turns()
-        Recovery(self._custody, self._watch_pidfd).run(f"{self._data}/keeper.began")
+        Recovery(self._supervisor, self._watch_pidfd).run(f"{self._data}/keeper.began")
         self._listener.setblocking(False)
         self._register(self._listener.fileno(), self._accept)
         while not self._idle():
-            self._custody.reap()
-            self._custody.spawn_next(AT_ONCE)
+            self._supervisor.reap()
+            self._supervisor.spawn_next(SPAWNS_PER_ROUND)
             self._send()
-            timeout = 0.0 if self._custody.waiting else self._timeout()
+            timeout = 0.0 if self._supervisor.pending else self._timeout()
             for fd, _ in self._epoll.poll(timeout):
                 if (handler := self._handlers.get(fd)) is not None:
                     handler()
@@ -92,22 +92,22 @@ class Keeper:
         self._leave()
 
     def _idle(self) -> bool:
-        if self._server is not None or self._custody.busy or self._clock.monotonic() < self._waits_until:
+        if self._server is not None or self._supervisor.busy or self._clock.monotonic() < self._waits_until:
             return False
-        return self._custody.journal.flush()
+        return self._supervisor.journal.flush()
 
     def _timeout(self) -> float | None:
-        waits = [self._timers.delay(), 1.0 if not self._custody.journal.flush() else None]
-        if self._tell_at is not None:
-            waits.append(max(self._tell_at - self._clock.monotonic(), 0.0))
+        waits = [self._timers.delay(), 1.0 if not self._supervisor.journal.flush() else None]
+        if self._report_at is not None:
+            waits.append(max(self._report_at - self._clock.monotonic(), 0.0))
         if self._server is None:
-            waits.append(max(self._waits_until - self._clock.monotonic(), 0.0) if not self._custody.busy else None)
+            waits.append(max(self._waits_until - self._clock.monotonic(), 0.0) if not self._supervisor.busy else None)
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _leave(self) -> None:
-        self._custody.journal.compact(self._custody.attempts.values(), force=True)
+        self._supervisor.journal.compact(self._supervisor.attempts.values(), force=True)
         self._limits.close()
-        for base in {place.base for place in (self._places or {}).values()}:
+        for base in {each.base for each in (self._hierarchies or {}).values()}:
             cgroups.remove([base])
         # First the name, then the socket: a server that comes now finds no name and starts the next keeper.
         with contextlib.suppress(OSError):
@@ -141,7 +141,7 @@ class Keeper:
         signal.set_wakeup_fd(writer.detach(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
         self._wakes = reader
-        self._register(reader.fileno(), lambda: void(reader))
+        self._register(reader.fileno(), lambda: drain(reader))
 
     # ------------------------------------------------------------------ the server
 
@@ -158,7 +158,7 @@ class Keeper:
         connection.setblocking(False)
         self._server, self._inbox, self._outbox = connection, frames.Inbox(), frames.Outbox()
         self._writes = False
-        self._custody.new_server()
+        self._supervisor.new_server()
         self._register(connection.fileno(), self._receive)
         self._outbox.add({"hello": PROTOCOL, "pid": os.getpid()})
 
@@ -183,59 +183,61 @@ class Keeper:
             self._hang_up()
         for message in messages:
             self._do(message)
-        if not self._custody.telling.unanswered:
-            self._custody.succession.wake()
+        if not self._supervisor.reports.unacknowledged:
+            self._supervisor.prefetch.release_held()
 
     def _do(self, message: dict[str, Any]) -> None:
-        custody, word = self._custody, message["do"]
+        supervisor, word = self._supervisor, message["do"]
         if word == "start":
-            custody.start(message["launches"])
+            supervisor.start(message["launches"])
         elif word == "stop":
-            custody.stop(message["attempts"], message["grace"])
-        elif word == "recall":
-            custody.succession.recall(message["attempts"])
+            supervisor.stop(message["attempts"], message["grace"])
+        elif word == "withdraw":
+            supervisor.prefetch.withdraw(message["attempts"])
         elif word == "forget":
-            custody.forget(message["attempts"])
+            supervisor.forget(message["attempts"])
             self._outbox.add({"forgot": message["number"]})
         elif word == "state":
-            self._outbox.add({"state": custody.state()})
+            self._outbox.add({"state": supervisor.state()})
         elif word == "configure":
-            self._watch.log_limit, self._watch.limit_text = message["log_limit"], message["limit_text"]
-            if message["limits"] and self._places is None:
+            self._monitor.log_limit, self._monitor.limit_text = message["log_limit"], message["limit_text"]
+            if message["limits"] and self._hierarchies is None:
                 self._find_limits()
             self._launcher.limits = self._limits if message["limits"] else UNLIMITED
             self._outbox.add({"limits": self._unlimited if message["limits"] else ""})
 
     def _find_limits(self) -> None:
         """Find out once whether limits can be enforced, and clear away what a crashed keeper left."""
-        self._places, self._unlimited = cgroups.locate(f"paddleflow-{self._id}")
-        self._limits = GroupPool(cgroups.Cgroups(self._places), self._timers.after)
-        used = {folder for attempt in self._custody.attempts.values() for folder in attempt.plan.get("groups", ())}
-        unused = [folder for folder in cgroups.left_over(self._places) if folder not in used]
+        self._hierarchies, self._unlimited = cgroups.locate(f"paddleflow-{self._id}")
+        self._limits = GroupPool(cgroups.Cgroups(self._hierarchies), self._timers.after)
+        used = {folder for attempt in self._supervisor.attempts.values() for folder in attempt.plan.get("groups", ())}
+        unused = [folder for folder in cgroups.left_over(self._hierarchies) if folder not in used]
         cgroups.kill(unused)
         cgroups.remove(unused)
-        cgroups.clear_empty(self._places)
+        cgroups.clear_empty(self._hierarchies)
 
-    def _holds_back(self) -> bool:
-        """Whether what there is to tell waits for more: each telling costs the server a turn.
+    def _defers_reports(self) -> bool:
+        """Whether what there is to report waits for more: each report costs the server a turn.
 
-        A beginning waits a moment, because a short job's end follows on its heels and tells both. Ends whose heirs have
-        begun wait as well, until half of those ahead are used up: then the server should send more.
+        A start waits a moment, because a short job's end follows at once and reports both. Ends whose successors have
+        started wait as well, until half of the prefetched launches are used up: then the server should send more.
         """
-        telling, now = self._custody.telling, self._clock.monotonic()
-        used_up = telling.ends >= len(self._custody.succession.lanes) and telling.ends and not telling.unanswered
-        if telling and not telling.urgent and not used_up:
-            self._tell_at = self._tell_at or now + (FOLLOWED if len(self._custody.succession.lanes) else HELD_BACK)
-            if now < self._tell_at:
+        reports, now = self._supervisor.reports, self._clock.monotonic()
+        used_up = reports.ends >= len(self._supervisor.prefetch) and reports.ends and not reports.unacknowledged
+        if reports and not reports.urgent and not used_up:
+            self._report_at = self._report_at or now + (
+                DEFERRED_PREFETCH if len(self._supervisor.prefetch) else DEFERRED
+            )
+            if now < self._report_at:
                 return True
-        self._tell_at = None
+        self._report_at = None
         return False
 
     def _send(self) -> None:
-        """Write down, then tell."""
-        self._custody.settle()
+        """Write down, then report."""
+        self._supervisor.settle()
         notes, self._launcher.notes = self._launcher.notes, []
-        events = [] if self._holds_back() else self._custody.telling.take()
+        events = [] if self._defers_reports() else self._supervisor.reports.take()
         if self._server is None:
             return
         if events:
@@ -248,7 +250,7 @@ class Keeper:
         except BlockingIOError:
             pass
         except OSError:
-            # The server is gone, but what it said last is still to be read: `_receive` reads it and then hangs up.
+            # The server is gone, but what it sent last is still to be read: `_receive` reads it and then hangs up.
             self._outbox = frames.Outbox()
         if self._writes != bool(self._outbox):
             self._writes = bool(self._outbox)
@@ -256,7 +258,7 @@ class Keeper:
             self._epoll.modify(self._server.fileno(), wanted)
 
 
-def void(reader: socket.socket) -> None:
+def drain(reader: socket.socket) -> None:
     """Read and drop what woke us."""
     try:
         while len(reader.recv(4096)) == 4096:

@@ -13,17 +13,17 @@ import errno
 import os
 from typing import Any, NamedTuple
 
-from paddleflow.runtimes.local import cgroups, mounts, procfs, spawning
+from paddleflow.runtimes.local import cgroups, mounts, process, procfs
 from paddleflow.runtimes.local.attempt import Attempt
 from paddleflow.runtimes.local.group_pool import GroupPool
 from paddleflow.runtimes.local.namespaces import Namespaces
-from paddleflow.runtimes.local.spawning import reason
+from paddleflow.runtimes.local.process import reason
 
 SHORT = 1.0  #: seconds; the groups of an attempt that ran longer are not used again
 UNLIMITED = GroupPool(cgroups.Cgroups({}), lambda _seconds, _call: None)
 
 
-class Prepared(NamedTuple):
+class SpawnSpec(NamedTuple):
     """What will be spawned, and what the journal says of it."""
 
     name: str
@@ -56,7 +56,7 @@ class Launcher:
         self._cores = os.cpu_count() or 1
         self._memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
-    def prepare(self, launch: dict[str, Any]) -> Prepared:
+    def prepare(self, launch: dict[str, Any]) -> SpawnSpec:
         name, argv, env, cwd = launch["attempt"], launch["argv"], launch["env"], launch["cwd"]
         wanted = [mounts.Mount(*mount) for mount in launch["mounts"]]
         # What is more than the machine has needs no enforcing.
@@ -75,7 +75,7 @@ class Launcher:
             wanted, (argv, env, cwd, note) = self._mounted(wanted, argv, env, cwd, plan)
         if not note and launch["log"].startswith("/") and not os.path.lexists(launch["log"]):
             plan["fresh"] = True  # its child makes the log: no marker is needed to know that it began
-        return Prepared(name, argv, env, cwd, launch.get("work", ""), launch["log"], note, plan, wanted)
+        return SpawnSpec(name, argv, env, cwd, launch.get("work", ""), launch["log"], note, plan, wanted)
 
     def _mounted(
         self, wanted: list[mounts.Mount], argv: list[str], env: dict[str, str], cwd: str, plan: dict[str, Any]
@@ -105,47 +105,47 @@ class Launcher:
             self._enters = self._namespaces.are_possible()
         return self._enters
 
-    def spawn(self, prepared: Prepared) -> int:
+    def spawn(self, spec: SpawnSpec) -> int:
         """The pid; Refused or OSError when it cannot run."""
-        plan = prepared.plan
+        plan = spec.plan
         self.points.make(plan.get("made", ()))
-        spawning.make_folder(prepared.work)
-        if not prepared.mounts:
-            return self._spawn_here(prepared)
-        assert self._namespaces is not None, "who plans mounts has looked"
-        self._namespaces.enter(prepared.mounts)
+        process.make_folder(spec.work)
+        if not spec.mounts:
+            return self._spawn_here(spec)
+        assert self._namespaces is not None, "mounts are planned only where namespaces are possible"
+        self._namespaces.enter(spec.mounts)
         try:
-            return self._spawn_here(prepared)
+            return self._spawn_here(spec)
         finally:
             self._namespaces.leave()
 
-    def _spawn_here(self, prepared: Prepared) -> int:
-        spawning.enter(prepared.cwd)
+    def _spawn_here(self, spec: SpawnSpec) -> int:
+        process.enter(spec.cwd)
         try:
-            if prepared.plan.get("fresh"):
-                return self._spawn(prepared, spawning.logged(prepared.log, self._null))
-            log = spawning.open_log(prepared.log)
+            if spec.plan.get("fresh"):
+                return self._spawn(spec, process.logged(spec.log, self._null))
+            log = process.open_log(spec.log)
             try:
-                if prepared.note:
-                    os.write(log, prepared.note.encode())
+                if spec.note:
+                    os.write(log, spec.note.encode())
                 self.marked = True
-                return self._spawn(prepared, spawning.marked(self._marker, log, self._null))
+                return self._spawn(spec, process.marked(self._marker, log, self._null))
             finally:
                 os.close(log)
         finally:
             os.chdir("/")  # hold no folder of a job
 
-    def _spawn(self, prepared: Prepared, streams: spawning.Actions) -> int:
-        word = prepared.plan["word"] and prepared.argv[0]
-        file = spawning.find(word, prepared.env.get("PATH", spawning.DEFAULT_PATH))
-        inside = self._enter(prepared.plan)
+    def _spawn(self, spec: SpawnSpec, streams: process.Actions) -> int:
+        word = spec.plan["word"] and spec.argv[0]
+        file = process.find(word, spec.env.get("PATH", process.DEFAULT_PATH))
+        inside = self._enter(spec.plan)
         self._between = procfs.clock_ticks(), 0
         try:
-            pid = spawning.spawn(file, prepared.argv, prepared.env, streams)
+            pid = process.spawn(file, spec.argv, spec.env, streams)
             self._between = self._between[0], procfs.clock_ticks()
             return pid
         except OSError as error:
-            raise spawning.refused(prepared.argv[0], file, prepared.log, error) from error
+            raise process.refused(spec.argv[0], file, spec.log, error) from error
         finally:
             if inside:
                 self.limits.leave()
@@ -174,9 +174,9 @@ class Launcher:
             return False
         return True
 
-    def limit(self, prepared: Prepared) -> str:
+    def limit(self, spec: SpawnSpec) -> str:
         """Set the limits of what was just spawned; not empty: why it must be stopped at once."""
-        plan = prepared.plan
+        plan = spec.plan
         if not plan.get("groups"):
             return ""
         try:
@@ -195,7 +195,7 @@ class Launcher:
     def keeps(self, attempt: Attempt) -> bool:
         """Whether the groups of an attempt that has ended stay, for the next one with the same limits."""
         short = attempt.end is not None and attempt.end[0] - (attempt.started_at or 0.0) < SHORT
-        return self.limits.take_back(attempt.plan["groups"], clean=short and attempt.deserted)
+        return self.limits.take_back(attempt.plan["groups"], clean=short and attempt.empty)
 
     def clear_marker(self) -> None:
         self.marked = False

@@ -29,7 +29,7 @@ _PACKAGE = str(Path(paddleflow.__file__).resolve().parents[1])
 _KEPT = "PATH,HOME,LANG,LC_ALL,TZ,USER,TMPDIR,LD_LIBRARY_PATH"  #: variables that a Python may need to run at all
 _LONGEST_PATH = 100  #: bytes; a socket's path has room for 107
 
-_started: set[int] = set()  #: keepers that this process started and has not yet buried
+_started: set[int] = set()  #: keepers that this process started and has not yet reaped
 
 
 def connect(data: Path, command: Sequence[str] = KEEPER_COMMAND) -> socket.socket:
@@ -59,7 +59,7 @@ def _connected(path: str) -> socket.socket:
 
 
 def _start(data: Path, path: str, command: Sequence[str]) -> None:
-    bury()
+    reap()
     (data / "keeper.sock").unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         os.fchmod(listener.fileno(), 0o600)  # before bind: the file never has another mode
@@ -87,8 +87,8 @@ def _spawn(argv: list[str], listener: int, log: int) -> int:
     return os.posix_spawn(argv[0], argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=numbers)
 
 
-def bury() -> None:
-    """Take in keepers of ours that have ended."""
+def reap() -> None:
+    """Collect the exit status of keepers of ours that have ended."""
     for pid in list(_started):
         try:
             ended, _ = os.waitpid(pid, os.WNOHANG)
@@ -102,10 +102,10 @@ class Link:
     """One connection, within a running event loop."""
 
     def __init__(
-        self, connection: socket.socket, heard: Callable[[frames.Message], None], lost: Callable[[], None]
+        self, connection: socket.socket, received: Callable[[frames.Message], None], lost: Callable[[], None]
     ) -> None:
         self._socket = connection
-        self._heard = heard
+        self._received = received
         self._lost = lost
         self._loop = asyncio.get_running_loop()
         self._inbox = frames.Inbox()
@@ -154,7 +154,7 @@ class Link:
         except (OSError, ValueError):
             piece, messages = b"", []
         for message in messages:
-            self._heard(message)
+            self._received(message)
         if not piece:
             self._gone()
 

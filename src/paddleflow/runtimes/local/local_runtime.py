@@ -1,7 +1,7 @@
 """`LocalRuntime`: the `Runtime` protocol over the keeper.
 
 All that it remembers can be lost: what was asked and not yet answered (sent again when a keeper is lost), and what was
-told already (so that nothing is told twice to the same server). The keeper's journal is the truth.
+reported already (so that nothing is reported twice to the same server). The keeper's journal is the truth.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from paddleflow.base.clock import Clock
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import format_bytes
 from paddleflow.errors import Unavailable
-from paddleflow.runtimes.local import capacity, logs, sampling
-from paddleflow.runtimes.local.link import KEEPER_COMMAND, Link, bury, connect
-from paddleflow.runtimes.runtime import Ended, Launch, LogChunk, NodeInfo, Observation, Ready, Recalled, Sample, Started
+from paddleflow.runtimes.local import capacity, logs, sampler
+from paddleflow.runtimes.local.link import KEEPER_COMMAND, Link, connect, reap
+from paddleflow.runtimes.prefetch import Returned
+from paddleflow.runtimes.runtime import Ended, Launch, LogChunk, NodeInfo, Observation, Ready, Sample, Started
 from paddleflow.settings import LocalSettings
 
-PROTOCOL = 2
-LANES = 2  #: the protocol from which on a keeper knows lanes
+PROTOCOL = 3
+PREFETCH = 3  #: the protocol from which on a keeper prefetches
 PATIENCE = 20.0  #: seconds until a keeper that does not answer is an error
 RETRY = (0.0, 0.05, 0.2, 1.0)  #: seconds before a keeper is started again; the last one for all later tries
 
@@ -43,21 +44,21 @@ class LocalRuntime:
         self._node = capacity.this_machine(settings)
         self._log_limit = capacity.log_limit(settings)
         self._link: Link | None = None
-        self._protocol = 0  #: that the keeper speaks; 0: it has not said
-        self._greeted = asyncio.Event()
+        self._protocol = 0  #: that the keeper speaks; 0: not known yet
+        self._hello = asyncio.Event()
         self._open = False
         self._failures = 0
         self._unstarted: dict[AttemptId, dict[str, Any]] = {}
         self._stopping: dict[AttemptId, float] = {}
         self._forgetting: dict[int, Sequence[AttemptId]] = {}
         self._numbers = 0
-        self._told: dict[AttemptId, type[Observation]] = {}
+        self._reported: dict[AttemptId, type[Observation]] = {}
         self._pids: dict[AttemptId, int] = {}
-        self._samples: dict[AttemptId, sampling.Seen] = {}
+        self._samples: dict[AttemptId, sampler.Seen] = {}
         self._observed: list[Observation] = []
         self._news = asyncio.Event()
         self._states: list[asyncio.Future[list[Observation]]] = []
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
 
     # ------------------------------------------------------------------ connection
 
@@ -79,10 +80,10 @@ class LocalRuntime:
         for waiter in self._states:
             waiter.cancel()
         self._news.set()
-        bury()
+        reap()
 
     def _connect(self) -> None:
-        """Reach a keeper and say again all that it has not answered."""
+        """Reach a keeper and send again all that it has not answered."""
         if not self._open:
             return
         try:
@@ -91,7 +92,7 @@ class LocalRuntime:
             log.error("cannot reach or start the keeper of %s: %s", self._data, error)
             self._connect_later()
             return
-        link = self._link = Link(connection, self._hear, self._lost)
+        link = self._link = Link(connection, self._receive, self._lost)
         link.send(
             {
                 "do": "configure",
@@ -100,23 +101,23 @@ class LocalRuntime:
                 "limits": self._settings.limits != "off",
             }
         )
-        if self._told or self._states or self._forgetting or self._unstarted:
+        if self._reported or self._states or self._forgetting or self._unstarted:
             link.send({"do": "state"})
         for number, attempts in self._forgetting.items():
             link.send({"do": "forget", "attempts": attempts, "number": number})
-        # What was ahead is not sent again: its lane was forgotten, and the state says whether it had begun.
-        if again := [body for body in self._unstarted.values() if not body.get("ahead")]:
+        # What waited for a slot is not sent again: its slot class was forgotten, and the state says whether it had started.
+        if again := [body for body in self._unstarted.values() if not body.get("prefetched")]:
             link.send({"do": "start", "launches": again})
         for attempt, grace in self._stopping.items():
             link.send({"do": "stop", "attempts": [attempt], "grace": grace})
 
     def _lost(self) -> None:
         self._link, self._protocol = None, 0
-        self._greeted.clear()
+        self._hello.clear()
         if self._open:
             if self._failures < len(RETRY) or self._failures % 60 == 0:
-                words = self._data / "keeper.log"
-                log.warning("the keeper is gone; starting another one (its own words are in %s)", words)
+                file = self._data / "keeper.log"
+                log.warning("the keeper is gone; starting another one (its own log is %s)", file)
             self._connect_later()
 
     def _connect_later(self) -> None:
@@ -132,9 +133,9 @@ class LocalRuntime:
         if self._link is not None:
             await self._link.drain()
 
-    # ------------------------------------------------------------------ what the keeper says
+    # ------------------------------------------------------------------ messages of the keeper
 
-    def _hear(self, message: dict[str, Any]) -> None:
+    def _receive(self, message: dict[str, Any]) -> None:
         for word, value in message.items():
             if word == "events":
                 self._take([_observation(event) for event in value])
@@ -143,25 +144,25 @@ class LocalRuntime:
             elif word == "forgot":
                 self._forgetting.pop(value, None)
             elif word == "hello":
-                self._greet(value)
+                self._on_hello(value)
             elif word in {"limits", "notes"}:
-                self._say_once(word, value)
+                self._log_once(word, value)
 
-    def _greet(self, protocol: int) -> None:
+    def _on_hello(self, protocol: int) -> None:
         self._failures, self._protocol = 0, protocol
-        self._greeted.set()
+        self._hello.set()
         if protocol != PROTOCOL:
-            self._say_once(
+            self._log_once(
                 "notes",
                 [f"a keeper that speaks protocol {protocol}, not {PROTOCOL}, still looks after older jobs"],
             )
 
-    def _say_once(self, word: str, value: Any) -> None:
+    def _log_once(self, word: str, value: Any) -> None:
         texts = [f"CPU and memory limits of jobs are not enforced: {value}"] if word == "limits" and value else []
         texts += value if word == "notes" else []
         for text in texts:
-            if text not in self._said:
-                self._said.add(text)
+            if text not in self._logged:
+                self._logged.add(text)
                 log.warning("%s", text)
 
     def _take(self, observations: Sequence[Observation]) -> None:
@@ -171,22 +172,22 @@ class LocalRuntime:
             self._news.set()
 
     def _is_news(self, seen: Observation) -> bool:
-        """Remember it; whether this server has not heard it yet."""
-        if isinstance(seen, Recalled):
-            if not self._unstarted.get(seen.attempt, {}).get("ahead"):
-                return False  # it was given a place meanwhile
+        """Remember it; whether this server does not know it yet."""
+        if isinstance(seen, Returned):
+            if not self._unstarted.get(seen.attempt, {}).get("prefetched"):
+                return False  # it was given a slot meanwhile
             del self._unstarted[seen.attempt]
             return True
-        told = self._told.get(seen.attempt)
-        if told is Ended or told is type(seen) or (told is Ready and isinstance(seen, Started)):
+        last = self._reported.get(seen.attempt)
+        if last is Ended or last is type(seen) or (last is Ready and isinstance(seen, Started)):
             return False
-        self._told[seen.attempt] = type(seen)
+        self._reported[seen.attempt] = type(seen)
         self._unstarted.pop(seen.attempt, None)
         if isinstance(seen, Started):
             self._pids[seen.attempt] = seen.pid
         elif isinstance(seen, Ended):
-            if seen.heir in self._unstarted:  # it has a place now, also for another keeper
-                self._unstarted[seen.heir]["ahead"] = False
+            if seen.successor in self._unstarted:  # it has a slot now, also for another keeper
+                self._unstarted[seen.successor]["prefetched"] = False
             for table in (self._stopping, self._pids, self._samples):
                 table.pop(seen.attempt, None)
         return True
@@ -195,8 +196,10 @@ class LocalRuntime:
         forgetting = {attempt for attempts in self._forgetting.values() for attempt in attempts}
         state = [seen for seen in state if seen.attempt not in forgetting]
         known = {seen.attempt for seen in state}
-        state += [Recalled(name) for name, body in self._unstarted.items() if body.get("ahead") and name not in known]
-        for attempt, kind in list(self._told.items()):
+        state += [
+            Returned(name) for name, body in self._unstarted.items() if body.get("prefetched") and name not in known
+        ]
+        for attempt, kind in list(self._reported.items()):
             if kind is not Ended and attempt not in known:
                 message = "lost: the keeper of this machine's jobs does not know it any more"
                 state.append(Ended(attempt, self._clock.now(), None, message))
@@ -213,35 +216,39 @@ class LocalRuntime:
 
     # ------------------------------------------------------------------ the protocol
 
+    @property
+    def prefetching(self) -> LocalRuntime:
+        return self
+
     async def capacity(self) -> Sequence[NodeInfo]:
         return (self._node,)
 
     async def start(self, launches: Sequence[Launch]) -> None:
-        if any(launch.ahead for launch in launches) and not await self._knows_lanes():
-            self._observed += [Recalled(launch.attempt) for launch in launches if launch.ahead]
+        if any(launch.waits_for_slot for launch in launches) and not await self._can_prefetch():
+            self._observed += [Returned(launch.attempt) for launch in launches if launch.waits_for_slot]
             self._news.set()
-            launches = [launch for launch in launches if not launch.ahead]
+            launches = [launch for launch in launches if not launch.waits_for_slot]
         wire = {launch.attempt: _wire(launch) for launch in launches}
-        self._unstarted.update((name, body) for name, body in wire.items() if name not in self._told)
+        self._unstarted.update((name, body) for name, body in wire.items() if name not in self._reported)
         self._send({"do": "start", "launches": list(wire.values())})
         await self._drain()
 
-    async def _knows_lanes(self) -> bool:
-        """Whether the keeper does; an older one would start at once what is ahead."""
+    async def _can_prefetch(self) -> bool:
+        """Whether the keeper can; an older one would start at once what waits for a slot."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE):
-                await self._greeted.wait()
-        return self._protocol >= LANES
+                await self._hello.wait()
+        return self._protocol >= PREFETCH
 
     async def stop(self, attempts: Sequence[AttemptId], grace: float) -> None:
         for attempt in attempts:
-            if self._told.get(attempt) is not Ended:
+            if self._reported.get(attempt) is not Ended:
                 self._stopping[attempt] = grace
         self._send({"do": "stop", "attempts": list(attempts), "grace": grace})
         await self._drain()
 
-    async def recall(self, attempts: Sequence[AttemptId]) -> None:
-        self._send({"do": "recall", "attempts": list(attempts)})
+    async def withdraw(self, attempts: Sequence[AttemptId]) -> None:
+        self._send({"do": "withdraw", "attempts": list(attempts)})
         await self._drain()
 
     async def observe(self) -> AsyncIterator[Sequence[Observation]]:
@@ -255,9 +262,9 @@ class LocalRuntime:
     async def adopt(self) -> Sequence[Observation]:
         waiter: asyncio.Future[list[Observation]] = asyncio.get_running_loop().create_future()
         self._states.append(waiter)
-        if ahead := [name for name, body in self._unstarted.items() if body.get("ahead")]:
-            self._send({"do": "recall", "attempts": ahead})  # whoever asks does not know of them
-            for name in ahead:
+        if waiting := [name for name, body in self._unstarted.items() if body.get("prefetched")]:
+            self._send({"do": "withdraw", "attempts": waiting})  # whoever asks does not know of them
+            for name in waiting:
                 del self._unstarted[name]
         self._send({"do": "state"})
         try:
@@ -270,7 +277,7 @@ class LocalRuntime:
 
     async def forget(self, attempts: Sequence[AttemptId]) -> None:
         for attempt in attempts:
-            self._told.pop(attempt, None)
+            self._reported.pop(attempt, None)
             self._stopping.pop(attempt, None)
         self._numbers += 1
         self._forgetting[self._numbers] = list(attempts)
@@ -285,14 +292,14 @@ class LocalRuntime:
         leaders = {pid: attempt for attempt, pid in self._pids.items()}
         if not leaders:
             return {}
-        taken = await asyncio.to_thread(sampling.take, leaders, self._clock.now())
+        taken = await asyncio.to_thread(sampler.take, leaders, self._clock.now())
         for attempt, seen in taken.items():
             if attempt in self._pids:
-                self._samples[attempt] = sampling.grown(self._samples.get(attempt), seen)
+                self._samples[attempt] = sampler.grown(self._samples.get(attempt), seen)
         return {attempt: self._samples[attempt].sample for attempt in taken if attempt in self._samples}
 
 
-_KINDS: dict[str, type[Observation]] = {"started": Started, "ready": Ready, "ended": Ended, "recalled": Recalled}
+_KINDS: dict[str, type[Observation]] = {"started": Started, "ready": Ready, "ended": Ended, "returned": Returned}
 
 
 def _observation(event: list[Any]) -> Observation:
@@ -315,8 +322,8 @@ def _wire(launch: Launch) -> dict[str, Any]:
         "mounts": [[mount.source, mount.target, mount.read_only] for mount in launch.mounts],
         "port": launch.ready_port,
     }
-    if launch.lane:
-        wire["lane"] = launch.lane
-    if launch.ahead:
-        wire |= {"ahead": True, "after": list(launch.after)}
+    if launch.prefetch is not None:
+        wire["slot_class"] = launch.prefetch.slot_class
+        if launch.prefetch.waiting:
+            wire |= {"prefetched": True, "after": list(launch.prefetch.after)}
     return wire

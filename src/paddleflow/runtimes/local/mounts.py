@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from paddleflow.runtimes.local.spawning import Refused, reason
+from paddleflow.runtimes.local.process import Refused, reason
 
 FAILED = 125  #: exit code of the lines below when a mount or the working directory is not possible
 

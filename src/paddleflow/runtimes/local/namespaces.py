@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable
 
 from paddleflow.runtimes.local.mounts import Mount
-from paddleflow.runtimes.local.spawning import Refused
+from paddleflow.runtimes.local.process import Refused
 
 _NEW_MOUNTS = 0x00020000
 _READ_ONLY, _REMOUNT, _BIND, _ALL_BELOW, _PRIVATE = 1, 1 << 5, 1 << 12, 1 << 14, 1 << 18

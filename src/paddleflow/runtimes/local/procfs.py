@@ -105,7 +105,7 @@ def living_groups() -> set[int]:
 
 
 class Children:
-    """The children of this process (which has one thread). The file stays open: they are looked at after every end."""
+    """The children of this process (which has one thread). The file stays open: they are read after every end."""
 
     def __init__(self) -> None:
         me = os.getpid()
@@ -124,7 +124,7 @@ class Children:
 
 
 def clock_ticks() -> int:
-    """Now, as the start of a process is told in /proc/PID/stat."""
+    """Now, as the start of a process is given in /proc/PID/stat."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // _TICK
 
 

@@ -16,100 +16,100 @@ from functools import partial
 
 from paddleflow.runtimes.local import procfs
 from paddleflow.runtimes.local.attempt import Attempt
-from paddleflow.runtimes.local.custody import Custody
+from paddleflow.runtimes.local.supervisor import Supervisor
 
 REBOOTED = "lost with the machine: it was started again while this ran"
-LOOK_EVERY = 0.2  #: seconds between two looks at an adopted process when descriptors are short
+POLL_EVERY = 0.2  #: seconds between two checks of an adopted process when descriptors are short
 
 
 class Recovery:
     """Takes over from a keeper that was killed. `watch` gets a descriptor that becomes readable at a process's end."""
 
-    def __init__(self, custody: Custody, watch: Callable[[int, Callable[[], None]], None]) -> None:
-        self._custody = custody
+    def __init__(self, supervisor: Supervisor, watch: Callable[[int, Callable[[], None]], None]) -> None:
+        self._supervisor = supervisor
         self._watch = watch
 
     def run(self, marker: str) -> None:
-        custody = self._custody
-        custody.attempts = custody.journal.load()
-        if not custody.attempts:
-            custody.launcher.clear_marker()
+        supervisor = self._supervisor
+        supervisor.attempts = supervisor.journal.load()
+        if not supervisor.attempts:
+            supervisor.launcher.clear_marker()
             return
-        custody.launcher.marked = os.path.exists(marker)
-        processes = procfs.belonging(custody.keeper)
-        for attempt in list(custody.attempts.values()):
-            custody.launcher.points.hold(attempt.name, attempt.plan.get("made", ()))
-        lived_in = {folder for each in custody.attempts.values() if each.end is None for folder in groups_of(each)}
-        for attempt in list(custody.attempts.values()):
+        supervisor.launcher.marked = os.path.exists(marker)
+        processes = procfs.belonging(supervisor.keeper)
+        for attempt in list(supervisor.attempts.values()):
+            supervisor.launcher.points.hold(attempt.name, attempt.plan.get("made", ()))
+        lived_in = {folder for each in supervisor.attempts.values() if each.end is None for folder in groups_of(each)}
+        for attempt in list(supervisor.attempts.values()):
             if attempt.end is not None:
                 attempt.finished = True
                 if not lived_in.isdisjoint(groups_of(attempt)):  # it had them first; not its to clear any more
                     del attempt.plan["groups"]
-                custody.clear(attempt)
-            elif attempt.boot != custody.journal.boot:
-                custody.lost(attempt, REBOOTED)
-            elif attempt.pid == 0 and attempt.name not in processes and not self._began(attempt):
+                supervisor.clear(attempt)
+            elif attempt.boot != supervisor.journal.boot:
+                supervisor.lost(attempt, REBOOTED)
+            elif attempt.pid == 0 and attempt.name not in processes and not self._was_spawned(attempt):
                 self._never_spawned(attempt)
             else:
-                self._take_over(attempt, processes.get(attempt.name, []))
+                self._adopt(attempt, processes.get(attempt.name, []))
         self._clear(processes)
-        custody.settle()
+        supervisor.settle()
 
-    def _began(self, attempt: Attempt) -> bool:
+    def _was_spawned(self, attempt: Attempt) -> bool:
         """Whether a child was made: the first thing that it does is to make its log, or the marker if it had one before."""
         if attempt.plan.get("fresh"):
             return os.path.lexists(attempt.plan["log"])
-        return self._custody.launcher.marked
+        return self._supervisor.launcher.marked
 
     def _never_spawned(self, attempt: Attempt) -> None:
-        del self._custody.attempts[attempt.name]
-        self._custody.clear(attempt)
-        self._custody.journal.add(["gone", attempt.name])
+        del self._supervisor.attempts[attempt.name]
+        self._supervisor.clear(attempt)
+        self._supervisor.journal.add(["gone", attempt.name])
 
-    def _take_over(self, attempt: Attempt, processes: list[procfs.Stat]) -> None:
-        custody = self._custody
+    def _adopt(self, attempt: Attempt, processes: list[procfs.Stat]) -> None:
+        supervisor = self._supervisor
         attempt.child = False
         if attempt.pid == 0:  # spawned, but killed before the journal said so: found by its environment
             main = next((seen for seen in processes if seen.pid == seen.session), None)
             if main is not None:
-                attempt.run(main.pid, main.ticks, custody.clock.now())
-                custody.journal.add(["run", attempt.name, main.pid, main.ticks, attempt.started_at])
+                attempt.run(main.pid, main.ticks, supervisor.clock.now())
+                supervisor.journal.add(["run", attempt.name, main.pid, main.ticks, attempt.started_at])
         seen = procfs.stat(attempt.pid) if attempt.pid else None
         if seen is None or seen.ticks != attempt.ticks:
-            custody.main_ended(attempt, None)
+            supervisor.main_ended(attempt, None)
             return
         if seen.state in "ZX":
-            custody.main_ended(attempt, procfs.status_of_stranger(attempt.pid, attempt.ticks, -1))
+            supervisor.main_ended(attempt, procfs.status_of_stranger(attempt.pid, attempt.ticks, -1))
             return
         try:
             attempt.pidfd = os.pidfd_open(attempt.pid)
         except ProcessLookupError:
-            custody.main_ended(attempt, None)
+            supervisor.main_ended(attempt, None)
             return
         except OSError:  # too many descriptors
-            custody.timers.after(LOOK_EVERY, partial(self._look, attempt))
-        custody.run(attempt)
+            supervisor.timers.after(POLL_EVERY, partial(self._poll, attempt))
+        supervisor.run(attempt)
         if attempt.pidfd >= 0:
             self._watch(attempt.pidfd, partial(self._ended, attempt))
         if attempt.kill_at is not None:
-            custody.kill_later(attempt)
+            supervisor.kill_later(attempt)
 
-    def _look(self, attempt: Attempt) -> None:
+    def _poll(self, attempt: Attempt) -> None:
         seen = procfs.stat(attempt.pid)
         if seen is None or seen.ticks != attempt.ticks or seen.state in "ZX":
             self._ended(attempt)
         else:
-            self._custody.timers.after(LOOK_EVERY, partial(self._look, attempt))
+            self._supervisor.timers.after(POLL_EVERY, partial(self._poll, attempt))
 
     def _ended(self, attempt: Attempt) -> None:
         if attempt.end is None:
             status = procfs.status_of_stranger(attempt.pid, attempt.ticks, attempt.pidfd)
-            self._custody.main_ended(attempt, status)
+            self._supervisor.main_ended(attempt, status)
 
     def _clear(self, processes: dict[str, list[procfs.Stat]]) -> None:
         """Kill what is left of attempts that have ended."""
         for name, left in processes.items():
-            attempt = self._custody.attempts.get(name)
+            attempt = self._supervisor.attempts.get(name)
             if attempt is not None and attempt.end is None:
                 continue
             for seen in left:

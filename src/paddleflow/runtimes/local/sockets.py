@@ -1,6 +1,6 @@
 """What went over each TCP connection of this machine so far, as the kernel counts it (netlink, sock_diag).
 
-The kernel counts per connection and not per process, so who holds a connection is looked up in /proc. UDP is not told.
+The kernel counts per connection and not per process, so who holds a connection is looked up in /proc. UDP is not counted.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def held(pid: int) -> set[int]:
     found = set()
     with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
         for entry in entries:
-            with suppress(OSError):  # closed while we looked
+            with suppress(OSError):  # closed meanwhile
                 kind, _, rest = os.readlink(entry.path).partition(":[")  # noqa: PTH115  thousands of times, so without a Path
                 if kind == "socket":
                     found.add(int(rest[:-1]))

@@ -10,7 +10,7 @@ from paddleflow.base.clock import Clock
 
 
 class Timers:
-    """Calls that are due at a moment. A call cannot be taken back: it looks for itself whether it is still wanted."""
+    """Calls that are due at a moment. A call cannot be taken back: it checks itself whether it is still wanted."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

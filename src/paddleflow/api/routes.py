@@ -1,0 +1,35 @@
+"""Every route and websocket of the API: the one place where a new module of routes is named. `server` builds from it;
+`application.build` adds those of health and metrics."""
+
+from __future__ import annotations
+
+from paddleflow.api import (
+    artifacts,
+    cluster_nodes,
+    clusters,
+    events,
+    flavours,
+    grants,
+    jobs,
+    logs,
+    pipelines,
+    pools,
+    queues,
+    run_caches,
+    run_logs,
+    run_pictures,
+    runs,
+    scheduler,
+    schedules,
+    statistics,
+    storages,
+    users,
+    why,
+)
+
+ROUTE_GROUPS = (
+    users.ROUTES, grants.ROUTES, clusters.ROUTES, cluster_nodes.ROUTES, queues.ROUTES, flavours.ROUTES,
+    pools.ROUTES, storages.ROUTES, pipelines.ROUTES, runs.ROUTES, run_pictures.ROUTES, run_logs.ROUTES, run_caches.ROUTES,
+    artifacts.ROUTES, schedules.ROUTES, jobs.ROUTES, why.ROUTES, scheduler.ROUTES, logs.ROUTES, events.ROUTES, statistics.ROUTES,
+)  # fmt: skip
+SOCKETS = events.SOCKETS

@@ -1,0 +1,341 @@
+"""The run engine: keeps the states of all runs, and moves them inside the engine's turns.
+
+    1. gather   what happened: jobs of steps that started or ended, runs that people changed, answers of `run_io`, time
+    2. advance  each run's machine; the jobs of steps that may start are admitted and put on the board, so the same turn
+                places them
+    3. collect  what the machines changed, as rows for the turn's one transaction
+    4. (after the write) I/O: files and the cache, outside of transactions; their answers are facts of a later turn
+
+Disposable as the board is: after any error both are thrown away and rebuilt from the rows.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from paddleflow.base.log import Log
+from paddleflow.engine.board import Board, Waiting
+from paddleflow.engine.changeset import Changeset
+from paddleflow.engine.claims import Claims
+from paddleflow.engine.run_writes import Collected, FreshJob, collect
+from paddleflow.engine.step_admission import REFUSALS, Admission, Asked
+from paddleflow.engine.turn import DELETED, advance_job, end_waiting
+from paddleflow.errors import PaddleFlowError
+from paddleflow.jobs import facts as job_facts
+from paddleflow.jobs.machine import JobState
+from paddleflow.jobs.model import UNTIL_TOLD, JobStatus, NewJob, TaskStatus
+from paddleflow.jobs.rows import job_row, request_of
+from paddleflow.runs.counters import REUSED, RunCounters
+from paddleflow.runs.facts import (
+    Adopted,
+    BreakpointsSet,
+    Command,
+    Fact,
+    FinishRun,
+    JobEnded,
+    JobPlaced,
+    JobRefused,
+    JobStarted,
+    ReleaseJob,
+    StopJob,
+    StopRequested,
+    SubmitJob,
+    TimePassed,
+    WithdrawJob,
+)
+from paddleflow.runs.machine import advance
+from paddleflow.runs.model import ComponentStatus, RunStatus
+from paddleflow.runs.prefetch import awaited
+from paddleflow.runs.recovery import RunRecords, read_run, restore
+from paddleflow.runs.rows import SQL
+from paddleflow.runs.state import Instance, Phase, RunState
+from paddleflow.runs.values import Rendered, rendered
+from paddleflow.spec.pipeline.model import Step
+from paddleflow.store.database import Database, Row, Tx
+
+HELD_BACK = "its turn comes after other steps of its run"
+NOT_WANTED = "not started: a step before it did not succeed, or its run was changed"
+NOT_KNOWN_YET = 2**60  #: orders of jobs whose rows are not written yet begin here
+RunFact = tuple[RunState, Fact]
+_OF_JOBS = ReleaseJob | WithdrawJob | StopJob
+
+log = Log("engine")
+
+
+def read_active(tx: Tx) -> list[RunRecords]:
+    """All runs that have not ended."""
+    return [read_run(tx, row) for row in tx.all(SQL["active_runs"])]
+
+
+def _read_one(tx: Tx, run: str) -> RunRecords | None:
+    row = tx.one(SQL["run_by_id"], id=run)
+    return None if row is None or RunStatus(row["status"]).final else read_run(tx, row)
+
+
+class RunEngine:
+    """The runs of one engine."""
+
+    def __init__(
+        self,
+        database: Database,
+        admission: Admission,
+        results: RunCounters,
+        expected: Callable[[Row], float | None] = lambda row: None,
+    ) -> None:
+        self._database = database
+        self._admission = admission
+        self._counters = results
+        self._expected = expected  # seconds that a job will probably run
+        self.runs: dict[str, RunState] = {}
+        self.jobs: dict[str, tuple[RunState, int]] = {}  #: job of a step at work → its run and number
+        self.inbox: list[RunFact] = []  #: answers of `run_io`
+        self.io_requests: list[tuple[RunState, Command]] = []  #: to be done after this turn's write
+        self.rendered: dict[tuple[str, int], Rendered] = {}  #: of steps whose row is not written yet
+        self.claims = Claims()
+        self._submits: list[tuple[RunState, Instance]] = []
+        self._touched: dict[str, RunState] = {}
+        self._order = NOT_KNOWN_YET
+
+    def adopt(self, records: RunRecords, now: float) -> list[RunFact]:
+        """Take a run up, from its rows; what its machine must be facts."""
+        run, ended = restore(records, now)
+        self.runs[run.id] = run
+        for item in run.instances.values():
+            if item.job and (item.slot or item.phase is Phase.PREFETCHED):
+                self.jobs[item.job] = run, item.number
+                self.claims.restore(run, item)
+        return [(run, Adopted(now)), *((run, fact) for fact in ended)]
+
+    def next_due(self) -> float | None:
+        """When a run must be looked at even if nothing happens."""
+        return min((due for run in self.runs.values() if (due := run.next_due()) is not None), default=None)
+
+    # ── a turn ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def turn(
+        self, board: Board, changes: Changeset, jobs: Iterable[Row], runs: Iterable[Row], now: float
+    ) -> None:
+        """Everything that follows for runs from what this turn heard; `decide` comes after it."""
+        facts, self.inbox = self.inbox, []
+        facts = self._of_jobs(changes, jobs, now) + facts
+        facts += await self._of_runs(runs, changes, now)
+        await self._go_on(board, changes, facts, now)
+
+    async def begin(self, board: Board, changes: Changeset, facts: list[RunFact], now: float) -> None:
+        """The first turn: all runs were taken up, and the ends that were heard meanwhile count too."""
+        await self._go_on(board, changes, facts + self._of_jobs(changes, (), now), now)
+
+    async def _go_on(self, board: Board, changes: Changeset, facts: list[RunFact], now: float) -> None:
+        facts += [
+            (run, TimePassed(now)) for run in self.runs.values() if (due := run.next_due()) is not None and due <= now
+        ]
+        while facts or self._submits:
+            for run, fact in facts:
+                self._advance(run, fact)
+                self._stop_jobs(board, changes, now)
+            facts, self.inbox = self.inbox, []
+            if self._submits:
+                facts += await self._submit(board, changes, now)
+                self._stop_jobs(board, changes, now)
+        self._collect(changes, now)
+
+    def _of_jobs(self, changes: Changeset, rows: Iterable[Row], now: float) -> list[RunFact]:
+        """Jobs of steps that started or ended."""
+        facts: list[RunFact] = []
+        if not self.jobs:
+            return facts
+        successors = [known for each in changes.writes.successors if (known := self.jobs.get(each.job)) is not None]
+        facts += [(run, JobPlaced(now, number)) for run, number in successors]
+        for job, moved in changes.moved.items():
+            known = self.jobs.get(job)
+            if known is not None:
+                fact = _fact(moved.active.state, known[1], now)
+                if fact is not None:
+                    facts.append((known[0], fact))
+        for row in rows:
+            known = self.jobs.get(row["id"])
+            if known is None or row["id"] in changes.moved:
+                continue
+            if row["status"] == DELETED:
+                facts.append((known[0], JobEnded(now, known[1], JobStatus.TERMINATED, None, "its job was deleted")))
+            elif JobStatus(row["status"]).final:
+                facts.append((known[0], JobEnded(now, known[1], row["status"], None, row["message"])))
+        facts += [(known[0], fact) for state in changes.writes.changes if (known := self.jobs.get(state.after.id)) is not None
+                 and (fact := _fact(state.after, known[1], now)) is not None]  # fmt: skip
+        return facts
+
+    async def _of_runs(self, rows: Iterable[Row], changes: Changeset, now: float) -> list[RunFact]:
+        """Runs that people made or changed."""
+        facts: list[RunFact] = []
+        for row in rows:
+            changes.writes.runs.seen.append({"seq": row["seq"], "touched": row["touched"]})
+            run = self.runs.get(row["id"])
+            if run is not None:
+                facts.append((run, BreakpointsSet(now, frozenset(json.loads(row["breakpoints"])))))
+                if row["stop"] and not (run.stopping and run.force >= (row["stop"] > 1)):
+                    facts.append((run, StopRequested(now, row["stop"] > 1, row["message"])))
+            elif not RunStatus(row["status"]).final:
+                records = await self._database.read(_read_one, row["id"])
+                if records is not None:
+                    facts += self.adopt(records, now)
+        return facts
+
+    def _advance(self, run: RunState, fact: Fact) -> None:
+        self._touched[run.id] = run
+        try:
+            _, commands = advance(run, fact)
+        except Exception as error:  # a fault of ours in one run must not end the others, again and again
+            commands = self._give_up(run, error, fact.at)
+        self._carry_out(run, commands)
+
+    def _carry_out(self, run: RunState, commands: Iterable[Command]) -> None:
+        for command in commands:
+            match command:
+                case SubmitJob():
+                    self._submits.append((run, run.instances[command.number]))
+                case WithdrawJob() if not command.job:
+                    self._submits = [e for e in self._submits if e[0] is not run or e[1].number != command.number]
+                case FinishRun():
+                    self.runs.pop(run.id, None)
+                case _:
+                    self.io_requests.append((run, command))
+
+    def _give_up(self, run: RunState, error: Exception, now: float) -> list[Command]:
+        """End a run that this code cannot go on with; what it had at work is stopped."""
+        log.error("a run cannot go on", run=run.id, reason="".join(traceback.format_exception(error)))
+        run.status, run.finished_at, run.changed_itself = RunStatus.FAILED, now, True
+        run.message = f"a fault of the server ended it: {type(error).__name__}; the server's log has the details"
+        commands: list[Command] = [FinishRun()]
+        for item in run.instances.values():
+            if item.job and item.phase in {Phase.RUNNING, Phase.PREFETCHED}:
+                commands.append(StopJob(item.number, run.message))
+            item.status, item.message, item.finished_at = ComponentStatus.TERMINATED, run.message, now
+            run.changed[item.number] = item
+        run.queue.clear()
+        run.timers.clear()
+        return commands
+
+    # ── jobs of steps ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _stop_jobs(self, board: Board, changes: Changeset, now: float) -> None:
+        """Carry out what the machines ask of jobs at once: they are changes of this turn."""
+        asked = [(run, each) for run, each in self.io_requests if isinstance(each, _OF_JOBS)]
+        if not asked:
+            return
+        self.io_requests = [each for each in self.io_requests if not isinstance(each[1], _OF_JOBS)]
+        for run, command in asked:
+            item = run.instances.get(command.number)
+            match command:
+                case ReleaseJob() if item is not None:
+                    board.ungate(item.job)
+                case WithdrawJob():
+                    self.jobs.pop(command.job, None)
+                    self._end_job(board, changes, command.job, NOT_WANTED, now)
+                case StopJob() if item is not None:
+                    if self._stop_job(board, changes, item, command.message, now):
+                        ended = JobEnded(now, item.number, JobStatus.TERMINATED, None, command.message)
+                        self.inbox.append((run, ended))
+
+    def _stop_job(self, board: Board, changes: Changeset, item: Instance, message: str, now: float) -> bool:
+        """True when that ended it at once."""
+        before = len(self._submits)
+        self._submits = [each for each in self._submits if each[1] is not item]
+        return len(self._submits) < before or self._end_job(board, changes, item.job, message, now)
+
+    def _end_job(self, board: Board, changes: Changeset, job: str, message: str, now: float) -> bool:
+        active = board.active.get(job)
+        if active is not None:
+            advance_job(board, active, job_facts.StopAsked(now, message), changes, now)
+            return False
+        if job not in board.waiting:
+            return False  # it has ended, and its run will hear of it
+        if changes.writes.runs.jobs.pop(job, None) is not None:
+            board.forget_waiting(job)  # nobody but the board knows it
+        else:
+            end_waiting(board, job, message, changes, now)
+        return True
+
+    async def _submit(self, board: Board, changes: Changeset, now: float) -> list[RunFact]:
+        """Admit the jobs of steps and put them on the board; what could not be admitted."""
+        facts: list[RunFact] = []
+        asked: list[Asked] = []
+        submits, self._submits = self._submits, []
+        for run, item in submits:
+            key = run.id, item.number
+            try:
+                found = self.rendered[key] = self.rendered.get(key) or rendered(run, item)
+                asked.append((run, item, found))
+            except REFUSALS as error:
+                facts.append((run, JobRefused(now, item.number, _words(error))))
+            except Exception as error:  # as in `_advance`; nothing here asks the database
+                self._carry_out(run, self._give_up(run, error, now))
+        answers = await self._database.peek(self._admission.admit, asked)
+        for (run, item, _), answer in zip(asked, answers, strict=True):
+            if isinstance(answer, NewJob):
+                self._enqueue(run, item, answer, board, changes, now)
+            elif isinstance(answer, REFUSALS):
+                facts.append((run, JobRefused(now, item.number, _words(answer))))
+            else:
+                self._carry_out(run, self._give_up(run, answer, now))
+        return facts
+
+    def _enqueue(
+        self, run: RunState, item: Instance, job: NewJob, board: Board, changes: Changeset, now: float
+    ) -> None:
+        item.job = job.id
+        self.jobs[job.id] = run, item.number
+        row = job_row(job, now)
+        follows = item.phase is Phase.PREFETCHED
+        changes.writes.runs.jobs[job.id] = FreshJob(job, run.id, row, HELD_BACK if follows else "")
+        board.prefetch.queued(job.id, run.id, partial(_awaited_jobs, run, item) if follows else None)
+        self._order += 1
+        self._counters.started += 1
+        request = request_of({**row, "seq": self._order, "expected": self._expected(row)})
+        board.enqueue(Waiting(request, job.framework, 1, 0), UNTIL_TOLD if follows else None, now)
+
+    def settle(self, board: Board, rows: dict[str, Row], changes: Changeset) -> None:
+        """The write stood: jobs that wait have their positions now."""
+        for job in changes.writes.runs.jobs:
+            waiting = board.waiting.get(job)
+            if waiting is not None:
+                board.waiting[job] = waiting._replace(request=waiting.request._replace(seq=rows[job]["seq"]))
+                board.prefetch.written(rows[job], changes.writes.runs.jobs[job].job.members)
+
+    # ── rows ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _collect(self, changes: Changeset, now: float) -> None:
+        for run in self._touched.values():
+            for item in run.changed.values():
+                if item.status.final and item.job:
+                    self.jobs.pop(item.job, None)
+            collected: Collected = collect(run, self.rendered, changes.writes.runs, now)
+            self.inbox += self.claims.ended(collected, now)
+            steps = (item for _, item in collected if isinstance(item.component, Step))
+            self._counters.steps.update(REUSED if item.reused_run else item.status for item in steps)
+            if run.status.final:
+                self._counters.runs[run.status] += 1
+                log.info("run ended", run=run.id, status=str(run.status), reason=run.message)
+        self._touched.clear()
+        self._counters.waiting = sum(len(run.queue) + len(run.prefetched) for run in self.runs.values())
+
+
+def _awaited_jobs(run: RunState, item: Instance) -> list[str]:
+    """The jobs whose end one that is held back waits for."""
+    return [other.job for other in awaited(run, item)]
+
+
+def _words(error: PaddleFlowError) -> str:
+    return f"{error.message} ({error.hint})" if error.hint else error.message
+
+
+def _fact(state: JobState, number: int, now: float) -> Fact | None:
+    """What a job's state is for its step."""
+    if state.status.final:
+        code = next((task.exit_code for task in state.tasks if task.status is TaskStatus.FAILED), None)
+        return JobEnded(state.finished_at or now, number, state.status, code, state.message, state.started_at)
+    if state.status is JobStatus.RUNNING:
+        return JobStarted(state.started_at or now, number)
+    return None
