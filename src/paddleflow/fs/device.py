@@ -21,7 +21,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, PaddleFlowError, Unavailable
-from paddleflow.fs import kernel
 
 FILE_SYSTEM = "paddleflow"  #: the type that `mount` and /proc/mounts show is fuse.paddleflow
 _CLONE, _BACKING_OPEN, _BACKING_CLOSE = 0x8004E500, 0x4010E501, 0x4004E502
@@ -53,24 +52,6 @@ class Device:
 
     def close_backing(self, backing: int) -> None:
         fcntl.ioctl(self.fd, _BACKING_CLOSE, struct.pack("<I", backing))
-
-    def invalidate_node(self, node: int) -> None:
-        """Make the kernel forget attributes and pages of a node."""
-        self._notify(kernel.Notify.INVAL_INODE, kernel.INVAL_INODE.pack(node, 0, 0))
-
-    def invalidate_entry(self, parent: int, name: bytes) -> None:
-        """Make the kernel forget a name."""
-        body = kernel.INVAL_ENTRY.pack(parent, len(name), 0) + name + b"\0"
-        self._notify(kernel.Notify.INVAL_ENTRY, body)
-
-    def _notify(self, code: kernel.Notify, body: bytes) -> None:
-        try:
-            os.write(self.fd, kernel.pack_notification(code, body))
-        except FileNotFoundError:
-            return  # the kernel does not know it (any more): nothing to forget
-        except OSError as error:
-            if error.errno != errno.ENODEV:  # unmounted
-                raise
 
     def close(self) -> None:
         if self.fd >= 0:

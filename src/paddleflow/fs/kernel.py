@@ -112,11 +112,6 @@ WRITE_KILL_SUIDGID = 1 << 2  #: the same in the flags of WRITE
 FSYNC_DATA = 1 << 0  #: in the flags of FSYNC: data only
 
 
-class Notify(enum.IntEnum):
-    INVAL_INODE = 2
-    INVAL_ENTRY = 3
-
-
 IN_HEADER = struct.Struct("<IIQQIIIHH")
 OUT_HEADER = struct.Struct("<IiQ")
 ATTR = struct.Struct("<6Q10I")
@@ -151,8 +146,6 @@ LSEEK_IN = struct.Struct("<QQII")
 LSEEK_OUT = struct.Struct("<Q")
 COPY_IN = struct.Struct("<7Q")
 DIRENT = struct.Struct("<QQII")
-INVAL_INODE = struct.Struct("<Qqq")
-INVAL_ENTRY = struct.Struct("<QII")
 
 _PADDING = [b"", *(bytes(8 - rest) for rest in range(1, 8))]
 
@@ -237,7 +230,3 @@ def split(seconds: float) -> tuple[int, int]:
 def signed_time(seconds: int, nanoseconds: int) -> int:
     """Nanoseconds of a time in a request, whose seconds may stand for a moment before 1970."""
     return (seconds - (1 << 64) if seconds >> 63 else seconds) * 1_000_000_000 + nanoseconds
-
-
-def pack_notification(code: Notify, body: bytes) -> bytes:
-    return OUT_HEADER.pack(OUT_HEADER.size + len(body), code, 0) + body

@@ -32,8 +32,6 @@ PASSTHROUGH_FROM = 128 * 1024  #: bytes; below, lending a file to the kernel cos
 MOST_IDLE_FILES = 512  #: files kept open on mounts where the kernel neither opens nor closes
 MAX_WRITE = 1 << 20
 READ_AHEAD = 4 << 20
-MOST_XATTR = 65_536
-_FOLDERS_END = object()
 
 Answer = bytes | tuple[bytes, ...]
 
@@ -134,7 +132,42 @@ class Vfs:
         self._usage: dict[int, _Usage] = {}
         self._idle: OrderedDict[int, OpenFile] = OrderedDict()  #: by node, where the kernel never opens
         self._methods: dict[int, Callable[[Request, memoryview], Answer]] = {
-            op: getattr(self, f"_{op.name.lower()}") for op in Op if hasattr(self, f"_{op.name.lower()}")
+            Op.INIT: self._init,
+            Op.DESTROY: self._destroy,
+            Op.INTERRUPT: self._interrupt,
+            Op.LOOKUP: self._lookup,
+            Op.FORGET: self._forget,
+            Op.BATCH_FORGET: self._batch_forget,
+            Op.GETATTR: self._getattr,
+            Op.SETATTR: self._setattr,
+            Op.READLINK: self._readlink,
+            Op.SYMLINK: self._symlink,
+            Op.MKNOD: self._mknod,
+            Op.MKDIR: self._mkdir,
+            Op.UNLINK: self._unlink,
+            Op.RMDIR: self._rmdir,
+            Op.RENAME: self._rename,
+            Op.RENAME2: self._rename2,
+            Op.LINK: self._link,
+            Op.OPEN: self._open,
+            Op.CREATE: self._create,
+            Op.READ: self._read,
+            Op.WRITE: self._write,
+            Op.FLUSH: self._flush,
+            Op.FSYNC: self._fsync,
+            Op.RELEASE: self._release,
+            Op.FALLOCATE: self._fallocate,
+            Op.LSEEK: self._lseek,
+            Op.OPENDIR: self._opendir,
+            Op.RELEASEDIR: self._releasedir,
+            Op.FSYNCDIR: self._fsyncdir,
+            Op.READDIR: self._readdir,
+            Op.READDIRPLUS: self._readdirplus,
+            Op.STATFS: self._statfs,
+            Op.GETXATTR: self._getxattr,
+            Op.LISTXATTR: self._listxattr,
+            Op.SETXATTR: self._setxattr,
+            Op.REMOVEXATTR: self._removexattr,
         }
 
     def handle(self, request: Request, body: memoryview) -> Answer:
