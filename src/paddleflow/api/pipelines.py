@@ -22,8 +22,9 @@ from paddleflow.spec.pipeline.model import Pipeline
 from paddleflow.spec.pipeline.positions import Places
 from paddleflow.spec.pipeline.run_request import bind
 from paddleflow.spec.registered import PipelineDocument, PipelineQuery, PipelineText, VersionQuery
-from paddleflow.storage import files, storages
-from paddleflow.store.database import Row, Tx
+from paddleflow.storage import storages
+from paddleflow.storage.stores import read_document
+from paddleflow.store.database import Tx
 
 DEFAULT_PATH = "./run.yaml"
 
@@ -81,7 +82,7 @@ async def _text(platform: Platform, document: PipelineDocument, user: str, root:
                 hint="name the storage (fsName), or send the document itself (yamlRaw)",
             )
         storage = await platform.database.read(storages.get_storage, user, root, document.fs_name)
-        raw = await asyncio.to_thread(files.read_file, storage, path, data=platform.settings.data_folder)
+        raw = await platform.files.run(read_document, storage, path, data=platform.settings.data_folder)
     pipeline = await asyncio.to_thread(checked, raw, path)
     text = raw.decode("utf-8")
     await platform.database.read(demands.require_storages, pipeline, user, root, Places(text, path))
@@ -111,7 +112,7 @@ async def list_pipelines(platform: Platform, call: Call[NoBody, PipelineQuery]) 
         names=listed(query.name_filter),
     )
     rows, truncated, marker = page(found, query)
-    shown = [pipeline_answer(pipelines.registered_of(row)) for row in rows]
+    shown = [pipeline_answer(row) for row in rows]
     return {**page_fields(query, truncated, marker), "pipelineList": shown}
 
 
@@ -125,14 +126,14 @@ def filtered_users(caller: Caller, user_filter: str) -> list[str]:
 async def show_pipeline(platform: Platform, call: Call[NoBody, VersionQuery]) -> wire.PipelineWithVersions:
     query = call.query
 
-    def look(tx: Tx) -> tuple[Registered, list[Row]]:
+    def look(tx: Tx) -> tuple[Registered, list[Version]]:
         registered = owned_pipeline(tx, call.caller, call.path["id"])
         found = pipelines.list_versions(tx, registered, query.after, query.limit, fs_names=listed(query.fs_filter))
         return registered, found
 
     registered, found = await platform.database.read(look)
     rows, truncated, marker = page(found, query)
-    versions = [version_answer(pipelines.version_of(row)) for row in rows]
+    versions = [version_answer(row) for row in rows]
     return {
         "pipeline": pipeline_answer(registered),
         "pplVersions": {**page_fields(query, truncated, marker), "pplVersionList": versions},

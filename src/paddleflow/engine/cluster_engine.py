@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from paddleflow.base.clock import Clock
@@ -34,15 +34,16 @@ from paddleflow.jobs.queries import changed_jobs
 from paddleflow.jobs.rows import ChangedJob, JobRow, members_of
 from paddleflow.queues.queues import scheduled_queues
 from paddleflow.runs.counters import RunCounters
-from paddleflow.runs.rows import SQL as RUNS
+from paddleflow.runs.rows import ChangedRun, changed_runs
 from paddleflow.runtimes.runtime import NodeInfo, Observation, Runtime
 from paddleflow.scheduling.model import Node, Reason, Snapshot
 from paddleflow.scheduling.record import Recorded
 from paddleflow.scheduling.suggestions import Suggestion, suggest
 from paddleflow.settings import Settings
+from paddleflow.storage.file_pool import FilePool
 from paddleflow.store import counters, leases
 from paddleflow.store.bus import EVENTS, JOBS, SCHEDULES, Bus
-from paddleflow.store.database import Database, Row, Tx
+from paddleflow.store.database import Database, Tx
 
 LEASE_SECONDS = 15.0
 LOOK_EVERY = 1.0
@@ -68,11 +69,12 @@ class Parts:
     data: Path
     base_env: dict[str, str]
     holder: str  #: names this server in the lease
+    files: FilePool = field(default_factory=FilePool)  #: where files of users are read
 
 
-def _read_changes(tx: Tx) -> tuple[list[ChangedJob], list[Row], int]:
+def _read_changes(tx: Tx) -> tuple[list[ChangedJob], list[ChangedRun], int]:
     rows = changed_jobs(tx, ROWS_A_TURN)
-    return rows, tx.all(RUNS["unseen_runs"], limit=RUNS_A_TURN), counters.value(tx, "queues")
+    return rows, changed_runs(tx, RUNS_A_TURN), counters.value(tx, "queues")
 
 
 class ClusterEngine:
@@ -280,7 +282,7 @@ class ClusterEngine:
             for row in await self._parts.database.read(read_jobs, jobs):
                 board.prefetch.expect(board, row, members_of(row.members), self.nodes[0].name, self._around)
 
-    async def _read_changes(self, board: Board) -> tuple[list[ChangedJob], list[Row], int]:
+    async def _read_changes(self, board: Board) -> tuple[list[ChangedJob], list[ChangedRun], int]:
         """What others wrote; a turn that only hears of ends does not ask."""
         if not self._changed:
             return [], [], board.queue_version
@@ -292,7 +294,7 @@ class ClusterEngine:
         nodes = [(node.name, node.capacity) for node in self.nodes]
         admission = Admission(nodes, parts.settings.jobs.skip_resource_validate)
         engine = RunEngine(parts.database, admission, self.run_counters, self._durations.seconds)
-        self._run_io = RunIO(parts.database, parts.clock, parts.data, engine, self._wake.set)
+        self._run_io = RunIO(parts.database, parts.clock, parts.data, parts.files, engine, self._wake.set)
         return engine
 
     def _send_out(self) -> None:
