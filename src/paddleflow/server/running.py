@@ -13,6 +13,7 @@ import uvloop
 
 from paddleflow import settings as settings_module
 from paddleflow.api.job_metrics import JobMetrics
+from paddleflow.api.peers import Peers
 from paddleflow.api.platform import Platform, Workplace
 from paddleflow.api.run_metrics import RunMetrics
 from paddleflow.base.clock import SystemClock
@@ -25,11 +26,12 @@ from paddleflow.engine.launch import GPU
 from paddleflow.engine.schedule_engine import ScheduleEngine
 from paddleflow.errors import PaddleFlowError
 from paddleflow.queues.defaults import ensure_defaults
+from paddleflow.queues.model import DEFAULT_CLUSTER
 from paddleflow.runtimes.local.local_runtime import LocalRuntime
 from paddleflow.runtimes.runtime import NodeInfo
-from paddleflow.server.bootstrap import bootstrap
+from paddleflow.server.bootstrap import announce, bootstrap
 from paddleflow.server.data_folder import lock_data_folder, server_id
-from paddleflow.server.listener import HttpServer, open_listener
+from paddleflow.server.listener import HttpServer, open_listener, peer_context
 from paddleflow.server.logs import configure
 from paddleflow.server.node_usage import LocalNodes
 from paddleflow.settings import Settings, strays
@@ -75,7 +77,9 @@ async def serve(settings: Settings) -> None:
         )  # a hash takes another processor a while
         stack.callback((data / "server.json").unlink, missing_ok=True)
         async with asyncio.TaskGroup() as group:
+            advertised = server.advertised(settings.server.host)
             background = [
+                group.create_task(announce(platform, parts.holder, advertised), name="announcement"),
                 group.create_task(engine.run(), name="engine"),
                 group.create_task(
                     ScheduleEngine(parts.database, parts.clock, parts.bus, parts.holder).run(), name="schedules"
@@ -128,6 +132,9 @@ async def assembled(settings: Settings, data: Path) -> AsyncIterator[tuple[Parts
             files=files,
             workplace=Workplace(data, runtime, lambda: nodes, engine.why, engine.explain, engine.snapshot),
             clusters=LocalNodes(database, lambda: nodes),
+            peers=Peers(database, clock, parts.holder, DEFAULT_CLUSTER, peer_context(settings.server))
+            if settings.database.url
+            else None,
         )
         platform.refresh.append((await JobMetrics.watching(database, platform.registry)).refresh)
         platform.refresh.append(RunMetrics(database, platform.registry, engine.run_counters).refresh)
