@@ -14,7 +14,7 @@ from paddleflow.base.ids import AttemptId
 from paddleflow.engine.cluster_engine import Parts
 from paddleflow.engine.housekeeping import DELETIONS_AT_ONCE, delete_some
 from paddleflow.jobs import machine
-from paddleflow.jobs.folders import job_folder
+from paddleflow.runtimes.local.job_folders import job_folder
 from paddleflow.store import events
 from tests.api.client import Api
 from tests.api.workshop import TINY, Workshop, until

@@ -12,7 +12,7 @@ from paddleflow.access import grants
 from paddleflow.api.job_metrics import JobMetrics
 from paddleflow.api.platform import Platform
 from paddleflow.base.clock import ManualClock, local_text
-from paddleflow.jobs.folders import stats_file
+from paddleflow.runtimes.local.job_folders import stats_file
 from paddleflow.runtimes import sample_history
 from paddleflow.runtimes.runtime import Sample
 from paddleflow.runtimes.usage import METRICS

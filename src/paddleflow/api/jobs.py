@@ -13,7 +13,7 @@ from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.base.log import Log
 from paddleflow.jobs.changes import delete_job, modify_job, stop_job
-from paddleflow.jobs.folders import remove_folder
+from paddleflow.runtimes.local.job_folders import remove_folder
 from paddleflow.jobs.listing import JobFilter, find_jobs, get_job, get_tasks
 from paddleflow.jobs.model import JobStatus
 from paddleflow.jobs.submission import Submission, Submitter, submit

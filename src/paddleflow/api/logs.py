@@ -17,7 +17,7 @@ from paddleflow.base.names import nearest
 from paddleflow.base.quantity import parse_quantity
 from paddleflow.errors import Invalid, NotFound
 from paddleflow.jobs.facts import Key
-from paddleflow.jobs.folders import log_file
+from paddleflow.runtimes.local.job_folders import log_file
 from paddleflow.jobs.listing import get_tasks
 from paddleflow.jobs.log_pages import LogPage, Window
 from paddleflow.jobs.model import JobStatus

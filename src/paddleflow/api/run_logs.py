@@ -12,7 +12,7 @@ from paddleflow.api.runs import owned_run
 from paddleflow.base.clock import local_text
 from paddleflow.base.ids import task_id
 from paddleflow.errors import NotFound
-from paddleflow.jobs.folders import log_file
+from paddleflow.runtimes.local.job_folders import log_file
 from paddleflow.jobs.listing import get_tasks
 from paddleflow.jobs.rows import SQL as JOBS
 from paddleflow.runs.log_pages import read_page

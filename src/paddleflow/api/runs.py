@@ -14,7 +14,7 @@ from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.api.run_sources import Source, from_json, source_of
 from paddleflow.base.log import Log
-from paddleflow.jobs.folders import remove_folder
+from paddleflow.runtimes.local.job_folders import remove_folder
 from paddleflow.runs import codec, files
 from paddleflow.runs import runs as records
 from paddleflow.runs.retry import retry_run

@@ -13,9 +13,9 @@ from paddleflow.engine.cluster_engine import Parts
 from paddleflow.engine.launch import parse_attempt
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs.changes import any_due, delete_due
-from paddleflow.jobs.folders import empty_bin, remove_folder, stats_file
+from paddleflow.runtimes.local.job_folders import empty_bin, remove_folder, stats_file
 from paddleflow.runtimes import sample_history
-from paddleflow.runtimes.runtime import Sample
+from paddleflow.runtimes.log_store import Sample
 from paddleflow.store.bus import EVENTS
 
 DELETE_EVERY = 5.0

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from paddleflow.runtimes.runtime import Sample
+from paddleflow.runtimes.log_store import Sample
 
 MOST = 1024
 _HEADER = struct.Struct("<4sIII")

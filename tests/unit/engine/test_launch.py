@@ -24,7 +24,7 @@ from paddleflow.engine.launch import (
 )
 from paddleflow.frameworks.catalogue import FRAMEWORKS
 from paddleflow.jobs.facts import Key
-from paddleflow.jobs.folders import job_folder, log_file
+from paddleflow.runtimes.local.job_folders import job_folder, log_file
 from paddleflow.jobs.model import Member, MountedStorage
 from paddleflow.runtimes.runtime import Mount
 
