@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from benchmarks.harness import Bench, begin
 from paddleflow.scheduling.rounds.trainers import resize
-from paddleflow.simulator.elastic import ElasticWorld, PsJob, edl_nodes
+from paddleflow.simulator.elastic import ElasticSimulation, PsJob, edl_nodes
 from paddleflow.simulator.metrics import jain, mean
 
 HEADROOM = 3  #: trainers' worth of cores that stay idle for whoever comes
@@ -26,14 +26,14 @@ def first_case(bench: Bench, seeds: range) -> None:
     pending, latest, fair, use, least = [list[float]() for _ in range(5)]
     for seed in seeds:
         jobs = crowd(20, 12.7)
-        world = ElasticWorld(edl_nodes(), jobs, resize, HEADROOM, seed)
-        world.run(int(19 * 12.7) + 310)
-        waits = [(len(world.use) if job.started_at is None else job.started_at) - job.submitted_at for job in jobs]
+        simulation = ElasticSimulation(edl_nodes(), jobs, resize, HEADROOM, seed)
+        simulation.run(int(19 * 12.7) + 310)
+        waits = [(len(simulation.use) if job.started_at is None else job.started_at) - job.submitted_at for job in jobs]
         pending.append(mean(waits))
         latest.append(max(waits))
         fair.append(1 - jain([job.trainers for job in jobs]))
         least.append(min(job.trainers for job in jobs))
-        use.append(100 - 100 * mean(world.use[:550]))
+        use.append(100 - 100 * mean(simulation.use[:550]))
     bench.figure("20 jobs: mean pending", "s", pending, PUBLISHED, 47.2)
     bench.goal("20 jobs: mean pending against the goal", "s", pending, 30.0)
     bench.goal("20 jobs: longest until a job has its minimum", "s", latest, 30.0)
@@ -45,15 +45,17 @@ def first_case(bench: Bench, seeds: range) -> None:
 def second_case(bench: Bench, seeds: range) -> None:
     returns, use = list[float](), list[float]()
     for seed in seeds:
-        world = ElasticWorld(
+        simulation = ElasticSimulation(
             edl_nodes(), crowd(6, 6.5), resize, HEADROOM, seed,
             lambda second: LEVELS[min(len(LEVELS) - 1, second // LEVEL_SECONDS)],
         )  # fmt: skip
-        world.run(LEVEL_SECONDS * (len(LEVELS) + 1))
-        use.append(100 - 100 * mean(world.use[:550]))
+        simulation.run(LEVEL_SECONDS * (len(LEVELS) + 1))
+        use.append(100 - 100 * mean(simulation.use[:550]))
         for step in range(4, len(LEVELS)):
             asked = step * LEVEL_SECONDS
-            full = [at for at in range(asked, asked + LEVEL_SECONDS) if world.online[at][0] == world.online[at][1]]
+            full = [
+                at for at in range(asked, asked + LEVEL_SECONDS) if simulation.online[at][0] == simulation.online[at][1]
+            ]
             returns.append(float(full[0] - asked) if full else float(LEVEL_SECONDS))
     bench.goal("online service: seconds until 100 members more are all there", "s", returns, 30.0)
     bench.goal("online service: the longest of them", "s", max(returns), 30.0, len(returns))

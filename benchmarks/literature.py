@@ -25,7 +25,7 @@ from paddleflow.simulator.traces import read_application, read_workload
 APPLICATIONS = ("bert", "cifar10", "deepspeech2", "imagenet", "ncf", "yolov3")
 #: Mean completion in seconds: over the eight workloads, and on the sixth.
 PUBLISHED = {"tiresias": (4038.18, 3469.69), "optimus": (5681.93, 5301.875), "pollux": (2751.13, 2446.13)}
-POLICIES: tuple[tuple[str, str, Callable[[], Policy], bool, bool], ...] = (
+ORDERS: tuple[tuple[str, str, Callable[[], Policy], bool, bool], ...] = (
     ("tiresias", "tiresias", Tiresias, False, True),
     ("optimus", "optimus", Optimus, False, False),
     ("goodput", "pollux", Goodput, True, False),
@@ -39,7 +39,7 @@ def main() -> None:
     numbers = (6,) if bench.quick else tuple(range(1, 9))
     workloads = {number: read_workload(folder / "workloads" / f"workload-{number}.csv") for number in numbers}
     began = time.process_time()
-    for name, peer, policy, adaptive, fixed in POLICIES:
+    for name, peer, policy, adaptive, fixed in ORDERS:
         means = {}
         for number, jobs in workloads.items():
             outcomes = simulate(policy(), jobs, applications, nodes_of(16, 4), adaptive, fixed)

@@ -1,4 +1,4 @@
-"""The operator on a real API server with simulated nodes: PaddleJobs of ten pods, and a plain client as the limit.
+"""The operator on a real API server with simulated nodes: PaddleJobController of ten pods, and a plain client as the limit.
 
 The peer writes the same pods to the same API server, 16 at a time, without deciding anything. Pods are
 counted by a watch, from the moment at which the first job is sent. The two take turns, the other one first each time, and
@@ -28,7 +28,7 @@ from paddleflow.kube.cache import Cache
 from paddleflow.kube.client import Client
 from paddleflow.kube.resources import DEFINITIONS, NAMESPACES, PADDLEJOBS, PODS, Object, Resource
 from paddleflow.kube.transport import HttpTransport
-from paddleflow.operator.definitions import definitions
+from paddleflow.operator.main import definitions
 from paddleflow.operator.paddlejob.job import Options, read
 from paddleflow.operator.paddlejob.manifests import pod
 

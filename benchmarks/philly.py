@@ -17,18 +17,18 @@ from collections.abc import Callable
 
 from benchmarks.harness import Bench
 from benchmarks.traces import begin_with_data
-from paddleflow.scheduling.baselines.lines import FairShare, Fifo, ShortestRemaining
-from paddleflow.scheduling.baselines.model import Line
+from paddleflow.scheduling.baselines.disciplines import FairShare, Fifo, ShortestRemaining
+from paddleflow.scheduling.baselines.model import Discipline
 from paddleflow.simulator import metrics
-from paddleflow.simulator.foresight import Foresight
+from paddleflow.simulator.forecast_watcher import ForecastWatcher
 from paddleflow.simulator.philly import apart, peaks, requests, shared, shares
-from paddleflow.simulator.run import Record
+from paddleflow.simulator.simulation import Record
 from paddleflow.simulator.traces import ClusterJob, read_philly
 
 NODES, GPUS, QUICK_JOBS = 88, 8, 15_000
 EVERY, FUTURES = 100, 3  #: of the forecast: every n-th waiter (fewer say little), and so many replays (more add little)
 ROOM = 1.5  #: of the forecast: nodes, as a multiple of what the busiest week needs
-PEERS: tuple[tuple[str, Callable[[], Line]], ...] = (
+PEERS: tuple[tuple[str, Callable[[], Discipline]], ...] = (
     ("fifo", Fifo), ("fair share", FairShare), ("oracle srtf", ShortestRemaining),
 )  # fmt: skip
 
@@ -62,7 +62,7 @@ def compare(bench: Bench, name: str, ours: list[Record], theirs: list[Record], a
 
 def forecast(bench: Bench, jobs: list[ClusterJob]) -> None:
     sizes = {group: math.ceil(ROOM * nodes) for group, nodes in peaks(jobs, GPUS).items()}
-    watcher = Foresight(EVERY, FUTURES)
+    watcher = ForecastWatcher(EVERY, FUTURES)
     apart(jobs, sizes, GPUS, watcher).run(requests(jobs, GPUS))
     said = [one for one in watcher.said if one.came is not None]
     long = [(one, one.came) for one in said if one.came is not None and one.came >= 60.0]
@@ -75,8 +75,8 @@ def forecast(bench: Bench, jobs: list[ClusterJob]) -> None:
         "forecast: median relative error", "%", 100 * statistics.median(errors), "position ÷ rate",
         100 * statistics.median(plain), len(long),
     )  # fmt: skip
-    held = [one.corrected.early <= one.came <= one.corrected.late for one in said if one.came is not None]
-    bench.goal("forecast: 80 % interval held", "%", 100 * sum(held) / len(held), 80.0, len(held))
+    allocation = [one.corrected.early <= one.came <= one.corrected.late for one in said if one.came is not None]
+    bench.goal("forecast: 80 % interval held", "%", 100 * sum(allocation) / len(allocation), 80.0, len(allocation))
 
 
 if __name__ == "__main__":

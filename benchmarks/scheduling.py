@@ -17,7 +17,7 @@ from collections.abc import Callable
 from benchmarks.harness import Bench, begin, percentile
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling.core import Core
-from paddleflow.scheduling.model import Need, Node, Queue, Request, Start
+from paddleflow.scheduling.model import MemberSet, Node, Queue, Request, Start
 from paddleflow.scheduling.suggestions import suggest
 from paddleflow.server.running import COLLECTOR
 
@@ -47,9 +47,9 @@ def request(draw: random.Random, serial: int, queues: int) -> Request:
     """30 % gangs of 2 to 64 members, three priorities, skewed over the queues as teams are."""
     gang = draw.random() < 0.3
     each = draw.choice(FLAVOURS[:9] if gang else FLAVOURS)
-    needs = (Need("worker", draw.randint(2, 64) if gang else 1, each),)
+    member_sets = (MemberSet("worker", draw.randint(2, 64) if gang else 1, each),)
     queue = f"q{min(int(draw.expovariate(4) * queues), queues - 1):03}"
-    return Request(f"job-{serial}", queue, needs, serial / 1000, serial, draw.choice((0, 0, 0, 5, 10)))
+    return Request(f"job-{serial}", queue, member_sets, serial / 1000, serial, draw.choice((0, 0, 0, 5, 10)))
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -75,9 +75,9 @@ def naive_rate(nodes: list[Node], requests: list[Request], seconds: float) -> fl
     free = [[n.capacity.cpu, n.capacity.memory, n.capacity.scalar(GPU)] for n in nodes]
     placed, begin = 0, time.process_time()
     for one in sorted(requests, key=lambda r: (-r.priority, r.submitted_at)):
-        need = one.needs[0]
-        cpu, memory, gpu = need.each.cpu, need.each.memory, need.each.scalar(GPU)
-        for _ in range(need.count):
+        member_set = one.member_sets[0]
+        cpu, memory, gpu = member_set.each.cpu, member_set.each.memory, member_set.each.scalar(GPU)
+        for _ in range(member_set.count):
             for room in free:
                 if room[0] >= cpu and room[1] >= memory and room[2] >= gpu:
                     room[0] -= cpu
@@ -164,7 +164,9 @@ def laptop(bench: Bench, pending: int, rounds: int) -> None:
     core.set_nodes([Node("local", Resources.of(2000, 8 * GI))])
     core.set_queues([Queue("default-queue", Resources.of(20_000, 20 * GI))])
     sizes = [Resources.of(c, GI) for c in (500, 1000, 2000)]
-    requests = [Request(f"job-{i}", "default-queue", (Need("main", 1, sizes[i % 3]),), i, i) for i in range(pending)]
+    requests = [
+        Request(f"job-{i}", "default-queue", (MemberSet("main", 1, sizes[i % 3]),), i, i) for i in range(pending)
+    ]
     spent_loading = timed(lambda: core.submit_many(requests))
     bench.figure(f"load, one local node, {pending} pending", "s", spent_loading, n=pending)
     now = float(pending)

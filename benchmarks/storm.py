@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 
 from benchmarks.harness import begin
-from paddleflow.scheduling.policy import Rules
+from paddleflow.scheduling.rules import Rules
 from paddleflow.simulator.storm import Storm, small_world
 
 #: Everything that may happen does, and often: patience and pauses are short against the steps of the clock.

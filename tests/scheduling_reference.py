@@ -109,7 +109,7 @@ def put(request: Request, queue: Queue, places: list[Place]) -> list[Assignment]
 
 
 def needs_of(request: Request) -> Resources:
-    return total(need.each * need.count for need in request.needs)
+    return total(member_set.each * member_set.count for member_set in request.member_sets)
 
 
 DIMENSIONS = ("cpu", "memory", GPU)
@@ -122,7 +122,7 @@ class Model:
         self.snapshot, self.limit = snapshot, limit
         self.places = {node.name: Place(node) for node in snapshot.nodes}
         self.queues = {queue.name: queue for queue in snapshot.queues}
-        self.running = [(held.request, held.assignments) for held in snapshot.held]
+        self.running = [(allocation.request, allocation.assignments) for allocation in snapshot.allocations]
         self.pending = {request.job: request for request in snapshot.pending}
         self.kept = {reservation.job: reservation for reservation in snapshot.reservations}
         self.capacity = total(node.capacity for node in snapshot.nodes)
@@ -130,7 +130,7 @@ class Model:
         self.failed: set[object] = set()
         self.started: list[Start] = []
         for request, assignments in self.running:
-            each = {need.role: need.each for need in request.needs}
+            each = {member_set.role: member_set.each for member_set in request.member_sets}
             for a in assignments:
                 if a.node in self.places:
                     self.places[a.node].on.append((each[a.role], dict(a.devices).get(GPU, ())))
@@ -170,16 +170,16 @@ class Model:
 
     def rank(self, name: str) -> tuple[int, float]:
         queue, used = self.queues[name], self.used(name)
-        if queue.least != Resources():
-            parts = [used.amount(d) / queue.least.amount(d) for d in DIMENSIONS if queue.least.amount(d)]
-            parts += [float("inf")] if used.scalar(GPU) and not queue.least.scalar(GPU) else []
+        if queue.guarantee != Resources():
+            parts = [used.amount(d) / queue.guarantee.amount(d) for d in DIMENSIONS if queue.guarantee.amount(d)]
+            parts += [float("inf")] if used.scalar(GPU) and not queue.guarantee.scalar(GPU) else []
             if max(parts) < 1.0:
                 return (0, max(parts))
         return (1, self.share(used) / queue.weight)
 
     def user_rank(self, queue: Queue, user: str) -> float:
         share = self.share(self.used(queue.name, user))
-        return share + self.past(queue.name, user) if queue.policy == "fair" else share
+        return share + self.past(queue.name, user) if queue.order == "fair" else share
 
     def past(self, queue: str, user: str) -> float:
         """The average share of the past: the integral, settled at the beginning of the cycle."""
@@ -197,7 +197,7 @@ class Model:
     def within(self, request: Request) -> bool:
         wanted = needs_of(request)
         for name in self.path(request.queue):
-            most, used = self.queues[name].most, self.used(name)
+            most, used = self.queues[name].ceiling, self.used(name)
             if most and any(wanted.amount(d) and (used + wanted).amount(d) > most.amount(d) for d in DIMENSIONS):
                 return False
         return True
@@ -205,7 +205,7 @@ class Model:
     def claimed(self, request: Request) -> bool:
         wanted = needs_of(request)
         for name in self.path(request.queue):
-            most, claim = self.queues[name].most, self.claims.get(name)
+            most, claim = self.queues[name].ceiling, self.claims.get(name)
             if most and claim and claim.job != request.job and claim.priority >= request.priority:
                 both = self.used(name) + wanted + needs_of(claim)
                 if any(wanted.amount(d) and needs_of(claim).amount(d) and both.amount(d) > most.amount(d)
@@ -214,14 +214,14 @@ class Model:
         return False
 
     def possible(self, request: Request) -> bool:
-        mosts = [self.queues[name].most for name in self.path(request.queue)]
+        mosts = [self.queues[name].ceiling for name in self.path(request.queue)]
         if any(most is not None and not needs_of(request).fits(most) for most in mosts):
             return False
         return put(request, self.queues[request.queue], [Place(node) for node in self.snapshot.nodes]) is not None
 
     def start(self, request: Request) -> bool:
         queue, kept = self.queues[request.queue], self.kept.get(request.job)
-        shape = (request.needs, frozenset(selected(request, queue)))
+        shape = (request.member_sets, frozenset(selected(request, queue)))
         if kept is None and shape in self.failed:
             return False
         if kept is not None:
@@ -342,9 +342,9 @@ class Model:
         return False
 
     def ordered(self, queue: Queue, mine: list[Request]) -> list[Request]:
-        if queue.policy == "shortest":
+        if queue.order == "shortest":
             return sorted(mine, key=lambda r: (float("inf") if r.expected is None else r.expected, key(r)))
-        if queue.policy == "fifo":
+        if queue.order == "fifo":
             return sorted(mine, key=key)
         heads = {user: min(key(r) for r in mine if r.user == user) for user in {r.user for r in mine}}
         return sorted(mine, key=lambda r: (self.user_rank(queue, r.user), heads[r.user], r.user, key(r)))
@@ -372,7 +372,7 @@ class Model:
 
     def head(self, queue: Queue, mine: list[Request]) -> tuple[object, ...]:
         """The age of what the queue would try next; of all users, the least."""
-        if queue.policy == "shortest":
+        if queue.order == "shortest":
             return key(self.ordered(queue, mine)[0])
         return min(key(r) for r in mine)
 
@@ -381,17 +381,17 @@ class Model:
 
 
 def key(request: Request) -> tuple[object, ...]:
-    return (-request.priority, request.submitted_at, request.order, request.job)
+    return (-request.priority, request.submitted_at, request.seq, request.job)
 
 
 def line_of(request: Request) -> object:
-    return (request.needs, request.node_labels, request.user, request.expected)
+    return (request.member_sets, request.node_labels, request.user, request.expected)
 
 
 def sizes_of(request: Request) -> list[tuple[Resources, list[tuple[str, int]]]]:
     sizes: dict[Resources, list[tuple[str, int]]] = {}
-    for need in request.needs:
-        sizes.setdefault(need.each, []).extend((need.role, index) for index in range(need.count))
+    for member_set in request.member_sets:
+        sizes.setdefault(member_set.each, []).extend((member_set.role, index) for index in range(member_set.count))
     return sorted(sizes.items(), key=lambda item: (item[0].scalar(GPU), item[0].cpu, item[0].memory), reverse=True)
 
 

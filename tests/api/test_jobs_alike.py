@@ -58,7 +58,7 @@ async def test_jobs_that_are_alike_wait_as_a_crowd(alice: Api, database: Databas
     rows = await database.read(lambda tx: tx.all(SQL["waiting_jobs"]))
     assert sorted(len(crowd["stamps"]) for crowd in crowds) == [3, 3, 6]
     found = [request for crowd in crowds for request in requests_of(crowd)]
-    assert sorted(found, key=lambda request: request.order) == [request_of(row) for row in rows]
+    assert sorted(found, key=lambda request: request.seq) == [request_of(row) for row in rows]
 
 
 async def test_what_one_user_may_is_not_what_another_may(root: Api, alice: Api) -> None:

@@ -46,15 +46,15 @@ async def test_the_scheduler_is_told(root: Api, database: Database) -> None:
     await make(root, "lab", minResources=amount(4), weight=3)
     await make(root, "dev", parent="lab", order="fair", minResources=amount(1))
     default, lab, dev = await database.read(scheduled_queues, "default-cluster")
-    assert (default.parent, default.weight, default.policy) == ("root", 1, "fifo")
-    assert (lab.parent, lab.weight, lab.policy, lab.least) == ("root", 3, "fifo", Resources.of(4000, 4 * 2**30))
-    assert (dev.parent, dev.weight, dev.policy) == ("lab", 1, "fair")
+    assert (default.parent, default.weight, default.order) == ("root", 1, "fifo")
+    assert (lab.parent, lab.weight, lab.order, lab.guarantee) == ("root", 3, "fifo", Resources.of(4000, 4 * 2**30))
+    assert (dev.parent, dev.weight, dev.order) == ("lab", 1, "fair")
     changed = (await root.put("/queue/dev", {"parent": "root", "weight": 2, "order": "drf"})).ok()
     assert (changed["parent"], changed["weight"], changed["order"]) == ("root", 2, "drf")
     again = (await root.put("/queue/dev", {"status": "closed"})).ok()
     assert (again["parent"], again["weight"], again["order"]) == ("root", 2, "drf")
     *_, dev = await database.read(scheduled_queues, "default-cluster")
-    assert (dev.parent, dev.weight, dev.policy) == ("root", 2, "drf")
+    assert (dev.parent, dev.weight, dev.order) == ("root", 2, "drf")
 
 
 async def test_what_the_fields_must_be(root: Api) -> None:

@@ -255,7 +255,7 @@ async def test_the_scheduler_s_queues(root: Api, database: Database) -> None:
     (await root.post("/queue", body(location={"zone": "a"}))).ok()
     (await root.put("/queue/default-queue", {"status": "closed"})).ok()
     default, team = await database.read(scheduled_queues, "default-cluster")
-    assert (default.name, default.most, default.open) == ("default-queue", CAPACITY, False)
+    assert (default.name, default.ceiling, default.open) == ("default-queue", CAPACITY, False)
     assert (team.name, team.open, team.node_labels) == ("team-a", True, (("zone", "a"),))
     (await root.put("/cluster/default-cluster", {"status": "offline"})).ok()
     assert not any(queue.open for queue in await database.read(scheduled_queues, "default-cluster"))

@@ -12,7 +12,7 @@ import pytest
 from paddleflow.spec.paddlejob.pod_fields import TEMPLATE
 from tests.cluster_fixture import LiveCluster
 from tests.operator_process import blocked, install, job, paddle_job, running, submit
-from tests.paddlejob_world import role
+from tests.simulated_paddlejob import role
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from paddleflow.operator.definitions import definitions
+from paddleflow.operator.main import definitions
 from scripts.lib import chart
 from tests.cluster_fixture import LiveCluster, require
 from tests.operator_process import CHART, ROOT, SPACE

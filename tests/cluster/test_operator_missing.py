@@ -13,8 +13,8 @@ import pytest
 
 from tests.cluster_fixture import LiveCluster
 from tests.operator_process import ROOT, blocked, install, job, running, submit
-from tests.paddlejob_world import role
 from tests.patience import eventually
+from tests.simulated_paddlejob import role
 
 DEFINITION = "crd/paddlejobs.batch.paddlepaddle.org"
 

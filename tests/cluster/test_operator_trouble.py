@@ -20,8 +20,8 @@ import yaml
 from scripts.lib import chart
 from tests.cluster_fixture import LiveCluster
 from tests.operator_process import CHART, SPACE, blocked, install, job, running, submit
-from tests.paddlejob_world import role
 from tests.patience import eventually
+from tests.simulated_paddlejob import role
 
 ACCOUNT = f"system:serviceaccount:{SPACE}:paddleflow-operator"
 COUNTED = "operator-under-test"

@@ -59,12 +59,12 @@ def value(ask: Ask, name: str) -> str | None:
 
 async def test_a_number_that_the_launcher_put_there_is_changed(etcd: str, ask: Ask, job: str) -> None:
     ask("put", key=coded(np_key("space", job)), value=coded("2"))
-    assert await Etcd(etcd).tell("space", job, 3)
+    assert await Etcd(etcd).set_workers("space", job, 3)
     assert value(ask, job) == "3"
 
 
 async def test_a_number_that_nobody_put_there_is_not_made(etcd: str, ask: Ask, job: str) -> None:
-    assert not await Etcd(etcd).tell("space", job, 3)
+    assert not await Etcd(etcd).set_workers("space", job, 3)
     assert value(ask, job) is None
 
 
@@ -72,17 +72,17 @@ async def test_the_first_endpoint_that_answers_is_used(etcd: str, ask: Ask, job:
     ask("put", key=coded(np_key("space", job)), value=coded("2"))
     with closed_port() as nobody:
         dead = f"127.0.0.1:{nobody}"
-        assert await Etcd(f"{dead}, {etcd}/,").tell("space", job, 4)
+        assert await Etcd(f"{dead}, {etcd}/,").set_workers("space", job, 4)
         assert value(ask, job) == "4"
         with pytest.raises(Unavailable, match=f"does not answer: {dead}: .*refused; not-a-port:x: "):
-            await Etcd(f"{dead},not-a-port:x").tell("space", job, 5)
+            await Etcd(f"{dead},not-a-port:x").set_workers("space", job, 5)
     assert value(ask, job) == "4"
 
 
 async def test_an_answer_that_is_none_is_named(control_plane: LiveCluster) -> None:
     api = control_plane.api.removeprefix("https://")  # speaks TLS, and is no etcd
     with pytest.raises(Unavailable, match=f"{api}: answered 400: "):
-        await Etcd(api).tell("space", "job", 1)
+        await Etcd(api).set_workers("space", "job", 1)
 
 
 @pytest.fixture(scope="module")
@@ -107,8 +107,8 @@ def guarded(control_plane: LiveCluster, tmp_path_factory: pytest.TempPathFactory
 
 
 def answers(port: int) -> bool:
-    with socket.socket() as door:
-        return door.connect_ex(("127.0.0.1", port)) == 0
+    with socket.socket() as serve_pages:
+        return serve_pages.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.fixture
@@ -119,10 +119,10 @@ def keys(control_plane: LiveCluster) -> Path:
 async def test_an_etcd_with_certificates_is_spoken_to(guarded: str, keys: Path) -> None:
     ours = Keys(str(keys / "ca.crt"), str(keys / "kubelet-client.crt"), str(keys / "kubelet-client.key"))
     etcd = Etcd(guarded, ours)
-    assert not await etcd.tell("space", "job", 3), "nobody made the key"
+    assert not await etcd.set_workers("space", "job", 3), "nobody made the key"
     body = {"key": coded(np_key("space", "job")), "value": coded("2")}
     etcd._post(guarded, "/v3/kv/put", body)
-    assert await etcd.tell("space", "job", 3)
+    assert await etcd.set_workers("space", "job", 3)
     found = etcd._post(guarded, "/v3/kv/range", {"key": body["key"]})["kvs"]
     assert base64.b64decode(found[0]["value"]) == b"3"
 
@@ -133,7 +133,7 @@ async def test_an_etcd_with_certificates_is_spoken_to(guarded: str, keys: Path) 
 async def test_whoever_cannot_prove_itself_is_refused(guarded: str, keys: Path, known: bool) -> None:
     ours = Keys(str(keys / "ca.crt") if known else "")
     with pytest.raises(Unavailable, match=f"{guarded}: .*{'' if known else 'CERTIFICATE_VERIFY_FAILED'}"):
-        await Etcd(guarded, ours).tell("space", "job", 3)
+        await Etcd(guarded, ours).set_workers("space", "job", 3)
 
 
 def test_files_that_are_no_keys_are_named(tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ class Scene:
     async def check(self) -> None:
         board = self.engine._board
         assert board is not None
-        assert (board.core.pending_count, board.core.held, board.ports._taken) == (0, {}, set())
+        assert (board.core.pending_count, board.core.allocations, board.ports._taken) == (0, {}, set())
         assert await self.database.read(used, "default-queue") == Resources()
         rows = await self.rows()
         for row in rows:

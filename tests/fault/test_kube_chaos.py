@@ -150,7 +150,7 @@ async def no_drift(people: People, server: Transport, seconds: float) -> None:
     """Waits for the world to be right."""
     found = ["nothing was looked at"]
 
-    async def look() -> None:
+    async def compare() -> None:
         nonlocal found
         while True:
             if isinstance(server, MemoryApiServer):
@@ -162,7 +162,7 @@ async def no_drift(people: People, server: Transport, seconds: float) -> None:
 
     try:
         async with asyncio.timeout(seconds):
-            await look()
+            await compare()
     except TimeoutError:
         raise AssertionError(f"drift: {found}") from None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from paddleflow.base.clock import SystemClock
 from paddleflow.base.quantity import Resources
 from paddleflow.engine import cluster_engine as engine_module
 from paddleflow.engine.cluster_engine import ClusterEngine, Parts
+from paddleflow.engine.prefetch import NoPrefetch, Prefetch, Prefetcher
 from paddleflow.errors import PaddleFlowError
 from paddleflow.queues.defaults import ensure_defaults
 from paddleflow.runs.model import NewRun
@@ -71,7 +73,14 @@ EXPECTED = {
 class Scene:
     """One run, and as many engines as it takes."""
 
-    def __init__(self, database: Database, data: Path, pipeline: Pipeline | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        data: Path,
+        pipeline: Pipeline | None = None,
+        prefetch: Callable[[], Prefetcher] = Prefetch,
+    ) -> None:
+        self.prefetch = prefetch
         self.database = database
         self.data = data
         self.pipeline = pipeline or full_pipeline()
@@ -101,7 +110,8 @@ class Scene:
 
     def engine(self) -> ClusterEngine:
         runtime = MemoryRuntime(CLOCK, CAPACITY, self.world)
-        return ClusterEngine(Parts(self.database, runtime, CLOCK, self.bus, Settings(), self.data, {}, "engine"))
+        parts = Parts(self.database, runtime, CLOCK, self.bus, Settings(), self.data, {}, "engine")
+        return ClusterEngine(parts, prefetch=self.prefetch)
 
     async def statuses(self) -> tuple[str, dict[str, str]]:
         def look(tx: Tx) -> tuple[str, dict[str, str]]:
@@ -202,3 +212,15 @@ async def test_steps_that_follow_each_other_while_the_engine_is_killed(
         await scene.prepare()
         await killed_at_random_awaits(rng, lambda: scene.engine().run(), lives=8, awaits=60)
         await check_wide(scene)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", range(5))
+async def test_without_prefetch_the_same_comes_out(seed: int, tmp_path: Path, make_database: MakeDatabase) -> None:
+    rng = random.Random(seed)
+    async with make_database() as database:
+        scene = Scene(database, tmp_path, wide_pipeline(), NoPrefetch)
+        await scene.prepare()
+        await killed_at_random_awaits(rng, lambda: scene.engine().run(), lives=8, awaits=60)
+        await check_wide(scene)
+        assert scene.world.successors == 0

@@ -114,7 +114,7 @@ def queue_answer(queue: Queue) -> wire.Queue:
         "schedulingPolicy": list(queue.policies),
         "parent": queue.parent,
         "weight": queue.weight,
-        "order": queue.policy,
+        "order": queue.order,
         "status": queue.status.value,
         "createTime": local_text(queue.created_at),
         "updateTime": local_text(queue.updated_at),

@@ -20,9 +20,9 @@ from paddleflow.queues.queues import cluster_queues
 from paddleflow.queues.rules import changed_queue
 from paddleflow.queues.tree import as_scheduled
 from paddleflow.scheduling import model
-from paddleflow.scheduling.replaying import replay
-from paddleflow.simulator.past import Script, script_of
+from paddleflow.scheduling.replay import replay
 from paddleflow.simulator.report import PlayReport, report
+from paddleflow.simulator.scenario import Scenario, scenario_of
 from paddleflow.simulator.whatif import Change, play, queues_with
 from paddleflow.spec import wire_scheduler as wire
 from paddleflow.spec.job_query import parse_time
@@ -80,7 +80,7 @@ async def what_if(platform: Platform, call: Call[WhatIf, NoQuery]) -> wire.WhatI
     folder = folder_of(place.data)
 
     def both() -> wire.WhatIfAnswer:
-        script = script_of(read(folder, now - asked.past), now - asked.past) or Script(live)
+        script = scenario_of(read(folder, now - asked.past), now - asked.past) or Scenario(live)
 
         def length(request: model.Request, ran: float) -> float:
             return place.experience.length(request, ran, keys)
@@ -143,7 +143,7 @@ def _change(asked: WhatIf, queues: Sequence[Queue], live: model.Snapshot, now: f
 
 
 def _arrivals(team: TeamIf, begin: float) -> tuple[tuple[model.Request, float], ...]:
-    need = model.Need("worker", team.replicas, team.each.over(Resources()))
+    need = model.MemberSet("worker", team.replicas, team.each.over(Resources()))
     return tuple(
         (
             model.Request(f"team-{n}", team.queue, (need,), begin + n * team.every, (1 << 40) + n, user="new team"),

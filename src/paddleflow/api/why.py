@@ -85,7 +85,7 @@ def _suggestion(suggestion: Suggestion) -> wire.Suggestion:
         answer["queue"] = suggestion.request.queue
         answer["members"] = [
             {"role": need.role, "replicas": need.count, "each": {**amounts(need.each)}}
-            for need in suggestion.request.needs
+            for need in suggestion.request.member_sets
         ]
     return answer
 

@@ -12,7 +12,7 @@ from paddleflow.errors import Invalid, Unavailable
 @click.option(
     "--kubeconfig", default="", help="File that says where the API server is. Default: the cluster it runs in."
 )
-@click.option("--namespace", default="", help="Namespace whose jobs are looked after. Default: all.")
+@click.option("--namespace", default="", help="Namespace of the jobs to reconcile. Default: all.")
 @click.option("--scheduling", type=click.Choice(["", "volcano"]), default="", help="volcano: schedule jobs in gangs.")
 @click.option("--etcd-server", default="", help="Endpoints for elastic trainers: [https://]host:2379[,host:2379].")
 @click.option("--etcd-cacert", default="", help="File with the authority of an https etcd. Default: the system's.")
@@ -51,7 +51,7 @@ def operator(
     health_probe_bind_address: str,
     crd: bool,
 ) -> None:
-    """Look after PaddleJobs on a Kubernetes cluster until told to stop.
+    """Run the controller of PaddleJobs on a Kubernetes cluster until stopped.
 
     \b
     Examples:
@@ -64,8 +64,8 @@ def operator(
             _print_definitions()
             return
         from paddleflow.operator.etcd import Keys
+        from paddleflow.operator.main import Arguments, run
         from paddleflow.operator.paddlejob.job import Options
-        from paddleflow.operator.running import Running, run
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("paddleflow"):
             raise
@@ -81,7 +81,7 @@ def operator(
     )
     ctx.exit(
         run(
-            Running(
+            Arguments(
                 kubeconfig=kubeconfig,
                 namespace=namespace,
                 leader_elect=leader_elect,
@@ -98,7 +98,7 @@ def operator(
 def _print_definitions() -> None:
     import yaml
 
-    from paddleflow.operator.definitions import definitions
+    from paddleflow.operator.main import definitions
 
     click.echo(yaml.safe_dump_all(definitions(), sort_keys=False), nl=False)
 

@@ -5,17 +5,22 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from paddleflow.base.ids import AttemptId
-from paddleflow.engine.launch import PlacedJob, PreparedLaunch, attempt_of
+from paddleflow.engine.launch import MemberPlacement, PlacedJob, PreparedLaunch, attempt_of, prepare
+from paddleflow.engine.launch_context import LaunchContext
 from paddleflow.engine.ports import Ports
-from paddleflow.engine.prefetch import Prefetch, lane_of
 from paddleflow.jobs.facts import Key
 from paddleflow.jobs.machine import JobState
-from paddleflow.jobs.model import UNTIL_TOLD
+from paddleflow.jobs.model import UNTIL_TOLD, Member
+from paddleflow.jobs.rows import request_of, shape_of, state_of
 from paddleflow.scheduling.model import Request
 from paddleflow.scheduling.record import Recorded
+from paddleflow.store.database import Row
+
+if TYPE_CHECKING:
+    from paddleflow.engine.prefetch import Prefetcher
 
 
 class Waiting(NamedTuple):
@@ -37,6 +42,7 @@ class Active:
     prepared: Mapping[Key, PreparedLaunch]
     ttl: float | None
     touched: int  #: of the row that was read
+    slot_class: str  #: where it may have a successor (`prefetch`); empty: it has none
 
     def attempts(self, keys: tuple[Key, ...]) -> list[AttemptId]:
         return [attempt_of(self.job, key) for key in keys if not self.prepared[key].passive]
@@ -45,9 +51,32 @@ class Active:
     def ports(self) -> list[int]:
         return [port for place in self.job.places for port in place.ports]
 
-    @property
-    def lane(self) -> str:
-        return lane_of(self.request, self.job.framework)
+
+def activate(
+    row: Row,
+    members: tuple[Member, ...],
+    tasks: Iterable[Row],
+    attempt: int,
+    places: tuple[MemberPlacement, ...],
+    around: LaunchContext,
+    prefetch: Prefetcher,
+) -> Active:
+    """A placed job, ready to be launched."""
+    state = state_of(row, tasks, shape_of(row["framework"], members, around.restart_limit))
+    job = PlacedJob(
+        id=row["id"],
+        name=row["name"],
+        user=row["user_name"],
+        queue=row["queue"],
+        framework=row["framework"],
+        attempt=attempt,
+        members=members,
+        places=places,
+    )
+    request = request_of(row)
+    slot_class = prefetch.slot_class_of(request, job.framework, places[0].node if places else "")
+    prepared = prepare(job, around.data, around.base_env, around.addresses, slot_class)
+    return Active(job, request, state, prepared, row["ttl"], row["touched"], slot_class)
 
 
 @dataclass(slots=True)
@@ -56,15 +85,15 @@ class Board:
 
     core: Recorded
     ports: Ports
+    prefetch: Prefetcher
     queue_version: int = -1
     waiting: dict[str, Waiting] = field(default_factory=dict)
     active: dict[str, Active] = field(default_factory=dict)
-    told: list[tuple[str, Sequence[str]]] = field(default_factory=list)  #: reasons that rows give, each with equal jobs
-    anew: dict[str, Waiting] = field(default_factory=dict)  #: ended to start again at the places that they hold
-    held_back: set[str] = field(
-        default_factory=set
-    )  #: waiting jobs that the scheduler does not know until they are due
-    prefetch: Prefetch = field(default_factory=Prefetch)
+    reported: list[tuple[str, Sequence[str]]] = field(
+        default_factory=list
+    )  #: reasons that rows give, each with equal jobs
+    restarting: dict[str, Waiting] = field(default_factory=dict)  #: ended to start again at the places that they hold
+    gated: set[str] = field(default_factory=set)  #: waiting jobs that the scheduler does not know until `ungate`
     _later: list[tuple[float, str]] = field(default_factory=list)  #: heap of restarts that must not come too early
 
     def enqueue(self, waiting: Waiting, not_before: float | None, now: float) -> None:
@@ -78,32 +107,31 @@ class Board:
             request = waiting.request
             self.waiting[request.job] = waiting
             if not_before == UNTIL_TOLD:
-                self.held_back.add(request.job)
+                self.gated.add(request.job)
             elif not_before is not None and not_before > now:
                 heapq.heappush(self._later, (not_before, request.job))
             else:
                 ready.append(request)
         self.core.submit_many(ready)
 
-    def due(self, job: str) -> None:
-        """A job that was held back is held back no longer; one that has begun meanwhile need not be."""
-        if job in self.held_back:
-            self.held_back.discard(job)
+    def ungate(self, job: str) -> None:
+        """Let the scheduler know a gated job; one that has begun meanwhile is not gated any more."""
+        if job in self.gated:
+            self.gated.discard(job)
             self.core.submit(self.waiting[job].request)
 
     def forget_waiting(self, job: str) -> list[AttemptId]:
         """It does not wait any more; what the runtime might start of it by itself."""
         if self.waiting.pop(job, None) is not None:
             self.core.withdraw(job)
-        if self.anew.pop(job, None) is not None:
+        if self.restarting.pop(job, None) is not None:
             self.core.release(job)
-        self.held_back.discard(job)
-        active = self.prefetch.forget(job)
-        return [] if active is None else active.attempts(tuple(active.prepared))
+        self.gated.discard(job)
+        return self.prefetch.forget(job)
 
-    def take_anew(self) -> dict[str, Waiting]:
+    def take_restarting(self) -> dict[str, Waiting]:
         """Jobs that are to be placed where the scheduler has them; they count as waiting until that is written."""
-        taken, self.anew = self.anew, {}
+        taken, self.restarting = self.restarting, {}
         self.waiting.update(taken)
         return taken
 
@@ -121,7 +149,7 @@ class Board:
         """The job's resources are free again."""
         state = active.state
         ran = state.finished_at - state.started_at if state.finished_at and state.started_at else None
-        self.prefetch.ended(active.job.id, active.lane, ran)
+        self.prefetch.ended(active.job.id, active.slot_class, ran)
         self.active.pop(active.job.id, None)
         self.core.release(active.job.id)
         self.ports.release(active.ports)

@@ -66,7 +66,7 @@ class Writes:
 
     waits: list[tuple[str, int, int, str]] = field(default_factory=list)  #: job, seq, touched, reason
     placements: list[Placement] = field(default_factory=list)
-    heirs: list[Placement] = field(default_factory=list)  #: of jobs that have begun already, in the place of others
+    successors: list[Placement] = field(default_factory=list)  #: of prefetched jobs that have begun already
     changes: list[Change] = field(default_factory=list)
     seen: list[tuple[int, int]] = field(default_factory=list)  #: seq, touched
     deleted: list[int] = field(default_factory=list)  #: positions of rows that are gone, forgotten now
@@ -80,7 +80,7 @@ class Writes:
     told: list[NewEvent] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        moves = self.heirs or self.joins or self.evictions or self.resizes or self.sizes or self.told
+        moves = self.successors or self.joins or self.evictions or self.resizes or self.sizes or self.told
         return bool(self.waits or self.placements or self.changes or self.seen or self.deleted or self.runs or moves)
 
 
@@ -100,9 +100,7 @@ class Changeset:
     writes: Writes = field(default_factory=Writes)
     launches: list[PreparedLaunch] = field(default_factory=list)
     halts: list[AttemptId] = field(default_factory=list)
-    ahead: list[str] = field(default_factory=list)  #: jobs that are handed to the runtime ahead of their place
-    recalls: list[AttemptId] = field(default_factory=list)  #: those among them that are asked back
-    back: set[str] = field(default_factory=set)  #: jobs that were ahead and are not any more
+    recalls: list[AttemptId] = field(default_factory=list)  #: prefetched attempts that the runtime gives back
     ended: list[AttemptId] = field(default_factory=list)  #: recorded by this turn's write; the runtime may forget them
     stale: list[AttemptId] = field(default_factory=list)  #: of nobody any more; the runtime must forget them first
     synthetic: list[Observation] = field(default_factory=list)  #: of members without a process of their own
@@ -120,8 +118,8 @@ def write_turn(tx: Tx, writes: Writes, lease: tuple[str, int], rules: JobSetting
     """Write all of it; the rows of the jobs whose placement stood, and of those that steps of runs made."""
     leases.check(tx, *lease)
     told: list[NewEvent] = list(writes.told)
-    _make_way(tx, writes, now)
-    _inherit(tx, writes.heirs, now, told)
+    _write_preemptions(tx, writes, now)
+    _place_successors(tx, writes.successors, now, told)
     _change(tx, writes.changes, rules, now, told)  # first: an attempt may fail and the next one be placed in one turn
     fresh: dict[str, Row] = {}
     if writes.runs:
@@ -176,15 +174,17 @@ def _place(
     return placed
 
 
-def _inherit(tx: Tx, heirs: Sequence[Placement], now: float, told: list[NewEvent]) -> None:
+def _place_successors(tx: Tx, successors: Sequence[Placement], now: float, told: list[NewEvent]) -> None:
     """Jobs that were ahead have begun. If somebody changed one meanwhile, the engine begins anew by what the rows say."""
-    if not heirs:
+    if not successors:
         return
-    stood = tx.many(SQL["place_job"], [_placed_row(each, now) for each in heirs])
-    if stood < len(heirs):
+    stood = tx.many(SQL["place_job"], [_placed_row(each, now) for each in successors])
+    if stood < len(successors):
         raise Conflict("a job was changed at the moment at which it began")
-    tx.many(SQL["insert_task"], [_task_row(each, place, TaskStatus.PENDING) for each in heirs for place in each.places])
-    told.extend(_placed_event(each) for each in heirs)
+    tx.many(
+        SQL["insert_task"], [_task_row(each, place, TaskStatus.PENDING) for each in successors for place in each.places]
+    )
+    told.extend(_placed_event(each) for each in successors)
 
 
 def _placed_row(item: Placement, now: float) -> dict[str, Value]:
@@ -202,7 +202,7 @@ def _placed_event(item: Placement) -> NewEvent:
     return NewEvent("job", item.job, item.at, "status", data)
 
 
-def _make_way(tx: Tx, writes: Writes, now: float) -> None:
+def _write_preemptions(tx: Tx, writes: Writes, now: float) -> None:
     """Who was told to go or to change; before the changes, which write the members that are new."""
     for job, at, by, lost in writes.evictions:
         tx.run(SQL["note_eviction"], id=job, at=at, by=by, lost=lost)

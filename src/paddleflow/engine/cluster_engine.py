@@ -10,21 +10,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paddleflow.base.clock import Clock
 from paddleflow.base.log import Log
 from paddleflow.base.quantity import Resources, parse_quantity
-from paddleflow.engine.activating import expect, settle_ahead
 from paddleflow.engine.board import Board
 from paddleflow.engine.changeset import Changeset, write_turn
 from paddleflow.engine.expected_durations import ExpectedDurations
 from paddleflow.engine.launch import PreparedLaunch
 from paddleflow.engine.launch_context import LaunchContext, rules_of
 from paddleflow.engine.ports import Ports, parse_range
-from paddleflow.engine.recovery import begun_unplaced, compare, read_jobs, read_records, rebuild
+from paddleflow.engine.prefetch import NoPrefetch, Prefetch, Prefetcher
+from paddleflow.engine.recovery import compare, read_jobs, read_records, rebuild
 from paddleflow.engine.run_engine import RunEngine, read_active
 from paddleflow.engine.run_io import RunIO
 from paddleflow.engine.step_admission import Admission
@@ -77,7 +77,13 @@ def _read_changes(tx: Tx) -> tuple[list[Row], list[Row], int]:
 class ClusterEngine:
     """Moves the jobs of one cluster. `run` never ends by itself."""
 
-    def __init__(self, parts: Parts, cluster: str = "default-cluster") -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        cluster: str = "default-cluster",
+        prefetch: Callable[[], Prefetcher] | None = None,
+    ) -> None:
+        self._new_prefetch = prefetch or (NoPrefetch if parts.runtime.prefetching is None else Prefetch)
         self._parts = parts
         self._cluster = cluster
         self._lease_name = f"engine:{cluster}"
@@ -95,7 +101,7 @@ class ClusterEngine:
     def why(self, job: str) -> Reason | None:
         """Why a job waits, as of now; None when this server does not know it as waiting."""
         board = self._board
-        if board is None or job not in board.waiting or job in board.held_back:
+        if board is None or job not in board.waiting or job in board.gated:
             return None
         return board.core.why(job)
 
@@ -104,7 +110,7 @@ class ClusterEngine:
     ) -> tuple[Reason, Sequence[Suggestion]] | None:
         """The same with everything that is in its way, and the smallest changes that would start it now."""
         board = self._board
-        if board is None or job not in board.waiting or job in board.held_back:
+        if board is None or job not in board.waiting or job in board.gated:
             return None
         return board.core.explain(job), suggest(board.core, job, queues, sizes)
 
@@ -227,7 +233,7 @@ class ClusterEngine:
         records = replace(records, waiting=await self._durations.spread(records.waiting, queues))
         nodes = [Node(n.name, n.capacity, n.labels, n.schedulable) for n in self.nodes]
         ports = Ports(parse_range(parts.settings.local.ports), begin=secrets.randbelow(65536))
-        board = rebuild(records, nodes, queues, ports, self._around, now, rules)
+        board = rebuild(records, nodes, queues, ports, self._around, now, self._new_prefetch(), rules)
         if parse_quantity(parts.settings.scheduling.log_size):
             board.core.begin(now)
         changes = Changeset()
@@ -256,7 +262,7 @@ class ClusterEngine:
             if version != board.queue_version:
                 board.core.set_queues(await parts.database.read(scheduled_queues, self._cluster))
                 board.queue_version = version
-            queues = [account.queue for account in board.core.accounts.values()]
+            queues = [account.queue for account in board.core.ledgers.values()]
             apply_row_changes(board, await self._durations.fill(rows, queues), changes, now)
             await self._runs.turn(board, changes, rows, runs, now)
             decide(board, changes, self._around, now)
@@ -268,10 +274,10 @@ class ClusterEngine:
             )
 
     async def _acquaint(self, board: Board, seen: Sequence[Observation]) -> None:
-        """Jobs that began although the rows say that they wait: an engine before this one had handed them out ahead."""
-        if jobs := begun_unplaced(board, seen):
+        """Jobs that began although the rows say that they wait: an engine before this one had prefetched them."""
+        if jobs := board.prefetch.unplaced(board, seen):
             for row in await self._parts.database.read(read_jobs, jobs):
-                expect(board, row, members_of(row["members"]), self._around)
+                board.prefetch.expect(board, row, members_of(row["members"]), self.nodes[0].name, self._around)
 
     async def _read_changes(self, board: Board) -> tuple[list[Row], list[Row], int]:
         """What others wrote; a turn that only hears of ends does not ask."""
@@ -312,7 +318,7 @@ class ClusterEngine:
             if any(row["finished_at"] is not None for row in changes.writes.runs.runs):
                 parts.bus.wake(SCHEDULES)  # a slot may wait for the end of a run
             _tell(changes)
-        settle_ahead(board, changes, self._around)
+        board.prefetch.launch(board, changes, self._around)
         self._send_out()
         if (
             changes.recalls and parts.runtime.prefetching is not None

@@ -24,7 +24,7 @@ class ExpectedDurations:
 
     async def fill(self, rows: list[Row], queues: Iterable[Queue | None]) -> list[Row]:
         """The rows, with `expected` where the queue asks; and the waiting jobs of queues that did not ask before."""
-        asking = frozenset(queue.name for queue in queues if queue is not None and queue.policy == "shortest")
+        asking = frozenset(queue.name for queue in queues if queue is not None and queue.order == "shortest")
         began, self._queues = asking - self._queues, asking
         return await self._database.read(self._fill, rows, asking, began) if asking else rows
 

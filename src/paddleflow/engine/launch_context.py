@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from paddleflow.scheduling.policy import Rules
+from paddleflow.scheduling.rules import Rules
 from paddleflow.settings import SchedulingSettings
 
 

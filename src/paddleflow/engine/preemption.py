@@ -19,8 +19,8 @@ from paddleflow.engine.launch import MemberPlacement, port_counts, prepare
 from paddleflow.engine.launch_context import LaunchContext
 from paddleflow.errors import Temporary
 from paddleflow.jobs.facts import Evicted, Fact, Key, Resized
-from paddleflow.scheduling.classes import held_total
-from paddleflow.scheduling.model import Assignment, Held, Preempt, Resize
+from paddleflow.scheduling.classes import allocated_total
+from paddleflow.scheduling.model import Allocation, Assignment, Preempt, Resize
 from paddleflow.store.events import NewEvent
 
 
@@ -29,7 +29,7 @@ def asked_of(
 ) -> tuple[Active, Fact] | None:
     """Which job is told what; None when it has ended meanwhile, or cannot change after all."""
     active = board.active.get(decision.job)
-    held = board.core.held.get(decision.job)
+    held = board.core.allocations.get(decision.job)
     if active is None or held is None:
         return None
     if isinstance(decision, Preempt):
@@ -41,7 +41,7 @@ def asked_of(
 
 
 def _resize(
-    board: Board, active: Active, held: Held, decision: Resize, writes: Writes, around: LaunchContext, now: float
+    board: Board, active: Active, held: Allocation, decision: Resize, writes: Writes, around: LaunchContext, now: float
 ) -> tuple[Active, Fact] | None:
     added, removed = _keys(decision.added), _keys(decision.removed)
     free = {member.role for member in active.job.members if member.in_place}
@@ -58,13 +58,13 @@ def _resize(
         active.prepared = {**active.prepared, **{key: fresh[key] for key in added}}
         writes.joins.append(Join(decision.job, active.job.attempt, places))
     writes.resizes.append((decision.job, now, anew, max(0.0, now - held.since) if anew else 0.0))
-    writes.sizes.append((decision.job, held_total(held)))
+    writes.sizes.append((decision.job, allocated_total(held)))
     data = {"added": _names(added), "removed": _names(removed), "by": decision.by, "anew": anew, "message": text}
     writes.told.append(NewEvent("job", decision.job, now, "members", data))
     return active, Resized(now, added, removed, text, anew)
 
 
-def _told(held: Held, decision: Resize, anew: bool) -> str:
+def _told(held: Allocation, decision: Resize, anew: bool) -> str:
     """What happens to its members, for a person."""
     after = len(held.assignments) - len(decision.removed)
     before = len(held.assignments) - len(decision.added)
@@ -99,7 +99,7 @@ def shrunk(board: Board, active: Active, writes: Writes) -> None:
     left = {(a.role, a.index) for a in held.assignments}
     board.ports.release(port for place in active.job.places if place.key not in left for port in place.ports)
     active.job = replace(active.job, places=tuple(place for place in active.job.places if place.key in left))
-    writes.sizes.append((active.job.id, held_total(held)))
+    writes.sizes.append((active.job.id, allocated_total(held)))
 
 
 def begin_anew(board: Board, active: Active, now: float) -> None:
@@ -114,13 +114,13 @@ def begin_anew(board: Board, active: Active, now: float) -> None:
     board.core.restarted(job, now)
     board.active.pop(job, None)
     board.ports.release(active.ports)
-    board.anew[job] = again
+    board.restarting[job] = again
 
 
-def _settled(board: Board, job: str) -> Held | None:
+def _settled(board: Board, job: str) -> Allocation | None:
     """The job in the scheduler without the members that were told to go."""
-    held, shrink = board.core.held.get(job), board.core.shrinks.get(job)
+    held, shrink = board.core.allocations.get(job), board.core.shrinks.get(job)
     if held is not None and shrink is not None:
         gone = set(shrink.members)
         board.core.resized(job, [a for a in held.assignments if (a.role, a.index) not in gone])
-    return board.core.held.get(job)
+    return board.core.allocations.get(job)

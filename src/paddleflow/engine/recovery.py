@@ -7,7 +7,7 @@ For every member that the rows call started or starting, the runtime's word deci
 | pending  | nothing      | it was never started: launched now (the intent was durable, the start was not) |
 | pending  | running      | it was started, nobody wrote it down: taken up |
 | running  | running      | taken up |
-| waiting  | running      | it was ahead (see `following`) and began: placed and taken up |
+| waiting  | running      | it was ahead (see `prefetch`) and began: placed and taken up |
 | any      | ended        | the end is recorded |
 | running  | nothing      | lost: its end is not known, the member has failed |
 | any, job terminating | nothing | it has ended |
@@ -16,26 +16,27 @@ For every member that the rows call started or starting, the runtime's word deci
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from paddleflow.base.ids import AttemptId
-from paddleflow.engine.activating import activate, places_of
-from paddleflow.engine.board import Active, Board, Waiting
+from paddleflow.engine.board import Active, Board, Waiting, activate
 from paddleflow.engine.changeset import Changeset
-from paddleflow.engine.launch import attempt_of, parse_attempt
+from paddleflow.engine.launch import MemberPlacement, attempt_of
 from paddleflow.engine.launch_context import LaunchContext
 from paddleflow.engine.ports import Ports
+from paddleflow.engine.prefetch import Prefetcher
 from paddleflow.engine.turn import advance_job
 from paddleflow.jobs.facts import MemberEnded, StopAsked
 from paddleflow.jobs.model import JobStatus, TaskStatus
-from paddleflow.jobs.rows import SQL, held_of, members_of, requests_of, waiting_crowds
+from paddleflow.jobs.rows import SQL, allocation_of, members_of, requests_of, waiting_crowds
 from paddleflow.runtimes.prefetch import Returned
 from paddleflow.runtimes.runtime import Observation, Ready, Started
 from paddleflow.scheduling.model import Eviction, Node, Queue, Snapshot
-from paddleflow.scheduling.policy import DEFAULTS, Rules
 from paddleflow.scheduling.record import Recorded
+from paddleflow.scheduling.rules import DEFAULTS, Rules
 from paddleflow.store.database import Row, Tx
 
 LOST = "the process is gone and nobody saw how it ended"
@@ -63,17 +64,6 @@ def read_jobs(tx: Tx, jobs: Iterable[str]) -> list[Row]:
     return [row for row in rows if not row["placed"] and not JobStatus(row["status"]).final]
 
 
-def begun_unplaced(board: Board, seen: Iterable[Observation]) -> list[str]:
-    """Jobs that wait, to the board, and of which the runtime says that their next attempt has begun."""
-    found = dict[str, None]()
-    for each in seen:
-        job, _, attempt = parse_attempt(each.attempt)
-        waiting = None if isinstance(each, Returned) or job in board.prefetch.ahead else board.waiting.get(job)
-        if waiting is not None and waiting.attempt + 1 == attempt:
-            found[job] = None
-    return list(found)
-
-
 def rebuild(
     records: Records,
     nodes: Sequence[Node],
@@ -81,6 +71,7 @@ def rebuild(
     ports: Ports,
     around: LaunchContext,
     now: float,
+    prefetch: Prefetcher,
     rules: Rules = DEFAULTS,
 ) -> Board:
     """The board as the database says; `compare` then takes in what the runtime knows."""
@@ -88,19 +79,19 @@ def rebuild(
     for task in records.tasks:
         tasks[task["job_id"]].append(task)
     current = {row["id"]: _present(tasks[row["id"]], row["attempt"]) for row in records.held}
-    held = tuple(held_of(row, current[row["id"]]) for row in records.held)
+    held = tuple(allocation_of(row, current[row["id"]]) for row in records.held)
     evictions = tuple(
         Eviction(row["id"], row["evicted_by"], row["evicted_at"], gone=row["status"] != JobStatus.PREEMPTING)
         for row in records.evicted
     )
     shrinks = tuple(shrink for row in records.held if (shrink := _shrink(row, current[row["id"]], now)) is not None)
     snapshot = Snapshot(now, tuple(nodes), tuple(queues), (), held, evictions=evictions, shrinks=shrinks, rules=rules)
-    board = Board(Recorded.of(snapshot), ports)
+    board = Board(Recorded.of(snapshot), ports, prefetch)
     for row in records.held:
         mine = current[row["id"]]
-        active = activate(row, members_of(row["members"]), mine, row["attempt"], places_of(mine), around)
+        active = activate(row, members_of(row["members"]), mine, row["attempt"], places_of(mine), around, prefetch)
         board.active[row["id"]] = active
-        board.prefetch.begun(row["id"], active.lane)
+        prefetch.placed(row["id"], active.slot_class)
         ports.hold(active.ports)
     for crowd in records.waiting:
         requests, rest = requests_of(crowd), (crowd["framework"], crowd["touched"], crowd["attempt"])
@@ -108,8 +99,22 @@ def rebuild(
         if crowd["status"] == JobStatus.PENDING:
             jobs = [request.job for request in requests]
             board.core.told(jobs)
-            board.told.append((crowd["message"], jobs))
+            board.reported.append((crowd["message"], jobs))
     return board
+
+
+def places_of(tasks: Iterable[Row]) -> tuple[MemberPlacement, ...]:
+    """The places that task rows hold."""
+    return tuple(
+        MemberPlacement(
+            task["role"],
+            task["idx"],
+            task["node"],
+            tuple((name, tuple(numbers)) for name, numbers in json.loads(task["devices"])),
+            tuple(json.loads(task["ports"])),
+        )
+        for task in tasks
+    )
 
 
 def _present(tasks: Iterable[Row], attempt: int) -> list[Row]:

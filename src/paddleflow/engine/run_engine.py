@@ -147,8 +147,8 @@ class RunEngine:
         facts: list[RunFact] = []
         if not self.jobs:
             return facts
-        heirs = [known for successor in changes.writes.heirs if (known := self.jobs.get(successor.job)) is not None]
-        facts += [(run, JobPlaced(now, number)) for run, number in heirs]
+        successors = [known for each in changes.writes.successors if (known := self.jobs.get(each.job)) is not None]
+        facts += [(run, JobPlaced(now, number)) for run, number in successors]
         for job, moved in changes.moved.items():
             known = self.jobs.get(job)
             if known is not None:
@@ -230,7 +230,7 @@ class RunEngine:
             item = run.instances.get(command.number)
             match command:
                 case ReleaseJob() if item is not None:
-                    board.due(item.job)
+                    board.ungate(item.job)
                 case WithdrawJob():
                     self.jobs.pop(command.job, None)
                     self._end_job(board, changes, command.job, NOT_WANTED, now)
@@ -290,8 +290,7 @@ class RunEngine:
         row = job_row(job, now)
         follows = item.phase is Phase.PREFETCHED
         changes.writes.runs.jobs[job.id] = FreshJob(job, run.id, row, HELD_BACK if follows else "")
-        if follows:
-            board.prefetch.awaits[job.id] = partial(_awaited_jobs, run, item)
+        board.prefetch.queued(job.id, run.id, partial(_awaited_jobs, run, item) if follows else None)
         self._order += 1
         self._counters.started += 1
         request = request_of({**row, "seq": self._order, "expected": self._expected(row)})
@@ -302,8 +301,8 @@ class RunEngine:
         for job in changes.writes.runs.jobs:
             waiting = board.waiting.get(job)
             if waiting is not None:
-                board.waiting[job] = waiting._replace(request=waiting.request._replace(order=rows[job]["seq"]))
-                board.prefetch.rows[job] = rows[job], changes.writes.runs.jobs[job].job.members
+                board.waiting[job] = waiting._replace(request=waiting.request._replace(seq=rows[job]["seq"]))
+                board.prefetch.written(rows[job], changes.writes.runs.jobs[job].job.members)
 
     # ── rows ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

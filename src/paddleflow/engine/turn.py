@@ -13,13 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from paddleflow.engine.activating import activate, hand_ahead, take_over
-from paddleflow.engine.board import Active, Board, Waiting
+from paddleflow.engine.board import Active, Board, Waiting, activate
 from paddleflow.engine.changeset import Change, Changeset, Moved, Placement
 from paddleflow.engine.launch import attempt_of, parse_attempt
 from paddleflow.engine.launch_context import LaunchContext
 from paddleflow.engine.preemption import asked_of, begin_anew, places_for, shrunk
-from paddleflow.engine.prefetch import lane_of
 from paddleflow.errors import Temporary
 from paddleflow.frameworks.catalogue import find
 from paddleflow.jobs.facts import (
@@ -43,7 +41,7 @@ from paddleflow.jobs.model import JobStatus
 from paddleflow.jobs.rows import members_of, request_of
 from paddleflow.runtimes.prefetch import Returned
 from paddleflow.runtimes.runtime import Ended, Observation, Ready, Started
-from paddleflow.scheduling.classes import held_total
+from paddleflow.scheduling.classes import allocated_total
 from paddleflow.scheduling.model import Assignment, Preempt, Reason, Resize, Start, Wait
 from paddleflow.store.database import Row
 
@@ -57,13 +55,12 @@ def apply_observations(board: Board, observations: Iterable[Observation], change
     for seen in observations:
         job, key, attempt = parse_attempt(seen.attempt)
         if isinstance(seen, Returned):
-            board.prefetch.back(job)
-            changes.back.add(job)
+            board.prefetch.returned(job)
             continue
         active = board.active.get(job)
-        if active is None and job in board.prefetch.ahead:  # it began, and nobody said in whose place
+        if active is None:  # it may have been prefetched, and have begun
             began = seen.started_at if isinstance(seen, Ended) else seen.at
-            active = take_over(board, job, changes, now if began is None else began)
+            active = board.prefetch.begin(board, job, changes, now if began is None else began)
         if active is None or active.job.attempt != attempt:
             if isinstance(seen, Ended):
                 changes.stale.append(seen.attempt)
@@ -79,8 +76,7 @@ def apply_observations(board: Board, observations: Iterable[Observation], change
         advance_job(board, active, _fact(seen, key), changes, now)
         if isinstance(seen, Ended) and seen.successor is not None:
             successor, _, _ = parse_attempt(seen.successor)
-            if successor in board.prefetch.ahead:
-                take_over(board, successor, changes, seen.at)
+            board.prefetch.begin(board, successor, changes, seen.at)
 
 
 def _fact(seen: Started | Ready | Ended, key: Key) -> Fact:
@@ -103,7 +99,7 @@ def apply_row_changes(board: Board, rows: Iterable[Row], changes: Changeset, now
         active = board.active.get(job)
         if row["status"] == DELETED:
             waiting = board.waiting.get(job)
-            if waiting is not None and waiting.request.order == row["seq"]:  # not a later job of the same id
+            if waiting is not None and waiting.request.seq == row["seq"]:  # not a later job of the same id
                 changes.halts += board.forget_waiting(job)
             changes.writes.deleted.append(row["seq"])
             continue
@@ -149,14 +145,15 @@ def waiting_of(row: Row) -> Waiting:
 def decide(board: Board, changes: Changeset, around: LaunchContext, now: float) -> None:
     """Ask the scheduler; every start becomes a placement with its ports, and who makes way is told."""
     board.wake_due(now)
-    for job, waiting in board.take_anew().items():
-        _start(board, waiting, board.core.held[job].assignments, changes, now)
+    returned = board.prefetch.take_returned()
+    for job, waiting in board.take_restarting().items():
+        _start(board, waiting, board.core.allocations[job].assignments, changes, now)
     for decision in board.core.decide(now, limit=STARTS_A_TURN):
         match decision:
             case Wait():
-                if decision.job in board.prefetch.ahead:  # it may have begun by now
+                if board.prefetch.holds(decision.job):  # it may have begun by now
                     continue
-                changes.back.discard(decision.job)
+                returned.discard(decision.job)
                 _wait(board, decision.job, decision.reason, changes)
             case Start():
                 _start(board, board.waiting[decision.job], decision.assignments, changes, now)
@@ -165,17 +162,17 @@ def decide(board: Board, changes: Changeset, around: LaunchContext, now: float) 
                 if asked is not None:
                     advance_job(board, *asked, changes, now)
 
-    for job in changes.back & board.core.pending.keys():
+    for job in returned & board.core.pending.keys():
         _wait(board, job, board.core.why(job), changes)
-    hand_ahead(board, changes)
-    if board.told and not board.core.touched:  # a whole cycle after a restart: say what has changed meanwhile
-        _tell_changes(board, changes)
+    board.prefetch.plan(board, changes)
+    if board.reported and not board.core.touched:  # a whole cycle after a restart: say what has changed meanwhile
+        _report_changes(board, changes)
 
 
-def _tell_changes(board: Board, changes: Changeset) -> None:
+def _report_changes(board: Board, changes: Changeset) -> None:
     """Write down why jobs wait, where rows give another reason; equal jobs wait for the same one."""
-    told, board.told = board.told, []
-    for text, jobs in told:
+    reported, board.reported = board.reported, []
+    for text, jobs in reported:
         left = [job for job in jobs if job in board.core.pending]
         reason = board.core.why(left[0]) if left else None
         if reason is not None and reason.text != text:
@@ -185,7 +182,7 @@ def _tell_changes(board: Board, changes: Changeset) -> None:
 
 def _wait(board: Board, job: str, reason: Reason, changes: Changeset) -> None:
     waiting = board.waiting[job]
-    changes.writes.waits.append((job, waiting.request.order, waiting.touched, reason.text))
+    changes.writes.waits.append((job, waiting.request.seq, waiting.touched, reason.text))
 
 
 def _start(board: Board, waiting: Waiting, assignments: Sequence[Assignment], changes: Changeset, now: float) -> None:
@@ -195,15 +192,16 @@ def _start(board: Board, waiting: Waiting, assignments: Sequence[Assignment], ch
     except Temporary as error:
         board.core.release(request.job)
         board.enqueue(waiting, now + 1.0, now)
-        changes.writes.waits.append((request.job, request.order, touched, error.message))
+        changes.writes.waits.append((request.job, request.seq, touched, error.message))
         return
-    board.prefetch.begun(request.job, lane_of(request, waiting.framework))
+    slot_class = board.prefetch.slot_class_of(request, waiting.framework, places[0].node)
+    board.prefetch.placed(request.job, slot_class)
     later = _later_stages(waiting.framework, [place.key for place in places])
     changes.writes.placements.append(
-        Placement(request.job, request.order, touched, waiting.attempt + 1, places, later, now)
+        Placement(request.job, request.seq, touched, waiting.attempt + 1, places, later, now)
     )
-    if any(need.least is not None for need in request.needs):
-        changes.writes.sizes.append((request.job, held_total(board.core.held[request.job])))
+    if any(need.min_count is not None for need in request.member_sets):
+        changes.writes.sizes.append((request.job, allocated_total(board.core.allocations[request.job])))
 
 
 def _later_stages(framework: str, keys: Sequence[Key]) -> frozenset[Key]:
@@ -221,12 +219,13 @@ def apply_placements(
         row = rows.get(item.job)
         if row is None:
             board.core.release(item.job)
-            board.prefetch.ended(item.job, lane_of(waiting.request, waiting.framework), None)
+            slot_class = board.prefetch.slot_class_of(waiting.request, waiting.framework, item.places[0].node)
+            board.prefetch.ended(item.job, slot_class, None)
             board.ports.release(port for place in item.places for port in place.ports)
             continue
         fresh = changes.writes.runs.jobs.get(item.job)
         members = members_of(row["members"]) if fresh is None else fresh.job.members
-        active = activate(row, members, (), item.attempt, item.places, around)
+        active = activate(row, members, (), item.attempt, item.places, around, board.prefetch)
         active.request = active.request._replace(expected=waiting.request.expected)
         board.active[item.job] = active
         # The row of a step's job was written as placed already; the machine counts this attempt itself.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from paddleflow.scheduling.model import Need
+from paddleflow.scheduling.model import MemberSet
 
 Scalars = Mapping[str, int]  #: thousandths by resource
 
@@ -21,7 +21,7 @@ class CardUse:
     device: str
 
 
-def scalars_of(needs: Iterable[Need]) -> Scalars:
+def scalars_of(needs: Iterable[MemberSet]) -> Scalars:
     """What all members of a job take together."""
     found: dict[str, int] = {}
     for need in needs:

@@ -11,7 +11,7 @@ from paddleflow.base.quantity import Resources
 from paddleflow.frameworks.catalogue import find
 from paddleflow.jobs.machine import JobState, Shape, TaskState
 from paddleflow.jobs.model import JobStatus, Member, MountedStorage, NewJob, RestartPolicy, TaskStatus
-from paddleflow.scheduling.model import Assignment, Held, Need, Request
+from paddleflow.scheduling.model import Allocation, Assignment, MemberSet, Request
 from paddleflow.settings import JobSettings
 from paddleflow.spec.job import PRIORITIES
 from paddleflow.store.database import Row, Tx, Value
@@ -111,10 +111,10 @@ def members_of(text: str) -> tuple[Member, ...]:
 
 
 @lru_cache(maxsize=4096)
-def needs_of(text: str) -> tuple[Need, ...]:
+def needs_of(text: str) -> tuple[MemberSet, ...]:
     """What the scheduler needs to know; equal texts give the same object, so that equal jobs are cheap."""
     return tuple(
-        Need(role, count, _resources(cpu, memory, scalars), *rest[:1])
+        MemberSet(role, count, _resources(cpu, memory, scalars), *rest[:1])
         for role, count, cpu, memory, scalars, *rest in json.loads(text)
     )
 
@@ -130,9 +130,9 @@ def request_of(row: Row) -> Request:
     return Request(
         job=row["id"],
         queue=row["queue"],
-        needs=needs_of(row["needs"]),
+        member_sets=needs_of(row["needs"]),
         submitted_at=row["accepted_at"],
-        order=row["seq"],
+        seq=row["seq"],
         priority=PRIORITIES[row["priority"]],
         user=row["user_name"],
         expected=row.get("expected"),
@@ -158,11 +158,11 @@ def requests_of(crowd: Row) -> list[Request]:
     """A crowd as the scheduler sees it."""
     seq, job, at = crowd["stamps"][0]
     first = request_of({**crowd, "seq": seq, "id": job, "accepted_at": at})
-    queue, needs, rest = first.queue, first.needs, first[5:]
-    return [Request(job, queue, needs, at, seq, *rest) for seq, job, at in crowd["stamps"]]
+    queue, member_sets, rest = first.queue, first.member_sets, first[5:]
+    return [Request(job, queue, member_sets, at, seq, *rest) for seq, job, at in crowd["stamps"]]
 
 
-def held_of(row: Row, tasks: Iterable[Row]) -> Held:
+def allocation_of(row: Row, tasks: Iterable[Row]) -> Allocation:
     """A job row with its members' places."""
     assignments = tuple(
         Assignment(
@@ -173,7 +173,7 @@ def held_of(row: Row, tasks: Iterable[Row]) -> Held:
         )
         for task in tasks
     )
-    return Held(request_of(row), assignments, row["placed_at"] or row["updated_at"], row["resized_at"])
+    return Allocation(request_of(row), assignments, row["placed_at"] or row["updated_at"], row["resized_at"])
 
 
 def shape_of(framework: str, members: Sequence[Member], restart_limit: int) -> Shape:

@@ -1,15 +1,15 @@
-"""A copy of one kind in this process's memory, kept true by list and watch. docs/internals/kube.md tells the whole story.
+"""A copy of one kind in this process's memory, kept true by list and watch. Protocol: docs/internals/kube.md.
 
 What it promises once `synced` is set: it holds every object that the API server had a moment ago; every object that came,
-changed or went since is told to the subscribers at least once, however often the watch broke in between, the server was
-restarted or its history was forgotten. What happened in between is not replayed: two changes may be told as one, and one
-that was made and deleted while nobody watched not at all. Whoever reacts must look at the state, not at the story.
+changed or went since is reported to the subscribers at least once, however often the watch broke in between, the server was
+restarted or its history was forgotten. What happened in between is not replayed: two changes may be reported as one, and one
+that was made and deleted while nobody watched not at all. Whoever reacts must read the state, not replay events.
 
 It keeps what `transform` makes of an object and nothing else: a controller of thousands of pods keeps a few fields of each.
 Subscribers are given (key, old, new); the key, because what is kept need not know its own name.
 
 A controller reads what it wrote: `record_write` puts the answer of a write into the cache before the watch brings it, so that the
-next look does not repeat the write; `record_delete` does the same for a deletion. Both step aside for whatever the watch knows better.
+next reconcile does not repeat the write; `record_delete` does the same for a deletion. Both step aside for whatever the watch knows better.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Cache(Generic[T]):
         self._children: dict[str, _Children] = {}
         self._lost: dict[str, str] = {}  # what `record_delete` took away, uid by key, until the watch confirms it
         self._position = ""  # where the next watch begins; empty: list first
-        self._known = 0  # the version up to which the server has told everything
+        self._known = 0  # the version up to which the server has sent everything
         self._failures = 0  # in a row, without an event in between
         self._subscribers: list[Callable[[str, T | None, T | None], None]] = []
         self._owner_subscribers: list[tuple[str, Callable[[str], None]]] = []
@@ -215,7 +215,7 @@ class Cache(Generic[T]):
                 if rewound:
                     fresh.append((key, item))
                 elif self._lost.get(key) == resources.uid(item):
-                    still_lost[key] = self._lost[key]  # the list was begun before the deletion; the watch will tell it
+                    still_lost[key] = self._lost[key]  # the list was begun before the deletion; the watch will bring it
                 else:
                     self._put(key, item, _number(resources.version(item)))
         known = _number(version)
@@ -337,5 +337,5 @@ def _number(version: str) -> int:
 
 
 def _copied(obj: View) -> Object:
-    """Enough of a copy that pruning does not change what the writer holds."""
+    """Enough of a copy that transforms does not change what the writer holds."""
     return {**obj, "metadata": dict(obj["metadata"])}

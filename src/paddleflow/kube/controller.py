@@ -1,6 +1,6 @@
 """Workers around a reconcile function: a key in, done or again out, nothing else.
 
-`reconcile(key)` looks at the state of the world and makes it right; it must not care why it was called. What it raises never
+`reconcile(key)` reads the state and makes it right; it must not care why it was called. What it raises never
 ends the controller: the key comes again with back-off, one that was throttled after the time that the server asked for, and
 one that raised `Permanent` only when something changes. No key is with two workers at once. With one worker objects are
 finished in the order in which they came.
@@ -30,7 +30,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class RequeueAfter:
-    """Look again after so many seconds, changed or not."""
+    """Reconcile again after so many seconds, changed or not."""
 
     after: float
 
@@ -49,8 +49,8 @@ class Reconciled:
 
 
 class Controller:
-    """One kind of object, kept right by `workers` tasks. Changes within `gather` seconds are one look; what is new is looked at
-    at once."""
+    """One kind of object, kept right by `workers` tasks. Changes within `gather` seconds are reconciled together; what is new is
+    reconciled at once."""
 
     def __init__(
         self,
@@ -73,17 +73,17 @@ class Controller:
         self._caches: list[Cache[Any]] = []
 
     def watch(self, cache: Cache[Any]) -> None:
-        """Looks at each object of the cache when it comes, changes or goes."""
+        """Enqueues each object of the cache when it comes, changes or goes."""
         self._caches.append(cache)
         cache.subscribe(lambda key, old, new: self._note(key, at_once=old is None or new is None))
 
     def watch_owned(self, cache: Cache[Any], kind: str) -> None:
-        """Looks at the owner of this kind when one of its children in the cache changes."""
+        """Enqueues the owner of this kind when one of its children in the cache changes."""
         self._caches.append(cache)
         cache.subscribe_owners(kind, self.enqueue_soon)
 
     def enqueue_soon(self, key: str) -> None:
-        """Looks at it in a moment: the children of one owner change together, and one look at all of them is enough."""
+        """Enqueues it after `gather` seconds: the children of one owner change together, and one reconcile is enough."""
         self._note(key, at_once=False)
 
     def _note(self, key: str, *, at_once: bool) -> None:
@@ -118,7 +118,7 @@ class Controller:
         except TooMany as error:
             self.queue.add_after(key, error.retry_after)
             return "throttled"
-        except Conflict as error:  # somebody was faster; the next look sees what they did
+        except Conflict as error:  # somebody was faster; the next reconcile sees what they did
             pause = self.queue.add_rate_limited(key)
             _log.debug("conflict", controller=self.name, key=key, error=error.message, again_in=round(pause, 3))
             return "conflict"

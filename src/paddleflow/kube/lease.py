@@ -70,7 +70,7 @@ class Election:
         return self._free or now - self._seen_at >= self._promised
 
     def renewed(self, sent_at: float) -> None:
-        """The record carries our name since a write that was sent at this moment (not when its answer came)."""
+        """The record has our name since a write that was sent at this moment (not when its answer came)."""
         self._renewed_at = sent_at
 
     def resigned(self) -> None:
@@ -158,10 +158,10 @@ class Lease:
         election = self._election
         try:
             if self._record is None:
-                await self._look()
+                await self._read()
             now = self._clock.monotonic()
             if not election.may_take(now):
-                await self._look()
+                await self._read()
                 if not election.may_take(self._clock.monotonic()):
                     return False
             wish = claim(self._record, self._name, self._namespace, election, self._moment())
@@ -172,12 +172,12 @@ class Lease:
             election.renewed(sent_at)
             return True
         except (Conflict, AlreadyExists, NotFound):
-            self._record = None  # somebody was faster, or took it away: look anew
+            self._record = None  # somebody was faster, or took it away: read it again
         except PaddleFlowError as error:
             _log.warning("lease not reached", lease=self._name, error=error.message)
         return False
 
-    async def _look(self) -> None:
+    async def _read(self) -> None:
         try:
             self._record = await self._client.get(LEASES, self._name, self._namespace)
         except NotFound:

@@ -1,9 +1,9 @@
-"""Keys to look at: each at most once in line, never by two workers at once, later or again with back-off.
+"""Keys to reconcile: each queued at most once, never with two workers at once, delayed or rate limited.
 
 `KeyQueue` is the pure core, with time as a number that comes in. What it promises: a key that is added while a worker holds it
 comes again when it is done, so no change is missed however it falls between a read and a write; keys come in the order of
 their first addition; of several "later" the earliest counts; a delay is not lost when the key comes earlier for another
-reason. `WorkQueue` is the line for asyncio.
+reason. `WorkQueue` is the same for asyncio.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class KeyQueue:
 
 
 class WorkQueue:
-    """A `KeyQueue` that workers wait at."""
+    """A `KeyQueue` with workers that wait for keys."""
 
     def __init__(self, clock: Clock, backoff: Backoff | None = None) -> None:
         self._clock = clock

@@ -1,6 +1,6 @@
-"""Events that people see in `kubectl describe`: what happened to an object, in words.
+"""Events that people see in `kubectl describe`: what happened to an object.
 
-`tell` never waits and never fails: events are for people, and work goes on without them. The same words about the same
+`record` never waits and never fails: events are for people, and work goes on without them. The same message about the same
 object are one event with a count, also after a restart (its name is made of them); each object has a budget that fills
 again slowly, so that a loop gone wrong cannot flood the API server. `run` writes them.
 """
@@ -65,7 +65,7 @@ class Recorder:
         self._budget = budget or Budget()
         self._pending: OrderedDict[str, _Pending] = OrderedDict()
         self._wake = asyncio.Event()
-        self.dropped = 0  #: told, and never to be written
+        self.dropped = 0  #: recorded, and never to be written
 
     def record(self, about: View, reason: str, message: str, *, warning: bool = False) -> None:
         """Notes that something happened to an object; `reason` is one word in CamelCase, `message` a sentence."""
@@ -84,7 +84,7 @@ class Recorder:
             self._wake.set()
 
     async def run(self) -> None:
-        """Writes what was told, until it is cancelled."""
+        """Writes what was recorded, until it is cancelled."""
         while True:
             await self._wake.wait()
             while self._pending:
@@ -117,8 +117,8 @@ class Recorder:
 
     def _event(self, about: View, reason: str, message: str, kind: str, now: float) -> Object:
         space = resources.namespace(about) or "default"
-        words = "\0".join((resources.uid(about), kind, reason, message, self._component))
-        digest = hashlib.sha256(words.encode()).hexdigest()[:16]
+        identity = "\0".join((resources.uid(about), kind, reason, message, self._component))
+        digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
         moment = rfc3339(now)[:19] + "Z"
         reference = {
             "apiVersion": about["apiVersion"],

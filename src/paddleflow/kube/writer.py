@@ -1,7 +1,7 @@
 """Writes that the cache learns of, and that are not repeated for nothing when an answer was lost.
 
 A write that brings `Unavailable` may have been done. Whoever simply does it again later writes for nothing; whoever waits for
-the watch to tell may wait for a watch that is broken as well. So a `Writer` remembers the doubt, and looks at the object
+the watch may wait for a watch that is broken as well. So a `Writer` remembers the doubt, and reads the object
 itself before it touches it again. One for each kind, shared by the workers of a controller.
 """
 
@@ -43,7 +43,7 @@ class Writer:
 
     async def delete(self, obj: View, *, grace: int | None = None) -> None:
         """Deletes the very object; one that is gone already is no error. `Conflict` when somebody was faster: the object may
-        be another one of its name, or the same one in a new version, so the caller looks again."""
+        be another one of its name, or the same one in a new version, so the caller must read again."""
         key = resources.key(obj)
         own, uid = resources.name(obj), resources.uid(obj)
         if key in self._doubts:

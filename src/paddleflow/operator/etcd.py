@@ -1,7 +1,7 @@
-"""Tells elastic trainers how many they should be: the key that Paddle's older launchers watch, through etcd's JSON gateway.
+"""Sets the number of elastic trainers: the key that Paddle's older launchers watch, through etcd's JSON gateway.
 
 Only a key that exists is changed: the launcher makes it, and a value that nobody asked for would outlive the job. Launchers
-since Paddle 2.3 make none: they count each other (`paddlejob.contract` tells them where).
+since Paddle 2.3 make none: they count each other (`paddlejob.contract` gives them the address).
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class Etcd:
         secure = any(endpoint.startswith("https://") for endpoint in self._endpoints)
         self._tls = (keys or Keys()).context() if secure else None
 
-    async def tell(self, namespace: str, name: str, workers: int) -> bool:
+    async def set_workers(self, namespace: str, name: str, workers: int) -> bool:
         """Set the number; whether the trainers' key was there."""
-        return await asyncio.to_thread(self._notify, np_key(namespace, name), str(workers))
+        return await asyncio.to_thread(self._put, np_key(namespace, name), str(workers))
 
-    def _notify(self, key: str, value: str) -> bool:
+    def _put(self, key: str, value: str) -> bool:
         errors = []
         for endpoint in self._endpoints:
             try:

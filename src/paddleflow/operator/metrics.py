@@ -1,4 +1,4 @@
-"""What the operator counts, in Prometheus' words: queue, passes, writes, and jobs by phase."""
+"""The operator's Prometheus metrics: queue, reconciles, writes, and jobs by phase."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Metrics:
 
     def __init__(self, depth: Callable[[], int], jobs: Callable[[], Iterable[View]], leads: Callable[[], bool]) -> None:
         self.registry = CollectorRegistry()
-        queue = Gauge("paddleflow_operator_queue_depth", "Jobs that wait to be looked at.", registry=self.registry)
+        queue = Gauge("paddleflow_operator_queue_depth", "Jobs that wait to be reconciled.", registry=self.registry)
         queue.set_function(depth)
         leader = Gauge("paddleflow_operator_leader", "1 in the operator that leads.", registry=self.registry)
         leader.set_function(lambda: float(leads()))
         self._passes = Histogram(
             "paddleflow_operator_reconcile_seconds",
-            "Duration of a pass over one job, with its writes.",
+            "Duration of one reconcile of one job, with its writes.",
             ["result"],
             buckets=_BUCKETS,
             registry=self.registry,
@@ -38,7 +38,9 @@ class Metrics:
         self.refusals = Counter(
             "paddleflow_operator_refusals", "Writes that the API server refused.", ["reason"], registry=self.registry
         )
-        self._phases = Gauge("paddleflow_operator_jobs", "PaddleJobs by phase.", ["phase"], registry=self.registry)
+        self._phases = Gauge(
+            "paddleflow_operator_jobs", "PaddleJobController by phase.", ["phase"], registry=self.registry
+        )
         self._jobs = jobs
 
     def observe(self, turn: Reconciled) -> None:

@@ -1,4 +1,4 @@
-"""The two small HTTP doors of the operator: health for the kubelet, metrics for Prometheus. GET and nothing else."""
+"""The two small HTTP servers of the operator: health for the kubelet, metrics for Prometheus. GET and nothing else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from paddleflow.errors import Invalid, Unavailable
 
-_PATIENCE = 5.0  #: seconds that a caller has for its request
+REQUEST_TIMEOUT = 5.0  #: seconds that a caller has for its request
 _REASONS = {200: "OK", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
 
 Page = Callable[[], tuple[int, bytes]]
@@ -23,7 +23,9 @@ def address(text: str, option: str) -> tuple[str, int]:
 
 
 @asynccontextmanager
-async def door(text: str, option: str, pages: Mapping[str, Page]) -> AsyncIterator[int]:
+async def serve_pages(
+    text: str, option: str, pages: Mapping[str, Page], *, request_timeout: float = REQUEST_TIMEOUT
+) -> AsyncIterator[int]:
     """Serve pages while the block runs; the port, which is chosen by the system for port 0. ``0`` means not at all."""
     if text == "0":
         yield 0
@@ -32,7 +34,7 @@ async def door(text: str, option: str, pages: Mapping[str, Page]) -> AsyncIterat
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(request_timeout):
                 head = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n", 1)[0].split(b" ")
                 status, body = _answered(head, pages)
                 reason = _REASONS[status]

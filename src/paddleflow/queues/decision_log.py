@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from paddleflow.scheduling.codec import decode, encode
-from paddleflow.scheduling.record import Begun, Entry
+from paddleflow.scheduling.record import Checkpoint, Entry
 
 _text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _FILES = 8  #: about so many files are kept
@@ -41,7 +41,7 @@ class DecisionLog:
         """Write them; each snapshot begins a new file. OSError when the disk does not take them."""
         lines: list[str] = []
         for entry in entries:
-            if isinstance(entry, Begun):
+            if isinstance(entry, Checkpoint):
                 self._write(lines)
                 lines = [_text(encode(entry))]
                 self._begin(at, len(lines[0]))

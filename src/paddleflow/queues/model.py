@@ -80,7 +80,7 @@ class Queue:
     updated_at: float
     parent: str = ROOT  #: the queue of the same cluster that it stands under
     weight: int = 1
-    policy: str = "fifo"  #: who goes first inside, among equal priorities
+    order: str = "fifo"  #: who goes first inside, among equal priorities
 
     @property
     def open(self) -> bool:

@@ -208,7 +208,7 @@ def queue_of(row: Row) -> Queue:
         updated_at=row["updated_at"],
         parent=row["parent"],
         weight=row["weight"],
-        policy=row["policy"],
+        order=row["policy"],
     )
 
 
@@ -222,7 +222,7 @@ def _columns(queue: Queue) -> dict[str, Value]:
         "policies": json.dumps(queue.policies),
         "parent": queue.parent,
         "weight": queue.weight,
-        "policy": queue.policy,
+        "policy": queue.order,
         "status": queue.status.value,
         "follows": int(queue.follows),
         "updated_at": queue.updated_at,

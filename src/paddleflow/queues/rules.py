@@ -122,7 +122,7 @@ def new_queue(
         updated_at=now,
         parent=document.parent,
         weight=document.weight,
-        policy=document.order,
+        order=document.order,
     )
     tree.check(faults, queue, queues)
     faults.check()
@@ -152,7 +152,7 @@ def changed_queue(queue: Queue, document: QueueChange, now: float, queues: Seque
         updated_at=now,
         parent=parent,
         weight=queue.weight if document.weight is None else document.weight,
-        policy=queue.policy if document.order is None else document.order,
+        order=queue.order if document.order is None else document.order,
     )
     tree.check(faults, changed, queues)
     faults.check()

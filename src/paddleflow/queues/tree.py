@@ -18,7 +18,7 @@ FIELDS = {
     "parent": "parent",
     "cycle": "parent",
     "weight": "weight",
-    "policy": "order",
+    "order": "order",
     "amount": "minResources",
     "children": "minResources",
 }
@@ -29,13 +29,13 @@ def as_scheduled(queue: Queue, online: bool) -> scheduling.Queue:
     """A queue as the scheduler knows it; in a cluster that is not online none is open."""
     return scheduling.Queue(
         name=queue.name,
-        most=queue.ceiling,
-        least=queue.least,
+        ceiling=queue.ceiling,
+        guarantee=queue.least,
         open=queue.open and online,
         node_labels=queue.node_labels,
         parent=queue.parent,
         weight=queue.weight,
-        policy=queue.policy,
+        order=queue.order,
     )
 
 

@@ -1,11 +1,11 @@
 """Pending jobs in groups that stand or fall together, so that one failed attempt answers for all.
 
-    Flavour   what one member takes, and in which pool of nodes     "how many more fit at most" is known here
-    Shape     the flavours of a whole job, with their counts        whether a gang finds room is known here
-    Line      a queue, a priority and a shape                       whether quota allows it is known here
-    job       a member of a line, by age
+    SlotSize   what one member takes, and in which pool of nodes     "how many more fit at most" is known here
+    Gang     the slot_sizes of a whole job, with their counts        whether a gang finds room is known here
+    JobClass      a queue, a priority and a gang                       whether quota allows it is known here
+    job       a member of a class, by age
 
-All equality and all order of the pending side is in this module; `core` moves the lines between their places.
+All equality and all order of the pending side is in this module; `core` moves the classes between their places.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from heapq import heapify, heappop, heappush
 from operator import itemgetter
 
 from paddleflow.base.quantity import Resources
-from paddleflow.scheduling.model import Held, Request
-from paddleflow.scheduling.nodes import Choice, Pool
-from paddleflow.scheduling.placement import Part, parts_of
+from paddleflow.scheduling.model import Allocation, Request
+from paddleflow.scheduling.nodes import NodeSelector, Pool
+from paddleflow.scheduling.placement import SizeGroup, sizes_of
 
 Key = tuple[int, float, int, str]  #: minus priority, age, order, job: the one order of all pending jobs
 _STALE = 64  # heaps drop what is out of date at their top; beyond this many extra rows they are swept
@@ -29,16 +29,16 @@ LAST: Key = (1 << 200, float("inf"), 0, "")
 def age_of(request: Request) -> tuple[float, int, str]:
     """Older is less; a moment that is no number counts as the beginning of time."""
     at = request.submitted_at
-    return (at if at == at else float("-inf"), request.order, request.job)
+    return (at if at == at else float("-inf"), request.seq, request.job)
 
 
 #: All of a request but its job, age and order.
-COMMON = itemgetter(*[at for at, name in enumerate(Request._fields) if name not in ("job", "submitted_at", "order")])
+COMMON = itemgetter(*[at for at, name in enumerate(Request._fields) if name not in ("job", "submitted_at", "seq")])
 
 
-def line_key(request: Request, more: tuple[object, ...] = ()) -> tuple[object, ...]:
+def class_key(request: Request, more: tuple[object, ...] = ()) -> tuple[object, ...]:
     """Equal for requests that stand or fall together; flat, because hashing nested dataclasses is slow."""
-    needs = request.needs
+    member_sets = request.member_sets
     rest = (
         request.queue,
         request.priority,
@@ -48,65 +48,70 @@ def line_key(request: Request, more: tuple[object, ...] = ()) -> tuple[object, .
         request.data,
         more,
     )
-    if len(needs) == 1:
-        need = needs[0]
-        each = need.each
-        return (need.role, need.count, need.least, each.cpu, each.memory, each.scalars, *rest)
-    return (*needs, *rest)
+    if len(member_sets) == 1:
+        member_set = member_sets[0]
+        each = member_set.each
+        return (member_set.role, member_set.count, member_set.min_count, each.cpu, each.memory, each.scalars, *rest)
+    return (*member_sets, *rest)
 
 
 def fault_of(request: Request) -> str:
     """What makes a request one that no cluster can serve, in words; empty when it is sound."""
-    roles = [need.role for need in request.needs]
+    roles = [member_set.role for member_set in request.member_sets]
     if len(set(roles)) < len(roles):
         return f"role {next(role for role in roles if roles.count(role) > 1)} is named twice"
-    for need in request.needs:
-        if need.minimum > need.count:
-            return f"role {need.role} has at least {need.minimum} members and at most {need.count}"
-        if need.count > MOST_MEMBERS:
-            return f"role {need.role} has {need.count} members, more than the {MOST_MEMBERS} that a job may have"
-        amounts = [need.minimum, need.each.cpu, need.each.memory, *[amount for _, amount in need.each.scalars]]
+    for member_set in request.member_sets:
+        if member_set.minimum > member_set.count:
+            return f"role {member_set.role} has at least {member_set.minimum} members and at most {member_set.count}"
+        if member_set.count > MOST_MEMBERS:
+            return f"role {member_set.role} has {member_set.count} members, more than the {MOST_MEMBERS} that a job may have"
+        amounts = [
+            member_set.minimum,
+            member_set.each.cpu,
+            member_set.each.memory,
+            *[amount for _, amount in member_set.each.scalars],
+        ]
         if min(amounts) < 0:
-            return f"role {need.role} asks for less than nothing ({need.count} of {need.each})"
+            return f"role {member_set.role} asks for less than nothing ({member_set.count} of {member_set.each})"
     return ""
 
 
 @dataclass(slots=True, eq=False)
-class Flavour:
+class SlotSize:
     """What one member takes, in which pool."""
 
     pool: Pool
     each: Resources
     fits: int | None = None  #: no more members than this fit now; None: not known
-    users: int = 0  #: shapes made of it
-    waiting: list[tuple[int, int, Shape]] = field(default_factory=list)  #: heap by members wanted
+    users: int = 0  #: gangs made of it
+    waiting: list[tuple[int, int, Gang]] = field(default_factory=list)  #: heap by members wanted
 
 
 @dataclass(slots=True, eq=False)
-class Shape:
-    """The members of a job and the choice they ask for."""
+class Gang:
+    """The members of a job and the selector they ask for."""
 
     serial: int
     identity: tuple[object, ...]
-    choice: Choice
-    parts: list[Part]
-    flavours: list[Flavour]
-    users: int = 0  #: lines that have this shape
-    waits: bool = False  #: for room on nodes: not worth trying until `rooms` says so
+    selector: NodeSelector
+    sizes: list[SizeGroup]
+    slot_sizes: list[SlotSize]
+    users: int = 0  #: classes that have this gang
+    waits: bool = False  #: for room on nodes: not worth trying until `slots` says so
     possible: bool | None = None  #: on the nodes as they are, empty; None: not asked yet
 
     def lacks(self, at: int) -> bool:
-        """Whether fewer of this part's members fit than it has, whatever else is placed."""
-        fits = self.flavours[at].fits
-        return fits is not None and fits < len(self.parts[at].members)
+        """Whether fewer of this size's members fit than it has, whatever else is placed."""
+        fits = self.slot_sizes[at].fits
+        return fits is not None and fits < len(self.sizes[at].members)
 
     def short(self) -> bool:
-        return any(self.lacks(at) for at in range(len(self.parts)))
+        return any(self.lacks(at) for at in range(len(self.sizes)))
 
 
 @dataclass(slots=True, eq=False)
-class Line:
-    """Pending jobs of one queue, priority and shape, the oldest first."""
+class JobClass:
+    """Pending jobs of one queue, priority and gang, the oldest first."""
 
     serial: int
     identity: tuple[object, ...]
@@ -114,14 +119,14 @@ class Line:
     sample: Request
     total: Resources
     fault: str
-    shape: Shape
+    gang: Gang
     jobs: dict[str, Request] = field(default_factory=dict)
     key: Key = LAST  #: that of its first job
     possible: bool | None = None  #: could start if nothing else were there; None: not asked since that may have changed
     _ages: list[tuple[float, int, str]] = field(default_factory=list)
 
     def leads(self, request: Request) -> bool:
-        """Whether this job would be the first of the line."""
+        """Whether this job would be the first of the class."""
         return not self.jobs or age_of(request) < self.key[1:]
 
     def add(self, request: Request, leads: bool) -> None:
@@ -162,83 +167,90 @@ class Line:
 
 def total_of(request: Request) -> Resources:
     """What the members that it starts with take together."""
-    needs = request.needs
-    if len(needs) == 1:
-        return needs[0].each * needs[0].minimum
+    member_sets = request.member_sets
+    if len(member_sets) == 1:
+        return member_sets[0].each * member_sets[0].minimum
     result = Resources()
-    for need in needs:
-        result = result + need.each * need.minimum
+    for member_set in member_sets:
+        result = result + member_set.each * member_set.minimum
     return result
 
 
-def held_total(held: Held) -> Resources:
+def allocated_total(allocation: Allocation) -> Resources:
     """What a running job takes: of roles that may grow, what they have now."""
     result = Resources()
-    for need in held.request.needs:
-        now = need.count if need.least is None else sum([a.role == need.role for a in held.assignments])
-        result = result + need.each * now
+    for member_set in allocation.request.member_sets:
+        now = (
+            member_set.count
+            if member_set.min_count is None
+            else sum([a.role == member_set.role for a in allocation.assignments])
+        )
+        result = result + member_set.each * now
     return result
 
 
-class Families:
-    """Finds or makes the line, shape and flavours of a request, and forgets those that nobody needs any more."""
+class ClassIndex:
+    """Finds or makes the class, gang and slot_sizes of a request, and forgets those that nobody needs any more."""
 
     def __init__(self) -> None:
-        self.lines: dict[tuple[object, ...], Line] = {}
-        self.shapes: dict[tuple[object, ...], Shape] = {}
-        self.flavours: dict[tuple[Choice, Resources], Flavour] = {}
+        self.classes: dict[tuple[object, ...], JobClass] = {}
+        self.gangs: dict[tuple[object, ...], Gang] = {}
+        self.slot_sizes: dict[tuple[NodeSelector, Resources], SlotSize] = {}
         self._serial = 0
 
     def _next(self) -> int:
         self._serial += 1
         return self._serial
 
-    def shape(self, request: Request, choice: Choice, pool: Pool) -> Shape:
-        """The shape of this request on nodes with `choice`, whose pool is `pool`."""
-        identity = (choice, *[(need.role, need.minimum, need.each) for need in request.needs])
-        shape = self.shapes.get(identity)
-        if shape is None:
-            parts = [] if fault_of(request) else parts_of(request.needs)
-            shape = self.shapes[identity] = Shape(self._next(), identity, choice, parts, [])
-            for part in parts:
-                flavour = self.flavours.get((choice, part.each))
-                if flavour is None:
-                    flavour = self.flavours[choice, part.each] = Flavour(pool, part.each)
+    def gang(self, request: Request, selector: NodeSelector, pool: Pool) -> Gang:
+        """The gang of this request on nodes with `selector`, whose pool is `pool`."""
+        identity = (
+            selector,
+            *[(member_set.role, member_set.minimum, member_set.each) for member_set in request.member_sets],
+        )
+        gang = self.gangs.get(identity)
+        if gang is None:
+            sizes = [] if fault_of(request) else sizes_of(request.member_sets)
+            gang = self.gangs[identity] = Gang(self._next(), identity, selector, sizes, [])
+            for size in sizes:
+                slot_size = self.slot_sizes.get((selector, size.each))
+                if slot_size is None:
+                    slot_size = self.slot_sizes[selector, size.each] = SlotSize(pool, size.each)
                     pool.users += 1
-                flavour.users += 1
-                shape.flavours.append(flavour)
-        return shape
+                slot_size.users += 1
+                gang.slot_sizes.append(slot_size)
+        return gang
 
-    def line(self, identity: tuple[object, ...], request: Request, choice: Choice, pool: Pool) -> Line:
-        shape = self.shape(request, choice, pool)
-        shape.users += 1
+    def job_class(self, identity: tuple[object, ...], request: Request, selector: NodeSelector, pool: Pool) -> JobClass:
+        gang = self.gang(request, selector, pool)
+        gang.users += 1
         fault = fault_of(request)
-        line = Line(self._next(), identity, request.queue, request, total_of(request), fault, shape)
-        self.lines[identity] = line
-        return line
+        job_class = JobClass(self._next(), identity, request.queue, request, total_of(request), fault, gang)
+        self.classes[identity] = job_class
+        return job_class
 
-    def reshape(self, line: Line, choice: Choice, pool: Pool) -> None:
-        """The queue's choice changed: the same jobs look for other nodes now."""
-        old = line.shape
-        line.shape = self.shape(line.sample, choice, pool)
-        line.shape.users += 1
+    def reselect(self, job_class: JobClass, selector: NodeSelector, pool: Pool) -> None:
+        """The queue's selector changed: the same jobs look for other nodes now."""
+        old = job_class.gang
+        job_class.gang = self.gang(job_class.sample, selector, pool)
+        job_class.gang.users += 1
         self._leave(old)
 
-    def forget(self, line: Line) -> None:
-        """An empty line goes, and with it the shape and flavours that only it used."""
-        del self.lines[line.identity]
-        self._leave(line.shape)
+    def forget(self, job_class: JobClass) -> None:
+        """An empty class goes, and with it the gang and slot_sizes that only it used."""
+        del self.classes[job_class.identity]
+        self._leave(job_class.gang)
 
-    def _leave(self, shape: Shape) -> None:
-        shape.users -= 1
-        if shape.users:
+    def _leave(self, gang: Gang) -> None:
+        gang.users -= 1
+        if gang.users:
             return
-        del self.shapes[shape.identity]
-        for flavour in shape.flavours:
-            flavour.users -= 1
-            if len(flavour.waiting) > _STALE + 4 * flavour.users:
-                flavour.waiting = [row for row in flavour.waiting if row[2].users]
-                heapify(flavour.waiting)
-            if not flavour.users:
-                flavour.pool.users -= 1
-                del self.flavours[shape.choice, flavour.each]
+        del self.gangs[gang.identity]
+        for slot_size in gang.slot_sizes:
+            slot_size.users -= 1
+            if len(slot_size.waiting) > _STALE + 4 * slot_size.users:
+                slot_size.waiting = [row for row in slot_size.waiting if row[2].users]
+                heapify(slot_size.waiting)
+            if not slot_size.users:
+                slot_size.pool.users -= 1
+                del self.slot_sizes[gang.selector, slot_size.each]

@@ -1,4 +1,4 @@
-"""Entries of a record as JSON values and back. Short keys and shared sizes, because a busy server writes many."""
+"""Entries of a record as JSON values and back. Shortfall keys and shared sizes, because a busy server writes many."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Any
 
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling.model import (
+    Allocation,
     Assignment,
     Eviction,
-    Held,
-    Need,
+    MemberSet,
     Node,
-    Past,
     Preempt,
     Queue,
     Reason,
@@ -23,22 +22,23 @@ from paddleflow.scheduling.model import (
     Resize,
     Snapshot,
     Start,
+    UserUsage,
 )
-from paddleflow.scheduling.policy import Rules
 from paddleflow.scheduling.record import (
     Action,
-    Begun,
+    Allocated,
+    Checkpoint,
     Decided,
     Entry,
-    Holds,
-    Left,
     Nodes,
     Queues,
     Released,
+    Resized,
     Restarted,
     Submitted,
     Withdrawn,
 )
+from paddleflow.scheduling.rules import Rules
 
 Json = list[Any]
 
@@ -50,11 +50,11 @@ def encode(entry: Entry) -> Json:
             return ["submit", _request(request)]
         case Withdrawn(job):
             return ["withdraw", job]
-        case Holds(held):
-            return ["hold", _held(held)]
+        case Allocated(allocation):
+            return ["hold", _allocation(allocation)]
         case Released(job):
             return ["release", job]
-        case Left(job, members):
+        case Resized(job, members):
             return ["left", job, members]
         case Restarted(job, at):
             return ["restart", job, at]
@@ -64,7 +64,7 @@ def encode(entry: Entry) -> Json:
             return ["nodes", [_node(node) for node in nodes]]
         case Decided(at, limit, actions):
             return ["decide", at, limit, [_action(action) for action in actions]]
-        case Begun(snapshot, fresh):
+        case Checkpoint(snapshot, fresh):
             return ["snapshot", _snapshot(snapshot), fresh]
 
 
@@ -82,12 +82,12 @@ def _decoded(data: Json) -> Entry:
             return Submitted(_read_request(request))
         case ["withdraw", str(job)]:
             return Withdrawn(job)
-        case ["hold", held]:
-            return Holds(_read_held(held))
+        case ["hold", allocation]:
+            return Allocated(_read_allocation(allocation))
         case ["release", str(job)]:
             return Released(job)
         case ["left", str(job), members]:
-            return Left(job, tuple((role, index) for role, index in members))
+            return Resized(job, tuple((role, index) for role, index in members))
         case ["restart", str(job), at]:
             return Restarted(job, at)
         case ["queues", queues]:
@@ -97,7 +97,7 @@ def _decoded(data: Json) -> Entry:
         case ["decide", at, limit, actions]:
             return Decided(at, limit, tuple(_read_action(action) for action in actions))
         case ["snapshot", snapshot, bool(fresh)]:
-            return Begun(_read_snapshot(snapshot), fresh)
+            return Checkpoint(_read_snapshot(snapshot), fresh)
     raise ValueError(f"no entry of a decision log: {str(data)[:80]}")
 
 
@@ -115,8 +115,11 @@ def _read_amounts(data: Json) -> Resources:
 
 
 @lru_cache(maxsize=4096)
-def _needs(needs: tuple[Need, ...]) -> Json:
-    return [[need.role, need.count, _amounts(need.each), need.least] for need in needs]
+def _needs(member_sets: tuple[MemberSet, ...]) -> Json:
+    return [
+        [member_set.role, member_set.count, _amounts(member_set.each), member_set.min_count]
+        for member_set in member_sets
+    ]
 
 
 def _request(r: Request) -> Json:
@@ -132,7 +135,16 @@ def _request(r: Request) -> Json:
         )
         if value or (value == 0.0 and key == "expected")
     }
-    return [r.job, r.queue, _needs(r.needs), r.submitted_at, r.order, r.priority, r.user, *([rest] if rest else [])]
+    return [
+        r.job,
+        r.queue,
+        _needs(r.member_sets),
+        r.submitted_at,
+        r.seq,
+        r.priority,
+        r.user,
+        *([rest] if rest else []),
+    ]
 
 
 def _pairs(rows: list[list[str]]) -> tuple[tuple[str, str], ...]:
@@ -140,12 +152,12 @@ def _pairs(rows: list[list[str]]) -> tuple[tuple[str, str], ...]:
 
 
 def _read_request(data: Json) -> Request:
-    job, queue, needs, at, order, priority, user, *rest = data
+    job, queue, member_sets, at, order, priority, user, *rest = data
     more: Mapping[str, Any] = rest[0] if rest else {}
     return Request(
         job,
         queue,
-        tuple(Need(role, count, _read_amounts(each), least) for role, count, each, least in needs),
+        tuple(MemberSet(role, count, _read_amounts(each), least) for role, count, each, least in member_sets),
         at,
         order,
         priority,
@@ -169,13 +181,18 @@ def _read_assignment(data: Json) -> Assignment:
     return Assignment(role, index, node, given)
 
 
-def _held(held: Held) -> Json:
-    return [_request(held.request), [_assignment(a) for a in held.assignments], held.since, held.changed_at]
+def _allocation(allocation: Allocation) -> Json:
+    return [
+        _request(allocation.request),
+        [_assignment(a) for a in allocation.assignments],
+        allocation.since,
+        allocation.changed_at,
+    ]
 
 
-def _read_held(data: Json) -> Held:
+def _read_allocation(data: Json) -> Allocation:
     request, assignments, since, changed_at = data
-    return Held(_read_request(request), tuple(_read_assignment(a) for a in assignments), since, changed_at)
+    return Allocation(_read_request(request), tuple(_read_assignment(a) for a in assignments), since, changed_at)
 
 
 def _action(action: Action) -> Json:
@@ -201,14 +218,15 @@ def _read_action(data: Json) -> Action:
 
 
 def _queue(queue: Queue) -> Mapping[str, Any]:
-    most = None if queue.most is None else _amounts(queue.most)
-    kept = {name: getattr(queue, name) for name in ("open", "node_labels", "parent", "weight", "placement", "policy")}
-    return {"name": queue.name, "most": most, "least": _amounts(queue.least), **kept}
+    ceiling = None if queue.ceiling is None else _amounts(queue.ceiling)
+    kept = {name: getattr(queue, name) for name in ("open", "node_labels", "parent", "weight", "placement", "order")}
+    return {"name": queue.name, "ceiling": ceiling, "guarantee": _amounts(queue.guarantee), **kept}
 
 
 def _read_queue(data: Mapping[str, Any]) -> Queue:
-    most = None if data["most"] is None else _read_amounts(data["most"])
-    changed = {"most": most, "least": _read_amounts(data["least"]), "node_labels": _pairs(data["node_labels"])}
+    ceiling = None if data["ceiling"] is None else _read_amounts(data["ceiling"])
+    guarantee = _read_amounts(data["guarantee"])
+    changed = {"ceiling": ceiling, "guarantee": guarantee, "node_labels": _pairs(data["node_labels"])}
     return Queue(**{**data, **changed})
 
 
@@ -230,7 +248,7 @@ def _snapshot(s: Snapshot) -> Mapping[str, Any]:
         "nodes": [_node(node) for node in s.nodes],
         "queues": [_queue(queue) for queue in s.queues],
         "pending": [_request(request) for request in s.pending],
-        "held": [_held(held) for held in s.held],
+        "held": [_allocation(allocation) for allocation in s.allocations],
         "reservations": [[r.job, r.rows] for r in s.reservations],
         "past": [[p.queue, p.user, p.value, p.at, p.rate] for p in s.past],
         "evictions": [_eviction(eviction) for eviction in s.evictions],
@@ -253,9 +271,9 @@ def _read_snapshot(data: Mapping[str, Any]) -> Snapshot:
         tuple(_read_node(node) for node in data["nodes"]),
         tuple(_read_queue(queue) for queue in data["queues"]),
         tuple(_read_request(request) for request in data["pending"]),
-        tuple(_read_held(held) for held in data["held"]),
+        tuple(_read_allocation(allocation) for allocation in data["held"]),
         tuple(Reservation(job, tuple((node, at, n) for node, at, n in rows)) for job, rows in data["reservations"]),
-        tuple(Past(*row) for row in data["past"]),
+        tuple(UserUsage(*row) for row in data["past"]),
         tuple(_read_eviction(row) for row in data["evictions"]),
         tuple(_read_eviction(row) for row in data["shrinks"]),
         Rules(**data["rules"]),

@@ -1,7 +1,7 @@
 """The scheduler: `decide(snapshot)`, and `Core`, the same thing with indexes that events keep up.
 
 Guarantees: decisions depend on the snapshot only (`Core.of(core.snapshot(now))` decides the same); a job is started at
-most once; nothing raises for bad input; a cycle costs a look at each line of equal jobs, and nothing at all when nothing
+most once; nothing raises for bad input; a cycle costs a look at each class of equal jobs, and nothing at all when nothing
 happened. The cycle itself is in `cycle`. The engine, the Kubernetes scheduler and the simulator call it; they bring the
 time.
 """
@@ -15,13 +15,14 @@ from itertools import groupby
 from typing import Self
 
 from paddleflow.base.quantity import Resources
-from paddleflow.scheduling.accounts import Account, link, recount
-from paddleflow.scheduling.classes import COMMON, LAST, Line, held_total, line_key
+from paddleflow.scheduling.classes import COMMON, LAST, JobClass, allocated_total, class_key
+from paddleflow.scheduling.cluster_state import ClusterState, by_node
 from paddleflow.scheduling.cycle import Cycle
+from paddleflow.scheduling.ledgers import QueueLedger, link, recount
 from paddleflow.scheduling.model import (
+    Allocation,
     Assignment,
     Decision,
-    Held,
     Node,
     Queue,
     Reason,
@@ -30,10 +31,9 @@ from paddleflow.scheduling.model import (
     Snapshot,
     Wait,
 )
-from paddleflow.scheduling.nodes import Choice, Cluster, choice_of
-from paddleflow.scheduling.policy import DEFAULTS, Rules
-from paddleflow.scheduling.reasons import Sight, impossible_on
-from paddleflow.scheduling.table import Table, by_node
+from paddleflow.scheduling.nodes import Cluster, NodeSelector, selector_of
+from paddleflow.scheduling.reasons import Explainer, impossible_on
+from paddleflow.scheduling.rules import DEFAULTS, Rules
 
 
 def decide(snapshot: Snapshot) -> list[Decision]:
@@ -41,13 +41,13 @@ def decide(snapshot: Snapshot) -> list[Decision]:
     return Core.of(snapshot).decide(snapshot.now)
 
 
-class Core(Table):
+class Core(ClusterState):
     """The state of a cluster and its queues. Feed it what happens; ask it what to do."""
 
     def __init__(self, rules: Rules = DEFAULTS) -> None:
         super().__init__(rules)
         self._all: Cluster | None = None  # the nodes without jobs, and those that take no jobs at the moment too
-        self._quiet_until = float("-inf")  # until then nothing ages that could matter
+        self._quiet_until = float("-inf")  # until then nothing by_age that could matter
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> Self:
@@ -56,78 +56,78 @@ class Core(Table):
         core.set_nodes(snapshot.nodes)
         core.set_queues(snapshot.queues)
         for past in snapshot.past:
-            core.account(past.queue).history.restore(past)
-        for held in snapshot.held:
-            core.hold(held)
+            core.ledger(past.queue).history.restore(past)
+        for allocation in snapshot.allocations:
+            core.allocate(allocation)
         core.submit_many(snapshot.pending)
         for reservation in snapshot.reservations:
             core.restore(reservation)
         core.evictions = {eviction.job: eviction for eviction in snapshot.evictions}
-        core.shrinks = {shrink.job: shrink for shrink in snapshot.shrinks if shrink.job in core.held}
+        core.shrinks = {shrink.job: shrink for shrink in snapshot.shrinks if shrink.job in core.allocations}
         return core
 
     def snapshot(self, now: float) -> Snapshot:
         """What a new core must be told to decide the same."""
         nodes = tuple(state.node for state in self.cluster.states.values())
-        queues = tuple(account.queue for account in self.accounts.values() if account.queue)
-        pending = tuple(line.jobs[job] for job, line in self.pending.items())
-        past = tuple(row for account in self.accounts.values() for row in account.history.rows(account.name))
+        queues = tuple(ledger.queue for ledger in self.ledgers.values() if ledger.queue)
+        pending = tuple(job_class.jobs[job] for job, job_class in self.pending.items())
+        past = tuple(row for ledger in self.ledgers.values() for row in ledger.history.rows(ledger.name))
         kept = tuple(self.reservations.values())
         going = tuple(self.evictions.values()), tuple(self.shrinks.values())
-        return Snapshot(now, nodes, queues, pending, tuple(self.held.values()), kept, past, *going, self.rules)
+        return Snapshot(now, nodes, queues, pending, tuple(self.allocations.values()), kept, past, *going, self.rules)
 
     # --- events -------------------------------------------------------------------------------------------------
 
     def submit(self, request: Request) -> bool:
         """A job waits from now on; False when it is known already, and then nothing changes."""
         job = request.job
-        if job in self.pending or job in self.held:
+        if job in self.pending or job in self.allocations:
             return False
-        account, line = self._line(request)
-        self.pending[job] = line
+        ledger, job_class = self._class_of(request)
+        self.pending[job] = job_class
         self.fresh[job] = None
         self.dirty = self.touched = True
-        if line.leads(request):
-            if line.key != LAST:
-                account.delist(line)
-            line.add(request, leads=True)
-            account.enlist(line)
+        if job_class.leads(request):
+            if job_class.key != LAST:
+                ledger.delist(job_class)
+            job_class.add(request, leads=True)
+            ledger.enlist(job_class)
         else:
-            line.add(request, leads=False)
+            job_class.add(request, leads=False)
         return True
 
     def submit_many(self, requests: Iterable[Request]) -> int:
-        """How many of them were new. Equal jobs that follow each other join their line together."""
+        """How many of them were new. Equal jobs that follow each other join their class together."""
         return sum([len(self._submit_alike(list(alike))) for _, alike in groupby(requests, key=COMMON)])
 
     def _submit_alike(self, requests: Sequence[Request]) -> Sequence[Request]:
         """The same for jobs that differ in id, age and order only; those of them that were new."""
         known, new = self.pending, dict[str, Request]()
         for request in requests:
-            if request.job not in known and request.job not in self.held:
+            if request.job not in known and request.job not in self.allocations:
                 new.setdefault(request.job, request)
         if len(new) > 1:
-            account, line = self._line(requests[0])
-            known.update(dict.fromkeys(new, line))
+            ledger, job_class = self._class_of(requests[0])
+            known.update(dict.fromkeys(new, job_class))
             self.fresh.update(dict.fromkeys(new))
             self.dirty = self.touched = True
-            if line.key != LAST:
-                account.delist(line)
-            line.add_many(new)
-            account.enlist(line)
+            if job_class.key != LAST:
+                ledger.delist(job_class)
+            job_class.add_many(new)
+            ledger.enlist(job_class)
             return list(new.values())
         return [request for request in new.values() if self.submit(request)]
 
-    def _line(self, request: Request) -> tuple[Account, Line]:
+    def _class_of(self, request: Request) -> tuple[QueueLedger, JobClass]:
         """Where this job waits."""
-        account = self.account(request.queue)
-        identity = line_key(request, account.identity(request))
-        line = self.families.lines.get(identity)
-        if line is None:
-            choice = self._choice(account, request)
-            line = self.families.line(identity, request, choice, self.cluster.pool(choice))
-            account.lines[line.serial] = line
-        return account, line
+        ledger = self.ledger(request.queue)
+        identity = class_key(request, ledger.identity(request))
+        job_class = self.classes.classes.get(identity)
+        if job_class is None:
+            selector = self._selector(ledger, request)
+            job_class = self.classes.job_class(identity, request, selector, self.cluster.pool(selector))
+            ledger.classes[job_class.serial] = job_class
+        return ledger, job_class
 
     def told(self, jobs: Iterable[str]) -> None:
         """Nobody needs to hear again why these wait."""
@@ -136,33 +136,33 @@ class Core(Table):
 
     def withdraw(self, job: str) -> bool:
         """A pending job is gone; False when it was not pending."""
-        line = self.pending.get(job)
-        if line is None:
+        job_class = self.pending.get(job)
+        if job_class is None:
             return False
         self.unreserve(job)
-        self.leave(line, job)
+        self.leave(job_class, job)
         self.dirty = self.touched = True
         return True
 
     def reprioritise(self, job: str, priority: int) -> bool:
         """A pending job moves to another place in the order; False when it is not pending."""
-        line = self.pending.get(job)
-        if line is None:
+        job_class = self.pending.get(job)
+        if job_class is None:
             return False
-        request = line.jobs[job]
+        request = job_class.jobs[job]
         if request.priority != priority:
             self._resubmit([request._replace(priority=priority)])
         return True
 
-    def hold(self, held: Held) -> bool:
+    def allocate(self, allocation: Allocation) -> bool:
         """A job runs already; False when that is known. On a node that is not known it counts for its queue only."""
-        job = held.request.job
-        if job in self.held:
+        job = allocation.request.job
+        if job in self.allocations:
             return False
         self.withdraw(job)
-        self.keep(held, held_total(held))
+        self.keep(allocation, allocated_total(allocation))
         self.dirty = self.touched = True
-        for name, members in by_node(held).items():
+        for name, members in by_node(allocation).items():
             state = self.cluster.states.get(name)
             if state is not None:
                 self.cluster.hold(state, members)
@@ -170,15 +170,15 @@ class Core(Table):
 
     def release(self, job: str) -> bool:
         """What a running job had is free again; False when it held nothing."""
-        held = self.held.pop(job, None)
-        if held is None:
+        allocation = self.allocations.pop(job, None)
+        if allocation is None:
             return False
-        self.account(held.request.queue).refund(job)
+        self.ledger(allocation.request.queue).refund(job)
         self.shrinks.pop(job, None)
         if job in self.evictions:
             self.evictions[job] = replace(self.evictions[job], gone=True)
         self.dirty = self.touched = True
-        for name, members in by_node(held).items():
+        for name, members in by_node(allocation).items():
             state = self.cluster.states.get(name)
             if state is not None:
                 self.cluster.give(state, members)
@@ -186,14 +186,14 @@ class Core(Table):
 
     def resized(self, job: str, assignments: Iterable[Assignment]) -> bool:
         """A running job has only these of its members left; False when it does not run."""
-        held, left = self.held.get(job), set(assignments)
-        if held is None:
+        allocation, left = self.allocations.get(job), set(assignments)
+        if allocation is None:
             return False
-        gone = tuple(a for a in held.assignments if a not in left)
-        self.change(job, tuple(a for a in held.assignments if a in left))
+        gone = tuple(a for a in allocation.assignments if a not in left)
+        self.change(job, tuple(a for a in allocation.assignments if a in left))
         self.shrinks.pop(job, None)
         self.dirty = self.touched = True
-        for name, members in by_node(held._replace(assignments=gone)).items():
+        for name, members in by_node(allocation._replace(assignments=gone)).items():
             state = self.cluster.states.get(name)
             if state is not None:
                 self.cluster.give(state, members)
@@ -201,47 +201,47 @@ class Core(Table):
 
     def restarted(self, job: str, now: float) -> bool:
         """A running job begins anew where it is: what it did before is lost already; False when it does not run."""
-        held = self.held.get(job)
-        if held is not None:
-            self.held[job] = held._replace(since=now)
+        allocation = self.allocations.get(job)
+        if allocation is not None:
+            self.allocations[job] = allocation._replace(since=now)
             self.dirty = self.touched = True
-        return held is not None
+        return allocation is not None
 
     def restore(self, reservation: Reservation) -> bool:
         """Nodes are kept for a job since before; False when that cannot be any more."""
-        line = self.pending.get(reservation.job)
-        sizes = len(line.shape.parts) if line else 0
+        job_class = self.pending.get(reservation.job)
+        sizes = len(job_class.gang.sizes) if job_class else 0
         good = all(name in self.cluster.states and 0 <= at < sizes for name, at, _ in reservation.rows)
-        if line is None or not good or reservation.job in self.reservations:
+        if job_class is None or not good or reservation.job in self.reservations:
             return False
-        self.reserve(reservation, line)
+        self.reserve(reservation, job_class)
         return True
 
     def set_queues(self, queues: Iterable[Queue]) -> None:
         """These queues and no others exist."""
         wanted = {queue.name: queue for queue in queues}
         changed = []
-        for name in dict.fromkeys([*self.accounts, *wanted]):  # not a set: the same events are the same history
-            account, queue = self.account(name), wanted.get(name)
-            if account.queue != queue:
-                changed.append((account, account.queue, queue))
+        for name in dict.fromkeys([*self.ledgers, *wanted]):  # not a set: the same events are the same history
+            ledger, queue = self.ledger(name), wanted.get(name)
+            if ledger.queue != queue:
+                changed.append((ledger, ledger.queue, queue))
         if not changed:
             return
-        for account, old, queue in changed:
-            if (old.policy if old else "fifo") != (queue.policy if queue else "fifo"):
-                requests = [request for line in account.lines.values() for request in line.jobs.values()]
+        for ledger, old, queue in changed:
+            if (old.order if old else "fifo") != (queue.order if queue else "fifo"):
+                requests = [request for job_class in ledger.classes.values() for request in job_class.jobs.values()]
                 told = self._take_out(requests)
-                account.queue = queue
+                ledger.queue = queue
                 self._put_in(requests, told)
-            account.queue = queue
+            ledger.queue = queue
             if (old and (old.node_labels, old.placement)) != (queue and (queue.node_labels, queue.placement)):
-                for line in account.lines.values():
-                    for job in self.reservations.keys() & line.jobs.keys():
+                for job_class in ledger.classes.values():
+                    for job in self.reservations.keys() & job_class.jobs.keys():
                         self.unreserve(job)
-                    choice = self._choice(account, line.sample)
-                    self.families.reshape(line, choice, self.cluster.pool(choice))
-        link(self.accounts.values())
-        recount(self.accounts.values())
+                    selector = self._selector(ledger, job_class.sample)
+                    self.classes.reselect(job_class, selector, self.cluster.pool(selector))
+        link(self.ledgers.values())
+        recount(self.ledgers.values())
         self._forgive()
 
     def set_nodes(self, nodes: Iterable[Node]) -> None:
@@ -259,20 +259,20 @@ class Core(Table):
         for name in gone:
             self.cluster.drop_node(name)
         names = {self.cluster.put_node(node).name for node in changed}
-        for held in self.held.values():
-            for name, members in by_node(held).items():
+        for allocation in self.allocations.values():
+            for name, members in by_node(allocation).items():
                 if name in names:
                     self.cluster.hold(states[name], members)
         self._empty = self._all = None
-        self.rooms.forget_room()
+        self.slots.forget()
         self._forgive()
 
     def _forgive(self) -> None:
         """Nodes or quota changed: what could never start may be able to now."""
         self.dirty = self.touched = True
-        for account in self.accounts.values():
-            for line in account.lines.values():
-                line.possible = None
+        for ledger in self.ledgers.values():
+            for job_class in ledger.classes.values():
+                job_class.possible = None
 
     def _resubmit(self, requests: list[Request]) -> None:
         self._put_in(requests, self._take_out(requests))
@@ -299,9 +299,11 @@ class Core(Table):
         self.dirty = False
         cycle = Cycle(self, limit)
         cycle.run()
-        stale = any(account.claim is not None and account.claim.job in self.held for account in self.accounts.values())
+        stale = any(
+            ledger.claim is not None and ledger.claim.job in self.allocations for ledger in self.ledgers.values()
+        )
         timed = self.rules.preemption or self.rules.elastic  # one claim may leave room for the next
-        if cycle.full() or stale or (cycle.decisions and (timed or self.rooms.unsure)):
+        if cycle.full() or stale or (cycle.decisions and (timed or self.slots.unsure)):
             self.dirty = True
         if cycle.full():
             return cycle.decisions
@@ -313,11 +315,11 @@ class Core(Table):
     def _next_aging(self) -> float:
         """When the next job will have waited longer than the patience."""
         soonest = float("inf")
-        for account in self.accounts.values():
-            for priority, level in account.levels.items():
-                at = bisect_right(level.ages, (-priority, self.now - self.rules.patience, float("inf")), key=_age)
-                if at < len(level.ages):
-                    soonest = min(soonest, level.ages[at][0][1] + self.rules.patience)
+        for ledger in self.ledgers.values():
+            for priority, band in ledger.bands.items():
+                at = bisect_right(band.by_age, (-priority, self.now - self.rules.patience, float("inf")), key=_age)
+                if at < len(band.by_age):
+                    soonest = min(soonest, band.by_age[at][0][1] + self.rules.patience)
         return soonest
 
     def _next_allowed(self) -> float:
@@ -325,11 +327,11 @@ class Core(Table):
         rules, now = self.rules, self.now
         moments = []
         if rules.preemption and self.pending:
-            moments += [held.since + rules.least_run for held in self.held.values()]
+            moments += [allocation.since + rules.least_run for allocation in self.allocations.values()]
             moments += [eviction.at + rules.window for eviction in self.evictions.values()]
-        for held in self.held.values() if rules.elastic else ():
-            if any(need.least is not None for need in held.request.needs):
-                last = held.since if held.changed_at is None else held.changed_at
+        for allocation in self.allocations.values() if rules.elastic else ():
+            if any(member_set.min_count is not None for member_set in allocation.request.member_sets):
+                last = allocation.since if allocation.changed_at is None else allocation.changed_at
                 moments += [last + rules.resize_pause, last + rules.restart_pause]
         return min([moment for moment in moments if moment > now], default=float("inf"))
 
@@ -346,43 +348,43 @@ class Core(Table):
 
     def usage(self, queue: str) -> Resources:
         """What the running jobs of a queue and of those below it hold."""
-        account = self.accounts.get(queue)
-        return account.used if account else Resources()
+        ledger = self.ledgers.get(queue)
+        return ledger.used if ledger else Resources()
 
     def why(self, job: str) -> Reason:
         """Why a job waits, as things stand now."""
-        line = self.pending.get(job)
-        if line is None:
-            text = f"{job} holds its resources" if job in self.held else f"{job} is not known here"
-            return Reason("running" if job in self.held else "unknown_job", text)
-        return Sight(self).reason(line)
+        job_class = self.pending.get(job)
+        if job_class is None:
+            text = f"{job} holds its resources" if job in self.allocations else f"{job} is not known here"
+            return Reason("running" if job in self.allocations else "unknown_job", text)
+        return Explainer(self).reason(job_class)
 
     def explain(self, job: str) -> Reason:
         """The same as a tree: below the reason everything that is in the way, each with its own numbers."""
-        line = self.pending.get(job)
-        return self.why(job) if line is None else Sight(self).tree(line)
+        job_class = self.pending.get(job)
+        return self.why(job) if job_class is None else Explainer(self).tree(job_class)
 
     def reasons(self, jobs: Iterable[str] | None = None) -> dict[str, Reason]:
         """Why these pending jobs wait, all of them if none are named; equal jobs share one reason."""
-        sight, known, told = Sight(self), dict[int, Reason](), dict[str, Reason]()
+        explainer, known, told = Explainer(self), dict[int, Reason](), dict[str, Reason]()
         for job in self.pending if jobs is None else jobs:
-            line = self.pending[job]
-            reason = known.get(line.serial)
+            job_class = self.pending[job]
+            reason = known.get(job_class.serial)
             if reason is None:
-                reason = known[line.serial] = sight.reason(line)
+                reason = known[job_class.serial] = explainer.reason(job_class)
             told[job] = reason
         return told
 
     def impossible(self, request: Request) -> Reason | None:
         """Why a job could never start here, for refusing it at once; None when it could."""
-        account = self.accounts.get(request.queue)
+        ledger = self.ledgers.get(request.queue)
         if self._all is None:
             self._all = Cluster(replace(state.node, schedulable=True) for state in self.cluster.states.values())
-        path = account.path if account else ()
+        path = ledger.path if ledger else ()
         return impossible_on(self._all, request, [above.queue for above in path if above.queue])
 
-    def _choice(self, account: Account, request: Request) -> Choice:
-        return choice_of(request, account.queue)
+    def _selector(self, ledger: QueueLedger, request: Request) -> NodeSelector:
+        return selector_of(request, ledger.queue)
 
 
 def _age(row: tuple[tuple[int, float, int, str], int, object]) -> tuple[int, float, float]:

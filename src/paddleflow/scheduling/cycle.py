@@ -1,10 +1,10 @@
 """One cycle: who starts now. The steps have the numbers of docs/internals/scheduling.md.
 
-  1. account for what was freed since the last cycle: `Rooms.wake`, and the past of users;
+  1. ledger for what was freed since the last cycle: `SlotIndex.wake`, and the past of users;
   2. take the priorities from the highest to the lowest, and in each:
   3. the elders: the oldest job of each queue that has waited longer than the patience, the oldest of all first. One that
      cannot start claims what it takes of each ceiling above it, and nodes are kept for it;
-  4. the turns: the queue with the least share goes, again and again; on its turn it starts its first job that can start;
+  4. the fair_share: the queue with the least share goes, again and again; on its turn it starts its first job that can start;
   5. where it is asked for: the first job of each queue that still waits may claim its place from others;
   6. what is idle goes to the jobs that may have more members: to those just started, and if asked for to all.
 
@@ -16,25 +16,25 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
 
-from paddleflow.scheduling.accounts import Account, Claim
-from paddleflow.scheduling.classes import Line
+from paddleflow.scheduling.classes import JobClass
+from paddleflow.scheduling.cluster_state import ClusterState
 from paddleflow.scheduling.elastic import balance, grow, room
+from paddleflow.scheduling.fair_share import FairShare
+from paddleflow.scheduling.ledgers import Claim, QueueLedger
 from paddleflow.scheduling.model import Decision, Eviction, Resize, Start
-from paddleflow.scheduling.preemption import make_way
+from paddleflow.scheduling.preemption import preempt
 from paddleflow.scheduling.reservations import choose
 from paddleflow.scheduling.shares import dominant
-from paddleflow.scheduling.table import Table
-from paddleflow.scheduling.turns import Turns
 
 
 class Cycle:
     """Lives for one `decide`."""
 
-    def __init__(self, table: Table, limit: int | None) -> None:
-        self._table = table
+    def __init__(self, state: ClusterState, limit: int | None) -> None:
+        self._state = state
         self._limit = limit
-        self._preemption = table.rules.preemption
-        self._elastic = table.rules.elastic
+        self._preemption = state.rules.preemption
+        self._elastic = state.rules.elastic
         self.decisions: list[Decision] = []
 
     def full(self) -> bool:
@@ -43,109 +43,122 @@ class Cycle:
 
     def run(self) -> None:
         """Fill `decisions`. The past of users is counted up to now, and goes on from here with what they then hold."""
-        self._table.rooms.wake()
+        self._state.slots.wake()
         self._walk()
         if not self.full():
-            waiting = self._make_way() if self._preemption or self._elastic else False
+            waiting = self._preempt() if self._preemption or self._elastic else False
             self._grow(waiting)
-        for account in self._table.accounts.values():
-            if account.policy == "fair":
-                capacity = self._table.cluster.capacity
-                rates = {user: dominant(used, capacity) for user, used in account.users.items()}
-                account.history.settle(rates, self._table.now)
+        for ledger in self._state.ledgers.values():
+            if ledger.order == "fair":
+                capacity = self._state.cluster.capacity
+                rates = {user: dominant(used, capacity) for user, used in ledger.users.items()}
+                ledger.history.settle(rates, self._state.now)
 
     def _walk(self) -> None:
-        table = self._table
-        levels: dict[int, list[Account]] = {}
-        for account in table.accounts.values():
-            account.claim = None
-            if account.open:
-                for priority in account.levels:
-                    levels.setdefault(priority, []).append(account)
-        for priority in sorted(levels, reverse=True):
+        state = self._state
+        bands: dict[int, list[QueueLedger]] = {}
+        for ledger in state.ledgers.values():
+            ledger.claim = None
+            if ledger.open:
+                for priority in ledger.bands:
+                    bands.setdefault(priority, []).append(ledger)
+        for priority in sorted(bands, reverse=True):
             if self.full():
                 return
-            self._elders(priority, levels[priority])
-            turns = Turns(levels[priority], priority, table.cluster.capacity, table.now)
-            while not self.full() and (mine := turns.first()) is not None:
-                turns.after(mine, self._turn(mine, turns, priority))
+            self._elders(priority, bands[priority])
+            fair_share = FairShare(bands[priority], priority, state.cluster.capacity, state.now)
+            while not self.full() and (mine := fair_share.first()) is not None:
+                fair_share.after(mine, self._turn(mine, fair_share, priority))
 
     # --- step 3 -------------------------------------------------------------------------------------------------
 
-    def _elders(self, priority: int, accounts: list[Account]) -> None:
-        for claimant in sorted(self._claimants(priority), key=lambda line: line.key):
-            self._try_elder(self._table.accounts[claimant.queue], claimant)
-        heap = [(line.key, account.name, account) for account in accounts if (line := self._elder(account, priority))]
+    def _elders(self, priority: int, ledgers: list[QueueLedger]) -> None:
+        for claimant in sorted(self._claimants(priority), key=lambda job_class: job_class.key):
+            self._try_elder(self._state.ledgers[claimant.queue], claimant)
+        heap = [
+            (job_class.key, ledger.name, ledger) for ledger in ledgers if (job_class := self._elder(ledger, priority))
+        ]
         heapify(heap)
         while heap and not self.full():
-            _, _, account = heappop(heap)
-            line = self._elder(account, priority)
-            assert line is not None
-            if self._try_elder(account, line) and (following := self._elder(account, priority)) is not None:
-                heappush(heap, (following.key, account.name, account))
+            _, _, ledger = heappop(heap)
+            job_class = self._elder(ledger, priority)
+            assert job_class is not None
+            if self._try_elder(ledger, job_class) and (following := self._elder(ledger, priority)) is not None:
+                heappush(heap, (following.key, ledger.name, ledger))
 
-    def _try_elder(self, account: Account, line: Line) -> bool:
+    def _try_elder(self, ledger: QueueLedger, job_class: JobClass) -> bool:
         """Start it, or claim quota and nodes for it."""
-        job = line.key[3]
-        within = account.over(line.total) is None
-        if within and account.claimed(line.total, -line.key[0], job) is None:
-            started = self._table.start(line)
+        job = job_class.key[3]
+        within = ledger.over(job_class.total) is None
+        if within and ledger.claimed(job_class.total, -job_class.key[0], job) is None:
+            started = self._state.start(job_class)
             if started is not None:
                 self.decisions.append(started)
                 return True
-        for above in account.path:
+        for above in ledger.path:
             if above.claim is None:
-                above.claim = Claim(line)
-        if within and job not in self._table.reservations:
-            self._reserve(line)
+                above.claim = Claim(job_class)
+        if within and job not in self._state.reservations:
+            self._reserve(job_class)
         return False
 
-    def _claimants(self, priority: int) -> list[Line]:
-        """Jobs for which others make way or have made way: first in their line, so that nobody takes the place."""
-        table = self._table
-        gone = [*table.evictions.values(), *table.shrinks.values()]
-        jobs = {eviction.by for eviction in gone} & table.reservations.keys()
-        lines = [table.pending[job] for job in jobs if table.pending[job].key[3] == job]
-        return [line for line in lines if -line.key[0] == priority and table.accounts[line.queue].open]
+    def _claimants(self, priority: int) -> list[JobClass]:
+        """Jobs for which others make way or have made way: first in their class, so that nobody takes the place."""
+        state = self._state
+        gone = [*state.evictions.values(), *state.shrinks.values()]
+        jobs = {eviction.by for eviction in gone} & state.reservations.keys()
+        classes = [state.pending[job] for job in jobs if state.pending[job].key[3] == job]
+        return [
+            job_class for job_class in classes if -job_class.key[0] == priority and state.ledgers[job_class.queue].open
+        ]
 
-    def _elder(self, account: Account, priority: int) -> Line | None:
+    def _elder(self, ledger: QueueLedger, priority: int) -> JobClass | None:
         """The oldest job of a queue, if it has waited long enough and could ever start."""
-        table = self._table
+        state = self._state
         return next(
-            (line for line in account.elders(priority, table.now - table.rules.patience) if table.possible(line)), None
+            (
+                job_class
+                for job_class in ledger.elders(priority, state.now - state.rules.patience)
+                if state.possible(job_class)
+            ),
+            None,
         )
 
-    def _reserve(self, line: Line) -> None:
+    def _reserve(self, job_class: JobClass) -> None:
         """Keep nodes for an elder; those that come later in order make way if there are too many."""
-        table, kept = self._table, self._table.reservations
-        pool = table.cluster.pool(line.shape.choice)
-        claimants = {eviction.by for eviction in [*table.evictions.values(), *table.shrinks.values()]}
+        state, kept = self._state, self._state.reservations
+        pool = state.cluster.pool(job_class.gang.selector)
+        claimants = {eviction.by for eviction in [*state.evictions.values(), *state.shrinks.values()]}
         later = sorted(
-            (other.key, job) for job in kept.keys() - claimants if (other := table.pending[job]).key > line.key
+            (other.key, job) for job in kept.keys() - claimants if (other := state.pending[job]).key > job_class.key
         )
         while True:
             chosen = None
-            if len(kept.keys() - claimants) < table.rules.reservations:
-                chosen = choose(table.cluster, pool, line.key[3], line.shape.parts)
+            if len(kept.keys() - claimants) < state.rules.reservations:
+                chosen = choose(state.cluster, pool, job_class.key[3], job_class.gang.sizes)
             if chosen is not None:
-                table.reserve(chosen, line)
+                state.reserve(chosen, job_class)
                 return
             if not later:
                 return
-            table.unreserve(later.pop()[1])
-            table.rooms.wake()
+            state.unreserve(later.pop()[1])
+            state.slots.wake()
 
     # --- step 4 -------------------------------------------------------------------------------------------------
 
-    def _turn(self, account: Account, turns: Turns, priority: int) -> bool:
+    def _turn(self, ledger: QueueLedger, fair_share: FairShare, priority: int) -> bool:
         """Start the first job of a queue that can start; False when there is none."""
-        table = self._table
-        for line in turns.candidates(account):
-            if line.shape.waits and line.key[3] not in table.reservations:
+        state = self._state
+        for job_class in fair_share.candidates(ledger):
+            if job_class.gang.waits and job_class.key[3] not in state.reservations:
                 continue
-            if line.fault or account.over(line.total) or account.claimed(line.total, priority, line.key[3]):
+            if (
+                job_class.fault
+                or ledger.over(job_class.total)
+                or ledger.claimed(job_class.total, priority, job_class.key[3])
+            ):
                 continue
-            started = table.start(line)
+            started = state.start(job_class)
             if started is not None:
                 self.decisions.append(started)
                 return True
@@ -153,45 +166,52 @@ class Cycle:
 
     # --- steps 5 and 6 ------------------------------------------------------------------------------------------
 
-    def _make_way(self) -> bool:
+    def _preempt(self) -> bool:
         """Whether somebody who could start waits for room; others make way, in the order of the claimants."""
-        table = self._table
+        state = self._state
         old = [
             job
-            for job, e in table.evictions.items()
-            if not table.leaving(job) and table.now >= e.at + table.rules.window
+            for job, e in state.evictions.items()
+            if not state.leaving(job) and state.now >= e.at + state.rules.window
         ]
         for job in old:
-            del table.evictions[job]
+            del state.evictions[job]
         claimants = []
-        for account in table.accounts.values():
-            if account.open and account.levels:
-                ages = account.levels[max(account.levels)].ages
-                line = next((row[2] for row in ages if table.possible(row[2])), None)
-                if line is not None and account.claimed(line.total, -line.key[0], line.key[3]) is None:
-                    claimants.append(line)
-        claimants.sort(key=lambda line: line.key)
-        waiting = any(table.accounts[line.queue].over(line.total) is None for line in claimants)
-        for line in claimants:
-            self.decisions.extend(make_way(table, line, shrink=self._elastic, evict=self._preemption))
+        for ledger in state.ledgers.values():
+            if ledger.open and ledger.bands:
+                by_age = ledger.bands[max(ledger.bands)].by_age
+                job_class = next((row[2] for row in by_age if state.possible(row[2])), None)
+                if (
+                    job_class is not None
+                    and ledger.claimed(job_class.total, -job_class.key[0], job_class.key[3]) is None
+                ):
+                    claimants.append(job_class)
+        claimants.sort(key=lambda job_class: job_class.key)
+        waiting = any(state.ledgers[job_class.queue].over(job_class.total) is None for job_class in claimants)
+        for job_class in claimants:
+            self.decisions.extend(preempt(state, job_class, shrink=self._elastic, evict=self._preemption))
         return waiting
 
     def _grow(self, waiting: bool) -> None:
         """More members for those just started, and for all who may change unless somebody waits for room."""
-        table, decisions = self._table, self.decisions
-        fresh = {d.job: at for at, d in enumerate(decisions) if isinstance(d, Start) and room(table.held[d.job])}
+        state, decisions = self._state, self.decisions
+        fresh = {d.job: at for at, d in enumerate(decisions) if isinstance(d, Start) and room(state.allocations[d.job])}
         if waiting or not (fresh or self._elastic):
             return
         jobs = set(fresh)
         if self._elastic:
-            jobs |= {job for job, held in table.held.items() if room(held) and table.may_change(held, grow=True)}
-        for job, added in grow(table, sorted(jobs)).items():
+            jobs |= {
+                job
+                for job, allocation in state.allocations.items()
+                if room(allocation) and state.may_change(allocation, grow=True)
+            }
+        for job, added in grow(state, sorted(jobs)).items():
             if job in fresh:
-                decisions[fresh[job]] = Start(job, table.held[job].assignments)
+                decisions[fresh[job]] = Start(job, state.allocations[job].assignments)
             else:
                 decisions.append(Resize(job, added, ()))
         if self._elastic:
-            for resize in balance(table):
+            for resize in balance(state):
                 members = tuple((a.role, a.index) for a in resize.removed)
-                table.shrinks[resize.job] = Eviction(resize.job, resize.by, table.now, members)
+                state.shrinks[resize.job] = Eviction(resize.job, resize.by, state.now, members)
                 decisions.append(resize)

@@ -12,21 +12,27 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
-from paddleflow.scheduling.classes import held_total
-from paddleflow.scheduling.model import Assignment, Held, Need, Resize
-from paddleflow.scheduling.nodes import choice_of
-from paddleflow.scheduling.placement import Part, Short, place
-from paddleflow.scheduling.table import Table, by_node
+from paddleflow.scheduling.classes import allocated_total
+from paddleflow.scheduling.cluster_state import ClusterState, by_node
+from paddleflow.scheduling.model import Allocation, Assignment, MemberSet, Resize
+from paddleflow.scheduling.nodes import selector_of
+from paddleflow.scheduling.placement import Shortfall, SizeGroup, place
 
 
-def spare(held: Held) -> int:
+def spare(allocation: Allocation) -> int:
     """How many members a job has beyond the least."""
-    return sum(max(0, _members(held, need) - need.minimum) for need in held.request.needs)
+    return sum(
+        max(0, _members(allocation, member_set) - member_set.minimum) for member_set in allocation.request.member_sets
+    )
 
 
-def room(held: Held) -> int:
+def room(allocation: Allocation) -> int:
     """How many more it may have."""
-    return sum(max(0, need.count - _members(held, need)) for need in held.request.needs if need.least is not None)
+    return sum(
+        max(0, member_set.count - _members(allocation, member_set))
+        for member_set in allocation.request.member_sets
+        if member_set.min_count is not None
+    )
 
 
 def fulfilment(spare_now: int, room_now: int) -> float:
@@ -34,113 +40,139 @@ def fulfilment(spare_now: int, room_now: int) -> float:
     return spare_now / (spare_now + room_now) if spare_now + room_now else 1.0
 
 
-def _members(held: Held, need: Need) -> int:
-    return sum([assignment.role == need.role for assignment in held.assignments])
+def _members(allocation: Allocation, member_set: MemberSet) -> int:
+    return sum([assignment.role == member_set.role for assignment in allocation.assignments])
 
 
-def grow(table: Table, jobs: Iterable[str]) -> dict[str, tuple[Assignment, ...]]:
-    """Give what is idle to these running jobs, in fair turns; the new members of each that got some."""
-    heap = [(fulfilment(spare(table.held[job]), room(table.held[job])), job) for job in jobs if room(table.held[job])]
+def grow(state: ClusterState, jobs: Iterable[str]) -> dict[str, tuple[Assignment, ...]]:
+    """Give what is idle to these running jobs, in fair fair_share; the new members of each that got some."""
+    heap = [
+        (fulfilment(spare(state.allocations[job]), room(state.allocations[job])), job)
+        for job in jobs
+        if room(state.allocations[job])
+    ]
     heapify(heap)
     added: dict[str, tuple[Assignment, ...]] = {}
     while heap:
         _, job = heappop(heap)
-        new = _one_more(table, table.held[job])
+        new = _one_more(state, state.allocations[job])
         if new is not None:
-            held = table.held[job]
-            table.change(job, tuple(sorted((*held.assignments, new), key=lambda a: (a.role, a.index))))
+            allocation = state.allocations[job]
+            state.change(job, tuple(sorted((*allocation.assignments, new), key=lambda a: (a.role, a.index))))
             added[job] = (*added.get(job, ()), new)
-            if room(table.held[job]):
-                heappush(heap, (fulfilment(spare(table.held[job]), room(table.held[job])), job))
+            if room(state.allocations[job]):
+                heappush(heap, (fulfilment(spare(state.allocations[job]), room(state.allocations[job])), job))
     return added
 
 
-def _one_more(table: Table, held: Held) -> Assignment | None:
+def _one_more(state: ClusterState, allocation: Allocation) -> Assignment | None:
     """A place for one more member, taken; of several roles that may grow, the one with the smallest part first."""
-    request = held.request
-    account = table.accounts[request.queue]
-    if not account.open:
+    request = allocation.request
+    ledger = state.ledgers[request.queue]
+    if not ledger.open:
         return None
-    choice = choice_of(request, account.queue)
-    growing = [need for need in request.needs if need.least is not None and _members(held, need) < need.count]
-    for need in sorted(growing, key=lambda need: (_members(held, need) / need.count, need.role)):
-        if account.over(need.each) or account.claimed(need.each, request.priority, request.job):
+    selector = selector_of(request, ledger.queue)
+    growing = [
+        member_set
+        for member_set in request.member_sets
+        if member_set.min_count is not None and _members(allocation, member_set) < member_set.count
+    ]
+    for member_set in sorted(
+        growing, key=lambda member_set: (_members(allocation, member_set) / member_set.count, member_set.role)
+    ):
+        if ledger.over(member_set.each) or ledger.claimed(member_set.each, request.priority, request.job):
             continue
-        used = {assignment.index for assignment in held.assignments if assignment.role == need.role}
-        index = next(index for index in range(need.count) if index not in used)
-        placed = place(table.cluster, table.cluster.pool(choice), [Part(need.each, [(need.role, index)])])
-        if not isinstance(placed, Short):
+        used = {assignment.index for assignment in allocation.assignments if assignment.role == member_set.role}
+        index = next(index for index in range(member_set.count) if index not in used)
+        placed = place(
+            state.cluster, state.cluster.pool(selector), [SizeGroup(member_set.each, [(member_set.role, index)])]
+        )
+        if not isinstance(placed, Shortfall):
             return placed[0]
     return None
 
 
-def spare_members(table: Table, priority: int) -> list[Held]:
-    """Members that may be taken back for a job of this priority, one `Held` each, in the order in which they go."""
+def spare_members(state: ClusterState, priority: int) -> list[Allocation]:
+    """Members that may be taken back for a job of this priority, one `Allocation` each, in the order in which they go."""
     heap = []
-    for job, held in table.held.items():
-        if held.request.priority <= priority and spare(held) and table.may_change(held):
-            heap.append((-fulfilment(spare(held), room(held)), job, spare(held), room(held), _newest_first(held)))
+    for job, allocation in state.allocations.items():
+        if allocation.request.priority <= priority and spare(allocation) and state.may_change(allocation):
+            heap.append(
+                (
+                    -fulfilment(spare(allocation), room(allocation)),
+                    job,
+                    spare(allocation),
+                    room(allocation),
+                    _newest_first(allocation),
+                )
+            )
     heapify(heap)
-    order: list[Held] = []
+    order: list[Allocation] = []
     while heap:
         _, job, left, free, members = heappop(heap)
-        order.append(Held(table.held[job].request, (members[0],), table.held[job].since))
+        order.append(Allocation(state.allocations[job].request, (members[0],), state.allocations[job].since))
         if left > 1:
             heappush(heap, (-fulfilment(left - 1, free + 1), job, left - 1, free + 1, members[1:]))
     return order
 
 
-def _newest_first(held: Held) -> tuple[Assignment, ...]:
+def _newest_first(allocation: Allocation) -> tuple[Assignment, ...]:
     """The members beyond the least: highest numbers first, of the role that has most to spare."""
     found: list[tuple[int, Assignment]] = []
-    for need in held.request.needs:
-        mine = sorted((a for a in held.assignments if a.role == need.role), key=lambda a: a.index)
-        found += [(-at, assignment) for at, assignment in enumerate(mine[need.minimum :])]
+    for member_set in allocation.request.member_sets:
+        mine = sorted((a for a in allocation.assignments if a.role == member_set.role), key=lambda a: a.index)
+        found += [(-at, assignment) for at, assignment in enumerate(mine[member_set.minimum :])]
     return tuple(assignment for _, assignment in sorted(found, key=lambda row: (row[0], row[1].role)))
 
 
-def balance(table: Table) -> list[Resize]:
+def balance(state: ClusterState) -> list[Resize]:
     """Members to take from the best served, where the worst served can then have them: what is given back levels out.
 
     Nothing moves for a difference below `Rules.uneven`, between priorities, or while members are on their way out. The
     giver ends no worse than the taker, so the next look finds less to do, and in the end nothing.
     """
-    if table.shrinks:
+    if state.shrinks:
         return []
-    changing = [held for held in table.held.values() if spare(held) + room(held) and table.may_change(held, grow=True)]
-    ranked = sorted(changing, key=lambda held: (fulfilment(spare(held), room(held)), held.request.job))
+    changing = [
+        allocation
+        for allocation in state.allocations.values()
+        if spare(allocation) + room(allocation) and state.may_change(allocation, grow=True)
+    ]
+    ranked = sorted(
+        changing, key=lambda allocation: (fulfilment(spare(allocation), room(allocation)), allocation.request.job)
+    )
     found = []
     for low, high in zip(ranked, reversed(ranked), strict=True):
         mine, theirs = spare(low), spare(high)
         limits = mine + room(low), theirs + room(high)
-        if theirs / limits[1] - mine / limits[0] < table.rules.uneven:
+        if theirs / limits[1] - mine / limits[0] < state.rules.uneven:
             break
         number = (theirs * limits[0] - mine * limits[1]) // (limits[0] + limits[1])
         removed = _newest_first(high)[:number]
-        if removed and low.request.priority == high.request.priority and _helps(table, high, removed, low):
+        if removed and low.request.priority == high.request.priority and _helps(state, high, removed, low):
             found.append(Resize(high.request.job, (), removed, low.request.job))
     return found
 
 
-def _helps(table: Table, high: Held, removed: tuple[Assignment, ...], low: Held) -> bool:
-    """Whether one job could have another member without these of another; the table is as before."""
-    part, cluster, version = high._replace(assignments=removed), table.cluster, table.cluster.version
-    before = table.held[high.request.job]
-    account = table.accounts[high.request.queue]
-    account.recharge(high.request.job, held_total(high._replace(assignments=_without(high, removed))))
+def _helps(state: ClusterState, high: Allocation, removed: tuple[Assignment, ...], low: Allocation) -> bool:
+    """Whether one job could have another member without these of another; the state is as before."""
+    part, cluster, version = high._replace(assignments=removed), state.cluster, state.cluster.version
+    before = state.allocations[high.request.job]
+    ledger = state.ledgers[high.request.queue]
+    ledger.recharge(high.request.job, allocated_total(high._replace(assignments=_without(high, removed))))
     places = [(cluster.states[name], rows) for name, rows in by_node(part).items() if name in cluster.states]
-    for state, rows in places:
-        cluster.put(state, rows)
-    new = _one_more(table, low)
+    for node, rows in places:
+        cluster.put(node, rows)
+    new = _one_more(state, low)
     if new is not None:
-        each = next(need.each for need in low.request.needs if need.role == new.role)
+        each = next(member_set.each for member_set in low.request.member_sets if member_set.role == new.role)
         cluster.put(cluster.states[new.node], [(each, new.devices)])
-    for state, rows in places:
-        cluster.hold(state, rows)
-    account.recharge(high.request.job, held_total(before))
+    for node, rows in places:
+        cluster.hold(node, rows)
+    ledger.recharge(high.request.job, allocated_total(before))
     cluster.version = version
     return new is not None
 
 
-def _without(held: Held, removed: tuple[Assignment, ...]) -> tuple[Assignment, ...]:
-    return tuple(assignment for assignment in held.assignments if assignment not in removed)
+def _without(allocation: Allocation, removed: tuple[Assignment, ...]) -> tuple[Assignment, ...]:
+    return tuple(assignment for assignment in allocation.assignments if assignment not in removed)

@@ -16,7 +16,7 @@ from random import Random
 
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import Request, Snapshot
-from paddleflow.scheduling.playing import Player
+from paddleflow.scheduling.playback import Playback
 
 _KEPT = 256  #: durations remembered for each key
 _MOST_KEYS = 16_384  #: those that were not seen for longest are forgotten
@@ -78,13 +78,13 @@ class Durations:
 def replay(snapshot: Snapshot, job: str, lasts: Callable[[Request, float], float]) -> float | None:
     """One future: seconds until the job starts, or None if it never would. `lasts`: how long a job still runs."""
     now = snapshot.now
-    player = Player(Core.of(snapshot), lasts)
-    player.begin(now)
+    playback = Playback(Core.of(snapshot), lasts)
+    playback.begin(now)
     for _ in range(_MOST_MOMENTS):
-        player.live(now)
-        if player.outcomes[job].started_at is not None:
+        playback.live(now)
+        if playback.outcomes[job].started_at is not None:
             return now - snapshot.now
-        now = player.next_moment(now)
+        now = playback.next_moment(now)
         if now == float("inf"):
             return None
     return None

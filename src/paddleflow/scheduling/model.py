@@ -11,21 +11,21 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from paddleflow.base.quantity import Resources
-from paddleflow.scheduling.policy import DEFAULTS, Rules
+from paddleflow.scheduling.rules import DEFAULTS, Rules
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class MemberSet:
     """Equal members of one role: how many, and what each one takes."""
 
     role: str
     count: int  #: so many members at the most
     each: Resources
-    least: int | None = None  #: the job starts with so many, and more may come and go; None: all or none
+    min_count: int | None = None  #: the job starts with so many, and more may come and go; None: all or none
 
     @property
     def minimum(self) -> int:
-        return self.count if self.least is None else self.least
+        return self.count if self.min_count is None else self.min_count
 
 
 class Request(NamedTuple):
@@ -33,16 +33,16 @@ class Request(NamedTuple):
 
     job: str
     queue: str
-    needs: tuple[Need, ...]
+    member_sets: tuple[MemberSet, ...]
     submitted_at: float
-    order: int  #: breaks ties of equal age; grows with submission
+    seq: int  #: breaks ties of equal age; grows with submission
     priority: int = 0  #: higher first
     user: str = ""
     node_labels: tuple[tuple[str, str], ...] = ()  #: only nodes that carry all of these
     tolerates: tuple[str, ...] = ()  #: taints of nodes on which it may run all the same
     together: str = ""  #: a label: if it can be, all members go to nodes with the same value of it
     data: tuple[tuple[str, str], ...] = ()  #: nodes with these labels hold its data: worth waiting for, for a while
-    expected: float | None = None  #: seconds it will probably run; for queues of policy `shortest`
+    expected: float | None = None  #: seconds it will probably run; for queues of order `shortest`
     restarts: bool = False  #: a change of its members starts it anew, and what it did is lost
 
 
@@ -58,7 +58,7 @@ class Assignment(NamedTuple):
     devices: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 
-class Held(NamedTuple):
+class Allocation(NamedTuple):
     """A job that holds resources now."""
 
     request: Request
@@ -81,20 +81,20 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue in the tree under `root`: `most` is the ceiling (None: no ceiling in any dimension), `least` the guarantee.
+    """A queue in the tree under `root`: `ceiling` (None: unlimited in every dimension) and `guarantee`.
 
     Ceilings and guarantees of a parent hold for all queues below it together.
     """
 
     name: str
-    most: Resources | None
-    least: Resources = field(default_factory=Resources)
+    ceiling: Resources | None
+    guarantee: Resources = field(default_factory=Resources)
     open: bool = True
     node_labels: tuple[tuple[str, str], ...] = ()  #: the queue's location
     parent: str = "root"
     weight: int = 1  #: its part of what is left when its siblings have their guarantees
     placement: str = "pack"  #: or `spread`: each member to the emptiest node instead of the fullest that fits
-    policy: str = "fifo"  #: who goes first inside, among equal priorities: a word of `policy.POLICIES`
+    order: str = "fifo"  #: who goes first inside, among equal priorities: one of `rules.ORDERS`
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class UserUsage:
     """What a user of a queue has had, as a share of the cluster times seconds, old use counting less."""
 
     queue: str
@@ -135,9 +135,9 @@ class Snapshot:
     nodes: tuple[Node, ...]
     queues: tuple[Queue, ...]
     pending: tuple[Request, ...]
-    held: tuple[Held, ...]
+    allocations: tuple[Allocation, ...]
     reservations: tuple[Reservation, ...] = ()
-    past: tuple[Past, ...] = ()
+    past: tuple[UserUsage, ...] = ()
     evictions: tuple[Eviction, ...] = ()  #: of whole jobs, as long as they count
     shrinks: tuple[Eviction, ...] = ()  #: of members, until they have gone
     rules: Rules = DEFAULTS

@@ -2,7 +2,7 @@
 
 Best fit is one fixed order over nodes: fewest free scalar resources, then least free cpu, then least free memory, then
 name; the first that fits is taken. So devices are left together, and jobs without devices keep off nodes that have some
-to spare. A `Pool` holds the schedulable nodes that suit a `Choice` (labels, taints): nodes with the same free scalars form a group,
+to spare. A `Pool` holds the schedulable nodes that suit a `NodeSelector` (labels, taints): nodes with the same free scalars form a group,
 inside it one level per amount of free cpu, inside that a list sorted by free memory.
 
 Called by `core` and `placement`. Guarantees: what `take` took is never more than was free; `put` undoes exactly.
@@ -20,11 +20,11 @@ from paddleflow.scheduling.model import Node, Queue, Request
 
 Labels = tuple[tuple[str, str], ...]
 Group = tuple[tuple[str, int, int], ...]  #: per scalar: name, largest whole request, largest fractional request
-Given = tuple[tuple[str, tuple[int, ...]], ...]  #: device numbers by resource name, as in `Assignment.devices`
+DeviceNumbers = tuple[tuple[str, tuple[int, ...]], ...]  #: device numbers by resource name, as in `Assignment.devices`
 _MANY_POOLS = 64  #: unused pools are forgotten beyond this number
 
 
-class Choice(NamedTuple):
+class NodeSelector(NamedTuple):
     """Which nodes come into question, and which of them first."""
 
     labels: Labels = ()  #: they carry all of these
@@ -33,14 +33,14 @@ class Choice(NamedTuple):
     together: str = ""  #: if it can be, all with one value of this label
 
 
-def choice_of(request: Request, queue: Queue | None) -> Choice:
+def selector_of(request: Request, queue: Queue | None) -> NodeSelector:
     """What a job and its queue ask for together, in one fixed spelling."""
     labels = tuple(sorted({*request.node_labels, *(queue.node_labels if queue else ())}))
     spread = queue is not None and queue.placement == "spread"
-    return Choice(labels, tuple(sorted(set(request.tolerates))), spread, request.together)
+    return NodeSelector(labels, tuple(sorted(set(request.tolerates))), spread, request.together)
 
 
-class State:
+class NodeState:
     """One node as it stands: what is free, and where the indexes have it."""
 
     __slots__ = ("cpu", "devices", "group", "kept", "memory", "name", "node", "pools", "weight")
@@ -70,10 +70,10 @@ class State:
                 most = min(most, self.devices[name].shares(amount))
         return most
 
-    def suits(self, choice: Choice) -> bool:
-        if self.node.taints and not set(self.node.taints) <= set(choice.tolerates):
+    def suits(self, selector: NodeSelector) -> bool:
+        if self.node.taints and not set(self.node.taints) <= set(selector.tolerates):
             return False
-        return all(self.node.labels.get(key) == value for key, value in choice.labels)
+        return all(self.node.labels.get(key) == value for key, value in selector.labels)
 
 
 def group_fits(each: Resources, times: int, group: Group) -> bool:
@@ -116,18 +116,18 @@ def fractional(each: Resources) -> bool:
 
 
 class Pool:
-    """The schedulable nodes that suit a choice, in best-fit order."""
+    """The schedulable nodes that suit a selector, in best-fit order."""
 
-    __slots__ = ("_by_key", "_order", "choice", "members", "users")
+    __slots__ = ("_by_key", "_order", "members", "selector", "users")
 
-    def __init__(self, choice: Choice) -> None:
-        self.choice = choice
-        self.users = 0  #: flavours that look here
-        self.members: dict[str, State] = {}
+    def __init__(self, selector: NodeSelector) -> None:
+        self.selector = selector
+        self.users = 0  #: slot_sizes that look here
+        self.members: dict[str, NodeState] = {}
         self._order: list[tuple[int, Group]] = []  # groups by weight
         self._by_key: dict[Group, tuple[list[int], dict[int, list[tuple[int, str]]]]] = {}
 
-    def add(self, state: State) -> None:
+    def add(self, state: NodeState) -> None:
         group = self._by_key.get(state.group)
         if group is None:
             group = self._by_key[state.group] = ([], {})
@@ -140,7 +140,7 @@ class Pool:
         else:
             insort(row, (state.memory, state.name))
 
-    def remove(self, state: State) -> None:
+    def remove(self, state: NodeState) -> None:
         levels, rows = self._by_key[state.group]
         row = rows[state.cpu]
         del row[bisect_left(row, (state.memory, state.name))]
@@ -151,7 +151,7 @@ class Pool:
                 del self._by_key[state.group]
                 del self._order[bisect_left(self._order, (state.weight, state.group))]
 
-    def best(self, each: Resources, times: int) -> State | None:
+    def best(self, each: Resources, times: int) -> NodeState | None:
         """The first node in best-fit order on which `times` members of `each` fit together."""
         cpu, memory, scalars = each.cpu * times, each.memory * times, each.scalars
         wanted = (memory, "")
@@ -167,7 +167,7 @@ class Pool:
                     return self.members[row[bisect_left(row, wanted)][1]]
         return None
 
-    def emptiest(self, each: Resources) -> State | None:
+    def emptiest(self, each: Resources) -> NodeState | None:
         """The last node in best-fit order on which one member fits."""
         for _, group in reversed(self._order):
             if each.scalars and not group_fits(each, 1, group):
@@ -215,7 +215,7 @@ class Pool:
                         fitting += times_fitting(each, cpu, memory, group, 1 << 40)
         return fitting
 
-    def nearest(self, each: Resources) -> State:
+    def nearest(self, each: Resources) -> NodeState:
         """The node that comes nearest to taking one such member; the pool must not be empty."""
         tops = [
             (group_fits(each, 1, group), min(cpu, each.cpu), min(rows[cpu][-1][0], each.memory), cpu, rows[cpu][-1][1])
@@ -242,25 +242,25 @@ class Cluster:
     """All nodes with their pools. `version` grows with every change of what is free or which nodes there are."""
 
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
-        self.states: dict[str, State] = {}
-        self.pools: dict[Choice, Pool] = {}
+        self.states: dict[str, NodeState] = {}
+        self.pools: dict[NodeSelector, Pool] = {}
         self.version = 0
         self.capacity = Resources()  #: of all nodes together
         self.improved: dict[str, tuple[int, int, Group]] = {}  #: nodes freed since last asked, as they were before
-        self._labelled: dict[tuple[str, str], dict[str, State]] = {}
+        self._labelled: dict[tuple[str, str], dict[str, NodeState]] = {}
         for node in nodes:
             self.put_node(node)
 
-    def put_node(self, node: Node) -> State:
+    def put_node(self, node: Node) -> NodeState:
         """Add or replace a node, empty: the caller tells again what its jobs hold."""
         self.drop_node(node.name)
-        state = self.states[node.name] = State(node)
+        state = self.states[node.name] = NodeState(node)
         self.capacity = self.capacity + node.capacity
         for pair in node.labels.items():
             self._labelled.setdefault(pair, {})[node.name] = state
         if node.schedulable:
             for pool in self.pools.values():
-                if state.suits(pool.choice):
+                if state.suits(pool.selector):
                     self._join(pool, state)
         self.version += 1
         return state
@@ -278,38 +278,38 @@ class Cluster:
         self.improved.pop(name, None)
         self.version += 1
 
-    def pool(self, choice: Choice) -> Pool:
-        """The pool of this choice, made when it is asked for the first time."""
-        pool = self.pools.get(choice)
+    def pool(self, selector: NodeSelector) -> Pool:
+        """The pool of this selector, made when it is asked for the first time."""
+        pool = self.pools.get(selector)
         if pool is None:
             if len(self.pools) >= _MANY_POOLS:
                 self._forget_unused()
-            pool = self.pools[choice] = Pool(choice)
-            candidates = [self._labelled.get(pair, {}) for pair in choice.labels]
+            pool = self.pools[selector] = Pool(selector)
+            candidates = [self._labelled.get(pair, {}) for pair in selector.labels]
             for state in min(candidates, key=len, default=self.states).values():
-                if state.node.schedulable and state.suits(choice):
+                if state.node.schedulable and state.suits(selector):
                     self._join(pool, state)
         return pool
 
     def _forget_unused(self) -> None:
-        for choice in [choice for choice, pool in self.pools.items() if not pool.users]:
-            pool = self.pools.pop(choice)
+        for selector in [selector for selector, pool in self.pools.items() if not pool.users]:
+            pool = self.pools.pop(selector)
             for state in pool.members.values():
                 state.pools.remove(pool)
 
     @staticmethod
-    def _join(pool: Pool, state: State) -> None:
+    def _join(pool: Pool, state: NodeState) -> None:
         pool.members[state.name] = state
         pool.add(state)
         state.pools.append(pool)
 
-    def take(self, state: State, each: Resources, times: int) -> list[Given]:
+    def take(self, state: NodeState, each: Resources, times: int) -> list[DeviceNumbers]:
         """Take `times` members' worth, which must fit; the device numbers of each."""
         for pool in state.pools:
             pool.remove(state)
         state.cpu -= each.cpu * times
         state.memory -= each.memory * times
-        given: list[Given] = [()] * times
+        given: list[DeviceNumbers] = [()] * times
         if each.scalars:
             for turn in range(times):
                 numbers = [(name, state.devices[name].take(amount)) for name, amount in each.scalars]
@@ -320,30 +320,30 @@ class Cluster:
         self.version += 1
         return given
 
-    def hold(self, state: State, members: Iterable[tuple[Resources, Given]]) -> None:
+    def hold(self, state: NodeState, members: Iterable[tuple[Resources, DeviceNumbers]]) -> None:
         """Count what jobs have here already; may be more than the node has, if it shrank."""
         self._move(state, members, 1)
         self.version += 1
 
-    def put(self, state: State, members: Iterable[tuple[Resources, Given]]) -> None:
+    def put(self, state: NodeState, members: Iterable[tuple[Resources, DeviceNumbers]]) -> None:
         """Undo a `take` that led nowhere: as if it had not been."""
         self._move(state, members, -1)
 
-    def give(self, state: State, members: Iterable[tuple[Resources, Given]]) -> None:
+    def give(self, state: NodeState, members: Iterable[tuple[Resources, DeviceNumbers]]) -> None:
         """What a job had here is free again."""
         self.improved.setdefault(state.name, (state.cpu, state.memory, state.group))
         self._move(state, members, -1)
         self.version += 1
 
-    def keep(self, state: State, amount: Resources) -> None:
+    def keep(self, state: NodeState, amount: Resources) -> None:
         """From now on this much is for nobody but the job it is kept for; its scalars are closed to all others."""
         self._keep(state, amount, 1)
 
-    def open(self, state: State, amount: Resources) -> None:
+    def open(self, state: NodeState, amount: Resources) -> None:
         """The reverse of `keep`."""
         self._keep(state, amount, -1)
 
-    def _keep(self, state: State, amount: Resources, sign: int) -> None:
+    def _keep(self, state: NodeState, amount: Resources, sign: int) -> None:
         for pool in state.pools:
             pool.remove(state)
         state.cpu -= sign * amount.cpu
@@ -356,7 +356,7 @@ class Cluster:
         self.version += 1
 
     @staticmethod
-    def _move(state: State, members: Iterable[tuple[Resources, Given]], sign: int) -> None:
+    def _move(state: NodeState, members: Iterable[tuple[Resources, DeviceNumbers]], sign: int) -> None:
         for pool in state.pools:
             pool.remove(state)
         grouped = False

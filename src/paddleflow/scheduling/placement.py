@@ -11,65 +11,65 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paddleflow.base.quantity import Resources
-from paddleflow.scheduling.model import Assignment, Need
-from paddleflow.scheduling.nodes import Cluster, Given, Pool, State, fractional
+from paddleflow.scheduling.model import Assignment, MemberSet
+from paddleflow.scheduling.nodes import Cluster, DeviceNumbers, NodeState, Pool, fractional
 
 _new = tuple.__new__  # saves a call for each member, and a cycle places a hundred thousand
 
 
 @dataclass(slots=True, eq=False)
-class Part:
+class SizeGroup:
     """The members of a job that take the same, whatever their roles."""
 
     each: Resources
     members: list[tuple[str, int]]
 
 
-def parts_of(needs: tuple[Need, ...]) -> list[Part]:
-    """What a job starts with, by size, the largest first; equal sizes of different roles are one part."""
-    found: dict[Resources, Part] = {}
-    for need in needs:
-        part = found.setdefault(need.each, Part(need.each, []))
-        part.members.extend((need.role, index) for index in range(need.minimum))
-    parts = [part for part in found.values() if part.members]
-    parts.sort(key=lambda part: (sum(a for _, a in part.each.scalars), part.each.cpu, part.each.memory), reverse=True)
-    return parts
+def sizes_of(member_sets: tuple[MemberSet, ...]) -> list[SizeGroup]:
+    """What a job starts with, by size, the largest first; equal sizes of different roles are one size."""
+    found: dict[Resources, SizeGroup] = {}
+    for member_set in member_sets:
+        size = found.setdefault(member_set.each, SizeGroup(member_set.each, []))
+        size.members.extend((member_set.role, index) for index in range(member_set.minimum))
+    sizes = [size for size in found.values() if size.members]
+    sizes.sort(key=lambda size: (sum(a for _, a in size.each.scalars), size.each.cpu, size.each.memory), reverse=True)
+    return sizes
 
 
 @dataclass(slots=True, eq=False)
-class Short:
-    """Placement failed: of part `part` only `placed` members found a node."""
+class Shortfall:
+    """Placement failed: of size `size` only `placed` members found a node."""
 
-    part: int
+    size: int
     placed: int
 
 
-def place(cluster: Cluster, pool: Pool, parts: list[Part]) -> list[Assignment] | Short:
+def place(cluster: Cluster, pool: Pool, sizes: list[SizeGroup]) -> list[Assignment] | Shortfall:
     """Take nodes for all members and say which; on failure the cluster is as it was.
 
     If the job wants its members together, each group of nodes with one value of the label is tried before all of them.
     """
-    choice = pool.choice
-    if choice.together and sum([len(part.members) for part in parts]) > 1:
-        for value in pool.values(choice.together):
-            labels = tuple(sorted({*choice.labels, (choice.together, value)}))
-            placed = _place(cluster, cluster.pool(choice._replace(labels=labels, together="")), parts)
-            if not isinstance(placed, Short):
+    selector = pool.selector
+    if selector.together and sum([len(size.members) for size in sizes]) > 1:
+        for value in pool.values(selector.together):
+            labels = tuple(sorted({*selector.labels, (selector.together, value)}))
+            placed = _place(cluster, cluster.pool(selector._replace(labels=labels, together="")), sizes)
+            if not isinstance(placed, Shortfall):
                 return placed
-    return _place(cluster, pool, parts)
+    return _place(cluster, pool, sizes)
 
 
-def _place(cluster: Cluster, pool: Pool, parts: list[Part]) -> list[Assignment] | Short:
-    taken: list[tuple[State, Resources, list[Given]]] = []
+def _place(cluster: Cluster, pool: Pool, sizes: list[SizeGroup]) -> list[Assignment] | Shortfall:
+    taken: list[tuple[NodeState, Resources, list[DeviceNumbers]]] = []
     version = cluster.version
     assignments: list[Assignment] = []
-    for at, part in enumerate(parts):
-        each, members = part.each, part.members
+    for at, size in enumerate(sizes):
+        each, members = size.each, size.members
         done, wanted = 0, len(members)
-        together = 1 if fractional(each) or pool.choice.spread else wanted
+        together = 1 if fractional(each) or pool.selector.spread else wanted
         while done < wanted:
             together = min(together, wanted - done)
-            state = pool.emptiest(each) if pool.choice.spread else pool.best(each, together)
+            state = pool.emptiest(each) if pool.selector.spread else pool.best(each, together)
             if state is None and together > 1:
                 together = pool.largest(each, together - 1)
                 state = pool.best(each, together) if together else None
@@ -77,7 +77,7 @@ def _place(cluster: Cluster, pool: Pool, parts: list[Part]) -> list[Assignment] 
                 for state, each, given in reversed(taken):
                     cluster.put(state, [(each, devices) for devices in given])
                 cluster.version = version
-                return Short(at, done)
+                return Shortfall(at, done)
             given = cluster.take(state, each, together)
             taken.append((state, each, given))
             name = state.name
@@ -86,13 +86,13 @@ def _place(cluster: Cluster, pool: Pool, parts: list[Part]) -> list[Assignment] 
                 for (role, index), devices in zip(members[done : done + together], given, strict=True)
             ]
             done += together
-    if len(parts) > 1:
+    if len(sizes) > 1:
         assignments.sort(key=lambda assignment: (assignment.role, assignment.index))
     return assignments
 
 
-def undo(cluster: Cluster, assignments: list[Assignment], needs: tuple[Need, ...]) -> None:
+def undo(cluster: Cluster, assignments: list[Assignment], member_sets: tuple[MemberSet, ...]) -> None:
     """Give back what `place` took, as if it had not been."""
-    each = {need.role: need.each for need in needs}
+    each = {member_set.role: member_set.each for member_set in member_sets}
     for assignment in assignments:
         cluster.put(cluster.states[assignment.node], [(each[assignment.role], assignment.devices)])

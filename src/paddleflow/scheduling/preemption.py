@@ -17,94 +17,100 @@ claimant does not ask again while its victims are on their way out.
 from __future__ import annotations
 
 from paddleflow.base.quantity import Resources
-from paddleflow.scheduling.accounts import Account, guaranteed_part
-from paddleflow.scheduling.classes import Line, held_total
+from paddleflow.scheduling.classes import JobClass, allocated_total
+from paddleflow.scheduling.cluster_state import ClusterState
 from paddleflow.scheduling.elastic import spare_members
-from paddleflow.scheduling.model import Assignment, Eviction, Held, Preempt, Reason, Resize
+from paddleflow.scheduling.ledgers import QueueLedger, guaranteed_part
+from paddleflow.scheduling.model import Allocation, Assignment, Eviction, Preempt, Reason, Resize
 from paddleflow.scheduling.shares import dominant
-from paddleflow.scheduling.table import Table
 from paddleflow.scheduling.victims import cheapest, rows_of
 
 
-def make_way(table: Table, line: Line, *, shrink: bool, evict: bool) -> list[Preempt | Resize]:
-    """Who makes way so that the line's first job can start: spare members first, then whole jobs.
+def preempt(state: ClusterState, job_class: JobClass, *, shrink: bool, evict: bool) -> list[Preempt | Resize]:
+    """Who makes way so that the class's first job can start: spare members first, then whole jobs.
 
     Nobody when that does not help or is not allowed. The room is kept for the job from now on, and those who go are
     written down.
     """
-    job = line.key[3]
-    going = [*table.shrinks.values(), *[e for victim, e in table.evictions.items() if table.leaving(victim)]]
+    job = job_class.key[3]
+    going = [*state.shrinks.values(), *[e for victim, e in state.evictions.items() if state.leaving(victim)]]
     if any(eviction.by == job for eviction in going):
         return []
-    spare = spare_members(table, -line.key[0]) if shrink else []
-    found = cheapest(table, line, spare) if spare else None
+    spare = spare_members(state, -job_class.key[0]) if shrink else []
+    found = cheapest(state, job_class, spare) if spare else None
     if found is None and evict:
-        found = victims_of(table, line, spare)
+        found = victims_of(state, job_class, spare)
     if found is None:
         return []
     chosen, assignments = found
-    table.unreserve(job)
-    table.reserve(rows_of(job, line, assignments), line)
-    whole = [held for held in chosen if not any(held is one for one in spare)]
-    ended = {held.request.job for held in whole}
+    state.unreserve(job)
+    state.reserve(rows_of(job, job_class, assignments), job_class)
+    whole = [allocation for allocation in chosen if not any(allocation is one for one in spare)]
+    ended = {allocation.request.job for allocation in whole}
     decisions: list[Preempt | Resize] = []
     members: dict[str, tuple[Assignment, ...]] = {}
-    for held in chosen:
-        if held.request.job not in ended:
-            members[held.request.job] = members.get(held.request.job, ()) + held.assignments
+    for allocation in chosen:
+        if allocation.request.job not in ended:
+            members[allocation.request.job] = members.get(allocation.request.job, ()) + allocation.assignments
     for name, removed in members.items():
-        table.shrinks[name] = Eviction(name, job, table.now, tuple((a.role, a.index) for a in removed))
+        state.shrinks[name] = Eviction(name, job, state.now, tuple((a.role, a.index) for a in removed))
         decisions.append(Resize(name, (), removed, job))
-    for held in whole:
-        table.evictions[held.request.job] = Eviction(held.request.job, job, table.now)
-        decisions.append(Preempt(held.request.job, job, _reason(line, held)))
+    for allocation in whole:
+        state.evictions[allocation.request.job] = Eviction(allocation.request.job, job, state.now)
+        decisions.append(Preempt(allocation.request.job, job, _reason(job_class, allocation)))
     return decisions
 
 
-def victims_of(table: Table, line: Line, spare: list[Held]) -> tuple[list[Held], list[Assignment]] | None:
-    """The cheapest jobs without which, and without spare members, the line's first job would start, and where."""
-    going = {(held.request.job, held.assignments[0]) for held in spare}
+def victims_of(
+    state: ClusterState, job_class: JobClass, spare: list[Allocation]
+) -> tuple[list[Allocation], list[Assignment]] | None:
+    """The cheapest jobs without which, and without spare members, the class's first job would start, and where."""
+    going = {(allocation.request.job, allocation.assignments[0]) for allocation in spare}
     rest = []
-    for victim in _candidates(table, line):
+    for victim in _candidates(state, job_class):
         left = tuple(a for a in victim.assignments if (victim.request.job, a) not in going)
         rest.append(victim if len(left) == len(victim.assignments) else victim._replace(assignments=left))
-    return cheapest(table, line, spare + rest) if rest else None
+    return cheapest(state, job_class, spare + rest) if rest else None
 
 
-def _candidates(table: Table, line: Line) -> list[Held]:
+def _candidates(state: ClusterState, job_class: JobClass) -> list[Allocation]:
     """Everybody who may be evicted for this job, in the order in which they go."""
-    mine, priority = table.accounts[line.queue], -line.key[0]
-    found = [table.held[job] for job in mine.held if table.held[job].request.priority < priority]
-    entitled = [above for above in mine.path if guaranteed_part(above.used + line.total, _least(above)) <= 1.0]
+    mine, priority = state.ledgers[job_class.queue], -job_class.key[0]
+    found = [state.allocations[job] for job in mine.charges if state.allocations[job].request.priority < priority]
+    entitled = [above for above in mine.path if guaranteed_part(above.used + job_class.total, _least(above)) <= 1.0]
     if entitled:
-        others = [account for account in table.accounts.values() if account.held and account is not mine]
-        found += [table.held[job] for other in others if _split(mine, other, entitled) for job in other.held]
-    capacity = table.cluster.capacity
+        others = [ledger for ledger in state.ledgers.values() if ledger.charges and ledger is not mine]
+        found += [state.allocations[job] for other in others if _split(mine, other, entitled) for job in other.charges]
+    capacity = state.cluster.capacity
     ranked = sorted(
-        (held.request.priority, (table.now - held.since) * dominant(held_total(held), capacity), held.request.job)
-        for held in found
-        if table.may_leave(held)
+        (
+            allocation.request.priority,
+            (state.now - allocation.since) * dominant(allocated_total(allocation), capacity),
+            allocation.request.job,
+        )
+        for allocation in found
+        if state.may_leave(allocation)
     )
     taken: dict[str, Resources] = {}
     chosen = []
     for _, _, job in ranked:
-        held = table.held[job]
-        account = table.accounts[held.request.queue]
-        below = () if account is mine else _split(mine, account, entitled)
+        allocation = state.allocations[job]
+        ledger = state.ledgers[allocation.request.queue]
+        below = () if ledger is mine else _split(mine, ledger, entitled)
         if all(
             guaranteed_part(above.used - taken.get(above.name, Resources()), _least(above)) > 1.0 for above in below
         ):
-            chosen.append(held)
+            chosen.append(allocation)
             for above in below:
-                taken[above.name] = taken.get(above.name, Resources()) + held_total(held)
+                taken[above.name] = taken.get(above.name, Resources()) + allocated_total(allocation)
     return chosen
 
 
-def _least(account: Account) -> Resources:
-    return account.queue.least if account.queue else Resources()
+def _least(ledger: QueueLedger) -> Resources:
+    return ledger.queue.guarantee if ledger.queue else Resources()
 
 
-def _split(mine: Account, other: Account, entitled: list[Account]) -> tuple[Account, ...]:
+def _split(mine: QueueLedger, other: QueueLedger, entitled: list[QueueLedger]) -> tuple[QueueLedger, ...]:
     """The queues from `other` up to where the two paths meet; none when what is guaranteed to `mine` does not count there."""
     ours, theirs = mine.path[::-1], other.path[::-1]
     same = 0
@@ -115,10 +121,12 @@ def _split(mine: Account, other: Account, entitled: list[Account]) -> tuple[Acco
     return theirs[same:]
 
 
-def _reason(line: Line, victim: Held) -> Reason:
-    job, request = line.key[3], victim.request
-    if request.queue == line.queue:
-        return Reason("priority", f"{job} of the same queue has priority {-line.key[0]}, this job {request.priority}")
+def _reason(job_class: JobClass, victim: Allocation) -> Reason:
+    job, request = job_class.key[3], victim.request
+    if request.queue == job_class.queue:
+        return Reason(
+            "priority", f"{job} of the same queue has priority {-job_class.key[0]}, this job {request.priority}"
+        )
     return Reason(
-        "reclaim", f"{job} needs what is guaranteed to queue {line.queue}, and {request.queue} had borrowed it"
+        "reclaim", f"{job} needs what is guaranteed to queue {job_class.queue}, and {request.queue} had borrowed it"
     )

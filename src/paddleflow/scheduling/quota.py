@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from paddleflow.base.quantity import LARGEST, Resources, total
-from paddleflow.scheduling import policy
+from paddleflow.scheduling import rules
 from paddleflow.scheduling.model import Queue
 
 ROOT = "root"
@@ -53,16 +53,16 @@ def quota_faults(queues: Iterable[Queue]) -> list[Fault]:
 
 def _alone(queue: Queue) -> list[Fault]:
     """What is wrong whatever the other queues are."""
-    name, least, most = queue.name, queue.least, queue.most
+    name, least, most = queue.name, queue.guarantee, queue.ceiling
     found = []
     if queue.weight < 1:
         found.append(Fault(name, "weight", f"queue {name} has weight {queue.weight}, it must be at least 1"))
-    if queue.policy not in policy.POLICIES:
+    if queue.order not in rules.ORDERS:
         found.append(
-            Fault(name, "policy", f"queue {name} has policy {queue.policy}, not one of {', '.join(policy.POLICIES)}")
+            Fault(name, "order", f"queue {name} has order {queue.order}, not one of {', '.join(rules.ORDERS)}")
         )
-    if queue.placement not in policy.PLACEMENTS:
-        text = f"queue {name} has placement {queue.placement}, not one of {', '.join(policy.PLACEMENTS)}"
+    if queue.placement not in rules.PLACEMENTS:
+        text = f"queue {name} has placement {queue.placement}, not one of {', '.join(rules.PLACEMENTS)}"
         found.append(Fault(name, "placement", text))
     for word, amounts in (("min", least), ("max", most or Resources())):
         for dimension, amount in _amounts(amounts):
@@ -79,12 +79,12 @@ def _alone(queue: Queue) -> list[Fault]:
 
 def _minima(parent: Queue, below: list[Queue]) -> list[Fault]:
     """The children's guarantees must fit the parent's guarantee; without one, its ceiling."""
-    together = total(queue.least for queue in below)
-    rooms = [("min", parent.least)] if parent.least != Resources() else []
-    if parent.most is not None:
-        rooms.append(("max", parent.most))
+    together = total(queue.guarantee for queue in below)
+    slots = [("min", parent.guarantee)] if parent.guarantee != Resources() else []
+    if parent.ceiling is not None:
+        slots.append(("max", parent.ceiling))
     found: dict[str, Fault] = {}
-    for word, room in rooms:
+    for word, room in slots:
         for dimension in together.beyond(room):
             text = (
                 f"the queues under {parent.name} have min {dimension} {together.text(dimension)} together, "

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import (
+    Allocation,
     Assignment,
     Decision,
-    Held,
     Node,
     Preempt,
     Queue,
@@ -23,7 +23,7 @@ from paddleflow.scheduling.model import (
     Snapshot,
     Start,
 )
-from paddleflow.scheduling.policy import DEFAULTS, Rules
+from paddleflow.scheduling.rules import DEFAULTS, Rules
 
 _MOST = 200_000  #: entries that nobody took
 
@@ -31,7 +31,7 @@ Action = Start | Preempt | Resize
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class Checkpoint:
     """Things as they are; `fresh`: nothing before it belongs to it (a scheduler that was built anew)."""
 
     snapshot: Snapshot
@@ -49,8 +49,8 @@ class Withdrawn:
 
 
 @dataclass(frozen=True, slots=True)
-class Holds:
-    held: Held
+class Allocated:
+    allocation: Allocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Released:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class Resized:
     """A job has only these members (role and index) left."""
 
     job: str
@@ -91,7 +91,7 @@ class Decided:
     actions: tuple[Action, ...]
 
 
-Entry = Begun | Submitted | Withdrawn | Holds | Released | Left | Restarted | Queues | Nodes | Decided
+Entry = Checkpoint | Submitted | Withdrawn | Allocated | Released | Resized | Restarted | Queues | Nodes | Decided
 
 
 def actions_of(decisions: Iterable[Decision]) -> tuple[Action, ...]:
@@ -116,7 +116,7 @@ class Recorded(Core):
         fresh = self._entries is None or len(self._entries) > _MOST
         if self._entries is None or fresh:
             self._entries = []
-        self._entries.append(Begun(self.snapshot(self.now if now is None else now), fresh))
+        self._entries.append(Checkpoint(self.snapshot(self.now if now is None else now), fresh))
 
     def take(self) -> list[Entry]:
         """The entries since the last time."""
@@ -151,12 +151,12 @@ class Recorded(Core):
             self._note(Withdrawn(job))
         return done
 
-    def hold(self, held: Held) -> bool:
+    def allocate(self, allocation: Allocation) -> bool:
         self._inside, outer = True, self._inside
-        done = super().hold(held)
+        done = super().allocate(allocation)
         self._inside = outer
         if done:
-            self._note(Holds(held))
+            self._note(Allocated(allocation))
         return done
 
     def release(self, job: str) -> bool:
@@ -169,7 +169,7 @@ class Recorded(Core):
         left = tuple(assignments)
         done = super().resized(job, left)
         if done:
-            self._note(Left(job, tuple((a.role, a.index) for a in left)))
+            self._note(Resized(job, tuple((a.role, a.index) for a in left)))
         return done
 
     def restarted(self, job: str, now: float) -> bool:
@@ -203,13 +203,13 @@ def told(core: Core, entry: Entry) -> None:
             core.submit(request)
         case Withdrawn(job):
             core.withdraw(job)
-        case Holds(held):
-            core.hold(held)
+        case Allocated(allocation):
+            core.allocate(allocation)
         case Released(job):
             core.release(job)
-        case Left(job, members):
+        case Resized(job, members):
             kept = set(members)
-            known = core.held.get(job)
+            known = core.allocations.get(job)
             core.resized(job, [a for a in known.assignments if (a.role, a.index) in kept] if known is not None else [])
         case Restarted(job, at):
             core.restarted(job, at)
@@ -217,5 +217,5 @@ def told(core: Core, entry: Entry) -> None:
             core.set_queues(queues)
         case Nodes(nodes):
             core.set_nodes(nodes)
-        case Begun() | Decided():
+        case Checkpoint() | Decided():
             pass

@@ -11,17 +11,17 @@ from __future__ import annotations
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling.model import Assignment, Reservation
 from paddleflow.scheduling.nodes import Cluster, Group, Pool, fractional, times_fitting
-from paddleflow.scheduling.placement import Part, Short, place
+from paddleflow.scheduling.placement import Shortfall, SizeGroup, place
 
 Before = dict[str, tuple[int, int, Group]]
 
 
-def choose(cluster: Cluster, pool: Pool, job: str, parts: list[Part]) -> Reservation | None:
+def choose(cluster: Cluster, pool: Pool, job: str, sizes: list[SizeGroup]) -> Reservation | None:
     """Nodes that nobody has kept and that would hold all members if they were empty; the freest first."""
     rows: list[tuple[str, int, int]] = []
     empty: dict[str, Cluster] = {}
-    for at, part in enumerate(parts):
-        left, each = len(part.members), part.each
+    for at, size in enumerate(sizes):
+        left, each = len(size.members), size.each
         ranked = sorted(
             (-times_fitting(each, state.cpu, state.memory, state.group, left), name)
             for name, state in pool.members.items()
@@ -46,25 +46,25 @@ def choose(cluster: Cluster, pool: Pool, job: str, parts: list[Part]) -> Reserva
     return Reservation(job, tuple(rows))
 
 
-def amounts(reservation: Reservation, parts: list[Part]) -> dict[str, Resources]:
+def amounts(reservation: Reservation, sizes: list[SizeGroup]) -> dict[str, Resources]:
     """What is kept on each node."""
     found: dict[str, Resources] = {}
     for name, at, count in reservation.rows:
-        found[name] = found.get(name, Resources()) + parts[at].each * count
+        found[name] = found.get(name, Resources()) + sizes[at].each * count
     return found
 
 
-def keep(cluster: Cluster, reservation: Reservation, parts: list[Part]) -> None:
-    for name, amount in amounts(reservation, parts).items():
+def keep(cluster: Cluster, reservation: Reservation, sizes: list[SizeGroup]) -> None:
+    for name, amount in amounts(reservation, sizes).items():
         state = cluster.states.get(name)
         if state is not None:
             cluster.keep(state, amount)
 
 
-def lift(cluster: Cluster, reservation: Reservation, parts: list[Part]) -> Before:
+def lift(cluster: Cluster, reservation: Reservation, sizes: list[SizeGroup]) -> Before:
     """What was kept is open to all; the nodes as they were before, for `opened`."""
     before: Before = {}
-    for name, amount in amounts(reservation, parts).items():
+    for name, amount in amounts(reservation, sizes).items():
         state = cluster.states.get(name)
         if state is not None:
             before[name] = (state.cpu, state.memory, state.group)
@@ -78,21 +78,23 @@ def opened(cluster: Cluster, before: Before) -> None:
         cluster.improved.setdefault(name, was)
 
 
-def place_kept(cluster: Cluster, pool: Pool, reservation: Reservation, parts: list[Part]) -> list[Assignment] | Short:
+def place_kept(
+    cluster: Cluster, pool: Pool, reservation: Reservation, sizes: list[SizeGroup]
+) -> list[Assignment] | Shortfall:
     """Where its job goes, the reservation being lifted: anywhere, or else exactly where room was kept."""
-    placed = place(cluster, pool, parts)
-    if not isinstance(placed, Short):
+    placed = place(cluster, pool, sizes)
+    if not isinstance(placed, Shortfall):
         return placed
     version, taken, assignments = cluster.version, list[tuple[str, Resources, list[Assignment]]](), list[Assignment]()
-    done = [0] * len(parts)
+    done = [0] * len(sizes)
     for name, at, count in reservation.rows:
-        each, state = parts[at].each, cluster.states.get(name)
+        each, state = sizes[at].each, cluster.states.get(name)
         if state is None or name not in pool.members or state.shares(each) < count:
             for node, size, mine in reversed(taken):
                 cluster.put(cluster.states[node], [(size, assignment.devices) for assignment in mine])
             cluster.version = version
             return placed
-        members = parts[at].members[done[at] : done[at] + count]
+        members = sizes[at].members[done[at] : done[at] + count]
         done[at] += count
         mine = []
         for role, index in members:

@@ -2,7 +2,7 @@
 
 The dominant share of an amount is the largest part of anything it takes. A user's past is the integral of its share over
 time, each second counting half as much after a half-life; divided by the weight of all time that is an average share, so
-that past and present can be added. The state of `History` is what `Snapshot.past` says: a core rebuilt from it agrees
+that past and present can be added. The state of `UsageHistory` is what `Snapshot.past` says: a core rebuilt from it agrees
 to the last bit.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from math import log
 
 from paddleflow.base.quantity import Resources
-from paddleflow.scheduling.model import Past
+from paddleflow.scheduling.model import UserUsage
 
 _FORGOTTEN = 1e-9  # less than this much of an average share is no past
 
@@ -31,7 +31,7 @@ def dominant(used: Resources, capacity: Resources) -> float:
     return share
 
 
-class History:
+class UsageHistory:
     """What the users of one queue have had."""
 
     __slots__ = ("_past", "half_life")
@@ -52,7 +52,7 @@ class History:
         return self._value(user, now) * log(2) / self.half_life
 
     def settle(self, rates: dict[str, float], now: float) -> None:
-        """Account for the time until now, from which on the users hold these shares."""
+        """QueueLedger for the time until now, from which on the users hold these shares."""
         fresh: dict[str, tuple[float, float, float]] = {}
         for user in sorted(self._past.keys() | rates.keys()):
             value, rate = self._value(user, now), rates.get(user, 0.0)
@@ -60,8 +60,8 @@ class History:
                 fresh[user] = (value, max(now, self._past.get(user, (0.0, now, 0.0))[1]), rate)
         self._past = fresh
 
-    def rows(self, queue: str) -> Iterable[Past]:
-        return [Past(queue, user, *past) for user, past in self._past.items()]
+    def rows(self, queue: str) -> Iterable[UserUsage]:
+        return [UserUsage(queue, user, *past) for user, past in self._past.items()]
 
-    def restore(self, past: Past) -> None:
+    def restore(self, past: UserUsage) -> None:
         self._past[past.user] = (past.value, past.at, past.rate)

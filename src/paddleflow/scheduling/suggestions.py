@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from paddleflow.base.quantity import Resources
-from paddleflow.scheduling.classes import Line, fault_of, held_total, total_of
+from paddleflow.scheduling.classes import JobClass, allocated_total, fault_of, total_of
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import Eviction, Request, Reservation
-from paddleflow.scheduling.nodes import choice_of
-from paddleflow.scheduling.placement import Short, parts_of, place, undo
+from paddleflow.scheduling.nodes import selector_of
+from paddleflow.scheduling.placement import Shortfall, place, sizes_of, undo
 from paddleflow.scheduling.shares import dominant
 from paddleflow.scheduling.victims import cheapest, rows_of
 
@@ -35,16 +35,16 @@ class Suggestion:
 
 def suggest(core: Core, job: str, queues: Iterable[str] = (), sizes: Iterable[Resources] = ()) -> list[Suggestion]:
     """What would start this job now; `queues` are those that its user may use, `sizes` the flavours there are."""
-    line = core.pending.get(job)
-    if line is None or core.touched or line.fault:
+    job_class = core.pending.get(job)
+    if job_class is None or core.touched or job_class.fault:
         return []
-    request = line.jobs[job]
+    request = job_class.jobs[job]
     found: list[Suggestion] = []
-    if job not in core.reservations and not any(a.claim and a.claim.job == job for a in core.accounts.values()):
+    if job not in core.reservations and not any(a.claim and a.claim.job == job for a in core.ledgers.values()):
         for options in (_fewer(core, request), _other_queues(core, request, queues), _smaller(core, request, sizes)):
             found.extend(option for option in [next(options, None)] if option is not None)
-    if line.key[3] == job:
-        found.extend(_victims(core, line))
+    if job_class.key[3] == job:
+        found.extend(_victims(core, job_class))
     return found
 
 
@@ -63,35 +63,35 @@ def apply(core: Core, job: str, suggestion: Suggestion) -> None:
 
 def _starts(core: Core, request: Request) -> bool:
     """Whether the job would start now if it were like this."""
-    account = core.accounts.get(request.queue)
+    ledger = core.ledgers.get(request.queue)
     total = total_of(request)
-    if fault_of(request) or account is None or not account.open or account.over(total):
+    if fault_of(request) or ledger is None or not ledger.open or ledger.over(total):
         return False
-    if account.claimed(total, request.priority, request.job):
+    if ledger.claimed(total, request.priority, request.job):
         return False
     if request.data and core.now < request.submitted_at + core.rules.data_wait:
         return False  # it would rather wait for its data
-    choice = choice_of(request, account.queue)
+    selector = selector_of(request, ledger.queue)
     cluster, version = core.cluster, core.cluster.version
-    placed = place(cluster, cluster.pool(choice), parts_of(request.needs))
-    if isinstance(placed, Short):
+    placed = place(cluster, cluster.pool(selector), sizes_of(request.member_sets))
+    if isinstance(placed, Shortfall):
         return False
-    undo(cluster, placed, request.needs)
+    undo(cluster, placed, request.member_sets)
     cluster.version = version
     return True
 
 
 def _fewer(core: Core, request: Request) -> Iterator[Suggestion]:
     """As many members of the largest role as can start, if that is at least one."""
-    at, need = max(enumerate(request.needs), key=lambda pair: pair[1].minimum, default=(0, None))
-    if need is None or need.minimum < 2:
+    at, member_set = max(enumerate(request.member_sets), key=lambda pair: pair[1].minimum, default=(0, None))
+    if member_set is None or member_set.minimum < 2:
         return
 
     def with_members(count: int) -> Request:
-        fewer = replace(need, count=count, least=None if need.least is None else count)
-        return request._replace(needs=(*request.needs[:at], fewer, *request.needs[at + 1 :]))
+        fewer = replace(member_set, count=count, min_count=None if member_set.min_count is None else count)
+        return request._replace(member_sets=(*request.member_sets[:at], fewer, *request.member_sets[at + 1 :]))
 
-    low, high = 0, need.minimum - 1
+    low, high = 0, member_set.minimum - 1
     while low < high:
         middle = (low + high + 1) // 2
         if _starts(core, with_members(middle)):
@@ -99,7 +99,7 @@ def _fewer(core: Core, request: Request) -> Iterator[Suggestion]:
         else:
             high = middle - 1
     if low and _starts(core, with_members(low)):
-        text = f"with {low} instead of {need.minimum} members of role {need.role} it starts now"
+        text = f"with {low} instead of {member_set.minimum} members of role {member_set.role} it starts now"
         yield Suggestion("fewer", text, with_members(low))
 
 
@@ -112,42 +112,49 @@ def _other_queues(core: Core, request: Request, queues: Iterable[str]) -> Iterat
 
 def _smaller(core: Core, request: Request, sizes: Iterable[Resources]) -> Iterator[Suggestion]:
     """The largest of the sizes below the present one with which it starts; all members of that size change."""
-    largest = max((need.each for need in request.needs), key=_magnitude, default=Resources())
+    largest = max((member_set.each for member_set in request.member_sets), key=_magnitude, default=Resources())
     for size in sorted(sizes, key=_magnitude, reverse=True):
         if size == largest or not size.fits(largest):
             continue
-        needs = tuple(replace(need, each=size) if need.each == largest else need for need in request.needs)
-        if _starts(core, request._replace(needs=needs)):
+        member_sets = tuple(
+            replace(member_set, each=size) if member_set.each == largest else member_set
+            for member_set in request.member_sets
+        )
+        if _starts(core, request._replace(member_sets=member_sets)):
             text = f"with members of {size} instead of {largest} it starts now"
-            yield Suggestion("smaller", text, request._replace(needs=needs))
+            yield Suggestion("smaller", text, request._replace(member_sets=member_sets))
 
 
 def _magnitude(size: Resources) -> tuple[int, int, int]:
     return (sum(amount for _, amount in size.scalars), size.cpu, size.memory)
 
 
-def _victims(core: Core, line: Line) -> Iterator[Suggestion]:
+def _victims(core: Core, job_class: JobClass) -> Iterator[Suggestion]:
     """Whose end would start it, by least lost work: for people who may end jobs, so the contract does not count here."""
-    account, priority, job = core.accounts[line.queue], -line.key[0], line.key[3]
-    limited = [above for above in account.path if above.queue and above.queue.most is not None]
-    rivals = [a for a in core.accounts.values() if any(above in a.path for above in limited)]
-    ahead = any(higher > priority for rival in rivals for higher in rival.levels)  # these would take the quota first
-    waits = account.claimed(line.total, priority, job)
+    ledger, priority, job = core.ledgers[job_class.queue], -job_class.key[0], job_class.key[3]
+    limited = [above for above in ledger.path if above.queue and above.queue.ceiling is not None]
+    rivals = [a for a in core.ledgers.values() if any(above in a.path for above in limited)]
+    ahead = any(higher > priority for rival in rivals for higher in rival.bands)  # these would take the quota first
+    waits = ledger.claimed(job_class.total, priority, job)
     kept = any(other != job for other in core.reservations)
-    if not account.open or not core.possible(line) or ahead or waits or kept:
+    if not ledger.open or not core.possible(job_class) or ahead or waits or kept:
         return
-    over = account.over(line.total)
-    recent: Iterable[str] = reversed(core.held)  # those who began last lose least
+    over = ledger.over(job_class.total)
+    recent: Iterable[str] = reversed(core.allocations)  # those who began last lose least
     if over is not None:
-        below = [job for a in core.accounts.values() if over[0] in a.path for job in a.held]
-        recent = sorted(below, key=lambda job: core.held[job].since, reverse=True)
+        below = [job for a in core.ledgers.values() if over[0] in a.path for job in a.charges]
+        recent = sorted(below, key=lambda job: core.allocations[job].since, reverse=True)
     capacity = core.cluster.capacity
     ranked = sorted(
-        (held.request.priority, (core.now - held.since) * dominant(held_total(held), capacity), held.request.job)
-        for held in map(core.held.__getitem__, islice(recent, 4 * core.rules.victims))
+        (
+            allocation.request.priority,
+            (core.now - allocation.since) * dominant(allocated_total(allocation), capacity),
+            allocation.request.job,
+        )
+        for allocation in map(core.allocations.__getitem__, islice(recent, 4 * core.rules.victims))
     )
-    found = cheapest(core, line, [core.held[job] for _, _, job in ranked])
+    found = cheapest(core, job_class, [core.allocations[job] for _, _, job in ranked])
     if found is not None:
-        victims = tuple(held.request.job for held in found[0])
+        victims = tuple(allocation.request.job for allocation in found[0])
         text = f"if {', '.join(victims)} ended it would start now"
-        yield Suggestion("victims", text, None, victims, rows_of(job, line, found[1]))
+        yield Suggestion("victims", text, None, victims, rows_of(job, job_class, found[1]))

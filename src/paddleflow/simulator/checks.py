@@ -11,12 +11,12 @@ from collections.abc import Collection
 from paddleflow.base.quantity import Resources
 from paddleflow.errors import Internal
 from paddleflow.scheduling.core import Core
-from paddleflow.scheduling.model import Held
-from paddleflow.scheduling.nodes import State
+from paddleflow.scheduling.model import Allocation
+from paddleflow.scheduling.nodes import NodeState
 
 
 class Broken(Internal):
-    """A simulated step left the world in a state that cannot be."""
+    """A simulated step left the simulation in a state that cannot be."""
 
 
 def check(
@@ -32,8 +32,8 @@ def check(
         both = [job for job in small if job in large]
         if both:
             raise Broken(f"at {now:.0f} s job {both[0]} is {words}")
-    if core.held.keys() != set(running):
-        wrong = min(core.held.keys() ^ set(running))
+    if core.allocations.keys() != set(running):
+        wrong = min(core.allocations.keys() ^ set(running))
         raise Broken(f"at {now:.0f} s the core and the simulation disagree whether {wrong} runs")
     check_sums(core, now)
 
@@ -42,13 +42,13 @@ def check_sums(core: Core, now: float) -> None:
     """Free on every node = capacity − reserved − kept − what jobs hold there, and not negative; queues likewise."""
     nodes: dict[str, Resources] = {}
     queues: dict[str, Resources] = {}
-    for held in core.held.values():
-        check_gang(held, now)
-        each = {need.role: need.each for need in held.request.needs}
-        for assignment in held.assignments:
+    for allocation in core.allocations.values():
+        check_gang(allocation, now)
+        each = {member_set.role: member_set.each for member_set in allocation.request.member_sets}
+        for assignment in allocation.assignments:
             amount = each[assignment.role]
             nodes[assignment.node] = nodes.get(assignment.node, Resources()) + amount
-            queues[held.request.queue] = queues.get(held.request.queue, Resources()) + amount
+            queues[allocation.request.queue] = queues.get(allocation.request.queue, Resources()) + amount
     for name, state in core.cluster.states.items():
         check_node(state, now)
         used, capacity = nodes.pop(name, Resources()) + state.node.reserved, state.node.capacity
@@ -68,14 +68,14 @@ def check_sums(core: Core, now: float) -> None:
             raise Broken(f"at {now:.0f} s queue {name} counts {core.usage(name)}, its jobs hold {used}")
 
 
-def check_node(state: State, now: float) -> None:
+def check_node(state: NodeState, now: float) -> None:
     """Nothing is given that is not there."""
     if state.cpu < 0 or state.memory < 0 or any(devices.loose > devices.milli for devices in state.devices.values()):
         raise Broken(f"at {now:.0f} s node {state.name} has less than nothing free")
 
 
-def check_gang(held: Held, now: float) -> None:
-    wanted = sum(need.count for need in held.request.needs)
-    seen = {(assignment.role, assignment.index) for assignment in held.assignments}
-    if len(seen) != wanted or len(held.assignments) != wanted:
-        raise Broken(f"at {now:.0f} s {held.request.job} has {len(held.assignments)} of {wanted} members")
+def check_gang(allocation: Allocation, now: float) -> None:
+    wanted = sum(member_set.count for member_set in allocation.request.member_sets)
+    seen = {(assignment.role, assignment.index) for assignment in allocation.assignments}
+    if len(seen) != wanted or len(allocation.assignments) != wanted:
+        raise Broken(f"at {now:.0f} s {allocation.request.job} has {len(allocation.assignments)} of {wanted} members")

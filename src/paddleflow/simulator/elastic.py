@@ -14,7 +14,7 @@ from random import Random
 
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling.core import Core
-from paddleflow.scheduling.model import Need, Node, Queue, Request, Start
+from paddleflow.scheduling.model import MemberSet, Node, Queue, Request, Start
 from paddleflow.scheduling.rounds.trainers import Elastic
 from paddleflow.simulator.checks import check_sums
 
@@ -51,7 +51,7 @@ class PsJob:
         return self.least + len(self.extras) if self.started_at is not None else 0
 
 
-class ElasticWorld:
+class ElasticSimulation:
     """The experiment. `service` says how many online members are wanted at a second."""
 
     def __init__(
@@ -100,12 +100,14 @@ class ElasticWorld:
 
     def _tick(self, second: int) -> None:
         """Grow into what is idle, shrink for those who wait."""
-        held = self.core.held
-        running = [job for job in self.jobs.values() if job.name in held]
-        waiting = [j for j in self.jobs.values() if j.submitted_at <= second and j.name not in held]
+        allocation = self.core.allocations
+        running = [job for job in self.jobs.values() if job.name in allocation]
+        waiting = [j for j in self.jobs.values() if j.submitted_at <= second and j.name not in allocation]
         slots = sum(max(0, state.cpu) // TRAINER.cpu for state in self.core.cluster.states.values())
         asked = -(-sum(_base_cpu(job) for job in waiting) // TRAINER.cpu)
-        asked += sum(name not in held for name in self._members)  # one trainer's place takes one member of the service
+        asked += sum(
+            name not in allocation for name in self._members
+        )  # one trainer's place takes one member of the service
         free = slots + len(self._dying) - self._headroom - asked
         targets = self._resize([Elastic(j.name, j.least, j.most, j.least + len(j.extras)) for j in running], free)
         for job in running:
@@ -121,8 +123,8 @@ class ElasticWorld:
     def _grow(self, job: PsJob, second: int) -> None:
         job.serial += 1
         name = f"{job.name}/{job.serial}"
-        need = Need("trainer", 1, TRAINER)
-        self.core.submit(Request(name, "batch", (need,), float(second), job.serial, priority=-1))
+        member_set = MemberSet("trainer", 1, TRAINER)
+        self.core.submit(Request(name, "batch", (member_set,), float(second), job.serial, priority=-1))
         if any(isinstance(d, Start) and d.job == name for d in self.core.decide(float(second))):
             job.extras.append(name)
         else:
@@ -141,21 +143,25 @@ class ElasticWorld:
             self._serial += 1
             name = f"online-{self._serial}"
             self._members.append(name)
-            need = Need("member", 1, ONLINE)
-            self.core.submit(Request(name, "online", (need,), float(second), self._serial, priority=10))
+            member_set = MemberSet("member", 1, ONLINE)
+            self.core.submit(Request(name, "online", (member_set,), float(second), self._serial, priority=10))
 
     def _account(self, second: int) -> None:
         used = self._reserved + self.core.usage("batch").cpu + self.core.usage("online").cpu
         self.use.append(used / self._capacity)
-        there = sum(name in self.core.held for name in self._members)
+        there = sum(name in self.core.allocations for name in self._members)
         self.online.append((len(self._members), there))
         if second % _CHECK == 0:
             check_sums(self.core, float(second))
 
 
 def _base(job: PsJob, second: int) -> Request:
-    needs = (Need("master", 1, MASTER), Need("pserver", 10, PSERVER), Need("trainer", job.least, TRAINER))
-    return Request(job.name, "batch", needs, float(second), int(job.submitted_at))
+    member_sets = (
+        MemberSet("master", 1, MASTER),
+        MemberSet("pserver", 10, PSERVER),
+        MemberSet("trainer", job.least, TRAINER),
+    )
+    return Request(job.name, "batch", member_sets, float(second), int(job.submitted_at))
 
 
 def _base_cpu(job: PsJob) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from paddleflow.simulator.run import Record
+from paddleflow.simulator.simulation import Record
 
 #: The classes by which waiting is told: up to so many GPUs.
 SIZES = ((1, "1 GPU"), (4, "2 to 4 GPUs"), (8, "5 to 8 GPUs"), (1 << 30, "more than 8 GPUs"))

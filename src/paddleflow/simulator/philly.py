@@ -10,9 +10,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 from paddleflow.base.quantity import Resources
-from paddleflow.scheduling.baselines.model import Line
-from paddleflow.scheduling.model import Need, Node, Queue, Request
-from paddleflow.simulator.run import FixedDurations, Watcher, World
+from paddleflow.scheduling.baselines.model import Discipline
+from paddleflow.scheduling.model import MemberSet, Node, Queue, Request
+from paddleflow.simulator.simulation import FixedDurations, Simulation, Watcher
 from paddleflow.simulator.traces import ClusterJob
 
 GPU = "gpu"
@@ -23,18 +23,22 @@ def requests(jobs: Sequence[ClusterJob], gpus_each: int) -> list[Request]:
     found = []
     for order, job in enumerate(jobs):
         each = math.gcd(job.gpus, gpus_each)
-        need = Need("worker", job.gpus // each, Resources.of(0, 0, {GPU: each * 1000}))
-        found.append(Request(job.job, job.group, (need,), job.submitted_at, order))
+        member_set = MemberSet("worker", job.gpus // each, Resources.of(0, 0, {GPU: each * 1000}))
+        found.append(Request(job.job, job.group, (member_set,), job.submitted_at, order))
     return found
 
 
 def shared(
-    jobs: Sequence[ClusterJob], nodes: int, gpus_each: int, line: Line | None = None, watcher: Watcher | None = None
-) -> World:
+    jobs: Sequence[ClusterJob],
+    nodes: int,
+    gpus_each: int,
+    discipline: Discipline | None = None,
+    watcher: Watcher | None = None,
+) -> Simulation:
     """All groups on one cluster, without ceilings."""
     places = [Node(f"node-{i:03}", Resources.of(0, 0, {GPU: gpus_each * 1000})) for i in range(nodes)]
     queues = [Queue(group, None) for group in sorted({job.group for job in jobs})]
-    return World(places, queues, _durations(jobs), GPU, line, watcher)
+    return Simulation(places, queues, _durations(jobs), GPU, discipline, watcher)
 
 
 def shares(jobs: Sequence[ClusterJob], nodes: int, gpus_each: int) -> dict[str, int]:
@@ -69,14 +73,14 @@ def peaks(jobs: Sequence[ClusterJob], gpus_each: int) -> dict[str, int]:
 
 def apart(
     jobs: Sequence[ClusterJob], nodes: Mapping[str, int], gpus_each: int, watcher: Watcher | None = None
-) -> World:
+) -> Simulation:
     """Each group alone on so many nodes of its own."""
     places, queues = list[Node](), list[Queue]()
     capacity = Resources.of(0, 0, {GPU: gpus_each * 1000})
     for group, count in nodes.items():
         places += [Node(f"{group}-{i:03}", capacity, {"group": group}) for i in range(count)]
         queues.append(Queue(group, None, node_labels=(("group", group),)))
-    return World(places, queues, _durations(jobs), GPU, None, watcher)
+    return Simulation(places, queues, _durations(jobs), GPU, None, watcher)
 
 
 def _durations(jobs: Sequence[ClusterJob]) -> FixedDurations:

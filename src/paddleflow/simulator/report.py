@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from paddleflow.base.quantity import Resources, total
 from paddleflow.scheduling.classes import total_of
-from paddleflow.scheduling.playing import Outcome
+from paddleflow.scheduling.playback import Outcome
 from paddleflow.scheduling.shares import dominant
 from paddleflow.simulator.metrics import jain, mean, percentile
 from paddleflow.simulator.whatif import Played
@@ -61,7 +61,7 @@ def _queue(name: str, rows: list[Outcome], played: Played, capacity: Resources, 
     busy = sum(
         dominant(total_of(r.request), capacity) * max(0.0, end - max(begin, played.begins))
         for r in rows
-        for begin, end in r.held
+        for begin, end in r.intervals
     )
     return QueueReport(
         name,

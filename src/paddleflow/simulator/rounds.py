@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling.core import Core
-from paddleflow.scheduling.model import Assignment, Held, Need, Node, Queue, Request
+from paddleflow.scheduling.model import Allocation, Assignment, MemberSet, Node, Queue, Request
 from paddleflow.scheduling.rounds.model import Policy, Spread, gpus
 from paddleflow.simulator.applications import Application
 from paddleflow.simulator.checks import check
@@ -89,14 +89,14 @@ def apply(core: Core, active: Mapping[str, Training], spreads: Mapping[str, Spre
     for name, spread in moved.items():
         training = active[name]
         if spread:
-            core.hold(_held(training.job, spread, now))
+            core.allocate(_allocation(training.job, spread, now))
         training.move(spread, now)
 
 
-def _held(job: TrainingJob, spread: Spread, now: float) -> Held:
-    request = Request(job.job, _QUEUE, (Need("worker", gpus(spread), _ONE),), job.submitted_at, 0)
+def _allocation(job: TrainingJob, spread: Spread, now: float) -> Allocation:
+    request = Request(job.job, _QUEUE, (MemberSet("worker", gpus(spread), _ONE),), job.submitted_at, 0)
     places = [node for node, count in spread for _ in range(count)]
-    return Held(request, tuple(Assignment("worker", i, node) for i, node in enumerate(places)), now)
+    return Allocation(request, tuple(Assignment("worker", i, node) for i, node in enumerate(places)), now)
 
 
 def _outcome(training: Training) -> Outcome:

@@ -2,7 +2,7 @@
 
 Submissions, ends, withdrawals, other priorities, quotas that change under load, nodes that come, go and shrink, clocks that
 jump back and far ahead, requests that make no sense, amounts that overflow 64 bits. Nothing may raise, and everything that
-the core counts must agree with a second count. The world is small and crowded, because what goes wrong in a large one goes
+the core counts must agree with a second count. The simulation is small and crowded, because what goes wrong in a large one goes
 wrong in a small one too, and an event there costs a tenth. Changed queues and nodes become again what they were at the
 start as often as not, so that much starts however long it lasts. The tests run 100,000 events, `scripts/bench storm` a
 hundred times as many.
@@ -15,10 +15,21 @@ from dataclasses import replace
 from random import Random
 
 from paddleflow.base.quantity import Resources
-from paddleflow.scheduling.classes import held_total
+from paddleflow.scheduling.classes import allocated_total
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.devices import WHOLE
-from paddleflow.scheduling.model import Decision, Held, Need, Node, Preempt, Queue, Request, Resize, Snapshot, Start
+from paddleflow.scheduling.model import (
+    Allocation,
+    Decision,
+    MemberSet,
+    Node,
+    Preempt,
+    Queue,
+    Request,
+    Resize,
+    Snapshot,
+    Start,
+)
 from paddleflow.simulator.checks import Broken
 
 HUGE = 2**62
@@ -39,8 +50,8 @@ def small_world() -> Snapshot:
     queues = (
         Queue("top", _size(30, 8000), _size(12)),
         Queue("q0", _size(20, 8000), parent="top"),
-        Queue("q1", _size(20, 8000), _size(4), parent="top", policy="fair"),
-        Queue("q2", _size(20, 8000), policy="shortest"),
+        Queue("q1", _size(20, 8000), _size(4), parent="top", order="fair"),
+        Queue("q2", _size(20, 8000), order="shortest"),
     )
     return Snapshot(0.0, nodes, queues, (), ())
 
@@ -70,7 +81,7 @@ class Storm:
 
     def check(self) -> None:
         self._check_sums()
-        both = self.core.pending.keys() & self.core.held.keys()
+        both = self.core.pending.keys() & self.core.allocations.keys()
         if both:
             raise Broken(f"after {self.counts['events']} events {min(both)} both waits and runs")
         self.core.reasons(list(self.core.pending)[:20])
@@ -79,11 +90,11 @@ class Storm:
         """Every queue and node counts what the running jobs hold; on a node that is gone only the queue does."""
         core, queues, nodes = self.core, dict[str, Resources](), dict[str, Resources]()
         devices: Counter[tuple[str, str, int]] = Counter()
-        for held in core.held.values():
-            for account in core.accounts[held.request.queue].path:
-                queues[account.name] = queues.get(account.name, Resources()) + held_total(held)
-            each = {need.role: need.each for need in held.request.needs}
-            for assignment in held.assignments:
+        for allocation in core.allocations.values():
+            for ledger in core.ledgers[allocation.request.queue].path:
+                queues[ledger.name] = queues.get(ledger.name, Resources()) + allocated_total(allocation)
+            each = {member_set.role: member_set.each for member_set in allocation.request.member_sets}
+            for assignment in allocation.assignments:
                 nodes[assignment.node] = nodes.get(assignment.node, Resources()) + each[assignment.role]
                 for name, numbers in assignment.devices:
                     part = min(WHOLE, each[assignment.role].scalar(name))
@@ -91,9 +102,9 @@ class Storm:
         twice = next((place for place, amount in devices.items() if amount > WHOLE), None)
         if twice is not None:
             raise Broken(f"{twice[1]} {twice[2]} of node {twice[0]} is given out to {devices[twice]} of {WHOLE} parts")
-        for name, account in core.accounts.items():
-            if account.used != queues.get(name, Resources()):
-                raise Broken(f"queue {name} counts {account.used}, its jobs hold {queues.get(name, Resources())}")
+        for name, ledger in core.ledgers.items():
+            if ledger.used != queues.get(name, Resources()):
+                raise Broken(f"queue {name} counts {ledger.used}, its jobs hold {queues.get(name, Resources())}")
         for name, state in core.cluster.states.items():
             used = nodes.get(name, Resources()) + state.node.reserved + (state.kept or Resources())
             if (
@@ -112,8 +123,8 @@ class Storm:
         if draw < (0.2 if busy else 0.45):
             self._number += 1
             core.submit(self._request())
-        elif draw < 0.76 and core.held:
-            core.release(random.choice(list(core.held)))
+        elif draw < 0.76 and core.allocations:
+            core.release(random.choice(list(core.allocations)))
         elif draw < 0.88 and core.pending:
             job = random.choice(list(core.pending))
             if random.random() < 0.7:
@@ -137,13 +148,15 @@ class Storm:
         random, n = self._random, self._number
         count = random.choice([1, 1, 1, 2, 4, 9])
         least = random.choice([None, None, None, 1])
-        needs = [Need("worker", count, _size(random.choice([1, 2, 5]), random.choice([0, 0, 250, 1000, 2000])), least)]
+        member_sets = [
+            MemberSet("worker", count, _size(random.choice([1, 2, 5]), random.choice([0, 0, 250, 1000, 2000])), least)
+        ]
         if random.random() < 0.15:
-            needs.append(Need("server", random.choice([1, 2]), _size(1)))
+            member_sets.append(MemberSet("server", random.choice([1, 2]), _size(1)))
         return Request(
             f"job-{n}",
             random.choice(self._queues).name,
-            tuple(needs),
+            tuple(member_sets),
             self._now,
             n,
             random.choice([0, 0, 0, 1, 2]),
@@ -163,12 +176,17 @@ class Storm:
         each = random.choice(
             [Resources.of(HUGE, HUGE), Resources.of(-5, 1), Resources.of(1, 1, {"gpu": 1500}), Resources()]
         )
-        needs = random.choice(
-            [(), (Need("w", random.choice([0, -3, HUGE]), each),), (Need("w", 2, each, 5),), request.needs * 2]
+        member_sets = random.choice(
+            [
+                (),
+                (MemberSet("w", random.choice([0, -3, HUGE]), each),),
+                (MemberSet("w", 2, each, 5),),
+                request.member_sets * 2,
+            ]
         )
         at = random.choice([float("nan"), float("inf"), float("-inf"), self._now + 1e12])
         return request._replace(
-            needs=needs,
+            member_sets=member_sets,
             submitted_at=at,
             queue=random.choice([request.queue, "nowhere"]),
             priority=random.choice([0, HUGE, -HUGE]),
@@ -183,10 +201,10 @@ class Storm:
             if random.random() < 0.2:
                 queue = replace(
                     before,
-                    most=random.choice([None, _size(4, 2000), _size(20, 8000), Resources.of(HUGE, HUGE)]),
-                    least=random.choice([Resources(), _size(3), _size(50, 9000)]),
+                    ceiling=random.choice([None, _size(4, 2000), _size(20, 8000), Resources.of(HUGE, HUGE)]),
+                    guarantee=random.choice([Resources(), _size(3), _size(50, 9000)]),
                     weight=random.choice([1, 3, 0]),
-                    policy=random.choice(["fifo", "shortest", "fair", "drf"]),
+                    order=random.choice(["fifo", "shortest", "fair", "drf"]),
                     open=random.random() < 0.9,
                     parent=random.choice(["root", "root", *[other.name for other in self._queues], "nowhere"]),
                 )
@@ -214,7 +232,7 @@ class Storm:
             match decision:
                 case Start(job):
                     self.counts["starts"] += 1
-                    self._whole(self.core.held[job])
+                    self._whole(self.core.allocations[job])
                 case Preempt(job):
                     self.counts["evictions"] += 1
                     self._leaving.append(job)
@@ -222,16 +240,18 @@ class Storm:
                     self.counts["resizes"] += 1
                     if removed:
                         left = set(removed)
-                        self.core.resized(job, [a for a in self.core.held[job].assignments if a not in left])
-                        self._whole(self.core.held[job])
+                        self.core.resized(job, [a for a in self.core.allocations[job].assignments if a not in left])
+                        self._whole(self.core.allocations[job])
 
-    def _whole(self, held: Held) -> None:
-        for need in held.request.needs:
-            members = sum(assignment.role == need.role for assignment in held.assignments)
-            if not need.minimum <= members <= need.count:
-                raise Broken(f"{held.request.job} has {members} of {need.minimum} to {need.count} of role {need.role}")
+    def _whole(self, allocation: Allocation) -> None:
+        for member_set in allocation.request.member_sets:
+            members = sum(assignment.role == member_set.role for assignment in allocation.assignments)
+            if not member_set.minimum <= members <= member_set.count:
+                raise Broken(
+                    f"{allocation.request.job} has {members} of {member_set.minimum} to {member_set.count} of role {member_set.role}"
+                )
 
     def _go(self, job: str) -> None:
-        held = self.core.held.get(job)
-        if held is not None and self.core.release(job):
-            self.core.submit(held.request)
+        allocation = self.core.allocations.get(job)
+        if allocation is not None and self.core.release(job):
+            self.core.submit(allocation.request)

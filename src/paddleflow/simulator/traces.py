@@ -24,7 +24,7 @@ _ONE_GPU = {"ncf"}
 
 @dataclass(frozen=True, slots=True)
 class TrainingJob:
-    """A line of a training workload."""
+    """A discipline of a training workload."""
 
     job: str
     submitted_at: float
@@ -35,10 +35,10 @@ class TrainingJob:
 
 @dataclass(frozen=True, slots=True)
 class ClusterJob:
-    """A line of a cluster trace."""
+    """A discipline of a cluster trace."""
 
     job: str
-    submitted_at: float  #: seconds since the first line
+    submitted_at: float  #: seconds since the first discipline
     duration: float
     gpus: int
     group: str  #: the virtual cluster
@@ -95,7 +95,7 @@ def read_philly(file: Path) -> list[ClusterJob]:
             continue
         at = datetime.fromisoformat(row["timestamp"]).replace(tzinfo=UTC).timestamp()
         found.append((at, float(row["duration"]), int(row["num_gpus"]), row["cluster"]))
-    found.sort(key=lambda line: line[0])
+    found.sort(key=lambda discipline: discipline[0])
     first = found[0][0] if found else 0.0
     return [
         ClusterJob(f"job-{serial}", at - first, duration, gpus, group)

@@ -14,9 +14,9 @@ from heapq import heappop, heappush
 
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import Node, Queue, Request, Snapshot, Start
-from paddleflow.scheduling.playing import Outcome, Player
+from paddleflow.scheduling.playback import Outcome, Playback
 from paddleflow.scheduling.record import Entry, Nodes, Queues, Submitted, Withdrawn, told
-from paddleflow.simulator.past import Runs, Script
+from paddleflow.simulator.scenario import AttemptHistory, Scenario
 
 _SLACK = 1e-6  #: seconds; sums of moments are not quite exact
 _LAG = 1.0  #: seconds that going takes where nobody knows
@@ -49,30 +49,30 @@ class Played:
 
 
 class _Play:
-    """One play of a script."""
+    """One play of a scenario."""
 
-    def __init__(self, script: Script, change: Change, length: Length) -> None:
-        self._script = script
+    def __init__(self, scenario: Scenario, change: Change, length: Length) -> None:
+        self._scenario = scenario
         self._change = change
         self._length = length
         self._totals = {request.job: seconds for request, seconds in change.arrivals}
-        self._ran = _ran_at_least(script)
+        self._ran = _ran_at_least(scenario)
         self._begun: dict[str, int] = {}  # the number of the attempt that runs, or ran last
         self._done: dict[str, int] = {}  # attempts that ended by themselves
         self._lags: dict[str, int] = {}
         self._changes: dict[str, int] = {}
         self._again: list[tuple[float, str]] = []  # heap: when jobs wait once more
         self._coming = sorted(change.arrivals, key=lambda pair: pair[0].submitted_at, reverse=True)
-        self.snapshot = _changed(script.snapshot, change)
-        self.player = Player(Core.of(self.snapshot), self._lasts, self._lag, self._change_lag, self._ended)
-        self.player.begin(self.snapshot.now)
+        self.snapshot = _changed(scenario.snapshot, change)
+        self.playback = Playback(Core.of(self.snapshot), self._lasts, self._lag, self._change_lag, self._ended)
+        self.playback.begin(self.snapshot.now)
         self.cycles = 0
         self.first: tuple[float, int] | None = None
 
-    # --- what the player asks -----------------------------------------------------------------------------------
+    # --- what the playback asks -----------------------------------------------------------------------------------
 
-    def _runs(self, job: str) -> Runs:
-        return self._script.runs.get(job) or Runs()
+    def _runs(self, job: str) -> AttemptHistory:
+        return self._scenario.runs.get(job) or AttemptHistory()
 
     def _lasts(self, request: Request, elapsed: float) -> float:
         job = request.job
@@ -90,17 +90,17 @@ class _Play:
         return max(0.0, self._totals[job] - elapsed, least + _LONGER - elapsed)
 
     def _lag(self, job: str, at: float) -> float:
-        return self._nth(self._runs(job).lags, self._lags, job, at, job in self._script.going)
+        return self._nth(self._runs(job).lags, self._lags, job, at, job in self._scenario.going)
 
     def _change_lag(self, job: str, at: float) -> float:
-        return self._nth(self._runs(job).changes, self._changes, job, at, job in self._script.changing)
+        return self._nth(self._runs(job).changes, self._changes, job, at, job in self._scenario.changing)
 
     def _nth(self, values: list[float], used: dict[str, int], job: str, at: float, unfinished: bool) -> float:
         """The next of the values that are known; what was not finished goes on to the end of the past."""
         number = used[job] = used.get(job, -1) + 1
         if number < len(values):
             return values[number]
-        return max(_LAG, self._script.ends - at + _LAG) if unfinished and number == len(values) else _LAG
+        return max(_LAG, self._scenario.ends - at + _LAG) if unfinished and number == len(values) else _LAG
 
     def _ended(self, outcome: Outcome, now: float) -> None:
         job = outcome.request.job
@@ -113,26 +113,26 @@ class _Play:
     # --- the plays ----------------------------------------------------------------------------------------------
 
     def past(self) -> None:
-        for number, moment in enumerate(self._script.moments):
+        for number, moment in enumerate(self._scenario.moments):
             at = moment.decided.at
             self._arrive(at)
             for entry in moment.outside:
                 self._outside(entry, at)
-            actions = self.player.decide(at, moment.decided.limit)
+            actions = self.playback.decide(at, moment.decided.limit)
             self.cycles += 1
             if self.first is None and actions != moment.decided.actions:
                 self.first = (at, number + 1)
 
     def future(self, horizon: float) -> float:
-        now = max(self.snapshot.now, self._script.ends)
+        now = max(self.snapshot.now, self._scenario.ends)
         end = now + horizon
         for _ in range(_MOST_MOMENTS):
             self._arrive(now)
-            self.player.live(now)
-            waiting = self.player.core.pending or self._coming or self._again
-            if not waiting and not self.player.core.held:
+            self.playback.live(now)
+            waiting = self.playback.core.pending or self._coming or self._again
+            if not waiting and not self.playback.core.allocations:
                 break
-            soonest = [self.player.next_moment(now)]
+            soonest = [self.playback.next_moment(now)]
             soonest += [self._coming[-1][0].submitted_at] if self._coming else []
             soonest += [self._again[0][0]] if self._again else []
             now = max(now, min(soonest))
@@ -141,39 +141,39 @@ class _Play:
         return now
 
     def _arrive(self, now: float) -> None:
-        self.player.settle(now, _SLACK)
+        self.playback.settle(now, _SLACK)
         while self._again and self._again[0][0] <= now + _SLACK:
             _, job = heappop(self._again)
-            self.player.core.submit(self.player.outcomes[job].request)
+            self.playback.core.submit(self.playback.outcomes[job].request)
         while self._coming and self._coming[-1][0].submitted_at <= now:
-            self.player.submit(self._coming.pop()[0])
+            self.playback.submit(self._coming.pop()[0])
 
     def _outside(self, entry: Entry, at: float) -> None:
-        player = self.player
+        playback = self.playback
         match entry:
             case Submitted(request):
-                player.submit(request)
+                playback.submit(request)
             case Withdrawn(job):
-                if player.core.withdraw(job):
-                    player.outcomes[job].withdrawn_at = at
-                elif job in player.core.held:
-                    player.finish(job, at)  # its user gave it up; here it had started already
+                if playback.core.withdraw(job):
+                    playback.outcomes[job].withdrawn_at = at
+                elif job in playback.core.allocations:
+                    playback.finish(job, at)  # its user gave it up; here it had started already
             case Queues(queues):
-                player.core.set_queues(self._change.queues(queues))
+                playback.core.set_queues(self._change.queues(queues))
             case Nodes(nodes):
-                player.core.set_nodes(self._change.nodes(nodes))
+                playback.core.set_nodes(self._change.nodes(nodes))
             case _:
-                told(player.core, entry)
+                told(playback.core, entry)
 
 
-def _ran_at_least(script: Script) -> dict[str, float]:
-    """How long jobs that had not ended ran, at the end of the script."""
-    since = {held.request.job: held.since for held in script.snapshot.held}
-    for moment in script.moments:
+def _ran_at_least(scenario: Scenario) -> dict[str, float]:
+    """How long jobs that had not ended ran, at the end of the scenario."""
+    since = {allocation.request.job: allocation.since for allocation in scenario.snapshot.allocations}
+    for moment in scenario.moments:
         for action in moment.decided.actions:
             if isinstance(action, Start):
                 since[action.job] = moment.decided.at
-    return {job: script.ends - at for job, at in since.items()}
+    return {job: scenario.ends - at for job, at in since.items()}
 
 
 def _changed(snapshot: Snapshot, change: Change) -> Snapshot:
@@ -181,27 +181,29 @@ def _changed(snapshot: Snapshot, change: Change) -> Snapshot:
     nodes = change.nodes(snapshot.nodes)
     names = {node.name for node in nodes}
     lost = {node.name for node in snapshot.nodes} - names
-    homeless = [held for held in snapshot.held if any(a.node in lost for a in held.assignments)]
-    gone = {held.request.job for held in homeless}
+    homeless = [
+        allocation for allocation in snapshot.allocations if any(a.node in lost for a in allocation.assignments)
+    ]
+    gone = {allocation.request.job for allocation in homeless}
     return replace(
         snapshot,
         nodes=nodes,
         queues=change.queues(snapshot.queues),
-        pending=(*snapshot.pending, *[held.request for held in homeless]),
-        held=tuple(held for held in snapshot.held if held.request.job not in gone),
+        pending=(*snapshot.pending, *[allocation.request for allocation in homeless]),
+        allocations=tuple(allocation for allocation in snapshot.allocations if allocation.request.job not in gone),
         reservations=tuple(r for r in snapshot.reservations if all(row[0] in names for row in r.rows)),
         rules=replace(snapshot.rules, **change.rules),  # type: ignore[arg-type]  # names are checked by whoever asks
     )
 
 
-def play(script: Script, change: Change, length: Length, horizon: float) -> Played:
+def play(scenario: Scenario, change: Change, length: Length, horizon: float) -> Played:
     """The past with this change, and what follows from it."""
-    this = _Play(script, change, length)
+    this = _Play(scenario, change, length)
     this.past()
     ends = this.future(horizon)
-    this.player.close(ends)
-    now = max(this.snapshot.now, script.ends)
-    return Played(script.snapshot.now, now, ends, this.snapshot, this.player.outcomes, this.cycles, this.first)
+    this.playback.close(ends)
+    now = max(this.snapshot.now, scenario.ends)
+    return Played(scenario.snapshot.now, now, ends, this.snapshot, this.playback.outcomes, this.cycles, this.first)
 
 
 def queues_with(

@@ -14,7 +14,7 @@ from paddleflow.spec.query import PageQuery
 QUOTA_TYPES = ("elasticQuota", "volcanoCapabilityQuota")
 #: Names that schedulingPolicy may hold, each with its meaning.
 POLICIES = {"priority": "higher priority first, then the older job"}
-#: In which order jobs of one priority go, each with its meaning: the words of scheduling/policy.py, which are above this package.
+#: In which order jobs of one priority go, each with its meaning: the words of scheduling/rules.py, which are above this package.
 ORDERS = {
     "fifo": "the older job first",
     "shortest": "the job first that is expected to run for the shortest time",

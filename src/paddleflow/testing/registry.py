@@ -1,6 +1,6 @@
-"""What an API server keeps: objects, their versions, and the history that watches are told. Without HTTP; used by `memory`.
+"""What the in-memory API server stores: objects, their versions, and the history that watches read. No HTTP; used by `api_server`.
 
-Every change raises one version that all kinds share, as in etcd. `refused` says no in the API's words.
+Every change raises one version that all kinds share, as in etcd. `Refused` is an error response.
 """
 
 from __future__ import annotations
@@ -244,10 +244,10 @@ def _body(obj: View) -> dict[str, Any]:
 
 
 def _check(resource: Resource, obj: View, name: str) -> None:
-    said = (obj.get("apiVersion", resource.api_version), obj.get("kind", resource.kind))
-    if said != (resource.api_version, resource.kind):
+    found = (obj.get("apiVersion", resource.api_version), obj.get("kind", resource.kind))
+    if found != (resource.api_version, resource.kind):
         raise Refused(
-            400, "BadRequest", f"the object is {said[0]} {said[1]}, expected {resource.api_version} {resource.kind}"
+            400, "BadRequest", f"the object is {found[0]} {found[1]}, expected {resource.api_version} {resource.kind}"
         )
     if not _NAME.fullmatch(name):
         what = "a lowercase RFC 1123 subdomain is required" if name else "name or generateName is required"

@@ -7,7 +7,7 @@ import json
 from inline_snapshot import snapshot
 
 from paddleflow.cli.queue import ORDERS
-from paddleflow.scheduling.policy import POLICIES
+from paddleflow.scheduling import rules
 from paddleflow.spec import queue as documents
 from tests.client_stub import Shell, Stub
 
@@ -27,7 +27,7 @@ def queue(name: str, parent: str = "root", **fields: object) -> dict[str, object
 
 
 def test_the_words_of_an_order_are_the_scheduler_s() -> None:
-    assert POLICIES == ORDERS == tuple(documents.ORDERS)
+    assert rules.ORDERS == ORDERS == tuple(documents.ORDERS)
 
 
 def test_the_tree_is_drawn(stub: Stub, shell: Shell) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,12 @@ import pytest
 
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
-from paddleflow.engine.activating import expect, settle_ahead
 from paddleflow.engine.board import Board
 from paddleflow.engine.changeset import Changeset
 from paddleflow.engine.launch_context import LaunchContext
 from paddleflow.engine.ports import Ports
-from paddleflow.engine.prefetch import HORIZON, MOST, Lane, Prefetch, lane_of
-from paddleflow.engine.recovery import Records, begun_unplaced, compare, rebuild
+from paddleflow.engine.prefetch import HORIZON, MAX_PER_JOB, Prefetch, SlotClass, kind_of
+from paddleflow.engine.recovery import Records, compare, rebuild
 from paddleflow.engine.turn import apply_observations, apply_row_changes, decide
 from paddleflow.jobs.model import UNTIL_TOLD, JobStatus, Member
 from paddleflow.jobs.rows import crowd_of, request_of
@@ -40,16 +40,18 @@ def step_row(number: int, run: str = "run-1", **columns: Any) -> dict[str, Any]:
     return row_of(replace(STEP, id=f"job-{number}"), seq=number, run_id=run, status="pending", **columns)
 
 
-def scene(*waiting: dict[str, Any]) -> Board:
+def scene(*waiting: dict[str, Any], after: dict[str, Callable[[], list[str]]] | None = None) -> Board:
     """One place, which job-1 has; the others wait, and the engine knows the rows of steps' jobs."""
     first = step_row(1) | {"status": "running", "placed": 1, "attempt": 1, "started_at": 29.99}
     task = task_row(devices="[]", started_at=29.99)
     records = Records([first], [task], [crowd_of(row) for row in waiting])
     ports = Ports(range(2000, 2010), lambda port: True)
-    board = rebuild(records, [Node("n1", ONE)], [Queue("q", None)], ports, AROUND, 20.0)
+    board = rebuild(records, [Node("n1", ONE)], [Queue("q", None)], ports, AROUND, 20.0, Prefetch())
     for row in waiting:
         if row["run_id"] is not None:
-            board.prefetch.rows[row["id"]] = row, (SMALL,)
+            predecessors = (after or {}).get(row["id"])
+            board.prefetch.queued(row["id"], row["run_id"], predecessors)
+            board.prefetch.written(row, (SMALL,))
     return board
 
 
@@ -58,7 +60,7 @@ def turn(board: Board, *seen: Observation, rows: tuple[dict[str, Any], ...] = ()
     apply_observations(board, seen, changes, NOW)
     apply_row_changes(board, rows, changes, NOW)
     decide(board, changes, AROUND, NOW)
-    settle_ahead(board, changes, AROUND)
+    board.prefetch.launch(board, changes, AROUND)
     changes.close()
     return changes
 
@@ -72,7 +74,7 @@ def test_the_next_step_goes_ahead_and_stays_in_the_line() -> None:
     changes = turn(board)
     assert ahead(changes) == [attempt(2)], "as long as nothing is known of durations, one for each that runs"
     assert {"job-2", "job-3"} <= board.core.pending.keys()
-    assert changes.writes.placements == changes.writes.heirs == []
+    assert changes.writes.placements == changes.writes.successors == []
     assert ahead(turn(board)) == []
 
 
@@ -80,11 +82,11 @@ def test_an_heir_is_placed_where_the_other_one_was() -> None:
     board = scene(step_row(2), step_row(3))
     turn(board)
     changes = turn(board, Ended(attempt(1), NOW - 0.3, 0, successor=attempt(2)), Started(attempt(2), NOW - 0.2, 7))
-    assert [(item.job, item.attempt, item.at) for item in changes.writes.heirs] == [("job-2", 1, NOW - 0.3)]
+    assert [(item.job, item.attempt, item.at) for item in changes.writes.successors] == [("job-2", 1, NOW - 0.3)]
     assert {change.after.id: change.after.status for change in changes.writes.changes} == {
         "job-1": JobStatus.SUCCEEDED, "job-2": JobStatus.RUNNING,
     }  # fmt: skip
-    assert list(board.core.held) == ["job-2"]
+    assert list(board.core.allocations) == ["job-2"]
     assert board.core.usage("q") == ONE
     assert ahead(changes) == [attempt(3)]
 
@@ -113,10 +115,9 @@ def test_somebody_else_who_waits_has_all_asked_back() -> None:
 
 
 def test_what_one_that_is_ahead_waits_for_is_told_when_it_comes_back() -> None:
-    board = scene(step_row(2, not_before=UNTIL_TOLD))
-    board.prefetch.awaits["job-2"] = lambda: ["job-1"]
+    board = scene(step_row(2, not_before=UNTIL_TOLD), after={"job-2": lambda: ["job-1"]})
     assert ahead(turn(board)) == [attempt(2)]
-    board.due("job-2")
+    board.ungate("job-2")
     assert turn(board).writes.waits == [], "it may have begun by now"
     ((job, *_, reason),) = turn(board, Returned(attempt(2))).writes.waits
     assert job == "job-2"
@@ -145,9 +146,9 @@ def test_a_step_that_is_stopped_while_it_is_ahead_is_ended_wherever_it_is() -> N
     changes = turn(board, rows=(step_row(2) | {"status": "terminated", "touched": 2},))
     assert changes.halts == [attempt(2)]
     changes = turn(board, Ended(attempt(1), NOW, 0, successor=attempt(2)), Started(attempt(2), NOW, 7))
-    assert changes.writes.heirs == []
+    assert changes.writes.successors == []
     assert changes.halts == [attempt(2)], "it began all the same, and is nobody's"
-    assert board.core.held == {}
+    assert board.core.allocations == {}
 
 
 def test_a_step_whose_row_changed_is_asked_back_and_waits_anew() -> None:
@@ -159,21 +160,21 @@ def test_a_step_whose_row_changed_is_asked_back_and_waits_anew() -> None:
 
 
 def test_who_is_held_back_goes_ahead_after_those_that_it_waits_for() -> None:
-    board = scene(step_row(2), step_row(3, not_before=UNTIL_TOLD))
-    board.prefetch.awaits["job-3"] = lambda: ["job-2"]
-    assert board.held_back == {"job-3"}
+    board = scene(step_row(2), step_row(3, not_before=UNTIL_TOLD), after={"job-3": lambda: ["job-2"]})
+    assert board.gated == {"job-3"}
     assert "job-3" not in board.core.pending
-    board.prefetch.lanes[lane_of(request_of(step_row(2)), "standalone")].seconds = 0.001
+    slot_class = board.active["job-1"].slot_class
+    board.prefetch.placed("short", slot_class)
+    board.prefetch.ended("short", slot_class, 0.001)
     changes = turn(board)
     assert ahead(changes) == [attempt(2), attempt(3)]
     assert [item.launch.prefetch.after for item in changes.launches if item.launch.prefetch] == [(), (attempt(2),)]
 
 
 def test_who_waits_for_nobody_at_work_stays_held_back_until_it_is_due() -> None:
-    board = scene(step_row(3, not_before=UNTIL_TOLD))
-    board.prefetch.awaits["job-3"] = list
+    board = scene(step_row(3, not_before=UNTIL_TOLD), after={"job-3": list})
     assert ahead(turn(board)) == []
-    board.due("job-3")
+    board.ungate("job-3")
     assert "job-3" in board.core.pending
     assert ahead(turn(board)) == [attempt(3)]
 
@@ -181,38 +182,60 @@ def test_who_waits_for_nobody_at_work_stays_held_back_until_it_is_due() -> None:
 def test_a_process_of_a_job_that_waits_is_taken_up() -> None:
     board = scene(step_row(2))
     seen: list[Observation] = [Ended(attempt(1), NOW, 0), Started(attempt(2), NOW, 7)]
-    assert begun_unplaced(board, seen) == ["job-2"]
-    expect(board, step_row(2), (SMALL,), AROUND)
+    assert board.prefetch.unplaced(board, seen) == ["job-2"]
+    board.prefetch.expect(board, step_row(2), (SMALL,), "n1", AROUND)
     changes = turn(board, *seen)
-    assert [item.job for item in changes.writes.heirs] == ["job-2"]
-    assert list(board.core.held) == ["job-2"]
+    assert [item.job for item in changes.writes.successors] == ["job-2"]
+    assert list(board.core.allocations) == ["job-2"]
 
 
 def test_only_small_jobs_have_a_lane() -> None:
-    assert lane_of(request_of(step_row(2)), "standalone")
-    assert not lane_of(request_of(row_of(JOB)), "standalone"), "devices are numbered"
-    assert not lane_of(request_of(step_row(2)), "paddle")
-    assert not lane_of(request_of(step_row(2))._replace(needs=()), "standalone")
+    assert kind_of(request_of(step_row(2)), "standalone")
+    assert not kind_of(request_of(row_of(JOB)), "standalone"), "devices are numbered"
+    assert not kind_of(request_of(step_row(2)), "paddle")
+    assert not kind_of(request_of(step_row(2))._replace(member_sets=()), "standalone")
 
 
 def test_the_shorter_jobs_are_the_more_go_ahead() -> None:
-    lane = Lane(running={"a", "b"})
-    assert lane.room() == 2
-    lane.seconds = HORIZON / 10
-    assert lane.room() == 20
-    lane.seconds = 0.0
-    assert lane.room() == 2 * MOST
-    lane.seconds = 60.0
-    assert lane.room() == 0
+    slot_class = SlotClass(running={"a", "b"})
+    assert slot_class.capacity() == 2
+    slot_class.seconds = HORIZON / 10
+    assert slot_class.capacity() == 20
+    slot_class.seconds = 0.0
+    assert slot_class.capacity() == 2 * MAX_PER_JOB
+    slot_class.seconds = 60.0
+    assert slot_class.capacity() == 0
 
 
 def test_a_lane_learns_how_long_its_jobs_take() -> None:
-    following = Prefetch()
-    following.begun("a", "lane")
-    following.ended("a", "lane", 2.0)
-    following.begun("b", "lane")
-    following.ended("b", "lane", 1.0)
-    assert following.lanes["lane"].seconds == 1.8
+    prefetch = Prefetch()
+    slot_class = prefetch.slot_class_of(request_of(step_row(2)), "standalone", "n1")
+    for job, seconds in (("a", 2.0), ("b", 1.0)):
+        prefetch.placed(job, slot_class)
+        prefetch.ended(job, slot_class, seconds)
+    assert prefetch._slot_classes[slot_class].seconds == 1.8
+
+
+def test_a_successor_takes_the_node_of_its_predecessor() -> None:
+    """Two nodes, and a job on each: the one that ends first passes its own node on, not the first one there is."""
+    rows = [step_row(n) | {"status": "running", "placed": 1, "attempt": 1, "started_at": 29.99} for n in (1, 2)]
+    tasks = [task_row(job_id=f"job-{n}", node=f"n{n}", devices="[]", started_at=29.99) for n in (1, 2)]
+    waiting = [step_row(n) for n in (3, 4)]
+    nodes = [Node("n1", ONE), Node("n2", ONE)]
+    ports = Ports(range(2000, 2010), lambda port: True)
+    records = Records(rows, tasks, [crowd_of(row) for row in waiting])
+    board = rebuild(records, nodes, [Queue("q", None)], ports, AROUND, 20.0, Prefetch())
+    for row in waiting:
+        board.prefetch.queued(row["id"], "run-1", None)
+        board.prefetch.written(row, (SMALL,))
+    launches = {
+        item.launch.prefetch.slot_class: item.launch.attempt for item in turn(board).launches if item.launch.prefetch
+    }
+    successor = launches[board.active["job-2"].slot_class]
+    changes = turn(board, Ended(attempt(2), NOW, 0, successor=successor))
+    assert [place.node for item in changes.writes.successors for place in item.places] == ["n2"]
+    (job,) = (item.job for item in changes.writes.successors)
+    assert [each.node for each in board.core.allocations[job].assignments] == ["n2"]
 
 
 def test_what_was_given_back_does_not_count_as_known() -> None:
@@ -220,7 +243,7 @@ def test_what_was_given_back_does_not_count_as_known() -> None:
     row = step_row(1) | {"status": "pending", "placed": 1, "attempt": 1}
     task = task_row(devices="[]", status="pending", ready=0, started_at=None)
     ports = Ports(range(2000, 2010), lambda port: True)
-    board = rebuild(Records([row], [task], []), [Node("n1", ONE)], [Queue("q", None)], ports, AROUND, 20.0)
+    board = rebuild(Records([row], [task], []), [Node("n1", ONE)], [Queue("q", None)], ports, AROUND, 20.0, Prefetch())
     changes = Changeset()
     compare(board, [Returned(attempt(1))], changes, NOW)
     assert [item.launch.attempt for item in changes.launches] == [attempt(1)]

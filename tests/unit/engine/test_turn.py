@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from paddleflow.engine.board import Board
 from paddleflow.engine.changeset import Changeset
 from paddleflow.engine.launch_context import LaunchContext
 from paddleflow.engine.ports import Ports
+from paddleflow.engine.prefetch import NoPrefetch, Prefetch, Prefetcher
 from paddleflow.engine.recovery import LOST, Records, compare, rebuild
 from paddleflow.engine.turn import apply_observations, apply_placements, apply_row_changes, decide
 from paddleflow.jobs.model import JobStatus, Member, NewJob
@@ -39,11 +40,22 @@ MPI = replace(
 )
 
 
+PREFETCHERS: list[Callable[[], Prefetcher]] = []
+
+
+@pytest.fixture(params=[Prefetch, NoPrefetch], autouse=True)
+def _both(request: pytest.FixtureRequest) -> Iterator[None]:
+    """All of this holds with the optimisation and without it."""
+    PREFETCHERS.append(request.param)
+    yield
+    PREFETCHERS.pop()
+
+
 def board_of(*rows: dict[str, Any], tasks: Iterable[dict[str, Any]] = ()) -> Board:
     held = [row for row in rows if row["placed"]]
     waiting = [crowd_of(row) for row in rows if not row["placed"]]
     ports = Ports(range(2000, 2010), lambda port: True)
-    return rebuild(Records(held, list(tasks), waiting), [NODE], [QUEUE], ports, AROUND, 20.0)
+    return rebuild(Records(held, list(tasks), waiting), [NODE], [QUEUE], ports, AROUND, 20.0, PREFETCHERS[-1]())
 
 
 def running(job: NewJob = JOB, **columns: Any) -> tuple[Board, dict[str, Any]]:
@@ -137,7 +149,7 @@ def test_a_later_job_of_the_same_id_stays(placed: int) -> None:
 def test_a_new_job_takes_the_place_of_the_one_that_is_gone() -> None:
     board = board_of(row_of(JOB))
     turn(board, rows=[row_of(JOB, status="deleted", touched=0), row_of(JOB, seq=9)])
-    assert board.waiting["job-1"].request.order == 9
+    assert board.waiting["job-1"].request.seq == 9
 
 
 # ---- reasons -------------------------------------------------------------------------------------------------------
@@ -174,7 +186,7 @@ def test_a_placement_that_somebody_forestalled_gives_everything_back() -> None:
     apply_placements(board, changes, {}, AROUND, 20.0)
     assert not board.waiting
     assert not board.active
-    assert not board.core.held
+    assert not board.core.allocations
     assert board.ports.take(10), "all ports are free again"
     turn(board, rows=[row_of(JOB, touched=2)])
     assert set(board.waiting) == {"job-1"}, "the row is still unseen, so the job comes back"

@@ -14,9 +14,9 @@ from paddleflow.frameworks.catalogue import FRAMEWORKS
 from paddleflow.frameworks.framework import Completion
 from paddleflow.jobs.machine import JobState, TaskState
 from paddleflow.jobs.model import JobStatus, Member, MountedStorage, TaskStatus
-from paddleflow.jobs.rows import delete_at, held_of, job_row, members_of, needs_of, request_of, shape_of, state_of
+from paddleflow.jobs.rows import allocation_of, delete_at, job_row, members_of, needs_of, request_of, shape_of, state_of
 from paddleflow.jobs.views import job_view
-from paddleflow.scheduling.model import Assignment, Need
+from paddleflow.scheduling.model import Assignment, MemberSet
 from paddleflow.settings import JobSettings
 from paddleflow.spec.job import PRIORITIES
 from tests.job_tables import EACH, JOB, WORKER, row_of, task_row
@@ -46,18 +46,18 @@ MEMBERS = st.builds(
 def test_members_come_back_as_they_were(members: tuple[Member, ...]) -> None:
     row = job_row(replace(JOB, members=members), 1.0)
     assert members_of(str(row["members"])) == members
-    assert needs_of(str(row["needs"])) == tuple(Need(m.role, m.replicas, m.request) for m in members)
+    assert needs_of(str(row["needs"])) == tuple(MemberSet(m.role, m.replicas, m.request) for m in members)
 
 
 def test_the_scheduler_s_view_of_a_row() -> None:
     request = request_of(row_of(JOB))
-    assert (request.job, request.queue, request.user, request.order) == ("job-1", "q", "alice", 7)
+    assert (request.job, request.queue, request.user, request.seq) == ("job-1", "q", "alice", 7)
     assert (request.submitted_at, request.priority) == (10.0, PRIORITIES["HIGH"])
-    assert request.needs == (Need("worker", 1, EACH),)
-    assert request.needs is request_of(row_of(JOB)).needs, "equal jobs share what the scheduler compares"
-    held = held_of(row_of(JOB, placed_at=12.0), [task_row()])
+    assert request.member_sets == (MemberSet("worker", 1, EACH),)
+    assert request.member_sets is request_of(row_of(JOB)).member_sets, "equal jobs share what the scheduler compares"
+    held = allocation_of(row_of(JOB, placed_at=12.0), [task_row()])
     assert held.assignments == (Assignment("worker", 0, "n1", (("nvidia.com/gpu", (0, 2)),)),)
-    assert (held.since, held_of(row_of(JOB), []).since) == (12.0, 10.0)
+    assert (held.since, allocation_of(row_of(JOB), []).since) == (12.0, 10.0)
 
 
 def test_texts_are_kept_as_they_are() -> None:

@@ -39,15 +39,15 @@ class Server:
 @asynccontextmanager
 async def serving(handler: Handler, **options: float) -> AsyncIterator[tuple[Server, HttpTransport]]:
     server = Server(handler)
-    door = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-    port: int = door.sockets[0].getsockname()[1]
+    serve_pages = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    port: int = serve_pages.sockets[0].getsockname()[1]
     wire = HttpTransport(Endpoint("127.0.0.1", port, token=lambda: "secret"), limit=2, **options)
     try:
         async with asyncio.timeout(30):
             yield server, wire
     finally:
         await wire.close()
-        door.close()
+        serve_pages.close()
 
 
 async def request(reader: asyncio.StreamReader) -> bytes:

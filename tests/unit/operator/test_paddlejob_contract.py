@@ -9,8 +9,8 @@ import pytest
 from paddleflow.operator.paddlejob.contract import expected, members_map, shared
 from paddleflow.operator.paddlejob.job import Options, read
 from paddleflow.operator.paddlejob.manifests import pod
-from paddleflow.operator.paddlejob.members import read_pods
-from tests.paddlejob_world import Obj, World, job, role
+from paddleflow.operator.paddlejob.pods import read_pods
+from tests.simulated_paddlejob import Obj, SimulatedCluster, job, role
 
 
 def variables(manifest: Obj) -> dict[str, Any]:
@@ -26,10 +26,10 @@ def made(spec: Obj, name: str = "worker", index: int = 0, **options: Any) -> Obj
 
 def data(spec: Obj, **options: Any) -> dict[str, str]:
     """Data of the trainers' ConfigMap, once everybody has an address."""
-    world = World(spec, **options)
-    world.go()
+    cluster = SimulatedCluster(spec, **options)
+    cluster.go()
     role_name = "worker" if "worker" in spec else "ps"
-    found: dict[str, str] = world.objects["ConfigMap", members_map(read(world.job), role_name, 1)]["data"]
+    found: dict[str, str] = cluster.objects["ConfigMap", members_map(read(cluster.job), role_name, 1)]["data"]
     return found
 
 
@@ -37,11 +37,11 @@ def data(spec: Obj, **options: Any) -> dict[str, str]:
 def test_each_server_finds_its_own_endpoint_in_the_list(intranet: str) -> None:
     """A server that is not in the list cannot start: the address in its pod and the one in the list are made alike."""
     spec = {"ps": role(2), "worker": role(2), "intranet": intranet}
-    world = World(spec)
-    world.go()
-    listed = world.objects["ConfigMap", "demo-servers-1"]["data"]["PADDLE_PSERVERS_IP_PORT_LIST"].split(",")
+    cluster = SimulatedCluster(spec)
+    cluster.go()
+    listed = cluster.objects["ConfigMap", "demo-servers-1"]["data"]["PADDLE_PSERVERS_IP_PORT_LIST"].split(",")
     for index in range(2):
-        manifest = world.pod(f"demo-ps-{index}")
+        manifest = cluster.pod(f"demo-ps-{index}")
         env = variables(manifest)
         host = env["POD_IP"] if intranet == "Service" else manifest["status"]["podIP"]
         assert f"{host}:{env['PADDLE_PORT']}" == listed[index]
@@ -79,26 +79,26 @@ def test_ports_of_a_member_stay_when_another_role_grows() -> None:
 
 def test_members_on_one_node_are_told_apart_for_the_launcher() -> None:
     spec = {"worker": role(2), "intranet": "Host"}
-    world = World(spec)
-    world.settle()
-    for each in world.pods():
+    cluster = SimulatedCluster(spec)
+    cluster.settle()
+    for each in cluster.pods():
         each["status"]["podIP"] = "10.0.0.9"
-    world.go()
-    found = world.objects["ConfigMap", "demo-trainers-1"]["data"]
+    cluster.go()
+    found = cluster.objects["ConfigMap", "demo-trainers-1"]["data"]
     assert len(set(found["PADDLE_TRAINER_ENDPOINTS"].split(","))) == 2
     assert "DISTRIBUTED_TRAINER_ENDPOINTS" in found
 
 
 def test_ipv6_addresses_are_written_in_brackets() -> None:
-    world = World({"worker": role(2)})
-    world.settle()
-    for number, each in enumerate(world.pods()):
+    cluster = SimulatedCluster({"worker": role(2)})
+    cluster.settle()
+    for number, each in enumerate(cluster.pods()):
         each["status"]["podIP"] = f"fd00::{number + 1}"
-    world.go()
-    found = world.objects["ConfigMap", "demo-trainers-1"]["data"]
+    cluster.go()
+    found = cluster.objects["ConfigMap", "demo-trainers-1"]["data"]
     assert found["PADDLE_TRAINER_ENDPOINTS"] == "[fd00::1]:36000,[fd00::2]:36000"
     assert (found["PADDLE_HOST_OPEN"], found["PADDLE_HOST_CLOSE"]) == ("[", "]")
-    assert variables(world.pod("demo-worker-0"))["PADDLE_CURRENT_ENDPOINT"] == (
+    assert variables(cluster.pod("demo-worker-0"))["PADDLE_CURRENT_ENDPOINT"] == (
         "$(PADDLE_HOST_OPEN)$(POD_IP)$(PADDLE_HOST_CLOSE):$(PADDLE_PORT)"
     )
 
@@ -168,12 +168,12 @@ def test_template_metadata_is_kept_and_ours_wins() -> None:
 
 
 def test_nothing_is_told_while_an_address_is_missing() -> None:
-    world = World({"worker": role(2)})
-    world.settle()
-    world.place(world.pod("demo-worker-0"))
-    found = read(world.job)
-    assert expected(found, read_pods(world.pods()), world.options, 0) is None
-    world.place(world.pod("demo-worker-1"))
-    membership = expected(found, read_pods(world.pods()), world.options, 0)
+    cluster = SimulatedCluster({"worker": role(2)})
+    cluster.settle()
+    cluster.place(cluster.pod("demo-worker-0"))
+    found = read(cluster.job)
+    assert expected(found, read_pods(cluster.pods()), cluster.options, 0) is None
+    cluster.place(cluster.pod("demo-worker-1"))
+    membership = expected(found, read_pods(cluster.pods()), cluster.options, 0)
     assert membership
     assert shared(found, membership)["PADDLE_TRAINERS_NUM"] == "2"

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from paddleflow.operator.paddlejob.writes import Event
-from tests.paddlejob_world import World, role
+from tests.simulated_paddlejob import SimulatedCluster, role
 
 COLLECTIVE = {"worker": role(2)}
 SERVERS = {"ps": role(2), "worker": role(2)}
 
 
 def test_one_pass_makes_everything_that_is_missing() -> None:
-    world = World({**SERVERS, "intranet": "Service"})
-    writes = world.step()
+    cluster = SimulatedCluster({**SERVERS, "intranet": "Service"})
+    writes = cluster.step()
     made = sorted((obj["kind"], obj["metadata"]["name"]) for obj in writes.creates)
     assert made == [
         ("ConfigMap", "demo-servers-1"),
@@ -27,49 +27,49 @@ def test_one_pass_makes_everything_that_is_missing() -> None:
 
 
 def test_a_whole_life_takes_three_status_writes_of_consequence() -> None:
-    world = World({"worker": role(10)})
+    cluster = SimulatedCluster({"worker": role(10)})
     urgent = 0
     for _ in range(12):
-        urgent += world.look().urgent
-        world.step()
-        for pod in world.living():
-            world.place(pod)
-            world.run(pod)
-        if world.phase == "Running":
-            world.finish()
-    assert world.phase == "Completed"
+        urgent += cluster.plan().urgent
+        cluster.step()
+        for pod in cluster.living():
+            cluster.place(pod)
+            cluster.run(pod)
+        if cluster.phase == "Running":
+            cluster.finish()
+    assert cluster.phase == "Completed"
     assert urgent == 3
 
 
 def test_servers_start_before_workers() -> None:
-    world = World(SERVERS)
-    world.go()
-    assert [name for name, _, _ in world.starts] == ["demo-ps-0", "demo-ps-1", "demo-worker-0", "demo-worker-1"]
+    cluster = SimulatedCluster(SERVERS)
+    cluster.go()
+    assert [name for name, _, _ in cluster.starts] == ["demo-ps-0", "demo-ps-1", "demo-worker-0", "demo-worker-1"]
 
 
 def test_pods_held_for_their_endpoints_are_nudged_once() -> None:
-    world = World(COLLECTIVE)
-    world.settle()
-    for pod in world.pods():
-        world.place(pod)
-        world.run(pod)
-    world.step()
-    nudges = world.step().patches
+    cluster = SimulatedCluster(COLLECTIVE)
+    cluster.settle()
+    for pod in cluster.pods():
+        cluster.place(pod)
+        cluster.run(pod)
+    cluster.step()
+    nudges = cluster.step().patches
     assert [patch.obj["metadata"]["name"] for patch in nudges] == ["demo-worker-0", "demo-worker-1"]
-    assert world.step().patches == []
+    assert cluster.step().patches == []
 
 
 def test_a_job_completes_when_its_workers_did_and_servers_get_time_to_end() -> None:
-    world = World(SERVERS)
-    world.go()
-    world.finish()
-    world.settle()
-    assert world.phase == "Completing"
-    assert len(world.living()) == 4
-    world.now += 31
-    world.settle()
-    assert world.phase == "Completed"
-    assert world.names() == []
+    cluster = SimulatedCluster(SERVERS)
+    cluster.go()
+    cluster.finish()
+    cluster.settle()
+    assert cluster.phase == "Completing"
+    assert len(cluster.living()) == 4
+    cluster.now += 31
+    cluster.settle()
+    assert cluster.phase == "Completed"
+    assert cluster.names() == []
 
 
 @pytest.mark.parametrize(
@@ -87,240 +87,240 @@ def test_a_job_completes_when_its_workers_did_and_servers_get_time_to_end() -> N
 )
 def test_clean_pod_policies(policy: str, code: int, left: int) -> None:
     """After a failure the other worker still runs: it is deleted whatever the policy says."""
-    world = World({**COLLECTIVE, "cleanPodPolicy": policy, "backoffLimit": 0})
-    world.go()
-    for pod in world.pods()[: 1 if code else 2]:
-        world.end(pod, code)
-    world.settle()
-    world.gone()
-    assert world.phase == ("Failed" if code else "Completed")
-    assert len(world.pods()) == left
+    cluster = SimulatedCluster({**COLLECTIVE, "cleanPodPolicy": policy, "backoffLimit": 0})
+    cluster.go()
+    for pod in cluster.pods()[: 1 if code else 2]:
+        cluster.end(pod, code)
+    cluster.settle()
+    cluster.gone()
+    assert cluster.phase == ("Failed" if code else "Completed")
+    assert len(cluster.pods()) == left
 
 
 def test_nothing_that_ended_runs_again() -> None:
-    world = World({**COLLECTIVE, "cleanPodPolicy": "Never"})
-    world.go()
-    world.finish()
-    world.go()
-    del world.objects["Pod", "demo-worker-0"]
-    assert world.step().quiet
+    cluster = SimulatedCluster({**COLLECTIVE, "cleanPodPolicy": "Never"})
+    cluster.go()
+    cluster.finish()
+    cluster.go()
+    del cluster.objects["Pod", "demo-worker-0"]
+    assert cluster.step().quiet
 
 
 def test_a_failed_worker_brings_all_together_again_with_new_endpoints() -> None:
-    world = World(COLLECTIVE)
-    world.go()
-    world.end(world.pod("demo-worker-1"), 139, message="step 3\nsegmentation fault")
-    world.settle()
-    assert world.phase == "Restarting"
-    assert world.status["failures"] == 1
-    world.gone()
-    assert world.step().creates == []  # not before the back-off is over
-    world.go()
-    assert world.phase == "Running"
-    last = [told["PADDLE_TRAINER_ENDPOINTS"] for _, formation, told in world.starts if formation == 2]
-    addresses = [pod["status"]["podIP"] for pod in world.living()]
+    cluster = SimulatedCluster(COLLECTIVE)
+    cluster.go()
+    cluster.end(cluster.pod("demo-worker-1"), 139, message="step 3\nsegmentation fault")
+    cluster.settle()
+    assert cluster.phase == "Restarting"
+    assert cluster.status["failures"] == 1
+    cluster.gone()
+    assert cluster.step().creates == []  # not before the back-off is over
+    cluster.go()
+    assert cluster.phase == "Running"
+    last = [told["PADDLE_TRAINER_ENDPOINTS"] for _, formation, told in cluster.starts if formation == 2]
+    addresses = [pod["status"]["podIP"] for pod in cluster.living()]
     assert last == [",".join(f"{address}:36000" for address in addresses)] * 2
-    assert world.status["lastFailure"]["exitCode"] == 139
-    assert world.said("MemberFailed") == [
+    assert cluster.status["lastFailure"]["exitCode"] == 139
+    assert cluster.messages("MemberFailed") == [
         "demo-worker-1 container main ended with exit code 139 (Error): segmentation fault"
     ]
 
 
 def test_after_the_limit_the_job_says_who_failed_first() -> None:
-    world = World({**COLLECTIVE, "backoffLimit": 1})
+    cluster = SimulatedCluster({**COLLECTIVE, "backoffLimit": 1})
     for _ in range(2):
-        world.go()
-        world.end(world.pod("demo-worker-1"), 3, message="no such file: data.csv")
-        world.now += 1
-        world.end(world.pod("demo-worker-0"), 1, message="connection reset by peer")
-    world.settle()
-    assert world.phase == "Failed"
-    assert "exit code 3" in world.status["message"]
-    assert "no such file: data.csv" in world.status["message"]
-    assert "backoffLimit is 1" in world.status["message"]
-    assert world.condition("Failed")["reason"] == "BackoffLimitExceeded"
-    assert world.status["lastFailure"]["pod"] == "demo-worker-1"
+        cluster.go()
+        cluster.end(cluster.pod("demo-worker-1"), 3, message="no such file: data.csv")
+        cluster.now += 1
+        cluster.end(cluster.pod("demo-worker-0"), 1, message="connection reset by peer")
+    cluster.settle()
+    assert cluster.phase == "Failed"
+    assert "exit code 3" in cluster.status["message"]
+    assert "no such file: data.csv" in cluster.status["message"]
+    assert "backoffLimit is 1" in cluster.status["message"]
+    assert cluster.condition("Failed")["reason"] == "BackoffLimitExceeded"
+    assert cluster.status["lastFailure"]["pod"] == "demo-worker-1"
 
 
 def test_back_off_doubles() -> None:
-    world = World(COLLECTIVE)
+    cluster = SimulatedCluster(COLLECTIVE)
     waits = []
     for _ in range(3):
-        world.go()
-        world.end(world.pod("demo-worker-0"), 1)
-        world.step()
-        world.gone()
-        waits.append(world.step().again)
+        cluster.go()
+        cluster.end(cluster.pod("demo-worker-0"), 1)
+        cluster.step()
+        cluster.gone()
+        waits.append(cluster.step().again)
     assert waits == [10, 20, 40]
 
 
 def test_an_eviction_is_not_counted() -> None:
-    world = World({**COLLECTIVE, "backoffLimit": 0})
-    world.go()
-    world.evict(world.pod("demo-worker-0"))
-    world.go()
-    assert world.phase == "Running"
-    assert (world.status["failures"], world.status["disruptions"]) == (0, 1)
+    cluster = SimulatedCluster({**COLLECTIVE, "backoffLimit": 0})
+    cluster.go()
+    cluster.evict(cluster.pod("demo-worker-0"))
+    cluster.go()
+    assert cluster.phase == "Running"
+    assert (cluster.status["failures"], cluster.status["disruptions"]) == (0, 1)
 
 
 @pytest.mark.parametrize("intranet", ["PodIP", "Service", "Host"])
 def test_a_deleted_worker_comes_back_with_its_rank(intranet: str) -> None:
-    world = World({**COLLECTIVE, "intranet": intranet, "backoffLimit": 0})
-    world.go()
-    pod = world.pod("demo-worker-1")
-    pod["metadata"]["deletionTimestamp"] = world.text()
-    world.end(pod, 137)  # on its way out it passes through Failed: that counts for nothing
-    world.go()
-    assert world.phase == "Running"
-    assert world.status["failures"] == 0
-    assert world.names() == ["demo-worker-0", "demo-worker-1"]
-    assert {formation for _, formation, _ in world.starts[-2:]} == {2}
+    cluster = SimulatedCluster({**COLLECTIVE, "intranet": intranet, "backoffLimit": 0})
+    cluster.go()
+    pod = cluster.pod("demo-worker-1")
+    pod["metadata"]["deletionTimestamp"] = cluster.text()
+    cluster.end(pod, 137)  # on its way out it passes through Failed: that counts for nothing
+    cluster.go()
+    assert cluster.phase == "Running"
+    assert cluster.status["failures"] == 0
+    assert cluster.names() == ["demo-worker-0", "demo-worker-1"]
+    assert {formation for _, formation, _ in cluster.starts[-2:]} == {2}
 
 
 def test_a_worker_of_servers_by_name_comes_back_alone() -> None:
-    world = World({**SERVERS, "intranet": "Service"})
-    world.go()
-    uids = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in world.pods()}
-    world.pod("demo-worker-1")["metadata"]["deletionTimestamp"] = world.text()
-    world.go()
-    now = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in world.pods()}
-    assert world.phase == "Running"
+    cluster = SimulatedCluster({**SERVERS, "intranet": "Service"})
+    cluster.go()
+    uids = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in cluster.pods()}
+    cluster.pod("demo-worker-1")["metadata"]["deletionTimestamp"] = cluster.text()
+    cluster.go()
+    now = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in cluster.pods()}
+    assert cluster.phase == "Running"
     assert [name for name in uids if uids[name] != now[name]] == ["demo-worker-1"]
 
 
 def test_a_worker_that_fails_alone_is_counted_once_and_replaced() -> None:
-    world = World({"ps": role(1), "worker": role(2, restartPolicy="Never"), "intranet": "Service"})
-    world.go()
-    before = world.pod("demo-worker-0")["metadata"]["uid"]
-    world.end(world.pod("demo-worker-1"), 1)
-    counted = world.look().status
+    cluster = SimulatedCluster({"ps": role(1), "worker": role(2, restartPolicy="Never"), "intranet": "Service"})
+    cluster.go()
+    before = cluster.pod("demo-worker-0")["metadata"]["uid"]
+    cluster.end(cluster.pod("demo-worker-1"), 1)
+    counted = cluster.plan().status
     assert counted
-    world.job["status"] = counted  # written, and then the operator dies before it deletes anything
-    world.go()
-    assert world.phase == "Running"
-    assert world.status["failures"] == 1
-    assert world.status["formation"] == 1
-    assert world.pod("demo-worker-0")["metadata"]["uid"] == before
+    cluster.job["status"] = counted  # written, and then the operator dies before it deletes anything
+    cluster.go()
+    assert cluster.phase == "Running"
+    assert cluster.status["failures"] == 1
+    assert cluster.status["formation"] == 1
+    assert cluster.pod("demo-worker-0")["metadata"]["uid"] == before
 
 
 def test_a_pod_with_another_address_is_told_to_the_others() -> None:
-    world = World(COLLECTIVE)
-    world.go()
-    pod = world.pod("demo-worker-0")
+    cluster = SimulatedCluster(COLLECTIVE)
+    cluster.go()
+    pod = cluster.pod("demo-worker-0")
     pod["status"]["podIP"] = "10.9.9.9"
-    assert world.step().quiet  # its container runs where it ran
+    assert cluster.step().quiet  # its container runs where it ran
     pod["status"]["containerStatuses"][0]["restartCount"] = 1
-    world.go()
-    assert world.status["formation"] == 2
-    assert world.said("Disrupted")
+    cluster.go()
+    assert cluster.status["formation"] == 2
+    assert cluster.messages("Disrupted")
 
 
 def test_a_pod_on_a_node_that_does_not_answer_is_given_up() -> None:
-    world = World(COLLECTIVE)
-    world.go()
-    world.pod("demo-worker-0")["metadata"]["deletionTimestamp"] = world.text()
-    world.step()
-    world.now += 31
-    forced = [delete.obj["metadata"]["name"] for delete in world.step().deletes if delete.force]
+    cluster = SimulatedCluster(COLLECTIVE)
+    cluster.go()
+    cluster.pod("demo-worker-0")["metadata"]["deletionTimestamp"] = cluster.text()
+    cluster.step()
+    cluster.now += 31
+    forced = [delete.obj["metadata"]["name"] for delete in cluster.step().deletes if delete.force]
     assert "demo-worker-0" in forced
-    assert world.said("NodeLost")
+    assert cluster.messages("NodeLost")
 
 
 def test_suspend_and_resume() -> None:
-    world = World({**COLLECTIVE, "activeDeadlineSeconds": 100})
-    world.go()
-    world.edit(lambda spec: spec.update(suspend=True))
-    world.go()
-    assert (world.phase, world.names()) == ("Suspended", [])
-    assert world.condition("Suspended")["status"] == "True"
-    world.now += 1000
-    world.edit(lambda spec: spec.update(suspend=False))
-    world.go()
-    assert world.phase == "Running"
-    assert world.condition("Suspended")["status"] == "False"
+    cluster = SimulatedCluster({**COLLECTIVE, "activeDeadlineSeconds": 100})
+    cluster.go()
+    cluster.edit(lambda spec: spec.update(suspend=True))
+    cluster.go()
+    assert (cluster.phase, cluster.names()) == ("Suspended", [])
+    assert cluster.condition("Suspended")["status"] == "True"
+    cluster.now += 1000
+    cluster.edit(lambda spec: spec.update(suspend=False))
+    cluster.go()
+    assert cluster.phase == "Running"
+    assert cluster.condition("Suspended")["status"] == "False"
 
 
 def test_the_deadline_ends_a_job_that_still_waits() -> None:
-    world = World({**COLLECTIVE, "activeDeadlineSeconds": 60})
-    writes = world.step()
+    cluster = SimulatedCluster({**COLLECTIVE, "activeDeadlineSeconds": 60})
+    writes = cluster.step()
     assert writes.again == 60
-    world.now += 61
-    world.settle()
-    assert world.phase == "Failed"
-    assert world.condition("Failed")["reason"] == "DeadlineExceeded"
-    assert world.names() == []
+    cluster.now += 61
+    cluster.settle()
+    assert cluster.phase == "Failed"
+    assert cluster.condition("Failed")["reason"] == "DeadlineExceeded"
+    assert cluster.names() == []
 
 
 def test_ttl_deletes_the_job() -> None:
-    world = World({**COLLECTIVE, "ttlSecondsAfterFinished": 30})
-    world.go()
-    world.finish()
-    world.go()
-    assert not world.deleted_job
-    assert world.step().again == 30
-    world.now += 31
-    world.step()
-    assert world.deleted_job
+    cluster = SimulatedCluster({**COLLECTIVE, "ttlSecondsAfterFinished": 30})
+    cluster.go()
+    cluster.finish()
+    cluster.go()
+    assert not cluster.deleted_job
+    assert cluster.step().again == 30
+    cluster.now += 31
+    cluster.step()
+    assert cluster.deleted_job
 
 
 def test_a_wrong_job_says_so_once_and_makes_nothing() -> None:
-    world = World({"worker": role(0)})
-    world.step()
-    assert world.objects == {}
-    assert world.condition("Blocked")["reason"] == "InvalidSpec"
-    assert "worker.replicas" in world.condition("Blocked")["message"]
-    assert world.step().quiet
-    assert len(world.said("InvalidSpec")) == 1
+    cluster = SimulatedCluster({"worker": role(0)})
+    cluster.step()
+    assert cluster.objects == {}
+    assert cluster.condition("Blocked")["reason"] == "InvalidSpec"
+    assert "worker.replicas" in cluster.condition("Blocked")["message"]
+    assert cluster.step().quiet
+    assert len(cluster.messages("InvalidSpec")) == 1
 
 
 def test_what_was_refused_is_in_the_status_until_it_is_not() -> None:
-    world = World(COLLECTIVE)
-    world.go()
+    cluster = SimulatedCluster(COLLECTIVE)
+    cluster.go()
     refused = Event("NameTaken", "Pod team/demo-worker-0 exists and is not this job's", warning=True)
-    world.job["status"] = world.look(refused).status
-    assert world.condition("Blocked")["message"] == refused.message
-    assert world.look(refused).quiet
-    world.settle()
-    assert world.condition("Blocked")["status"] == "False"
+    cluster.job["status"] = cluster.plan(refused).status
+    assert cluster.condition("Blocked")["message"] == refused.message
+    assert cluster.plan(refused).quiet
+    cluster.settle()
+    assert cluster.condition("Blocked")["status"] == "False"
 
 
 def test_restarts_in_place_count_too() -> None:
-    world = World({"worker": role(2, restartPolicy="OnFailure"), "backoffLimit": 2})
-    world.go()
-    ended = {"exitCode": 9, "reason": "Error", "finishedAt": world.text(), "message": "out of ideas"}
-    world.pod("demo-worker-0")["status"]["containerStatuses"] = [
+    cluster = SimulatedCluster({"worker": role(2, restartPolicy="OnFailure"), "backoffLimit": 2})
+    cluster.go()
+    ended = {"exitCode": 9, "reason": "Error", "finishedAt": cluster.text(), "message": "out of ideas"}
+    cluster.pod("demo-worker-0")["status"]["containerStatuses"] = [
         {"name": "main", "restartCount": 3, "state": {"running": {}}, "lastState": {"terminated": ended}}
     ]
-    world.settle()
-    assert world.phase == "Failed"
-    assert "out of ideas" in world.status["message"]
+    cluster.settle()
+    assert cluster.phase == "Failed"
+    assert "out of ideas" in cluster.status["message"]
 
 
 def test_a_lost_status_is_made_up_for() -> None:
-    world = World(COLLECTIVE)
-    world.go()
-    world.end(world.pod("demo-worker-0"), 1)
-    world.go()
-    uids = [pod["metadata"]["uid"] for pod in world.living()]
-    world.job["status"] = {}
-    world.go()
-    assert world.status["formation"] == 2
-    assert [pod["metadata"]["uid"] for pod in world.living()] == uids
+    cluster = SimulatedCluster(COLLECTIVE)
+    cluster.go()
+    cluster.end(cluster.pod("demo-worker-0"), 1)
+    cluster.go()
+    uids = [pod["metadata"]["uid"] for pod in cluster.living()]
+    cluster.job["status"] = {}
+    cluster.go()
+    assert cluster.status["formation"] == 2
+    assert [pod["metadata"]["uid"] for pod in cluster.living()] == uids
 
 
 def test_a_job_on_its_way_out_is_left_alone() -> None:
-    world = World(COLLECTIVE)
-    world.go()
-    world.job["metadata"]["deletionTimestamp"] = world.text()
-    del world.objects["Pod", "demo-worker-0"]
-    assert world.step().quiet
+    cluster = SimulatedCluster(COLLECTIVE)
+    cluster.go()
+    cluster.job["metadata"]["deletionTimestamp"] = cluster.text()
+    del cluster.objects["Pod", "demo-worker-0"]
+    assert cluster.step().quiet
 
 
 def test_what_a_pod_waits_for_is_in_the_message() -> None:
-    world = World(COLLECTIVE)
-    world.settle()
-    world.pod("demo-worker-0")["status"]["conditions"] = [
+    cluster = SimulatedCluster(COLLECTIVE)
+    cluster.settle()
+    cluster.pod("demo-worker-0")["status"]["conditions"] = [
         {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes have enough cpu"}
     ]
-    world.settle()
-    assert world.status["message"] == "demo-worker-0 waits: Unschedulable: 0/3 nodes have enough cpu"
+    cluster.settle()
+    assert cluster.status["message"] == "demo-worker-0 waits: Unschedulable: 0/3 nodes have enough cpu"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddleflow.operator.paddlejob.contract import PORTS
-from paddleflow.operator.ports import choose
+from paddleflow.operator.paddlejob.contract import PORTS, choose_host_port
 
 LOW = 35000
 
@@ -31,7 +30,7 @@ def test_jobs_share_ports_only_when_no_free_range_is_left(
         if taken and ends:
             del taken[data.draw(st.sampled_from(sorted(taken)))]
         used = set[int]().union(*(blocks_of(*each, blocks) for each in taken.values()))
-        first = choose(uid, members, LOW, high, taken.values())
+        first = choose_host_port(uid, members, LOW, high, taken.values())
         assert (first - LOW) % PORTS == 0
         assert LOW <= first <= high - PORTS
         free = [
@@ -43,12 +42,12 @@ def test_jobs_share_ports_only_when_no_free_range_is_left(
 
 
 def test_the_same_job_gets_the_same_ports_and_others_get_others() -> None:
-    assert choose("a", 3, LOW, 65000, []) == choose("a", 3, LOW, 65000, [])
-    firsts = {choose(f"job-{number}", 1, LOW, 65000, []) for number in range(50)}
+    assert choose_host_port("a", 3, LOW, 65000, []) == choose_host_port("a", 3, LOW, 65000, [])
+    firsts = {choose_host_port(f"job-{number}", 1, LOW, 65000, []) for number in range(50)}
     assert len(firsts) > 40, "jobs begin all over the range, so that an operator that knows of none seldom meets one"
 
 
 def test_a_range_that_reaches_over_the_end_goes_on_at_the_beginning() -> None:
     high = LOW + 4 * PORTS
-    first = choose("a", 2, LOW, high, [(LOW + PORTS, 2)])
+    first = choose_host_port("a", 2, LOW, high, [(LOW + PORTS, 2)])
     assert first == LOW + 3 * PORTS, "blocks 1 and 2 are taken: what is left is the last and the first"

@@ -10,8 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from paddleflow.errors import Invalid, Unavailable
-from paddleflow.operator import probes
-from paddleflow.operator.probes import address, door
+from paddleflow.operator.probes import address, serve_pages
 
 OPTION = "--metrics-bind-address"
 
@@ -22,11 +21,11 @@ def sick() -> tuple[int, bytes]:
 
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
-    async with door("127.0.0.1:0", OPTION, {"/healthz": lambda: (200, b"ok\n"), "/readyz": sick}) as port:
+    async with serve_pages("127.0.0.1:0", OPTION, {"/healthz": lambda: (200, b"ok\n"), "/readyz": sick}) as port:
         yield port
 
 
-async def say(port: int, words: bytes) -> bytes:
+async def send(port: int, words: bytes) -> bytes:
     """All that is answered; nothing, if the connection is cut."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
@@ -41,7 +40,7 @@ async def say(port: int, words: bytes) -> bytes:
 
 async def ask(port: int, line: str) -> tuple[str, bytes]:
     """The answer's first line and its body."""
-    head, _, body = (await say(port, f"{line}\r\nHost: x\r\n\r\n".encode())).partition(b"\r\n\r\n")
+    head, _, body = (await send(port, f"{line}\r\nHost: x\r\n\r\n".encode())).partition(b"\r\n\r\n")
     length = next(part for part in head.split(b"\r\n") if part.startswith(b"Content-Length: "))
     assert line.startswith("HEAD") or int(length.split()[1]) == len(body)
     return head.split(b"\r\n")[0].decode(), body
@@ -63,19 +62,18 @@ async def test_what_is_answered(port: int, line: str, status: str, body: bytes) 
     assert await ask(port, line) == (f"HTTP/1.1 {status}", body)
 
 
-async def test_callers_who_say_nothing_or_too_much_are_let_go(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probes, "_PATIENCE", 0.05)
-    assert await say(port, b"GET /healthz") == b""
-    monkeypatch.setattr(probes, "_PATIENCE", 30.0)
-    assert await say(port, b"GET /" + b"x" * 200_000) == b""
+async def test_callers_who_send_nothing_or_too_much_are_let_go(port: int) -> None:
+    async with serve_pages("127.0.0.1:0", OPTION, {}, request_timeout=0.05) as impatient:
+        assert await send(impatient, b"GET /healthz") == b""
+    assert await send(port, b"GET /" + b"x" * 200_000) == b""
     assert (await ask(port, "GET /healthz HTTP/1.1"))[1] == b"ok\n", "others are answered as before"
 
 
 async def test_a_door_that_is_not_wanted_or_cannot_be_had(port: int) -> None:
-    async with door("0", OPTION, {}) as nothing:
+    async with serve_pages("0", OPTION, {}) as nothing:
         assert nothing == 0
     with pytest.raises(Unavailable, match=f"{OPTION} 127.0.0.1:{port}: .*in use"):
-        async with door(f"127.0.0.1:{port}", OPTION, {}):
+        async with serve_pages(f"127.0.0.1:{port}", OPTION, {}):
             pass
 
 

@@ -41,7 +41,7 @@ async def test_the_first_start(database: Database) -> None:
     assert cluster is not None
     assert (cluster.local, cluster.online) == (True, True)
     queue = await default_queue(database)
-    assert (queue.cluster, queue.namespace, queue.most, queue.open) == ("default-cluster", "default", LARGE, True)
+    assert (queue.cluster, queue.namespace, queue.ceiling, queue.open) == ("default-cluster", "default", LARGE, True)
     assert await database.read(flavour_names) == ["flavour1", "flavour2", "flavour3"]
 
 
@@ -61,7 +61,7 @@ async def test_the_ceiling_follows_the_machine(database: Database) -> None:
     before = await database.read(counters.value, "queues")
     await database.write(ensure_defaults, 2.0, SMALL)
     queue = await default_queue(database)
-    assert (queue.most, queue.least, queue.updated_at) == (SMALL, Resources.of(2000), 2.0)
+    assert (queue.ceiling, queue.least, queue.updated_at) == (SMALL, Resources.of(2000), 2.0)
     assert await database.read(counters.value, "queues") > before  # who keeps a copy of it looks again
 
 
@@ -72,4 +72,4 @@ async def test_until_somebody_sets_it(database: Database) -> None:
     await database.write(change_queue, "default-queue", parse(QueueChange, {"maxResources": {"cpu": 1}}), 2.0)
     await database.write(ensure_defaults, 3.0, LARGE)
     queue = await default_queue(database)
-    assert (queue.most, queue.open) == (Resources.of(1000, 2**30), False)
+    assert (queue.ceiling, queue.open) == (Resources.of(1000, 2**30), False)

@@ -137,8 +137,8 @@ def test_status_and_the_scheduler_s_view() -> None:
     assert not as_scheduled(open_queue, online=False).open
     assert not as_scheduled(closed, online=True).open
     unlimited = queue(maxResources={"cpu": 0, "mem": 0}, quotaType="volcanoCapabilityQuota")
-    assert as_scheduled(unlimited, online=True).most is None
-    assert as_scheduled(queue(maxResources={"cpu": 0, "mem": 0}), online=True).most == Resources()
+    assert as_scheduled(unlimited, online=True).ceiling is None
+    assert as_scheduled(queue(maxResources={"cpu": 0, "mem": 0}), online=True).ceiling == Resources()
 
 
 maps = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["", "1", "2"]), max_size=4)

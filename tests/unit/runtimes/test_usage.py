@@ -10,7 +10,7 @@ from paddleflow.base.quantity import Resources
 from paddleflow.jobs.cards import CardUse, card_use, scalars_of
 from paddleflow.runtimes.runtime import Sample
 from paddleflow.runtimes.usage import METRICS, metrics_text, series, stepped
-from paddleflow.scheduling.model import Need
+from paddleflow.scheduling.model import MemberSet
 
 GPU = "nvidia.com/gpu"
 EACH = Resources.of(2000, 1000)
@@ -80,16 +80,16 @@ def test_texts_with_units() -> None:
 @pytest.mark.parametrize(
     ("needs", "started", "finished", "expected"),
     [
-        ([Need("worker", 2, Resources.of(1, 1, {GPU: 2000}))], 0, 3600, CardUse(4, 4.0, GPU)),
-        ([Need("worker", 1, Resources.of(1, 1, {GPU: 1000}))], 0, 3599, CardUse(1, 0.99, GPU)),
-        ([Need("worker", 1, Resources.of(1, 1, {"x.com/v100_cgpu": 500}))], 0, 7200, CardUse(0.5, 1.0, "x.com/v100_cgpu")),
-        ([Need("worker", 3, Resources.of(1, 1, {"x.com/fpga": 1000}))], 0, 3600, CardUse(0, 0.0, "")),
-        ([Need("worker", 1, Resources.of(1, 1, {GPU: 1000}))], -3600, 1800, CardUse(1, 0.5, GPU)),
-        ([Need("worker", 1, Resources.of(1, 1, {GPU: 1000}))], 7200, None, CardUse(1, 2.0, GPU)),
-        ([Need("worker", 1, Resources.of(1, 1, {GPU: 1000}))], 10_000, 30_000, CardUse(1, 1.22, GPU)),
+        ([MemberSet("worker", 2, Resources.of(1, 1, {GPU: 2000}))], 0, 3600, CardUse(4, 4.0, GPU)),
+        ([MemberSet("worker", 1, Resources.of(1, 1, {GPU: 1000}))], 0, 3599, CardUse(1, 0.99, GPU)),
+        ([MemberSet("worker", 1, Resources.of(1, 1, {"x.com/v100_cgpu": 500}))], 0, 7200, CardUse(0.5, 1.0, "x.com/v100_cgpu")),
+        ([MemberSet("worker", 3, Resources.of(1, 1, {"x.com/fpga": 1000}))], 0, 3600, CardUse(0, 0.0, "")),
+        ([MemberSet("worker", 1, Resources.of(1, 1, {GPU: 1000}))], -3600, 1800, CardUse(1, 0.5, GPU)),
+        ([MemberSet("worker", 1, Resources.of(1, 1, {GPU: 1000}))], 7200, None, CardUse(1, 2.0, GPU)),
+        ([MemberSet("worker", 1, Resources.of(1, 1, {GPU: 1000}))], 10_000, 30_000, CardUse(1, 1.22, GPU)),
     ],
 )  # fmt: skip
-def test_card_time(needs: list[Need], started: float, finished: float | None, expected: CardUse) -> None:
+def test_card_time(needs: list[MemberSet], started: float, finished: float | None, expected: CardUse) -> None:
     """Between 0 and 14400: cards times replicas, only within the period, floored to two decimals."""
     assert card_use([(started, scalars_of(needs))], started, finished, 0, 14400) == expected
 

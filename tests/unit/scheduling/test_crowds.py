@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddleflow.base.quantity import Resources
-from paddleflow.scheduling.model import Need, Node, Queue, Request, Snapshot, Start
+from paddleflow.scheduling.model import MemberSet, Node, Queue, Request, Snapshot, Start
 from paddleflow.scheduling.record import Recorded, Submitted
 
 NODE, QUEUE = Node("n1", Resources.of(3000, 3)), Queue("q", None)
 
 
 def request(order: int, job: str, cpu: int = 1, at: float = 0.0, priority: int = 0) -> Request:
-    return Request(job, "q", (Need("worker", 1, Resources.of(cpu * 1000, 1)),), at, order, priority)
+    return Request(job, "q", (MemberSet("worker", 1, Resources.of(cpu * 1000, 1)),), at, order, priority)
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 2), st.sampled_from([0.0, 1.0, 2.0]), st.integers(0, 1))))

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddleflow.base.quantity import Resources, total
-from paddleflow.scheduling import policy
+from paddleflow.scheduling import rules
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import (
     Assignment,
     Decision,
-    Need,
+    MemberSet,
     Node,
     Preempt,
     Queue,
@@ -24,9 +24,9 @@ from paddleflow.scheduling.model import (
     Start,
     Wait,
 )
-from paddleflow.scheduling.policy import Rules
+from paddleflow.scheduling.rules import Rules
 
-PAUSE = policy.DEFAULTS.resize_pause
+PAUSE = rules.DEFAULTS.resize_pause
 _orders = iter(range(1, 10_000_000))
 
 
@@ -37,12 +37,12 @@ def cpus(cpu: int) -> Resources:
 def elastic(
     job: str, least: int, most: int, *, at: float = 0.0, queue: str = "q", cpu: int = 1, priority: int = 0
 ) -> Request:
-    needs = (Need("ps", 1, cpus(1)), Need("worker", most, cpus(cpu), least))
-    return Request(job, queue, needs, at, next(_orders), priority)
+    member_sets = (MemberSet("ps", 1, cpus(1)), MemberSet("worker", most, cpus(cpu), least))
+    return Request(job, queue, member_sets, at, next(_orders), priority)
 
 
 def rigid(job: str, cpu: int, *, at: float = 0.0, queue: str = "q", priority: int = 0) -> Request:
-    return Request(job, queue, (Need("main", 1, cpus(cpu)),), at, next(_orders), priority)
+    return Request(job, queue, (MemberSet("main", 1, cpus(cpu)),), at, next(_orders), priority)
 
 
 def core_of(cpu: int, *queues: Queue, nodes: int = 1, preemption: bool = False) -> Core:
@@ -59,13 +59,13 @@ def step(core: Core, now: float) -> list[Decision]:
     assert [d for d in rebuilt if not isinstance(d, Wait)] == acts, "a rebuilt core decides the same"
     for decision in acts:
         if isinstance(decision, Resize) and decision.removed:
-            left = [a for a in core.held[decision.job].assignments if a not in decision.removed]
+            left = [a for a in core.allocations[decision.job].assignments if a not in decision.removed]
             assert core.resized(decision.job, left)
     return decisions
 
 
 def workers(core: Core, job: str) -> int:
-    return sum(a.role == "worker" for a in core.held[job].assignments)
+    return sum(a.role == "worker" for a in core.allocations[job].assignments)
 
 
 def test_a_gang_starts_with_its_least_members_and_takes_what_is_idle() -> None:
@@ -152,7 +152,7 @@ def test_nobody_goes_below_the_least_and_higher_priorities_give_nothing() -> Non
     for turn in range(3):
         step(core, 2000.0 + 100.0 * turn)
     assert workers(core, "high") == 2
-    assert "equal" in core.held
+    assert "equal" in core.allocations
 
 
 def test_spare_members_go_before_whole_jobs_are_evicted() -> None:
@@ -185,8 +185,8 @@ def test_whatever_happens_the_books_agree_and_nobody_is_below_the_least(random: 
             made = elastic(job, least, least + random.randint(0, 5), at=now, queue=queue, priority=priority)
             requests[job] = made if random.random() < 0.6 else rigid(job, random.randint(1, 5), at=now, queue=queue)
             core.submit(requests[job])
-        if core.held and random.random() < 0.3:
-            core.release(random.choice(sorted(core.held)))
+        if core.allocations and random.random() < 0.3:
+            core.release(random.choice(sorted(core.allocations)))
         for decision in step(core, now):
             if isinstance(decision, Resize):
                 assert now - changed.get(decision.job, float("-inf")) >= PAUSE, "no flapping"
@@ -202,17 +202,20 @@ def test_whatever_happens_the_books_agree_and_nobody_is_below_the_least(random: 
 def _check(core: Core, requests: dict[str, Request]) -> None:
     free = {name: cpus(6) for name in core.cluster.states}
     usage = {"q": Resources(), "r": Resources()}
-    for job, held in core.held.items():
-        each = {need.role: need.each for need in requests[job].needs}
-        members = Counter(a.role for a in held.assignments)
-        assert len({(a.role, a.index) for a in held.assignments}) == len(held.assignments)
-        assert all(need.minimum <= members[need.role] <= need.count for need in requests[job].needs)
-        usage[held.request.queue] += total(each[a.role] for a in held.assignments)
-        for a in held.assignments:
+    for job, allocation in core.allocations.items():
+        each = {member_set.role: member_set.each for member_set in requests[job].member_sets}
+        members = Counter(a.role for a in allocation.assignments)
+        assert len({(a.role, a.index) for a in allocation.assignments}) == len(allocation.assignments)
+        assert all(
+            member_set.minimum <= members[member_set.role] <= member_set.count
+            for member_set in requests[job].member_sets
+        )
+        usage[allocation.request.queue] += total(each[a.role] for a in allocation.assignments)
+        for a in allocation.assignments:
             free[a.node] -= each[a.role]
     for reservation in core.reservations.values():
         for name, at, count in reservation.rows:
-            free[name] -= core.pending[reservation.job].shape.parts[at].each * count
+            free[name] -= core.pending[reservation.job].gang.sizes[at].each * count
     assert {name: core.usage(name) for name in usage} == usage
     assert {name: Resources.of(s.cpu, s.memory) for name, s in core.cluster.states.items()} == free
 

@@ -8,18 +8,18 @@ import pytest
 
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling.forecast import Calibration, Durations, Forecast, expect, quantile, replay
-from paddleflow.scheduling.model import Assignment, Held, Need, Node, Queue, Request, Snapshot
-from paddleflow.simulator.foresight import Foresight
+from paddleflow.scheduling.model import Allocation, Assignment, MemberSet, Node, Queue, Request, Snapshot
+from paddleflow.simulator.forecast_watcher import ForecastWatcher
 from paddleflow.simulator.philly import apart, requests
 from paddleflow.simulator.traces import ClusterJob
 
 
 def request(name: str, at: float, gpus: int = 1) -> Request:
-    return Request(name, "q", (Need("w", 1, Resources.of(0, 0, {"gpu": gpus * 1000})),), at, int(at))
+    return Request(name, "q", (MemberSet("w", 1, Resources.of(0, 0, {"gpu": gpus * 1000})),), at, int(at))
 
 
 def scene(pending: list[Request]) -> Snapshot:
-    running = Held(request("running", 0), (Assignment("w", 0, "n", (("gpu", (0,)),)),), 0.0)
+    running = Allocation(request("running", 0), (Assignment("w", 0, "n", (("gpu", (0,)),)),), 0.0)
     node = Node("n", Resources.of(0, 0, {"gpu": 1000}))
     return Snapshot(40.0, (node,), (Queue("q", None),), tuple(pending), (running,))
 
@@ -89,7 +89,7 @@ def test_quantile() -> None:
 
 def test_a_watched_simulation_is_forecast_from_its_past_alone() -> None:
     jobs = [ClusterJob(f"j{i}", i * 50.0, 100.0, 4, "a") for i in range(40)]
-    watcher = Foresight(every=5, futures=5)
+    watcher = ForecastWatcher(every=5, futures=5)
     watched = apart(jobs, {"a": 1}, 4, watcher).run(requests(jobs, 4))
     unwatched = apart(jobs, {"a": 1}, 4).run(requests(jobs, 4))
     assert {n: r.started_at for n, r in watched.items()} == {n: r.started_at for n, r in unwatched.items()}

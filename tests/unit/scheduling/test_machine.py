@@ -17,9 +17,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from paddleflow.base.quantity import Resources, total
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import (
+    Allocation,
     Assignment,
-    Held,
-    Need,
+    MemberSet,
     Node,
     Queue,
     Request,
@@ -28,7 +28,7 @@ from paddleflow.scheduling.model import (
 )
 from tests.scheduling_reference import GPU, Model, Place, needs_of, put, reference, sizes_of
 
-# --- the world: one core, every event checked -----------------------------------------------------------------------
+# --- the simulation: one core, every event checked -----------------------------------------------------------------------
 
 SIZES = [
     Resources.of(1000, 1),
@@ -60,7 +60,7 @@ def startable(model: Model, request: Request) -> bool:
     return found is not None
 
 
-class World:
+class Simulation:
     """A core, what should be in it, and a clock; all choices come from a `Random`."""
 
     def __init__(self, random: Random) -> None:
@@ -71,7 +71,7 @@ class World:
         most, least = Resources.of(14_000, 28, {GPU: 4000}), Resources.of(4000, 8, {GPU: 1000})
         self.queues = {
             "q0": Queue("q0", most, parent="team"),
-            "q1": Queue("q1", most, least, parent="team", policy="fair"),
+            "q1": Queue("q1", most, least, parent="team", order="fair"),
             "q2": Queue("q2", None, weight=2),
             "team": Queue("team", Resources.of(20_000, 40, {GPU: 6000})),
         }
@@ -91,14 +91,14 @@ class World:
             self.check()
 
     def submit(self, random: Random) -> None:
-        needs = [Need("worker", random.randint(1, 4), random.choice(SIZES))]
+        member_sets = [MemberSet("worker", random.randint(1, 4), random.choice(SIZES))]
         if random.random() < 0.3:
-            needs.insert(0, Need("server", random.randint(1, 2), random.choice(SIZES)))
+            member_sets.insert(0, MemberSet("server", random.randint(1, 2), random.choice(SIZES)))
         zone = random.choice([""] * 7 + ["a", "a", "c"])
         request = Request(
             "",
             random.choice(["q0"] * 6 + ["q1"] * 4 + ["q2"] * 3 + ["team", "nowhere"]),
-            tuple(needs),
+            tuple(member_sets),
             self.now - random.choice([0.0, 0.0, 0.0, 100.0, 400.0]),
             0,
             random.choice([0, 0, 0, 1, 2]),
@@ -108,7 +108,7 @@ class World:
         )
         for _ in range(random.randint(1, 4)):
             self.order += 1
-            request = request._replace(job=f"job-{self.order}", order=self.order)
+            request = request._replace(job=f"job-{self.order}", seq=self.order)
             assert self.core.submit(request)
             assert not self.core.submit(request._replace(priority=9)), "a job that is known is not taken twice"
             self.pending.add(request.job)
@@ -160,7 +160,7 @@ class World:
                 node_labels=(("zone", zone),) if zone else (),
                 parent=random.choice(["root", "team", "team", "q2", "unknown"]),
                 weight=random.randint(1, 3),
-                policy=random.choice(["fifo", "fifo", "shortest", "fair", "drf"]),
+                order=random.choice(["fifo", "fifo", "shortest", "fair", "drf"]),
             )
         self.core.set_queues(self.queues.values())
 
@@ -168,10 +168,12 @@ class World:
         """A job that runs already, on a node that may not be known; without devices, to take none from others."""
         self.order += 1
         each = Resources.of(random.randint(0, 2) * 500, 1)
-        request = Request(f"job-{self.order}", random.choice(["q0", "nowhere"]), (Need("main", 1, each),), self.now, 0)
-        held = Held(request, (Assignment("main", 0, random.choice(["n0", "n9"])),), self.now)
-        assert self.core.hold(held)
-        assert not self.core.hold(held)
+        request = Request(
+            f"job-{self.order}", random.choice(["q0", "nowhere"]), (MemberSet("main", 1, each),), self.now, 0
+        )
+        allocation = Allocation(request, (Assignment("main", 0, random.choice(["n0", "n9"])),), self.now)
+        assert self.core.allocate(allocation)
+        assert not self.core.allocate(allocation)
         self.running.add(request.job)
 
     def tick(self, random: Random) -> None:
@@ -205,7 +207,7 @@ class World:
         """`next` is said of those, and only those, whom nothing but the order or the cycle's limit holds back."""
         snapshot, told = self.core.snapshot(self.now), self.core.reasons()
         model = Model(snapshot, None)
-        claims = {name: account.claim for name, account in self.core.accounts.items()}
+        claims = {name: ledger.claim for name, ledger in self.core.ledgers.items()}
         model.claims = {name: model.pending[claim.job] for name, claim in claims.items()
                         if claim is not None and claim.job in model.pending}  # fmt: skip
         first = {line.key[3] for line in self.core.pending.values()}
@@ -226,17 +228,19 @@ class World:
         core, places = self.core, {name: Place(node) for name, node in self.nodes.items()}
         snapshot = core.snapshot(self.now)
         assert {r.job for r in snapshot.pending} == self.pending
-        assert {h.request.job for h in snapshot.held} == self.running
+        assert {h.request.job for h in snapshot.allocations} == self.running
         assert core.pending_count == len(self.pending)
         used: Counter[tuple[str, int]] = Counter()
         usage: dict[str, Resources] = {}
-        for held in snapshot.held:
-            request = held.request
+        for allocation in snapshot.allocations:
+            request = allocation.request
             usage[request.queue] = usage.get(request.queue, Resources()) + needs_of(request)
-            members = Counter(assignment.role for assignment in held.assignments)
-            assert members == Counter({need.role: need.count for need in request.needs}), "a gang is whole"
-            each = {need.role: need.each for need in request.needs}
-            for a in held.assignments:
+            members = Counter(assignment.role for assignment in allocation.assignments)
+            assert members == Counter({member_set.role: member_set.count for member_set in request.member_sets}), (
+                "a gang is whole"
+            )
+            each = {member_set.role: member_set.each for member_set in request.member_sets}
+            for a in allocation.assignments:
                 for number in dict(a.devices).get(GPU, ()):
                     used[a.node, number] += min(1000, each[a.role].scalar(GPU))
                 if a.node in places:
@@ -260,9 +264,9 @@ class World:
         for name, place in places.items():
             state = core.cluster.states[name]
             assert (state.cpu, state.memory, state.group) == (place.cpu(), place.memory(), place.rank()[1])
-        for choice, pool in core.cluster.pools.items():
+        for selector, pool in core.cluster.pools.items():
             fitting = {
-                n for n, p in self.nodes.items() if p.schedulable and set(choice.labels) <= set(p.labels.items())
+                n for n, p in self.nodes.items() if p.schedulable and set(selector.labels) <= set(p.labels.items())
             }
             assert pool.members.keys() == fitting
 
@@ -272,11 +276,11 @@ class Scheduling(RuleBasedStateMachine):
 
     @initialize(random=st.randoms(use_true_random=False))
     def begin(self, random: Random) -> None:
-        self.world = World(random)
+        self.simulation = Simulation(random)
 
     @rule(kind=st.sampled_from(EVENTS), random=st.randoms(use_true_random=False))
     def event(self, kind: str, random: Random) -> None:
-        self.world.event(kind, random)
+        self.simulation.event(kind, random)
 
 
 Scheduling.TestCase.settings = settings(
@@ -289,7 +293,7 @@ TestScheduling = Scheduling.TestCase
 def test_a_long_walk(seed: int) -> None:
     """Many events on one core: what indexes forget over time shows here."""
     random = Random(seed)
-    world = World(random)
+    simulation = Simulation(random)
     for _ in range(120):
-        world.event(random.choice(EVENTS), random)
-    assert len(world.running) + len(world.pending) < world.order
+        simulation.event(random.choice(EVENTS), random)
+    assert len(simulation.running) + len(simulation.pending) < simulation.order

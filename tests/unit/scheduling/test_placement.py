@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddleflow.base.quantity import Resources
-from paddleflow.scheduling import policy
+from paddleflow.scheduling import rules
 from paddleflow.scheduling.core import Core
-from paddleflow.scheduling.model import Need, Node, Queue, Request, Snapshot, Start
+from paddleflow.scheduling.model import MemberSet, Node, Queue, Request, Snapshot, Start
 
 PLAIN = Queue("q", None)
 SPREAD = Queue("q", None, placement="spread")
@@ -21,7 +21,7 @@ def cpus(cpu: int) -> Resources:
 
 
 def request(job: str = "j", count: int = 1, cpu: int = 1, **more: object) -> Request:
-    return Request(job, "q", (Need("w", count, cpus(cpu)),), 0.0, 0, **more)  # type: ignore[arg-type]
+    return Request(job, "q", (MemberSet("w", count, cpus(cpu)),), 0.0, 0, **more)  # type: ignore[arg-type]
 
 
 def core_of(*nodes: Node, queue: Queue = PLAIN) -> Core:
@@ -53,7 +53,7 @@ def test_a_queue_spreads_or_packs() -> None:
     assert len({name for names in places(core).values() for name in names}) == 1
     core.set_queues([SPREAD])
     core.submit_many([request("next")])
-    assert places(core)["next"][0] != core.held["one"].assignments[0].node
+    assert places(core)["next"][0] != core.allocations["one"].assignments[0].node
 
 
 def test_a_gang_stays_in_one_rack_if_it_can() -> None:
@@ -96,7 +96,7 @@ def test_a_job_waits_a_while_for_its_data_and_not_longer() -> None:
     core.release("any")
     assert places(core, 1.0) == {}
     assert core.why("second").code == "data"
-    assert places(Core.of(core.snapshot(policy.DEFAULTS.data_wait)), policy.DEFAULTS.data_wait) == {"second": ["cold"]}
+    assert places(Core.of(core.snapshot(rules.DEFAULTS.data_wait)), rules.DEFAULTS.data_wait) == {"second": ["cold"]}
     core.release("first")
     assert places(core, 2.0) == {"second": ["warm"]}
     core = core_of(Node("cold", cpus(2)))

@@ -10,11 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddleflow.base.quantity import Resources
-from paddleflow.scheduling import policy
-from paddleflow.scheduling.accounts import guaranteed_part
+from paddleflow.scheduling import rules
 from paddleflow.scheduling.core import Core
-from paddleflow.scheduling.model import Decision, Need, Node, Preempt, Queue, Reason, Request, Snapshot, Start, Wait
-from paddleflow.scheduling.policy import Rules
+from paddleflow.scheduling.ledgers import guaranteed_part
+from paddleflow.scheduling.model import (
+    Decision,
+    MemberSet,
+    Node,
+    Preempt,
+    Queue,
+    Reason,
+    Request,
+    Snapshot,
+    Start,
+    Wait,
+)
+from paddleflow.scheduling.rules import Rules
 
 GPU = "gpu"
 _orders = iter(range(1, 10_000_000))
@@ -27,7 +38,7 @@ def size(cpu: int, gpu: int = 0) -> Resources:
 def request(
     job: str, queue: str, cpu: int = 1, count: int = 1, at: float = 0.0, *, gpu: int = 0, priority: int = 0
 ) -> Request:
-    return Request(job, queue, (Need("w", count, size(cpu, gpu)),), at, next(_orders), priority)
+    return Request(job, queue, (MemberSet("w", count, size(cpu, gpu)),), at, next(_orders), priority)
 
 
 class Cluster:
@@ -63,7 +74,7 @@ class Cluster:
 
     @property
     def running(self) -> set[str]:
-        return set(self.core.held)
+        return set(self.core.allocations)
 
 
 # --- who may evict whom -----------------------------------------------------------------------------------------------
@@ -91,19 +102,19 @@ def test_nobody_is_evicted_before_the_least_run_or_twice_in_a_window() -> None:
     cluster.put(request("low", "a"))
     cluster.step(0.0)
     cluster.put(request("high1", "a", priority=1))
-    cluster.run(1.0, policy.DEFAULTS.least_run - 1.0)
+    cluster.run(1.0, rules.DEFAULTS.least_run - 1.0)
     assert cluster.evicted == []
-    cluster.step(policy.DEFAULTS.least_run)
-    assert cluster.evicted == [(policy.DEFAULTS.least_run, "low", "high1")]
+    cluster.step(rules.DEFAULTS.least_run)
+    assert cluster.evicted == [(rules.DEFAULTS.least_run, "low", "high1")]
     cluster.step(61.0)
     cluster.core.release("high1")
     cluster.step(62.0)
     assert cluster.running == {"low"}
     cluster.put(request("high2", "a", priority=1))
-    cluster.run(63.0, policy.DEFAULTS.least_run + policy.DEFAULTS.window - 1.0, 50.0)
+    cluster.run(63.0, rules.DEFAULTS.least_run + rules.DEFAULTS.window - 1.0, 50.0)
     assert len(cluster.evicted) == 1
-    cluster.step(policy.DEFAULTS.least_run + policy.DEFAULTS.window)
-    assert cluster.evicted[1:] == [(policy.DEFAULTS.least_run + policy.DEFAULTS.window, "low", "high2")]
+    cluster.step(rules.DEFAULTS.least_run + rules.DEFAULTS.window)
+    assert cluster.evicted[1:] == [(rules.DEFAULTS.least_run + rules.DEFAULTS.window, "low", "high2")]
 
 
 def test_a_lent_guarantee_comes_back_and_the_borrower_keeps_its_own() -> None:
@@ -242,7 +253,7 @@ def test_every_eviction_is_allowed_needed_and_followed_by_the_start(random: Rand
         if random.random() < 0.3 and cluster.running:
             cluster.core.release(random.choice(sorted(cluster.running)))
         core = cluster.core
-        before, used = dict(core.held), {name: account.used for name, account in core.accounts.items()}
+        before, used = dict(core.allocations), {name: ledger.used for name, ledger in core.ledgers.items()}
         evicted = len(cluster.evicted)
         decisions = cluster.step(now)
         starts = {d.job for d in decisions if isinstance(d, Start)}
@@ -250,21 +261,21 @@ def test_every_eviction_is_allowed_needed_and_followed_by_the_start(random: Rand
         for _, job, by in cluster.evicted[evicted:]:
             victim, claimant = cluster.requests[job], cluster.requests[by]
             assert job in before, "who started in this cycle is not evicted in it"
-            assert now - before[job].since >= policy.DEFAULTS.least_run
-            assert now - last.get(job, float("-inf")) >= policy.DEFAULTS.window
+            assert now - before[job].since >= rules.DEFAULTS.least_run
+            assert now - last.get(job, float("-inf")) >= rules.DEFAULTS.window
             last[job] = now
             if victim.queue == claimant.queue:
                 assert victim.priority < claimant.priority
             else:
-                least = next(q.least for q in queues if q.name == victim.queue)
+                least = next(q.guarantee for q in queues if q.name == victim.queue)
                 assert starts or guaranteed_part(used[victim.queue], least) > 1.0
         if claims:
             following = {d.job for d in cluster.step(now) if isinstance(d, Start)}
             assert claims <= following, "all victims have gone: the claimants start"
     calm = len(cluster.evicted)
-    cluster.run(now + policy.DEFAULTS.window * 2, now + policy.DEFAULTS.window * 12, policy.DEFAULTS.window / 3)
+    cluster.run(now + rules.DEFAULTS.window * 2, now + rules.DEFAULTS.window * 12, rules.DEFAULTS.window / 3)
     settled = len(cluster.evicted)
-    cluster.run(now + policy.DEFAULTS.window * 20, now + policy.DEFAULTS.window * 40, policy.DEFAULTS.window / 3)
+    cluster.run(now + rules.DEFAULTS.window * 20, now + rules.DEFAULTS.window * 40, rules.DEFAULTS.window / 3)
     assert len(cluster.evicted) == settled, f"{calm} before, {settled} later, and it goes on"
     assert max(Counter(job for _, job, _ in cluster.evicted).values(), default=0) <= 12
 

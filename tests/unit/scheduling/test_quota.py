@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from paddleflow.base.quantity import Resources, total
 from paddleflow.scheduling.core import Core
-from paddleflow.scheduling.model import Need, Node, Queue, Request, Snapshot, Start
+from paddleflow.scheduling.model import MemberSet, Node, Queue, Request, Snapshot, Start
 from paddleflow.scheduling.quota import quota_faults
 
 GPU = "gpu"
@@ -24,7 +24,7 @@ def cpus(cpu: int, gpu: int = 0) -> Resources:
 
 
 def request(job: str, queue: str, cpu: int = 1, count: int = 1, at: float = 0.0, **more: object) -> Request:
-    return Request(job, queue, (Need("w", count, cpus(cpu)),), at, next(_orders), **more)  # type: ignore[arg-type]
+    return Request(job, queue, (MemberSet("w", count, cpus(cpu)),), at, next(_orders), **more)  # type: ignore[arg-type]
 
 
 def core_of(cpu: int, *queues: Queue) -> Core:
@@ -46,7 +46,7 @@ def starts(core: Core, now: float = 0.0, limit: int | None = None) -> list[str]:
         ([Queue("a", None, parent="b")], ("a", "parent", "queue a is under b, which does not exist")),
         ([Queue("a", None, parent="a")], ("a", "cycle", "queue a is under itself: a > a")),
         ([Queue("a", None, weight=0)], ("a", "weight", "queue a has weight 0, it must be at least 1")),
-        ([Queue("a", None, policy="luck")], ("a", "policy", "queue a has policy luck, not one of fifo, shortest, fair, drf")),
+        ([Queue("a", None, order="luck")], ("a", "order", "queue a has order luck, not one of fifo, shortest, fair, drf")),
         ([Queue("a", Resources.of(2**63))], ("a", "amount", f"queue a has max cpu {2**63}, it must be 0 to {2**62}")),
         (
             [Queue("p", cpus(9), cpus(4)), Queue("a", None, cpus(3), parent="p"), Queue("b", None, cpus(2), parent="p")],
@@ -140,23 +140,23 @@ def test_priority_goes_before_every_share() -> None:
     [("fifo", ["u0", "u1"]), ("shortest", ["v1", "u1"]), ("drf", ["u0", "v0"]), ("fair", ["u0", "v0"])],
 )
 def test_the_policy_of_a_queue_orders_equal_priorities(policy: str, first: list[str]) -> None:
-    core = core_of(4, Queue("q", None, policy=policy))
+    core = core_of(4, Queue("q", None, order=policy))
     rows = [("u0", 50.0), ("u1", 20.0), ("u2", None), ("v0", 40.0), ("v1", 10.0)]
     core.submit_many([request(job, "q", user=job[0], expected=expected) for job, expected in rows])
     assert starts(core, limit=2) == first
 
 
 def test_fair_share_remembers_and_forgets() -> None:
-    core = core_of(2, Queue("q", None, policy="fair"))
+    core = core_of(2, Queue("q", None, order="fair"))
     core.submit_many([request("u0", "q", 2, user="u")])
     assert starts(core, 0.0) == ["u0"]
     core.release("u0")
     core.submit_many([request("u1", "q", at=86_400.0, user="u"), request("v1", "q", at=86_400.0, user="v")])
     assert starts(core, 86_400.0, limit=1) == ["v1"], "u has had its share of the past"
-    share = core.accounts["q"].history.share("u", 86_400.0)
+    share = core.ledgers["q"].history.share("u", 86_400.0)
     assert share == pytest.approx(0.5), "all of the cluster, for one half-life"
-    assert core.accounts["q"].history.share("u", 2 * 86_400.0) == pytest.approx(0.25)
-    assert Core.of(core.snapshot(86_400.0)).accounts["q"].history.share("u", 86_400.0) == share
+    assert core.ledgers["q"].history.share("u", 2 * 86_400.0) == pytest.approx(0.25)
+    assert Core.of(core.snapshot(86_400.0)).ledgers["q"].history.share("u", 86_400.0) == share
 
 
 # --- nobody waits for ever --------------------------------------------------------------------------------------------
@@ -168,18 +168,20 @@ def test_a_large_gang_starts_whatever_streams_past_it(random: Random) -> None:
     """Small jobs of all queues keep coming; once aged, the gang starts as soon as what ran then has ended."""
     queues = [
         Queue("p", cpus(10)),
-        Queue("a", cpus(9), parent="p", policy=random.choice(["fifo", "shortest", "fair", "drf"])),
+        Queue("a", cpus(9), parent="p", order=random.choice(["fifo", "shortest", "fair", "drf"])),
         Queue("b", None, cpus(4), parent="p", weight=5),
         Queue("c", None, weight=9),
     ]
     core = Core.of(Snapshot(0.0, tuple(Node(f"n{i}", cpus(4)) for i in range(3)), tuple(queues), (), ()))
     running: list[tuple[float, str]] = []
     longest, now = 120.0, 0.0
-    gang = Request("gang", "a", (Need("w", random.randint(2, 8), cpus(1)), Need("big", 1, cpus(1))), 0.0, 0, user="g")
+    gang = Request(
+        "gang", "a", (MemberSet("w", random.randint(2, 8), cpus(1)), MemberSet("big", 1, cpus(1))), 0.0, 0, user="g"
+    )
     for step in range(400):
         now = step * 10.0
         if step == 3:
-            core.submit(Request("gang", "a", gang.needs, now, next(_orders), user="g", expected=10_000.0))
+            core.submit(Request("gang", "a", gang.member_sets, now, next(_orders), user="g", expected=10_000.0))
         for _ in range(3):
             queue = random.choice("abcc")
             core.submit(request(f"s{next(_orders)}", queue, random.randint(1, 2), at=now, user="u", expected=1.0))
@@ -191,6 +193,6 @@ def test_a_large_gang_starts_whatever_streams_past_it(random: Random) -> None:
                 assert now <= 30.0 + 300.0 + 2 * longest + 20.0
                 return
             running.append((now + random.uniform(10.0, longest), job))
-        held = total(core.usage(q) for q in ("p", "c"))
-        assert held.fits(cpus(12))
+        allocation = total(core.usage(q) for q in ("p", "c"))
+        assert allocation.fits(cpus(12))
     raise AssertionError("the gang never started")

@@ -15,10 +15,10 @@ from paddleflow.base.quantity import Resources
 from paddleflow.queues.decision_log import DecisionLog, read
 from paddleflow.scheduling import record
 from paddleflow.scheduling.codec import decode, encode
-from paddleflow.scheduling.model import Need, Node, Preempt, Queue, Request, Resize, Snapshot, Start
-from paddleflow.scheduling.policy import Rules
-from paddleflow.scheduling.record import Begun, Decided, Entry, Recorded, Released
-from paddleflow.scheduling.replaying import replay
+from paddleflow.scheduling.model import MemberSet, Node, Preempt, Queue, Request, Resize, Snapshot, Start
+from paddleflow.scheduling.record import Checkpoint, Decided, Entry, Recorded, Released
+from paddleflow.scheduling.replay import replay
+from paddleflow.scheduling.rules import Rules
 
 RULES = Rules(
     preemption=True, elastic=True, patience=60.0, least_run=5.0, window=40.0, resize_pause=5.0, half_life=50.0
@@ -33,8 +33,8 @@ def size(cpu: int, gpu: int = 0) -> Resources:
 NODES = tuple(Node(f"n{n}", size(6, 8), {"rack": f"r{n % 2}"}) for n in range(3))
 QUEUES = (
     Queue("top", size(14, 16), size(6)),
-    Queue("a", size(12, 16), size(4), parent="top", policy="fair"),
-    Queue("b", None, weight=2, policy="drf"),
+    Queue("a", size(12, 16), size(4), parent="top", order="fair"),
+    Queue("b", None, weight=2, order="drf"),
     Queue("c", size(9), size(3), placement="spread"),
 )
 
@@ -50,14 +50,14 @@ def history(seed: int, steps: int) -> Recorded:
         draw = random.random()
         if draw < 0.45:
             core.submit(_request(random, number, now))
-        elif draw < 0.7 and core.held:
-            core.release(random.choice(list(core.held)))
+        elif draw < 0.7 and core.allocations:
+            core.release(random.choice(list(core.allocations)))
         elif draw < 0.74 and core.pending:
             core.withdraw(random.choice(list(core.pending)))
         elif draw < 0.78 and core.pending:
             core.reprioritise(random.choice(list(core.pending)), random.randrange(3))
         elif draw < 0.82:
-            core.set_queues([q if random.random() < 0.8 else replace(q, weight=3, least=size(1)) for q in QUEUES])
+            core.set_queues([q if random.random() < 0.8 else replace(q, weight=3, guarantee=size(1)) for q in QUEUES])
         elif draw < 0.85:
             core.set_nodes(NODES if random.random() < 0.5 else NODES[:2])
         for decision in core.decide(now, random.choice([None, None, 2])):
@@ -65,12 +65,12 @@ def history(seed: int, steps: int) -> Recorded:
                 leaving.append(decision.job)
             elif isinstance(decision, Resize) and decision.removed:
                 left = set(decision.removed)
-                core.resized(decision.job, [a for a in core.held[decision.job].assignments if a not in left])
+                core.resized(decision.job, [a for a in core.allocations[decision.job].assignments if a not in left])
         if leaving and random.random() < 0.5:
             victim = leaving.pop()
-            held = core.held.get(victim)
-            if held is not None and core.release(victim):
-                core.submit(held.request)
+            allocation = core.allocations.get(victim)
+            if allocation is not None and core.release(victim):
+                core.submit(allocation.request)
         if random.random() < 0.02:
             core.begin()
     return core
@@ -78,13 +78,13 @@ def history(seed: int, steps: int) -> Recorded:
 
 def _request(random: Random, number: int, now: float) -> Request:
     count = random.choice([1, 1, 2, 4])
-    needs = (
-        Need("w", count, size(random.choice([1, 2, 3]), random.choice([0, 0, 1, 2, 4])), random.choice([None, 1])),
+    member_sets = (
+        MemberSet("w", count, size(random.choice([1, 2, 3]), random.choice([0, 0, 1, 2, 4])), random.choice([None, 1])),
     )
     return Request(
         f"j{number}",
         random.choice(["a", "b", "c", "top"]),
-        needs,
+        member_sets,
         now,
         number,
         random.randrange(3),
@@ -142,11 +142,11 @@ def test_a_stretch_begins_at_the_snapshot_before_it(tmp_path: Path) -> None:
         moment += 1.0
         log.append([entry], moment)
     files = sorted(tmp_path.iterdir())
-    assert len(files) == sum(isinstance(entry, Begun) for entry in entries) > 2
+    assert len(files) == sum(isinstance(entry, Checkpoint) for entry in entries) > 2
     assert list(read(tmp_path)) == entries
     later = int(files[2].stem) / 1000
     stretch = list(read(tmp_path, later))
-    assert isinstance(stretch[0], Begun)
+    assert isinstance(stretch[0], Checkpoint)
     assert stretch == entries[len(entries) - len(stretch) :]
     assert replay(stretch).difference is None
     times = [entry.at for entry in entries if isinstance(entry, Decided)]
@@ -175,4 +175,4 @@ def test_the_record_stays_within_its_bounds(tmp_path: Path, monkeypatch: pytest.
         core.withdraw(f"j{number}")
     taken = core.take()  # nobody did for long
     assert len(taken) <= 101
-    assert isinstance(taken[0], Begun)
+    assert isinstance(taken[0], Checkpoint)

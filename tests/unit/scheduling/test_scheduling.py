@@ -6,7 +6,18 @@ import pytest
 
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling.core import Core, decide
-from paddleflow.scheduling.model import Assignment, Held, Need, Node, Queue, Reason, Request, Snapshot, Start, Wait
+from paddleflow.scheduling.model import (
+    Allocation,
+    Assignment,
+    MemberSet,
+    Node,
+    Queue,
+    Reason,
+    Request,
+    Snapshot,
+    Start,
+    Wait,
+)
 from paddleflow.scheduling.reasons import impossible
 
 GI = 2**30
@@ -37,8 +48,8 @@ def request(
     priority: int = 0,
     labels: tuple[tuple[str, str], ...] = (),
 ) -> Request:
-    needs = (Need("worker", count, resources(cpu, memory, gpu)),)
-    return Request(job, queue, needs, at, next(_orders), priority, node_labels=labels)
+    member_sets = (MemberSet("worker", count, resources(cpu, memory, gpu)),)
+    return Request(job, queue, member_sets, at, next(_orders), priority, node_labels=labels)
 
 
 def core_of(*nodes: Node, queues: tuple[Queue, ...] = (QUEUE,)) -> Core:
@@ -83,7 +94,7 @@ def test_nothing_goes_past_a_job_that_has_waited_longer_than_the_patience() -> N
     put(core, request("small", 1, at=299.0), request("elsewhere", 1, at=299.0, queue="other"))
     core.release("second")
     assert starts(core, 300.0) == ["elsewhere", "small"], "n2 is of no use to the aged job"
-    assert {core.held[job].assignments[0].node for job in ("elsewhere", "small")} == {"n2"}
+    assert {core.allocations[job].assignments[0].node for job in ("elsewhere", "small")} == {"n2"}
     put(core, request("next", 1, at=300.0), request("more", 1, at=300.0, queue="other"))
     assert starts(core, 301.0) == [], "n1 is kept for it, whatever the queue"
     assert core.why("next") == Reason("order", "nodes are kept for large, which has waited longer than 300 s")
@@ -177,8 +188,8 @@ def test_a_gang_starts_whole_or_not_at_all() -> None:
 
 def test_two_roles_start_together() -> None:
     core = core_of(node("n1", cpu=4), node("n2", cpu=4))
-    needs = (Need("ps", 2, resources(1)), Need("worker", 2, resources(3)))
-    put(core, Request("ps-job", "default-queue", needs, 0.0, 0))
+    member_sets = (MemberSet("ps", 2, resources(1)), MemberSet("worker", 2, resources(3)))
+    put(core, Request("ps-job", "default-queue", member_sets, 0.0, 0))
     (start,) = core.decide(0.0)
     assert isinstance(start, Start)
     assert [(a.role, a.index) for a in start.assignments] == [("ps", 0), ("ps", 1), ("worker", 0), ("worker", 1)]
@@ -220,15 +231,15 @@ def test_devices_are_numbered_whole_and_shared() -> None:
     core.release("two")
     put(core, request("share", gpu=0.6))
     assert starts(core) == ["two-more", "share"]
-    assert [dict(core.held[job].assignments[0].devices)[GPU] for job in ("two-more", "share")] == [(1, 2), (3,)]
+    assert [dict(core.allocations[job].assignments[0].devices)[GPU] for job in ("two-more", "share")] == [(1, 2), (3,)]
 
 
 def test_a_resource_in_huge_numbers_is_counted_without_device_numbers() -> None:
     core = core_of(Node("n1", Resources.of(8000, 8, {"bandwidth": 10**12})), queues=(Queue("default-queue", None),))
-    needs = (Need("worker", 1, Resources.of(1000, 1, {"bandwidth": 6 * 10**11 + 1})),)
-    put(core, Request("a", "default-queue", needs, 0.0, 1), Request("b", "default-queue", needs, 0.0, 2))
+    member_sets = (MemberSet("worker", 1, Resources.of(1000, 1, {"bandwidth": 6 * 10**11 + 1})),)
+    put(core, Request("a", "default-queue", member_sets, 0.0, 1), Request("b", "default-queue", member_sets, 0.0, 2))
     assert starts(core) == ["a"]
-    assert core.held["a"].assignments[0].devices == ()
+    assert core.allocations["a"].assignments[0].devices == ()
 
 
 # --- reasons ---------------------------------------------------------------------------------------------------------
@@ -340,8 +351,8 @@ def test_a_node_that_vanishes_leaves_its_jobs_their_quota() -> None:
 
 
 def test_what_runs_at_start_up_is_counted_even_on_nodes_that_shrank() -> None:
-    running = Held(request("old", 6, gpu=2), (Assignment("worker", 0, "n1", ((GPU, (0, 5)),)),), 0.0)
-    lost = Held(request("lost", 6), (Assignment("worker", 0, "gone"), Assignment("stray", 0, "n1")), 0.0)
+    running = Allocation(request("old", 6, gpu=2), (Assignment("worker", 0, "n1", ((GPU, (0, 5)),)),), 0.0)
+    lost = Allocation(request("lost", 6), (Assignment("worker", 0, "gone"), Assignment("stray", 0, "n1")), 0.0)
     snapshot = Snapshot(0.0, (node(cpu=4, gpu=4),), (QUEUE,), (request("a", 1, gpu=1),), (running, lost))
     (wait,) = decide(snapshot)
     assert isinstance(wait, Wait)
@@ -354,15 +365,15 @@ def test_what_runs_at_start_up_is_counted_even_on_nodes_that_shrank() -> None:
 
 
 def test_nonsense_neither_raises_nor_starts() -> None:
-    twice = (Need("w", 1, resources(1)), Need("w", 1, resources(2)))
-    huge = (Need("w", 10**6, Resources.of(10**30, 1)),)
+    twice = (MemberSet("w", 1, resources(1)), MemberSet("w", 1, resources(2)))
+    huge = (MemberSet("w", 10**6, Resources.of(10**30, 1)),)
     core = core_of(node(), queues=(Queue("default-queue", None),))
     put(
         core,
         Request("twice", "default-queue", twice, 0.0, 0),
         request("negative", -1),
         Request("huge", "default-queue", huge, 0.0, 0),
-        Request("timeless", "default-queue", (Need("w", 1, resources(1)),), float("nan"), 0),
+        Request("timeless", "default-queue", (MemberSet("w", 1, resources(1)),), float("nan"), 0),
         Request("nothing", "default-queue", (), 0.0, 0),
     )
     assert set(starts(core, 1000.0)) == {"nothing", "timeless"}

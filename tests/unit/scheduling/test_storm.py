@@ -8,8 +8,8 @@ import pytest
 
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling.core import Core
-from paddleflow.scheduling.model import Need, Node, Queue, Request, Snapshot
-from paddleflow.scheduling.policy import Rules
+from paddleflow.scheduling.model import MemberSet, Node, Queue, Request, Snapshot
+from paddleflow.scheduling.rules import Rules
 from paddleflow.simulator.storm import Storm, small_world
 
 #: Everything that may happen does, and often: patience and pauses are short against the steps of the clock.
@@ -40,11 +40,11 @@ def size(cpu: int) -> Resources:
 
 
 def test_a_time_that_is_no_number_and_members_without_end_are_borne() -> None:
-    core = Core.of(Snapshot(0.0, (Node("n0", size(16)),), (Queue("q", None, policy="shortest"),), (), ()))
+    core = Core.of(Snapshot(0.0, (Node("n0", size(16)),), (Queue("q", None, order="shortest"),), (), ()))
     for number, expected in enumerate((float("nan"), 5.0, float("nan"), 1.0)):
-        need = Need("w", 1, size(100))
-        core.submit(Request(f"j{number}", "q", (need,), float("nan"), number, expected=expected))
-    core.submit(Request("many", "q", (Need("w", 2**62, size(1)),), 0.0, 9))
+        member_set = MemberSet("w", 1, size(100))
+        core.submit(Request(f"j{number}", "q", (member_set,), float("nan"), number, expected=expected))
+    core.submit(Request("many", "q", (MemberSet("w", 2**62, size(1)),), 0.0, 9))
     core.decide(1.0)
     assert core.why("many").code == "invalid"
     assert "more than the 1000000 that a job may have" in core.why("many").text

@@ -9,7 +9,7 @@ import pytest
 
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling.core import Core
-from paddleflow.scheduling.model import Need, Node, Queue, Request, Snapshot, Start
+from paddleflow.scheduling.model import MemberSet, Node, Queue, Request, Snapshot, Start
 from paddleflow.scheduling.suggestions import apply, suggest
 
 GPU = "gpu"
@@ -28,7 +28,10 @@ def test_each_kind_of_change_is_suggested() -> None:
     queues = Queue("q", size(6)), Queue("other", None)
     core = Core.of(Snapshot(0.0, (Node("n1", size(12)),), queues, (), ()))
     core.submit_many(
-        [Request("has", "q", (Need("w", 1, size(4)),), 0.0, 1), Request("j", "q", (Need("w", 2, size(2)),), 0.0, 2)]
+        [
+            Request("has", "q", (MemberSet("w", 1, size(4)),), 0.0, 1),
+            Request("j", "q", (MemberSet("w", 2, size(2)),), 0.0, 2),
+        ]
     )
     assert suggest(core, "j") == [], "nothing is said before a cycle"
     assert started(core, 0.0) == {"has"}
@@ -47,11 +50,11 @@ def test_a_tree_of_reasons_names_all_that_is_in_the_way() -> None:
     core = Core.of(Snapshot(0.0, (Node("n1", size(8, 1)),), queues, (), ()))
     core.submit_many(
         [
-            Request("has", "q", (Need("w", 1, size(4, 1)),), 0.0, 1),
-            Request("also", "o", (Need("w", 1, size(2)),), 0.0, 2),
+            Request("has", "q", (MemberSet("w", 1, size(4, 1)),), 0.0, 1),
+            Request("also", "o", (MemberSet("w", 1, size(2)),), 0.0, 2),
         ]
     )
-    core.submit_many([Request("j", "q", (Need("w", 1, size(3, 1)),), 0.0, 3)])
+    core.submit_many([Request("j", "q", (MemberSet("w", 1, size(3, 1)),), 0.0, 3)])
     core.decide(0.0)
     tree = core.explain("j")
     assert (tree.code, tree.text) == (core.why("j").code, core.why("j").text)
@@ -60,10 +63,10 @@ def test_a_tree_of_reasons_names_all_that_is_in_the_way() -> None:
     assert core.explain("has").code == "running"
 
 
-def world(random: Random) -> tuple[Core, float]:
+def simulation(random: Random) -> tuple[Core, float]:
     queues = [
         Queue("p", random.choice([None, size(16, 4)]), size(4)),
-        Queue("a", random.choice([None, size(9, 2)]), parent="p", policy=random.choice(["fifo", "fair", "shortest"])),
+        Queue("a", random.choice([None, size(9, 2)]), parent="p", order=random.choice(["fifo", "fair", "shortest"])),
         Queue("b", size(8, 4), parent="p"),
         Queue("c", None, weight=2, open=random.random() < 0.8),
     ]
@@ -73,16 +76,22 @@ def world(random: Random) -> tuple[Core, float]:
     for number in range(random.randint(5, 40)):
         now += random.choice([0.0, 5.0, 200.0])
         each, count, least = random.choice(SIZES), random.randint(1, 6), random.choice([None, None, 1])
-        needs = (Need("w", count, each, least),)
+        member_sets = (MemberSet("w", count, each, least),)
         core.submit(
             Request(
-                f"j{number}", random.choice("abbc"), needs, now, number, random.choice([0, 0, 1]), random.choice("uv")
+                f"j{number}",
+                random.choice("abbc"),
+                member_sets,
+                now,
+                number,
+                random.choice([0, 0, 1]),
+                random.choice("uv"),
             )
         )
         if random.random() < 0.5:
             core.decide(now)
-        if core.held and random.random() < 0.2:
-            core.release(random.choice(sorted(core.held)))
+        if core.allocations and random.random() < 0.2:
+            core.release(random.choice(sorted(core.allocations)))
     core.decide(now)
     core.decide(now)
     return core, now
@@ -92,7 +101,7 @@ def world(random: Random) -> tuple[Core, float]:
 def test_every_suggestion_is_true(block: int) -> None:
     seen: Counter[str] = Counter()
     for seed in range(block * 25, block * 25 + 25):
-        core, now = world(Random(seed))
+        core, now = simulation(Random(seed))
         before = core.snapshot(now)
         for job in list(core.pending):
             for suggestion in suggest(core, job, "abc", SIZES):

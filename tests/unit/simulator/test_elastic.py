@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling.model import Node
 from paddleflow.scheduling.rounds.trainers import BAND, Elastic, resize
-from paddleflow.simulator.elastic import GI, ElasticWorld, PsJob
+from paddleflow.simulator.elastic import GI, ElasticSimulation, PsJob
 from paddleflow.simulator.metrics import jain
 
 drawn = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 20), st.integers(0, 25)), min_size=1, max_size=8)
@@ -41,12 +41,14 @@ def nodes(count: int) -> list[Node]:
 
 def test_jobs_share_and_give_when_others_come() -> None:
     jobs = [PsJob("first", 0, 2, 60), PsJob("second", 100, 2, 60)]
-    world = ElasticWorld(nodes(12), jobs, resize, headroom=0, seed=1)
-    world.run(100)
+    simulation = ElasticSimulation(nodes(12), jobs, resize, headroom=0, seed=1)
+    simulation.run(100)
     alone = jobs[0].trainers
     assert alone > 30
-    world = ElasticWorld(nodes(12), jobs := [PsJob("first", 0, 2, 60), PsJob("second", 100, 2, 60)], resize, 0, seed=1)
-    world.run(250)
+    simulation = ElasticSimulation(
+        nodes(12), jobs := [PsJob("first", 0, 2, 60), PsJob("second", 100, 2, 60)], resize, 0, seed=1
+    )
+    simulation.run(250)
     assert jobs[0].trainers < alone
     assert jain([job.trainers for job in jobs]) > 0.98
     assert jobs[1].started_at is not None
@@ -55,10 +57,12 @@ def test_jobs_share_and_give_when_others_come() -> None:
 
 def test_the_service_gets_its_share_back() -> None:
     jobs = [PsJob("job", 0, 2, 60)]
-    world = ElasticWorld(nodes(10), jobs, resize, 0, 1, lambda second: 0 if second < 60 else 30)
-    world.run(60)
+    simulation = ElasticSimulation(nodes(10), jobs, resize, 0, 1, lambda second: 0 if second < 60 else 30)
+    simulation.run(60)
     assert jobs[0].trainers > 25
-    world = ElasticWorld(nodes(10), [PsJob("job", 0, 2, 60)], resize, 0, 1, lambda second: 0 if second < 60 else 30)
-    world.run(120)
-    assert world.online[59] == (0, 0)
-    assert world.online[119] == (30, 30)
+    simulation = ElasticSimulation(
+        nodes(10), [PsJob("job", 0, 2, 60)], resize, 0, 1, lambda second: 0 if second < 60 else 30
+    )
+    simulation.run(120)
+    assert simulation.online[59] == (0, 0)
+    assert simulation.online[119] == (30, 30)

@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddleflow.base.quantity import Resources
-from paddleflow.scheduling.baselines.lines import FairShare, Fifo, ShortestRemaining
-from paddleflow.scheduling.baselines.model import Line
-from paddleflow.scheduling.model import Assignment, Held, Need, Node, Queue, Request
+from paddleflow.scheduling.baselines.disciplines import FairShare, Fifo, ShortestRemaining
+from paddleflow.scheduling.baselines.model import Discipline
+from paddleflow.scheduling.model import Allocation, Assignment, MemberSet, Node, Queue, Request
 from paddleflow.simulator import metrics
 from paddleflow.simulator.checks import Broken, check
 from paddleflow.simulator.philly import apart, peaks, requests, shared, shares
-from paddleflow.simulator.run import FixedDurations, Record, World
+from paddleflow.simulator.simulation import FixedDurations, Record, Simulation
 from paddleflow.simulator.traces import ClusterJob
 
 
@@ -21,7 +21,7 @@ def job(name: str, at: float, duration: float, gpus: int = 1, group: str = "a") 
     return ClusterJob(name, at, duration, gpus, group)
 
 
-def run(jobs: list[ClusterJob], line: Line | None = None, nodes: int = 1, each: int = 4) -> dict[str, Record]:
+def run(jobs: list[ClusterJob], line: Discipline | None = None, nodes: int = 1, each: int = 4) -> dict[str, Record]:
     return shared(jobs, nodes, each, line).run(requests(jobs, each))
 
 
@@ -83,8 +83,8 @@ def test_whatever_the_policy_everything_runs_to_its_end_and_the_sums_agree(
 ) -> None:
     lines = {"core": None, "fifo": Fifo(), "fair": FairShare(), "srtf": ShortestRemaining(every=30)}
     jobs = [job(f"j{i}", at, duration, gpus, group) for i, (at, duration, gpus, group) in enumerate(drawn)]
-    world = shared(jobs, 3, 4, lines[policy])
-    records = world.run(requests(jobs, 4))
+    simulation = shared(jobs, 3, 4, lines[policy])
+    records = simulation.run(requests(jobs, 4))
     for one in jobs:
         record = records[one.job]
         assert record.started_at is not None
@@ -92,41 +92,43 @@ def test_whatever_the_policy_everything_runs_to_its_end_and_the_sums_agree(
         assert record.finished_at - record.started_at >= one.duration - 1e-6
         if not record.evictions:
             assert record.finished_at == record.started_at + one.duration
-    assert world.free == 12
-    assert len(world.finished) == len(jobs)
+    assert simulation.free == 12
+    assert len(simulation.finished) == len(jobs)
 
 
-def held(name: str, count: int, on: str = "n", placed: int | None = None) -> Held:
-    need = Need("worker", count, Resources.of(0, 0, {"gpu": 1000}))
+def allocation(name: str, count: int, on: str = "n", placed: int | None = None) -> Allocation:
+    member_set = MemberSet("worker", count, Resources.of(0, 0, {"gpu": 1000}))
     members = tuple(Assignment("worker", i, on) for i in range(count if placed is None else placed))
-    return Held(Request(name, "q", (need,), 0, 0), members, 0)
+    return Allocation(Request(name, "q", (member_set,), 0, 0), members, 0)
 
 
 @pytest.mark.parametrize(
     ("what", "running", "pending", "words"),
     [
-        (held("j", 5), {"j"}, set[str](), "less than nothing|gives"),
-        (held("j", 3, placed=2), {"j"}, set[str](), "2 of 3 members"),
-        (held("j", 1), {"j"}, {"j"}, "pending and running"),
-        (held("j", 1), set[str](), set[str](), "disagree whether j runs"),
-        (held("j", 1, on="elsewhere"), {"j"}, set[str](), "no node"),
+        (allocation("j", 5), {"j"}, set[str](), "less than nothing|gives"),
+        (allocation("j", 3, placed=2), {"j"}, set[str](), "2 of 3 members"),
+        (allocation("j", 1), {"j"}, {"j"}, "pending and running"),
+        (allocation("j", 1), set[str](), set[str](), "disagree whether j runs"),
+        (allocation("j", 1, on="elsewhere"), {"j"}, set[str](), "no node"),
     ],
 )
-def test_a_broken_world_is_noticed(what: Held, running: set[str], pending: set[str], words: str) -> None:
-    world = World([Node("n", Resources.of(0, 0, {"gpu": 4000}))], [Queue("q", None)], FixedDurations({}), "gpu")
-    world.core.hold(what)
+def test_a_broken_world_is_noticed(what: Allocation, running: set[str], pending: set[str], words: str) -> None:
+    simulation = Simulation(
+        [Node("n", Resources.of(0, 0, {"gpu": 4000}))], [Queue("q", None)], FixedDurations({}), "gpu"
+    )
+    simulation.core.allocate(what)
     with pytest.raises(Broken, match=words):
-        check(world.core, pending, running, set(), 0.0)
+        check(simulation.core, pending, running, set(), 0.0)
 
 
 def test_what_is_kept_for_a_job_that_waited_long_is_no_fault() -> None:
-    world = shared([job("running", 0, 9000, 2), job("large", 0, 10, 4)], 1, 4)
+    simulation = shared([job("running", 0, 9000, 2), job("large", 0, 10, 4)], 1, 4)
     for request in requests([job("running", 0, 9000, 2), job("large", 0, 10, 4)], 4):
-        world.core.submit(request)
-    world.core.decide(0.0)
-    world.core.decide(world.core.rules.patience + 1)
-    assert set(world.core.reservations) == {"large"}
-    check(world.core, {"large"}, {"running"}, set(), 301.0)
+        simulation.core.submit(request)
+    simulation.core.decide(0.0)
+    simulation.core.decide(simulation.core.rules.patience + 1)
+    assert set(simulation.core.reservations) == {"large"}
+    check(simulation.core, {"large"}, {"running"}, set(), 301.0)
 
 
 def test_metrics() -> None:

@@ -10,11 +10,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from paddleflow.base.quantity import Resources
-from paddleflow.scheduling.model import Need, Node, Preempt, Queue, Request, Resize, Snapshot, Start
-from paddleflow.scheduling.policy import Rules
+from paddleflow.scheduling.model import MemberSet, Node, Preempt, Queue, Request, Resize, Snapshot, Start
 from paddleflow.scheduling.record import Decided, Entry, Recorded
-from paddleflow.simulator.past import script_of
+from paddleflow.scheduling.rules import Rules
 from paddleflow.simulator.report import report
+from paddleflow.simulator.scenario import scenario_of
 from paddleflow.simulator.whatif import Change, Played, play, queues_with
 
 RULES = Rules(
@@ -27,7 +27,7 @@ def size(cpu: int) -> Resources:
 
 
 NODES = (Node("n1", size(8)), Node("n2", size(8)))
-QUEUES = (Queue("gold", None, size(8)), Queue("free", None), Queue("small", size(4), policy="fair"))
+QUEUES = (Queue("gold", None, size(8)), Queue("free", None), Queue("small", size(4), order="fair"))
 
 
 class Engine:
@@ -62,22 +62,24 @@ class Engine:
 
     def request(self) -> Request:
         random, n = self.random, self.number
-        need = Need("w", random.choice([1, 1, 2, 4]), size(random.choice([1, 2, 3])), random.choice([None, None, 1]))
+        member_set = MemberSet(
+            "w", random.choice([1, 1, 2, 4]), size(random.choice([1, 2, 3])), random.choice([None, None, 1])
+        )
         restarts = random.random() < 0.5
         return Request(
-            f"j{n}", random.choice(["gold", "free", "small"]), (need,), self.now, n, 0, "ann", restarts=restarts
+            f"j{n}", random.choice(["gold", "free", "small"]), (member_set,), self.now, n, 0, "ann", restarts=restarts
         )
 
     def _happens(self, what: str, request: Request) -> None:
         job = request.job
-        held = self.core.held.get(job)
-        if held is None:
+        allocation = self.core.allocations.get(job)
+        if allocation is None:
             return
         if what == "changed":
             shrink = self.core.shrinks.get(job)
             if shrink is not None:
                 gone = set(shrink.members)
-                self.core.resized(job, [a for a in held.assignments if (a.role, a.index) not in gone])
+                self.core.resized(job, [a for a in allocation.assignments if (a.role, a.index) not in gone])
             if request.restarts and not self.core.leaving(job):
                 self.core.restarted(job, self.now)
         elif what == "gone" or not self.core.leaving(job):
@@ -92,15 +94,15 @@ class Engine:
     def _told(self, decision: object) -> None:
         match decision:
             case Start(job):
-                request = self.core.held[job].request
+                request = self.core.allocations[job].request
                 self.due = [row for row in self.due if row[2].job != job]
                 self.due.append((self.now + self.random.uniform(1, 40), "end", request))
             case Preempt(job):
-                request = self.core.held[job].request
+                request = self.core.allocations[job].request
                 self.due = [row for row in self.due if row[2].job != job]
                 self.due.append((self.now + self.random.choice([0.5, 1.5, 2.5]), "gone", request))
             case Resize(job, _, removed):
-                request = self.core.held[job].request
+                request = self.core.allocations[job].request
                 if removed or request.restarts:
                     self.due.append((self.now + self.random.choice([0.5, 1.5]), "changed", request))
 
@@ -118,9 +120,9 @@ def past(seed: int, ticks: int) -> list[Entry]:
 
 
 def played(entries: Iterable[Entry], change: Change, horizon: float = 0.0) -> Played:
-    script = script_of(entries)
-    assert script is not None
-    return play(script, change, lambda request, ran: ran + 20.0, horizon)
+    scenario = scenario_of(entries)
+    assert scenario is not None
+    return play(scenario, change, lambda request, ran: ran + 20.0, horizon)
 
 
 @settings(max_examples=25)
@@ -153,22 +155,22 @@ def test_the_pasts_hold_evictions_and_changes_of_size() -> None:
 
 def test_the_stretch_begins_where_it_is_asked_for_and_goes_over_no_break() -> None:
     entries = past(3, 200)
-    late = script_of(entries, since=1150.0)
+    late = scenario_of(entries, since=1150.0)
     assert late is not None
     assert 1080.0 < late.snapshot.now <= 1150.0
     assert play(late, Change(), lambda request, ran: ran + 20.0, 0.0).first is None
     other = past(4, 50)  # a server that was started anew
-    both = script_of([*entries, *other])
+    both = scenario_of([*entries, *other])
     assert both is not None
-    assert both.snapshot == script_of(other).snapshot  # type: ignore[union-attr]
-    assert script_of([]) is None
+    assert both.snapshot == scenario_of(other).snapshot  # type: ignore[union-attr]
+    assert scenario_of([]) is None
 
 
 def test_a_job_that_was_given_up_has_waited_until_then() -> None:
     core = Recorded.of(Snapshot(1000.0, NODES[:1], QUEUES, (), (), rules=RULES))
     core.begin()
     for number, job in enumerate(("runs", "gives up")):
-        core.submit(Request(job, "free", (Need("w", 1, size(8)),), 1000.0, number))
+        core.submit(Request(job, "free", (MemberSet("w", 1, size(8)),), 1000.0, number))
     core.decide(1000.0, 256)
     core.withdraw("gives up")
     core.decide(1003.0, 256)
@@ -203,7 +205,7 @@ def test_a_changed_quota_more_nodes_and_fewer_show_what_they_do() -> None:
     assert sum(outcome.evictions for outcome in gentle.outcomes.values()) == 0
     assert sum(outcome.evictions for outcome in base.outcomes.values()) > 0
     crowd = tuple(
-        (Request(f"new-{n}", "crowd", (Need("w", 1, size(2)),), 1030.0 + n, 10**6 + n), 30.0) for n in range(60)
+        (Request(f"new-{n}", "crowd", (MemberSet("w", 1, size(2)),), 1030.0 + n, 10**6 + n), 30.0) for n in range(60)
     )
     team = played(entries, Change(queues=queues_with([Queue("crowd", None, weight=4)]), arrivals=crowd), 2000.0)
     done = [outcome for outcome in team.outcomes.values() if outcome.request.queue == "crowd"]

@@ -10,7 +10,7 @@ from paddleflow.errors import Invalid
 from paddleflow.operator.paddlejob.job import read
 from paddleflow.spec.paddlejob.crd import definition
 from paddleflow.spec.paddlejob.model import read_spec
-from tests.paddlejob_world import job, role
+from tests.simulated_paddlejob import job, role
 
 
 def walk(node: Any, path: str = "") -> Any:

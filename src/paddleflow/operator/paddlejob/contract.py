@@ -1,4 +1,4 @@
-"""What each member is told: its own identity, and where all the others are. docs/internals/paddlejob-contract.md says it in words.
+"""The environment of each member: its own identity, and where all the others are (docs/internals/paddlejob-contract.md).
 
 What all members share lies in a ConfigMap of their formation, which a container cannot start without. It is made when every
 endpoint is known and never changed afterwards, so that no two members of a formation know different endpoints, and none an
@@ -7,12 +7,13 @@ old one. What is a member's own stands in its pod.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from paddleflow.operator.paddlejob.job import Job, Object, Options
-from paddleflow.operator.paddlejob.members import Pod, pod_name
+from paddleflow.operator.paddlejob.pods import Pod, pod_name
 from paddleflow.spec.paddlejob.model import MOST_REPLICAS, PaddleJobSpec, Role
 
 PORT = 36000  #: of every member whose network is its own
@@ -69,6 +70,21 @@ def port_of(job: Job, role: str, index: int, options: Options, host_port: int) -
     return options.low_port + offset % (blocks * PORTS)
 
 
+def choose_host_port(uid: str, members: int, low: int, high: int, taken: Iterable[tuple[int, int]]) -> int:
+    """First port of a range for so many members that touches none of `taken` (first port, members), if there is one."""
+    blocks = max(1, (high - low) // PORTS)
+    used = bytearray(blocks)
+    for first, count in taken:
+        for block in range((first - low) // PORTS, (first - low) // PORTS + count):
+            used[block % blocks] = 1
+    begin = zlib.crc32(uid.encode()) % blocks
+    for step in range(blocks):
+        block = (begin + step) % blocks
+        if not any(used[(block + offset) % blocks] for offset in range(min(members, blocks))):
+            return low + block * PORTS
+    return low + begin * PORTS
+
+
 def domain_name(job: Job, role: str, index: int) -> str:
     """Name of a member in cluster DNS, by the headless Service of the job."""
     return f"{pod_name(job, role, index)}.{job.name}"
@@ -100,7 +116,7 @@ def expected(job: Job, pods: Iterable[Pod], options: Options, host_port: int) ->
     return Membership(result)
 
 
-def told(config_map: Object) -> Membership:
+def read_membership(config_map: Object) -> Membership:
     """The membership that a ConfigMap of ours holds."""
     data = config_map.get("data") or {}
     return Membership({role: tuple(data[key].split(",")) for role, key in _LISTS.items() if data.get(key)})
@@ -151,7 +167,7 @@ def _collective(workers: Sequence[str]) -> dict[str, str]:
     data = {"PADDLE_MASTER": _beside(workers[0]), "PADDLE_GLOBAL_SIZE": size, "PADDLE_NNODES": size}
     if len({host_of(worker) for worker in workers}) < len(workers):
         # On the nodes' network two members may share an address. The launcher takes the number of *different hosts* in
-        # PADDLE_TRAINER_ENDPOINTS for the number of nodes; it looks here afterwards, where only names are counted.
+        # PADDLE_TRAINER_ENDPOINTS for the number of nodes; it reads this variable afterwards, where only names are counted.
         others = [f"node-{n}:{worker.rpartition(':')[2]}" for n, worker in enumerate(workers) if n]
         data["DISTRIBUTED_TRAINER_ENDPOINTS"] = ",".join([_beside(workers[0]), *others])
     return data

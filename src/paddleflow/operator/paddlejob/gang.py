@@ -1,4 +1,4 @@
-"""The PodGroup by which Volcano starts all pods of a job or none: what it should say, and what it says."""
+"""The PodGroup by which Volcano starts all pods of a job or none: the wanted one, and the state of the one that is there."""
 
 from __future__ import annotations
 
@@ -89,5 +89,5 @@ def why_held(group: Object | None) -> str:
     if group is None:
         return "the PodGroup is being made"
     conditions = (group.get("status") or {}).get("conditions") or []
-    said = conditions[-1].get("message", "") if conditions else ""
-    return said or "Volcano has not looked at the PodGroup yet"
+    message = conditions[-1].get("message", "") if conditions else ""
+    return message or "Volcano has not looked at the PodGroup yet"

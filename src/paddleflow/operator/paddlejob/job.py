@@ -1,4 +1,4 @@
-"""A PaddleJob as one pass sees it: what was asked, what is remembered in its status, and the operator's own options."""
+"""A PaddleJob as a reconcile reads it: its spec, its status, and the operator's own options."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def read(obj: Object) -> Job:
         fault = error.message
     if len(metadata["name"]) > LONGEST_NAME:
         spec = None
-        fault = f"metadata.name has {len(metadata['name'])} characters, at most {LONGEST_NAME} leave room for its pods' names"
+        fault = f"metadata.name has {len(metadata['name'])} characters, at most {LONGEST_NAME} are allowed, because its pods' names are longer"
     return Job(
         namespace=metadata.get("namespace", ""),
         name=metadata["name"],

@@ -19,7 +19,7 @@ from paddleflow.operator.paddlejob.contract import (
     tuning,
 )
 from paddleflow.operator.paddlejob.job import Job, Options
-from paddleflow.operator.paddlejob.members import (
+from paddleflow.operator.paddlejob.pods import (
     FORMATION,
     JOB_LABEL,
     NAME_LABEL,
@@ -45,7 +45,7 @@ def replaced_alone(spec: PaddleJobSpec, role: str, options: Options) -> bool:
     """Whether a member that is lost comes back by itself: nobody else holds its address or waits inside a call for it.
 
     Workers of a parameter server job talk to servers only, unless gloo or heter workers connect them. By name they keep their
-    address. Elastic trainers with etcd look for each other. All others are formed anew together.
+    address. Elastic trainers with etcd look for each other. All others get a new formation together.
     """
     if elastic_by_etcd(spec, options):
         return True
@@ -93,14 +93,14 @@ def pod(
         body["schedulerName"] = VOLCANO
     for container in body["containers"]:
         container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")  # a failure carries its last lines
-    _tell(job, role, index, formation, options, host_port, body["containers"][0])
+    _set_environment(job, role, index, formation, options, host_port, body["containers"][0])
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": body}
 
 
-def _tell(
+def _set_environment(
     job: Job, role: str, index: int, formation: int, options: Options, host_port: int, container: dict[str, Any]
 ) -> None:
-    """Give the training container what it has to know."""
+    """Set the environment and the ports of the training container."""
     spec = job.spec
     assert spec is not None, "a job with a fault has no members"
     port = port_of(job, role, index, options, host_port)

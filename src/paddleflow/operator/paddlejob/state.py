@@ -1,13 +1,13 @@
-"""What one pass knows: the job, its members, its memory, and the writes noted so far. The steps of a pass work on it."""
+"""What one reconcile works on: the job, its members, its status, and the writes collected so far."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paddleflow.operator.paddlejob.contract import Membership, elastic_by_etcd, members_map, told
+from paddleflow.operator.paddlejob.contract import Membership, elastic_by_etcd, members_map, read_membership
 from paddleflow.operator.paddlejob.job import Job, Object, Options
-from paddleflow.operator.paddlejob.members import Pod, wanted
-from paddleflow.operator.paddlejob.record import Record
+from paddleflow.operator.paddlejob.pods import Pod, wanted
+from paddleflow.operator.paddlejob.status import JobStatus
 from paddleflow.operator.paddlejob.writes import Children, Event, Writes
 from paddleflow.spec.paddlejob.model import PaddleJobSpec
 
@@ -15,15 +15,15 @@ FORMED = ("Running", "Completing")  #: phases in which every member of the forma
 
 
 @dataclass(slots=True)
-class Pass:
-    """One pass over a job that can be read."""
+class JobState:
+    """One reconcile of a job whose spec is valid."""
 
     job: Job
     children: Children
     now: float
     options: Options
     pods: list[Pod]
-    record: Record
+    status: JobStatus
     writes: Writes
 
     @property
@@ -47,30 +47,30 @@ class Pass:
         return [pod for pod in self.pods if pod.living]
 
     def current(self) -> list[Pod]:
-        """Members of the formation in force."""
-        return [pod for pod in self.living() if pod.formation == self.record.formation]
+        """Members of the current formation."""
+        return [pod for pod in self.living() if pod.formation == self.status.formation]
 
-    def told(self) -> Membership | None:
-        """What the members of the formation in force were told, if they were."""
+    def membership(self) -> Membership | None:
+        """The published membership of the current formation, if it was published."""
         found = {obj["metadata"]["name"]: obj for obj in self.children.config_maps}
         for role in ("worker", "ps"):
-            if config_map := found.get(members_map(self.job, role, self.record.formation)):
-                return told(config_map)
+            if config_map := found.get(members_map(self.job, role, self.status.formation)):
+                return read_membership(config_map)
         return None
 
-    def form_anew(self, phase: str, message: str) -> None:
-        """Bring the members together again, all of them, with new endpoints."""
-        self.record.formation += 1
-        self.record.phase, self.record.message = phase, message
-        self.record.set("Running", False, phase, message, self.job, self.now)
+    def start_formation(self, phase: str, message: str) -> None:
+        """Replace all members, with new endpoints."""
+        self.status.formation += 1
+        self.status.phase, self.status.message = phase, message
+        self.status.set("Running", False, phase, message, self.job, self.now)
 
     def fail(self, reason: str, message: str) -> None:
-        """End the job without success; why, in words for a person."""
-        record = self.record
-        record.phase, record.message, record.completed_at, record.retry_at = "Failed", message, self.now, None
-        record.set("Running", False, reason, "", self.job, self.now)
-        record.set("Failed", True, reason, message, self.job, self.now)
-        self.say(reason, message, warning=True)
+        """End the job without success; `message` says why."""
+        status = self.status
+        status.phase, status.message, status.completed_at, status.retry_at = "Failed", message, self.now, None
+        status.set("Running", False, reason, "", self.job, self.now)
+        status.set("Failed", True, reason, message, self.job, self.now)
+        self.emit(reason, message, warning=True)
 
-    def say(self, reason: str, message: str, *, warning: bool = False) -> None:
+    def emit(self, reason: str, message: str, *, warning: bool = False) -> None:
         self.writes.events.append(Event(reason, message, warning))

@@ -1,4 +1,4 @@
-"""What a pass wants written. Values only; `wiring` carries them out, in the order of the fields."""
+"""What a reconcile wants written. Values only; `operator.executor` writes them, in the order of the fields."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ class Writes:
     status: dict[str, Any] | None = None  #: None: as it is
     urgent: bool = False  #: the status must be seen at once; otherwise it may be held back a little
     first: bool = False  #: the status must be written before anything else
-    np: int | None = None  #: workers, to be told to elastic trainers in etcd
+    np: int | None = None  #: number of workers, to be set in the elastic trainers' etcd
     deletes: list[Delete] = field(default_factory=list)
     creates: list[Object] = field(default_factory=list)
     patches: list[Patch] = field(default_factory=list)
     expired: str = ""  #: why the job itself is to be deleted
     events: list[Event] = field(default_factory=list)
-    again: float | None = None  #: seconds after which to look again, whatever happens
+    again: float | None = None  #: seconds after which to reconcile again, whatever happens
 
-    def look_again(self, after: float) -> None:
+    def requeue_after(self, after: float) -> None:
         after = max(0.0, after)
         self.again = after if self.again is None else min(self.again, after)
 

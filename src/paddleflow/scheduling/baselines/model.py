@@ -1,6 +1,6 @@
 """What a line sees and may ask for: waiting jobs in, starts and evictions out. Values and protocols only.
 
-A line is served after every event. It may ask the desk to start a waiting job (all of it, or it stays waiting) and, if
+A line is served after every event. It may ask the dispatcher to start a waiting job (all of it, or it stays waiting) and, if
 its policy preempts, to evict a running one, which then arrives again with what it has left.
 """
 
@@ -20,7 +20,7 @@ class Waiting:
     remaining: float
 
 
-class Desk(Protocol):
+class Dispatcher(Protocol):
     @property
     def free(self) -> int:
         """GPUs that nobody has."""
@@ -35,11 +35,11 @@ class Desk(Protocol):
         ...
 
 
-class Line(Protocol):
+class Discipline(Protocol):
     def arrive(self, waiting: Waiting) -> None: ...
 
     def leave(self, job: str) -> None:
         """A running job has ended, or was evicted."""
         ...
 
-    def serve(self, now: float, desk: Desk) -> None: ...
+    def serve(self, now: float, dispatcher: Dispatcher) -> None: ...

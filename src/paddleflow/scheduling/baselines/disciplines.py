@@ -1,11 +1,11 @@
-"""The lines: who is tried next. None of them is used by the server."""
+"""The disciplines: who is tried next. None of them is used by the server."""
 
 from __future__ import annotations
 
 from collections import deque
 from heapq import heappop, heappush
 
-from paddleflow.scheduling.baselines.model import Desk, Waiting
+from paddleflow.scheduling.baselines.model import Dispatcher, Waiting
 
 _LOOK_PAST = 16  #: SRTF tries so many jobs behind one that finds no place
 _MOST_VICTIMS = 64
@@ -24,8 +24,8 @@ class Fifo:
     def leave(self, job: str) -> None:
         """It does not matter here who runs."""
 
-    def serve(self, now: float, desk: Desk) -> None:
-        while self._waiting and self._waiting[0].size <= desk.free and desk.start(self._waiting[0].job):
+    def serve(self, now: float, dispatcher: Dispatcher) -> None:
+        while self._waiting and self._waiting[0].size <= dispatcher.free and dispatcher.start(self._waiting[0].job):
             self._waiting.popleft()
 
 
@@ -46,15 +46,15 @@ class FairShare:
         gone = self._running.pop(job)
         self._used[gone.group] -= gone.size
 
-    def serve(self, now: float, desk: Desk) -> None:
+    def serve(self, now: float, dispatcher: Dispatcher) -> None:
         todo = [(self._used.get(group, 0), group) for group, line in self._groups.items() if line]
         todo.sort(reverse=True)
-        while todo and desk.free:
+        while todo and dispatcher.free:
             _, group = todo.pop()
             line = self._groups[group]
-            if line[0].size > desk.free or line[0].size >= self._stuck:
+            if line[0].size > dispatcher.free or line[0].size >= self._stuck:
                 continue
-            if not desk.start(line[0].job):
+            if not dispatcher.start(line[0].job):
                 self._stuck = line[0].size
                 continue
             started = line.popleft()
@@ -85,7 +85,7 @@ class ShortestRemaining:
         self._stuck = _ANY
         self._running.pop(job, None)
 
-    def serve(self, now: float, desk: Desk) -> None:
+    def serve(self, now: float, dispatcher: Dispatcher) -> None:
         passed: list[tuple[float, int, Waiting]] = []
         displaces = now >= self._round + self._every
         if displaces:
@@ -93,21 +93,21 @@ class ShortestRemaining:
         while self._waiting and len(passed) < _LOOK_PAST:
             row = heappop(self._waiting)
             waiting = row[2]
-            if self._fits(waiting, desk) or (displaces and self._displace(waiting, now, desk)):
+            if self._fits(waiting, dispatcher) or (displaces and self._displace(waiting, now, dispatcher)):
                 end = now + waiting.remaining
                 self._running[waiting.job] = (end, waiting.size)
                 heappush(self._ends, (-end, row[1], waiting.job))
             else:
                 passed.append(row)
-                if not desk.free and not (displaces and self._longer(now + waiting.remaining)):
+                if not dispatcher.free and not (displaces and self._longer(now + waiting.remaining)):
                     break
         for row in passed:
             heappush(self._waiting, row)
 
-    def _fits(self, waiting: Waiting, desk: Desk) -> bool:
-        if waiting.size > desk.free or waiting.size >= self._stuck:
+    def _fits(self, waiting: Waiting, dispatcher: Dispatcher) -> bool:
+        if waiting.size > dispatcher.free or waiting.size >= self._stuck:
             return False
-        started = desk.start(waiting.job)
+        started = dispatcher.start(waiting.job)
         if not started:
             self._stuck = waiting.size
         return started
@@ -118,10 +118,10 @@ class ShortestRemaining:
             heappop(self._ends)
         return bool(self._ends) and -self._ends[0][0] > end
 
-    def _displace(self, waiting: Waiting, now: float, desk: Desk) -> bool:
+    def _displace(self, waiting: Waiting, now: float, dispatcher: Dispatcher) -> bool:
         """Evict those with most left until it finds a place; only if their GPUs are enough at all."""
         victims: list[tuple[float, int, str]] = []
-        found = desk.free
+        found = dispatcher.free
         while found < waiting.size and len(victims) < _MOST_VICTIMS and self._longer(now + waiting.remaining):
             victims.append(heappop(self._ends))
             found += self._running[victims[-1][2]][1]
@@ -130,5 +130,5 @@ class ShortestRemaining:
                 heappush(self._ends, row)
             return False
         for _, _, job in victims:
-            desk.evict(job)
-        return self._fits(waiting, desk)
+            dispatcher.evict(job)
+        return self._fits(waiting, dispatcher)

@@ -1,7 +1,7 @@
-"""Who belongs to a job: names, labels, and what a pod's status says about a member.
+"""The pods of a job: their names and labels, and what a pod's status means for its member.
 
-A pod with a deletion timestamp is on its way out and counts for nothing, whatever its phase says. Every pod carries the
-number of its *formation*: the members that were told the same endpoints. A pod of an earlier formation is replaced.
+A pod with a deletion timestamp is terminating and counts for nothing, whatever its phase is. Every pod carries the
+number of its *formation*: the members that share one list of endpoints. A pod of an earlier formation is replaced.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from paddleflow.operator.paddlejob.job import Job, Object, moment
 from paddleflow.spec.paddlejob.model import ROLES
 
 JOB_LABEL, NAME_LABEL, ROLE_LABEL = "paddle-job-name", "paddle-res-name", "paddle-res-type"
-ROLE_ANNOTATION, FORMATION, TOLD = "paddle-resource", "paddle-formation", "paddle-told"
+ROLE_ANNOTATION, FORMATION, NOTIFIED = "paddle-resource", "paddle-formation", "paddle-notified"
 
 #: A pod that ended like this did so for reasons outside of it.
 _OUTSIDE = ("Evicted", "Preempting", "NodeLost", "NodeShutdown", "Shutdown", "Terminated", "UnexpectedAdmissionError")
@@ -40,10 +40,10 @@ class Pod:
     phase: str
     address: str
     scheduled: bool
-    deleting_until: float | None  #: None: it is not on its way out
-    told: int  #: the formation whose endpoints it was nudged about
+    deleting_until: float | None  #: None: it is not terminating
+    notified: int  #: the formation whose ConfigMap it was notified of
     training: Mapping[str, Any]  #: status of the training container: the first one of the template
-    state: str  #: what it does, in the words of the status: pending, starting, running, failed, succeeded or unknown
+    state: str  #: as the job's status counts it: pending, starting, running, failed, succeeded or unknown
     obj: Object
 
     @property
@@ -56,7 +56,7 @@ class Pod:
 
     @property
     def waits_for(self) -> tuple[str, str]:
-        """Reason and message of what it waits for, if a container or the scheduler says so."""
+        """Reason and message of what it waits for, if a container or the scheduler reports it."""
         status = self.obj.get("status", {})
         for container in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
             waiting = (container.get("state") or {}).get("waiting") or {}
@@ -100,7 +100,7 @@ def read_pod(obj: Object) -> Pod | None:
         address=address,
         scheduled=bool(obj.get("spec", {}).get("nodeName")),
         deleting_until=moment(metadata["deletionTimestamp"]) or 0.0 if "deletionTimestamp" in metadata else None,
-        told=_number(annotations.get(TOLD)),
+        notified=_number(annotations.get(NOTIFIED)),
         training=training,
         state=_state(phase, address, training.get("state") or {}),
         obj=obj,

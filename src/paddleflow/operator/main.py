@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
+import logging
 import signal
 import socket
 import sys
@@ -16,11 +18,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import uvloop
 
 from paddleflow import settings
-from paddleflow.base.clock import SystemClock
+from paddleflow.base.clock import SystemClock, rfc3339
 from paddleflow.base.log import Log
 from paddleflow.errors import PaddleFlowError
 from paddleflow.kube import config
@@ -30,17 +33,17 @@ from paddleflow.kube.lease import Lease, LeaseLost
 from paddleflow.kube.recorder import Recorder
 from paddleflow.kube.resources import PADDLEJOBS, PODGROUPS
 from paddleflow.kube.transport import HttpTransport
+from paddleflow.operator.controller import PaddleJobController
 from paddleflow.operator.etcd import Etcd, Keys
-from paddleflow.operator.logs import configure
 from paddleflow.operator.metrics import Metrics
 from paddleflow.operator.paddlejob.job import Options
-from paddleflow.operator.paddlejobs import PaddleJobs
-from paddleflow.operator.probes import door
+from paddleflow.operator.probes import serve_pages
+from paddleflow.spec.paddlejob import crd
 
 COMPONENT = "paddlejob-controller"
 LEASE = "paddleflow-operator"
 WORKERS = 4  #: jobs that are worked on at once; each writes all its objects at once
-GATHER = 0.05  #: seconds in which changes of a job's pods are one look: they start together
+GATHER = 0.05  #: seconds in which changes of a job's pods are reconciled together: they start together
 IN_FLIGHT = 32  #: requests at once: a busy API server takes long for each, and the operator only waits meanwhile
 #: Objects come in large and short-lived: by its own defaults the collector walks over all modules again and again, while a
 #: job waits, and finds nothing.
@@ -49,8 +52,8 @@ _log = Log("operator")
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """What the command line says."""
+class Arguments:
+    """The command line."""
 
     kubeconfig: str = ""
     namespace: str = ""  #: empty: all
@@ -62,28 +65,33 @@ class Running:
     etcd_keys: Keys = field(default_factory=Keys)
 
 
-def run(running: Running) -> int:
-    """Work until told to stop; the exit code."""
-    configure()
+def definitions() -> list[dict[str, Any]]:
+    """The definitions of the kinds that the operator reconciles, for `paddleflow operator --crd`."""
+    return [crd.definition()]
+
+
+def run(arguments: Arguments) -> int:
+    """Run until stopped; the exit code."""
+    configure_logging()
     gc.set_threshold(*COLLECTOR)
     gc.freeze()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(serve(running))
+            runner.run(serve(arguments))
     except PaddleFlowError as error:
         sys.stderr.write(f"error: {error.message}\n" + (f"hint: {error.hint}\n" if error.hint else ""))
         return 1
     return 0
 
 
-async def serve(running: Running, stopping: asyncio.Event | None = None) -> None:
+async def serve(arguments: Arguments, stopping: asyncio.Event | None = None) -> None:
     """Everything that runs in this process."""
     stop = stopping or asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with AsyncExitStack() as stack:
-        file = Path(running.kubeconfig) if running.kubeconfig else None
+        file = Path(arguments.kubeconfig) if arguments.kubeconfig else None
         where = config.find(settings.kubernetes_environment(), file)
         client = Client(HttpTransport(where, limit=IN_FLIGHT), manager=COMPONENT)
         plain = Client(HttpTransport(where), manager=COMPONENT)
@@ -91,37 +99,37 @@ async def serve(running: Running, stopping: asyncio.Event | None = None) -> None
         stack.push_async_callback(plain.close)
         clock = SystemClock()
         recorder = Recorder(client, COMPONENT, clock)
-        etcd = Etcd(running.options.etcd, running.etcd_keys) if running.options.etcd else None
-        jobs = PaddleJobs(client, recorder, clock, running.options, running.namespace, etcd)
+        etcd = Etcd(arguments.options.etcd, arguments.etcd_keys) if arguments.options.etcd else None
+        jobs = PaddleJobController(client, recorder, clock, arguments.options, arguments.namespace, etcd)
         controller = Controller(
             "paddlejob",
-            jobs.look,
+            jobs.reconcile,
             clock,
             workers=WORKERS,
             gather=GATHER,
             observe=lambda turn: metrics.observe(turn),
         )
         identity = f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
-        lease = Lease(plain, LEASE, running.lease_namespace or where.namespace or "default", identity, clock)
-        leads = (lambda: lease.leads) if running.leader_elect else (lambda: True)
-        if running.leader_elect:
+        lease = Lease(plain, LEASE, arguments.lease_namespace or where.namespace or "default", identity, clock)
+        leads = (lambda: lease.leads) if arguments.leader_elect else (lambda: True)
+        if arguments.leader_elect:
             client.fence = lease.check
         metrics = jobs.metrics = Metrics(lambda: len(controller.queue), jobs.every_job, leads)
         pages = {"/metrics": lambda: (200, metrics.page())}
         health = {"/healthz": lambda: (200, b"ok\n"), "/readyz": lambda: readiness(jobs)}
-        await stack.enter_async_context(door(running.metrics_address, "--metrics-bind-address", pages))
-        await stack.enter_async_context(door(running.health_address, "--health-probe-bind-address", health))
-        work = _led(lease, controller) if running.leader_elect else controller.run
-        await _work(client, jobs, controller, recorder, work, running, stop)
+        await stack.enter_async_context(serve_pages(arguments.metrics_address, "--metrics-bind-address", pages))
+        await stack.enter_async_context(serve_pages(arguments.health_address, "--health-probe-bind-address", health))
+        work = _led(lease, controller) if arguments.leader_elect else controller.run
+        await _work(client, jobs, controller, recorder, work, arguments, stop)
 
 
 async def _work(
     client: Client,
-    jobs: PaddleJobs,
+    jobs: PaddleJobController,
     controller: Controller,
     recorder: Recorder,
     work: Callable[[], Awaitable[None]],
-    running: Running,
+    arguments: Arguments,
     stop: asyncio.Event,
 ) -> None:
     async with asyncio.TaskGroup() as group:
@@ -130,16 +138,16 @@ async def _work(
         caches = [jobs.jobs, jobs.pods, jobs.config_maps, jobs.services]
         for cache in caches[1:]:
             controller.watch_owned(cache, PADDLEJOBS.kind)
-        if running.options.volcano:
+        if arguments.options.volcano:
             caches.append(jobs.pod_groups)
             if await client.serves(PODGROUPS):
                 controller.watch_owned(jobs.pod_groups, PADDLEJOBS.kind)
-            else:  # jobs say that it is missing; when it is installed the cache comes to life
+            else:  # jobs report that it is missing; once it is installed the cache fills
                 _log.warning("Volcano's PodGroup is not known to the API server: jobs wait until it is")
                 jobs.pod_groups.subscribe_owners(PADDLEJOBS.kind, controller.enqueue_soon)
         tasks += [group.create_task(cache.run(), name=f"cache {cache.resource.kind}") for cache in caches]
         tasks.append(group.create_task(_ensure(work()), name="controller"))
-        _log.info("running", namespace=running.namespace or "all", volcano=running.options.volcano)
+        _log.info("running", namespace=arguments.namespace or "all", volcano=arguments.options.volcano)
         await stop.wait()
         for task in tasks:
             task.cancel()
@@ -160,7 +168,7 @@ def _led(lease: Lease, controller: Controller) -> Callable[[], Awaitable[None]]:
     return work
 
 
-def readiness(jobs: PaddleJobs) -> tuple[int, bytes]:
+def readiness(jobs: PaddleJobController) -> tuple[int, bytes]:
     """Whether the caches are filled; if not, why."""
     waiting = [cache for kind, cache in jobs.caches.items() if kind != "PodGroup" and not cache.synced.is_set()]
     if not waiting:
@@ -169,3 +177,28 @@ def readiness(jobs: PaddleJobs) -> tuple[int, bytes]:
         f"{cache.resource.kind}: {cache.error.message if cache.error else 'not listed yet'}" for cache in waiting
     )
     return 503, f"{why}\n".encode()
+
+
+# ---- the log: one JSON object per line, or text on a terminal
+
+
+class _LogFormatter(logging.Formatter):
+    def __init__(self, people: bool) -> None:
+        super().__init__()
+        self._people = people
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {str(key): str(value) for key, value in (getattr(record, "fields", None) or {}).items()}
+        at, level, message = rfc3339(record.created), record.levelname.lower(), record.getMessage()
+        if self._people:
+            return f"{at} {level:7} {message} " + " ".join(f"{key}={value}" for key, value in fields.items())
+        return json.dumps(
+            {"at": at, "level": level, "logger": record.name, "event": message, **fields}, ensure_ascii=False
+        )
+
+
+def configure_logging() -> None:
+    """Send everything that is logged to stderr."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_LogFormatter(sys.stderr.isatty()))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)

@@ -30,12 +30,12 @@ class Outcome:
     withdrawn_at: float | None = None  #: its user gave it up while it waited
     evictions: int = 0
     lost: float = 0.0  #: seconds of running
-    held: list[tuple[float, float]] = field(default_factory=list)  #: from when to when it held its place
+    intervals: list[tuple[float, float]] = field(default_factory=list)  #: from when to when it held its place
     since: float | None = None
 
 
 @dataclass(slots=True)
-class Player:
+class Playback:
     """A core and its virtual clock."""
 
     core: Core
@@ -50,11 +50,11 @@ class Player:
 
     def begin(self, now: float) -> None:
         """Take over what runs in the core."""
-        for job, line in self.core.pending.items():
-            self.outcomes[job] = Outcome(line.jobs[job])
-        for job, held in self.core.held.items():
-            self.outcomes[job] = Outcome(held.request, held.since, since=held.since)
-            self._run(job, now + self.lasts(held.request, max(0.0, now - held.since)))
+        for job, job_class in self.core.pending.items():
+            self.outcomes[job] = Outcome(job_class.jobs[job])
+        for job, allocation in self.core.allocations.items():
+            self.outcomes[job] = Outcome(allocation.request, allocation.since, since=allocation.since)
+            self._run(job, now + self.lasts(allocation.request, max(0.0, now - allocation.since)))
             if self.core.leaving(job):
                 self._depart(job, self.core.evictions[job].at)
             if job in self.core.shrinks:
@@ -119,7 +119,7 @@ class Player:
         """Count what still runs up to this moment."""
         for outcome in self.outcomes.values():
             if outcome.since is not None and outcome.since < until:
-                outcome.held.append((outcome.since, until))
+                outcome.intervals.append((outcome.since, until))
 
     def _later(self, what: str, job: str, at: float) -> None:
         self._serial += 1
@@ -136,7 +136,7 @@ class Player:
     def _release(self, job: str, now: float) -> None:
         outcome = self.outcomes[job]
         if outcome.since is not None and now > outcome.since:
-            outcome.held.append((outcome.since, now))
+            outcome.intervals.append((outcome.since, now))
         outcome.since = None
         self._starts.pop(job, None)
         self.core.release(job)
@@ -149,9 +149,9 @@ class Player:
 
     def _changed(self, job: str, now: float) -> None:
         """Members have gone, or all have gone and begin anew."""
-        held, shrink = self.core.held.get(job), self.core.shrinks.get(job)
-        if held is not None and shrink is not None:
+        allocation, shrink = self.core.allocations.get(job), self.core.shrinks.get(job)
+        if allocation is not None and shrink is not None:
             gone = set(shrink.members)
-            self.core.resized(job, [a for a in held.assignments if (a.role, a.index) not in gone])
+            self.core.resized(job, [a for a in allocation.assignments if (a.role, a.index) not in gone])
         if self.outcomes[job].request.restarts:
             self.core.restarted(job, now)

@@ -1,4 +1,4 @@
-"""The recent past as a script: what came from outside, when the scheduler looked, and how long each job ran.
+"""The recent past as a scenario: what came from outside, when the scheduler looked, and how long each job ran.
 
 Built from a scheduler's record. What the scheduler itself caused (starts, evictions, and what follows from them) is not in
 it: a simulation causes that anew. Times are counted from cycle to cycle, so that a simulation that changes nothing ends every
@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from paddleflow.scheduling.model import Preempt, Request, Resize, Snapshot, Start
-from paddleflow.scheduling.record import Begun, Decided, Entry, Left, Released, Restarted, Submitted
+from paddleflow.scheduling.record import Checkpoint, Decided, Entry, Released, Resized, Restarted, Submitted
 
 
 @dataclass(slots=True)
-class Runs:
+class AttemptHistory:
     """How one job ran: its attempts, and what others made of it."""
 
     lengths: list[tuple[float, bool]] = field(default_factory=list)  #: of each attempt, and whether it ended by itself
@@ -27,7 +27,7 @@ class Runs:
 
 
 @dataclass(slots=True)
-class Moment:
+class RecordedCycle:
     """One cycle, and what came from outside since the one before."""
 
     decided: Decided  #: what happened then
@@ -35,12 +35,12 @@ class Moment:
 
 
 @dataclass(slots=True)
-class Script:
+class Scenario:
     """A stretch of the past."""
 
     snapshot: Snapshot
-    moments: list[Moment] = field(default_factory=list)
-    runs: dict[str, Runs] = field(default_factory=dict)
+    moments: list[RecordedCycle] = field(default_factory=list)
+    runs: dict[str, AttemptHistory] = field(default_factory=dict)
     requests: dict[str, Request] = field(default_factory=dict)
     going: set[str] = field(default_factory=set)  #: jobs that were still on their way out at its end
     changing: set[str] = field(default_factory=set)  #: and those whose members were
@@ -54,17 +54,17 @@ class _Reader:
     """Sorts what happened into what came from outside and what followed from decisions."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self.script = Script(snapshot)
+        self.scenario = Scenario(snapshot)
         self._outside: list[Entry] = []
-        self._started = {held.request.job: held.since for held in snapshot.held}
+        self._started = {allocation.request.job: allocation.since for allocation in snapshot.allocations}
         self._told = {e.job: e.at for e in snapshot.evictions if e.job in self._started and not e.gone}
         self._changing = {shrink.job: shrink.at for shrink in snapshot.shrinks}
         self._idle: dict[str, float] = {}  # jobs that ended by themselves, and when
         self._left: list[str] = []  # since the last cycle: released
         self._again: list[str] = []  # and submitted once more
         self._changed: set[str] = set()  # and changed in their members
-        for request in (*snapshot.pending, *[held.request for held in snapshot.held]):
-            self.script.requests[request.job] = request
+        for request in (*snapshot.pending, *[allocation.request for allocation in snapshot.allocations]):
+            self.scenario.requests[request.job] = request
 
     def read(self, entry: Entry) -> None:
         match entry:
@@ -74,21 +74,21 @@ class _Reader:
                 self._left.append(job)
             case Submitted(request) if self._comes_back(request.job):
                 self._again.append(request.job)
-            case Left(job, _) | Restarted(job, _) if job in self._changing:
+            case Resized(job, _) | Restarted(job, _) if job in self._changing:
                 self._changed.add(job)
-            case Begun():
+            case Checkpoint():
                 pass  # the same things once more
             case _:
                 if isinstance(entry, Submitted):
-                    self.script.requests[entry.request.job] = entry.request
+                    self.scenario.requests[entry.request.job] = entry.request
                 self._outside.append(entry)
 
-    def done(self) -> Script:
-        self.script.going, self.script.changing = set(self._told), set(self._changing)
-        return self.script
+    def done(self) -> Scenario:
+        self.scenario.going, self.scenario.changing = set(self._told), set(self._changing)
+        return self.scenario
 
-    def _runs(self, job: str) -> Runs:
-        return self.script.runs.setdefault(job, Runs())
+    def _runs(self, job: str) -> AttemptHistory:
+        return self.scenario.runs.setdefault(job, AttemptHistory())
 
     def _comes_back(self, job: str) -> bool:
         """Whether it waits once more by itself; if it does so already, somebody took it back and changed it."""
@@ -113,7 +113,7 @@ class _Reader:
         for job in self._again:
             if job not in made_way:
                 self._runs(job).pauses.append(at - self._idle.pop(job))
-        self.script.moments.append(Moment(decided, self._outside))
+        self.scenario.moments.append(RecordedCycle(decided, self._outside))
         self._outside, self._left, self._again, self._changed = [], [], [], set()
         for action in decided.actions:
             match action:
@@ -121,15 +121,15 @@ class _Reader:
                     self._started[job] = at
                 case Preempt(job):
                     self._told[job] = at
-                case Resize(job, _, removed) if removed or self.script.requests[job].restarts:
+                case Resize(job, _, removed) if removed or self.scenario.requests[job].restarts:
                     self._changing[job] = at
 
 
-def script_of(entries: Iterable[Entry], since: float = float("-inf")) -> Script | None:
+def scenario_of(entries: Iterable[Entry], since: float = float("-inf")) -> Scenario | None:
     """The stretch that begins with the last snapshot before `since`, or the first after it, and has no break in it."""
     reader: _Reader | None = None
     for entry in entries:
-        if isinstance(entry, Begun) and (reader is None or entry.fresh or entry.snapshot.now <= since):
+        if isinstance(entry, Checkpoint) and (reader is None or entry.fresh or entry.snapshot.now <= since):
             reader = _Reader(entry.snapshot)
         elif reader is not None:
             reader.read(entry)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import Preempt, Start
-from paddleflow.scheduling.record import Action, Begun, Decided, Entry, actions_of, told
+from paddleflow.scheduling.record import Action, Checkpoint, Decided, Entry, actions_of, told
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def replay(entries: Iterable[Entry], since: float = float("-inf"), until: float 
     """Play the cycles from `since` to `until`, beginning at the last snapshot before them; ends at the first difference."""
     report, core = Report(), None
     for entry in entries:
-        if isinstance(entry, Begun):
+        if isinstance(entry, Checkpoint):
             core = Core.of(entry.snapshot)
             report.snapshots += 1
         elif core is None:

@@ -14,13 +14,13 @@ from random import Random
 from paddleflow.scheduling.classes import total_of
 from paddleflow.scheduling.forecast import TOGETHER, Calibration, Durations, Forecast, expect
 from paddleflow.scheduling.model import Request, Snapshot
-from paddleflow.simulator.run import World
+from paddleflow.simulator.simulation import Simulation
 
 _RATE_OVER = 50  #: starts that the plain guess looks back on
 
 
 @dataclass(slots=True)
-class Said:
+class IssuedForecast:
     """One forecast and what came of it."""
 
     job: str
@@ -31,43 +31,43 @@ class Said:
     came: float | None = None
 
 
-class Foresight:
+class ForecastWatcher:
     """A watcher that forecasts every `every`-th waiting job of each queue."""
 
     def __init__(self, every: int, futures: int = 15, seed: int = 1) -> None:
-        self.said: list[Said] = []
+        self.said: list[IssuedForecast] = []
         self._every = every
         self._futures = futures
         self._random = Random(seed)  # noqa: S311  drawing futures needs no secrets
         self._durations = Durations()
         self._calibration = Calibration()
-        self._open: dict[str, Said] = {}
+        self._open: dict[str, IssuedForecast] = {}
         self._waited: dict[str, int] = {}
         self._starts: dict[str, deque[float]] = {}
 
-    def waits(self, world: World, request: Request) -> None:
+    def waits(self, simulation: Simulation, request: Request) -> None:
         count = self._waited[request.queue] = self._waited.get(request.queue, 0) + 1
         if count % self._every:
             return
-        snapshot = _of_queue(world, request.queue)
+        snapshot = _of_queue(simulation, request.queue)
         found = expect(snapshot, request.job, self._durations, keys_of, self._random, self._futures)
         if found is not None:
-            plain = len(snapshot.pending) / self._rate(request.queue, world.now)
+            plain = len(snapshot.pending) / self._rate(request.queue, simulation.now)
             corrected = self._calibration.correct(request.queue, found)
-            said = self._open[request.job] = Said(request.job, world.now, found, corrected, plain)
+            said = self._open[request.job] = IssuedForecast(request.job, simulation.now, found, corrected, plain)
             self.said.append(said)
 
-    def started(self, world: World, request: Request) -> None:
-        self._starts.setdefault(request.queue, deque(maxlen=_RATE_OVER)).append(world.now)
+    def started(self, simulation: Simulation, request: Request) -> None:
+        self._starts.setdefault(request.queue, deque(maxlen=_RATE_OVER)).append(simulation.now)
         said = self._open.pop(request.job, None)
         if said is not None:
-            said.came = world.now - said.at
+            said.came = simulation.now - said.at
             self._calibration.learn(request.queue, said.raw.middle, said.came)
 
-    def ended(self, world: World, request: Request) -> None:
-        started = world.records[request.job].started_at
+    def ended(self, simulation: Simulation, request: Request) -> None:
+        started = simulation.records[request.job].started_at
         assert started is not None
-        self._durations.learn(keys_of(request), world.now - started)
+        self._durations.learn(keys_of(request), simulation.now - started)
 
     def _rate(self, queue: str, now: float) -> float:
         starts = self._starts.get(queue, ())
@@ -84,9 +84,9 @@ def keys_of(request: Request) -> tuple[Hashable, ...]:
     return (together, (*whose, total_of(request)), whose, request.queue)
 
 
-def _of_queue(world: World, queue: str) -> Snapshot:
-    """The part of the world that one queue has for itself; the whole world if its nodes are everybody's."""
-    whole = world.core.snapshot(world.now)
+def _of_queue(simulation: Simulation, queue: str) -> Snapshot:
+    """The part of the simulation that one queue has for itself; the whole simulation if its nodes are everybody's."""
+    whole = simulation.core.snapshot(simulation.now)
     labels = next((q.node_labels for q in whole.queues if q.name == queue), ())
     if not labels:
         return whole
@@ -95,5 +95,5 @@ def _of_queue(world: World, queue: str) -> Snapshot:
         nodes=tuple(n for n in whole.nodes if all(n.labels.get(k) == v for k, v in labels)),
         queues=tuple(q for q in whole.queues if q.name == queue),
         pending=tuple(r for r in whole.pending if r.queue == queue),
-        held=tuple(h for h in whole.held if h.request.queue == queue),
+        allocations=tuple(h for h in whole.allocations if h.request.queue == queue),
     )

@@ -1,6 +1,6 @@
-"""What the caches keep of an object: the few fields that the passes read. An operator of thousands of pods holds them all.
+"""What the caches store of an object: the few fields that a reconcile reads, because an operator of thousands of pods holds them all.
 
-They are kept packed (`kube.packing`): a pod takes half a kilobyte.
+They are stored packed (`kube.cache.packed`): a pod takes half a kilobyte.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from paddleflow.kube.resources import Object
-from paddleflow.operator.paddlejob.members import FORMATION, JOB_LABEL, TOLD
+from paddleflow.operator.paddlejob.pods import FORMATION, JOB_LABEL, NOTIFIED
 
 _POD_STATUS = ("phase", "podIP", "reason", "message")
-#: what else there is to know: that a pod has its place, its node's name says
+#: conditions that are read; that a pod is scheduled shows in its node's name
 _CONDITIONS = {("PodScheduled", "False"), ("DisruptionTarget", "True")}
 _LISTS = ("PADDLE_PSERVERS_IP_PORT_LIST", "PADDLE_TRAINER_ENDPOINTS", "PADDLE_HETER_ENDPOINTS")
 
@@ -66,7 +66,7 @@ def _head(obj: Object) -> Object:
     if label := (metadata.get("labels") or {}).get(JOB_LABEL):
         kept["labels"] = {JOB_LABEL: label}
     annotations = metadata.get("annotations") or {}
-    if marks := {key: annotations[key] for key in (FORMATION, TOLD) if key in annotations}:
+    if marks := {key: annotations[key] for key in (FORMATION, NOTIFIED) if key in annotations}:
         kept["annotations"] = marks
     return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": kept}
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddleflow.kube.cache import packed, unpacked
-from paddleflow.operator import pruning
-from paddleflow.operator.paddlejob.members import FORMATION, JOB_LABEL, TOLD, read_pod
+from paddleflow.operator import transforms
+from paddleflow.operator.paddlejob.pods import FORMATION, JOB_LABEL, NOTIFIED, read_pod
 
 terminated = st.fixed_dictionaries({"exitCode": st.integers(0, 255), "reason": st.sampled_from(["Error", "Completed"])})
 states: st.SearchStrategy[dict[str, Any]] = st.one_of(
@@ -68,14 +68,14 @@ def pod(status: dict[str, Any], **marks: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
 
 
-@given(statuses, st.sampled_from([{}, {TOLD: "2"}]), st.booleans())
+@given(statuses, st.sampled_from([{}, {NOTIFIED: "2"}]), st.booleans())
 def test_a_pod_that_was_kept_reads_as_the_pod_itself(
     status: dict[str, Any], marks: dict[str, str], going: bool
 ) -> None:
     whole = pod(status, **marks)
     if going:
         whole["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    kept = unpacked(packed(pruning.pod)(copy.deepcopy(whole)))
+    kept = unpacked(packed(transforms.pod)(copy.deepcopy(whole)))
     before, after = read_pod(whole), read_pod(kept)
     assert before is not None
     assert after is not None
@@ -89,7 +89,7 @@ def test_a_pod_that_was_kept_reads_as_the_pod_itself(
         "address",
         "scheduled",
         "deleting_until",
-        "told",
+        "notified",
     ):
         assert getattr(after, each) == getattr(before, each)
     for each in ("living", "over", "state", "waits_for", "restarts", "disrupted"):
@@ -100,6 +100,6 @@ def test_a_running_pod_takes_half_a_kilobyte() -> None:
     ready = [{"type": kind, "status": "True"} for kind in ("PodScheduled", "Ready", "Initialized")]
     running = [{"name": "main", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}, "image": "x"}]
     status = {"phase": "Running", "podIP": "10.0.0.1", "containerStatuses": running, "conditions": ready}
-    kept = packed(pruning.pod)(pod(status))
+    kept = packed(transforms.pod)(pod(status))
     assert len(kept) < 512
     assert b"theirs" not in kept

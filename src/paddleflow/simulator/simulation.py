@@ -1,6 +1,6 @@
-"""Drives the scheduling core through virtual time: arrivals and ends in a heap, the core (or a line) decides after each.
+"""Drives the scheduling core through virtual time: arrivals and ends in a heap, the core (or a discipline) decides after each.
 
-`World.run` is the whole loop. The core is the server's own, and so is its ledger; how long a job runs is the
+`Simulation.run` is the whole loop. The core is the server's own, and so is its ledger; how long a job runs is the
 executor's to say. After every step the touched nodes, queues and jobs are held against a second count, and at the end
 (and every `_FULL` steps) everything is.
 """
@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Protocol
 
-from paddleflow.scheduling.baselines.model import Line, Waiting
+from paddleflow.scheduling.baselines.model import Discipline, Waiting
 from paddleflow.scheduling.classes import total_of
 from paddleflow.scheduling.core import Core
-from paddleflow.scheduling.model import Held, Node, Queue, Request, Start
+from paddleflow.scheduling.model import Allocation, Node, Queue, Request, Start
 from paddleflow.simulator.checks import Broken, check, check_gang, check_node
 
 _FULL = 20_000
@@ -25,7 +25,7 @@ _FULL = 20_000
 class Executor(Protocol):
     """Says how long what was started runs."""
 
-    def start(self, held: Held, now: float) -> float:
+    def start(self, allocation: Allocation, now: float) -> float:
         """When the job will end if nobody stops it."""
         ...
 
@@ -45,9 +45,9 @@ class FixedDurations:
         self._left = dict(durations)
         self._since: dict[str, float] = {}
 
-    def start(self, held: Held, now: float) -> float:
-        self._since[held.request.job] = now
-        return now + self._left[held.request.job]
+    def start(self, allocation: Allocation, now: float) -> float:
+        self._since[allocation.request.job] = now
+        return now + self._left[allocation.request.job]
 
     def stop(self, job: str, now: float) -> None:
         self._left[job] -= now - self._since.pop(job)
@@ -59,13 +59,13 @@ class FixedDurations:
 class Watcher(Protocol):
     """Is told what happens, when it happens; must change nothing."""
 
-    def waits(self, world: World, request: Request) -> None:
+    def waits(self, simulation: Simulation, request: Request) -> None:
         """A job has arrived and did not start at once."""
         ...
 
-    def started(self, world: World, request: Request) -> None: ...
+    def started(self, simulation: Simulation, request: Request) -> None: ...
 
-    def ended(self, world: World, request: Request) -> None: ...
+    def ended(self, simulation: Simulation, request: Request) -> None: ...
 
 
 @dataclass(slots=True)
@@ -80,14 +80,14 @@ class Record:
 
 
 @dataclass
-class World:
+class Simulation:
     """A core with its virtual clock, what is to come, and what the simulation believes about every job."""
 
     nodes: Sequence[Node]
     queues: Sequence[Queue]
     executor: Executor
     resource: str  #: the resource that sizes are counted in
-    line: Line | None = None  #: who is tried next; None: the core decides by itself
+    discipline: Discipline | None = None  #: who is tried next; None: the core decides by itself
     watcher: Watcher | None = None
     now: float = 0.0
     free: int = 0  #: whole units of `resource`
@@ -127,7 +127,7 @@ class World:
 
     def run(self, arrivals: Iterable[Request]) -> dict[str, Record]:
         """Everything until the last job has ended, or waits for ever."""
-        coming = iter(sorted(arrivals, key=lambda request: (request.submitted_at, request.order)))
+        coming = iter(sorted(arrivals, key=lambda request: (request.submitted_at, request.seq)))
         request = next(coming, None)
         while request is not None or self._events:
             soonest = self._events[0][0] if self._events else math.inf
@@ -163,17 +163,17 @@ class World:
 
     def _arrive(self, record: Record) -> None:
         request = record.request
-        if self.line is None:
+        if self.discipline is None:
             self.core.submit(request)
         else:
             left = self.executor.remaining(request.job)
-            self.line.arrive(Waiting(request.job, request.queue, record.size, left))
+            self.discipline.arrive(Waiting(request.job, request.queue, record.size, left))
 
     def _serve(self) -> None:
-        if self.line is None:
+        if self.discipline is None:
             self._decided()
         else:
-            self.line.serve(self.now, self)
+            self.discipline.serve(self.now, self)
 
     def _decided(self) -> bool:
         """Ask the core, and start what it starts; whether it was any."""
@@ -186,7 +186,7 @@ class World:
 
     def _started(self, decision: Start) -> None:
         job = decision.job
-        record, held = self.records[job], self.core.held[job]
+        record, allocation = self.records[job], self.core.allocations[job]
         if job not in self.pending or job in self.running:
             raise Broken(f"at {self.now:.0f} s {job} was started but does not wait")
         self.pending.discard(job)
@@ -194,11 +194,11 @@ class World:
         self.running[job] = self._serial
         self.free -= record.size
         record.started_at = self.now if record.started_at is None else record.started_at
-        heappush(self._events, (self.executor.start(held, self.now), self._serial, job, self._serial))
+        heappush(self._events, (self.executor.start(allocation, self.now), self._serial, job, self._serial))
         if self.watcher is not None:
             self.watcher.started(self, record.request)
-        check_gang(held, self.now)
-        for name in {assignment.node for assignment in held.assignments}:
+        check_gang(allocation, self.now)
+        for name in {assignment.node for assignment in allocation.assignments}:
             check_node(self.core.cluster.states[name], self.now)
 
     def _stopped(self, job: str) -> None:
@@ -206,8 +206,8 @@ class World:
             raise Broken(f"at {self.now:.0f} s {job} runs but holds nothing")
         del self.running[job]
         self.free += self.records[job].size
-        if self.line is not None:
-            self.line.leave(job)
+        if self.discipline is not None:
+            self.discipline.leave(job)
 
     def _end(self, job: str) -> None:
         self._stopped(job)

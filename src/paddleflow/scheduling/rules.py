@@ -8,7 +8,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What may be set. Part of the snapshot: other rules, other decisions."""
+    """What may be set. SizeGroup of the snapshot: other rules, other decisions."""
 
     preemption: bool = False  #: whoever carries decisions out can end jobs that make way
     elastic: bool = False  #: it can add and end single members
@@ -29,6 +29,6 @@ class Rules:
 DEFAULTS: Final = Rules()
 NAMED_HOLDERS: Final = 3  #: so many of those who hold what a job waits for are named in its reason
 
-POLICIES: Final = ("fifo", "shortest", "fair", "drf")  #: how a queue orders jobs of one priority
+ORDERS: Final = ("fifo", "shortest", "fair", "drf")  #: how a queue orders jobs of one priority
 PLACEMENTS: Final = ("pack", "spread")  #: how a queue's jobs are put on nodes
 BY_USER: Final = ("fair", "drf")  #: those among them that look at who asks

@@ -1,4 +1,4 @@
-"""Carries out what a pass wants written, and puts into words what the API server refuses.
+"""Executes the writes of a reconcile, and turns what the API server refuses into events.
 
 A refusal that trying again at once cannot mend (a name that is somebody else's, a quota, a webhook, missing rights, a pod that
 is not valid) is answered with an event; everything else is raised, and the controller comes again.
@@ -20,7 +20,7 @@ from paddleflow.operator.paddlejob.writes import Delete, Event, Patch
 
 DEFINITION_TOO_OLD = "DefinitionTooOld"
 _LONGEST = 700
-#: What the API server says → the reason that a script can test. The first one that fits counts.
+#: Part of the API server's message → the reason that a script can test. The first match counts.
 _REASONS = (
     ("exceeded quota", "QuotaExceeded"),
     ("webhook", "RefusedByWebhook"),
@@ -30,8 +30,8 @@ _REASONS = (
 )
 
 
-class Carrier:
-    """The hands of the operator. What a write answers goes into the caches at once, so that the next pass knows of it."""
+class WriteExecutor:
+    """Writes of one operator. Responses go into the caches at once, so that the next reconcile sees its own writes."""
 
     def __init__(self, client: Client, caches: Mapping[str, Cache[bytes]]) -> None:
         self._client = client
@@ -95,10 +95,10 @@ class Carrier:
         try:
             there = await self._client.get(cache.resource, own, space)
         except NotFound:
-            raise Conflict(f"{kind} {space}/{own} was deleted while it was looked at") from None
+            raise Conflict(f"{kind} {space}/{own} was deleted in the meantime") from None
         found = owner(there)
         if found is not None and found.uid == uid(job):
-            cache.record_write(there)  # ours: made by a pass whose answer got lost, or still on its way out
+            cache.record_write(there)  # ours: its create got no response, or it is still terminating
             raise Conflict(f"{kind} {space}/{own} is there already")
         if found is not None and (found.kind, found.key) == (PADDLEJOBS.kind, key(job)):
             # Of an earlier job of this name. The garbage collector takes its time, and forgets it where the new job came
@@ -125,18 +125,23 @@ class Carrier:
 
 
 def refusal_event(obj: View, error: PaddleFlowError) -> Event:
-    """A refusal in words, with a reason that scripts can test."""
+    """A refusal as an event, with a reason that scripts can test."""
     what = f"{obj['kind']} {namespace(obj)}/{name(obj)}"
-    said = error.message.partition(": ")[2] or error.message
-    reason = next((reason for words, reason in _REASONS if words in said), "Refused")
+    message = error.message.partition(": ")[2] or error.message
+    reason = next((reason for part, reason in _REASONS if part in message), "Refused")
     if isinstance(error, NotFound):
-        reason, said = "KindMissing", f"{said}. Is {'Volcano' if obj['kind'] == 'PodGroup' else 'the namespace'} there?"
-    return Event(reason, f"{what} was refused: {said}"[:_LONGEST], warning=True)
+        reason, message = (
+            "KindMissing",
+            f"{message}. Is {'Volcano' if obj['kind'] == 'PodGroup' else 'the namespace'} there?",
+        )
+    return Event(reason, f"{what} was refused: {message}"[:_LONGEST], warning=True)
 
 
 def _too_old(why: str) -> Event:
-    said = f"the cluster's definition of PaddleJob is older than this operator: {why}"
-    return Event(DEFINITION_TOO_OLD, f"{said}. Apply the one that `paddleflow operator --crd` prints"[:_LONGEST], True)
+    message = f"the cluster's definition of PaddleJob is older than this operator: {why}"
+    return Event(
+        DEFINITION_TOO_OLD, f"{message}. Apply the one that `paddleflow operator --crd` prints"[:_LONGEST], True
+    )
 
 
 async def _together(writes: list[Awaitable[Any]]) -> list[Any]:

@@ -1,7 +1,7 @@
-"""What a job's status remembers from pass to pass, and how it is written down again.
+"""A job's status: how it is read at the beginning of a reconcile and written at its end.
 
 The status is the operator's only memory of a job: a new operator reads it and goes on. What it decides (a new formation, a
-counted failure) is written before the deed, so that a crash in between neither repeats nor forgets it.
+counted failure) is written before it is acted on, so that a crash in between neither repeats nor forgets it.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paddleflow.operator.paddlejob.job import Job, moment, stamp
-from paddleflow.operator.paddlejob.members import Pod, selector
+from paddleflow.operator.paddlejob.pods import Pod, selector
 from paddleflow.spec.paddlejob.model import ROLES
 
 STATES = ("pending", "starting", "running", "failed", "succeeded", "unknown")
-#: What may be written a little later: counts and words change with every pod, and each write costs all who watch.
+#: What may be written a little later: counts and messages change with every pod, and each write costs all who watch.
 _SOFT = frozenset((*ROLES, "replicas", "message"))
 _SOFT_PHASES = ("Pending", "Starting")
-#: What must be written before anything else is done: the next pass relies on it.
+#: What must be written before anything else is done: the next reconcile relies on it.
 _BINDING = ("formation", "failures", "disruptions", "lastFailure", "retryTime", "hostPort", "activeSince")
 
 
 @dataclass(slots=True)
-class Record:
-    """One job's memory during one pass."""
+class JobStatus:
+    """The status of one job during one reconcile."""
 
     phase: str = "Pending"
     message: str = ""
@@ -42,12 +42,12 @@ class Record:
     completed_at: float | None = None
     conditions: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def says(self, kind: str) -> bool:
+    def is_true(self, kind: str) -> bool:
         """Whether a condition is true."""
         return self.conditions.get(kind, {}).get("status") == "True"
 
     def set(self, kind: str, true: bool, reason: str, message: str, job: Job, now: float) -> None:
-        """Set a condition; the moment changes only when the answer does. What was never true is not said to be false."""
+        """Set a condition; the time changes only with the status. A condition that was never true is not written as false."""
         before = self.conditions.get(kind)
         word = "True" if true else "False"
         if before is None and not true:
@@ -65,15 +65,15 @@ class Record:
         }
 
 
-def recall(job: Job, pods: Iterable[Pod], formations: Iterable[int]) -> Record:
+def read_status(job: Job, pods: Iterable[Pod], formations: Iterable[int]) -> JobStatus:
     """The memory in a job's status. A status that was lost is made up for by what pods and ConfigMaps carry."""
     status = job.status
-    carried = [] if status.get("formation") else [*(pod.formation for pod in pods), *formations]
-    return Record(
+    formations_seen = [] if status.get("formation") else [*(pod.formation for pod in pods), *formations]
+    return JobStatus(
         phase=status.get("phase") or "Pending",
         message=status.get("message") or "",
         elastic=status.get("elastic") or "",
-        formation=max([1, status.get("formation") or 0, *carried]),
+        formation=max([1, status.get("formation") or 0, *formations_seen]),
         host_port=status.get("hostPort") or 0,
         failures=status.get("failures") or 0,
         disruptions=status.get("disruptions") or 0,
@@ -87,8 +87,8 @@ def recall(job: Job, pods: Iterable[Pod], formations: Iterable[int]) -> Record:
     )
 
 
-def written(job: Job, record: Record, pods: Iterable[Pod]) -> dict[str, Any]:
-    """The status that says what the record and the pods say."""
+def render_status(job: Job, record: JobStatus, pods: Iterable[Pod]) -> dict[str, Any]:
+    """The status object for the API server."""
     living = [pod for pod in pods if pod.living]
     status: dict[str, Any] = {
         "phase": record.phase,
@@ -134,7 +134,7 @@ def urgent(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
 
 def binding(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether the status must be written before the deeds of this pass. A job's first formation needs no memory."""
+    """Whether the status must be written before anything else is done. A job's first formation needs no status."""
     if not before.get("formation"):
         return bool(after.get("hostPort"))
     return any(before.get(key) != after.get(key) for key in _BINDING)

@@ -1,6 +1,6 @@
-"""The PaddleJob controller: caches in, passes, writes out. The decisions are `paddlejob.reconcile`'s.
+"""The PaddleJob controller: reads the caches, asks `paddlejob.reconcile` what to write, has it written.
 
-Counts and words of a status are held back for a few seconds, so that a job of many pods costs three status writes and not one
+Counts and messages of a status are held back for a few seconds, so that a job of many pods costs three status writes and not one
 for each pod. What the API server refused is remembered until it takes it, and tried again ever more seldom.
 """
 
@@ -17,16 +17,17 @@ from paddleflow.kube.client import Client
 from paddleflow.kube.controller import DONE, RequeueAfter, Result
 from paddleflow.kube.recorder import Recorder
 from paddleflow.kube.resources import CONFIG_MAPS, PADDLEJOBS, PODGROUPS, PODS, SERVICES, Object, Resource, View, uid
-from paddleflow.operator import ports, pruning
-from paddleflow.operator.carrying import DEFINITION_TOO_OLD, Carrier, refusal_event
+from paddleflow.operator import transforms
 from paddleflow.operator.etcd import Etcd
+from paddleflow.operator.executor import DEFINITION_TOO_OLD, WriteExecutor, refusal_event
 from paddleflow.operator.metrics import Metrics
+from paddleflow.operator.paddlejob.contract import choose_host_port
 from paddleflow.operator.paddlejob.job import Job, Options, read
-from paddleflow.operator.paddlejob.members import JOB_LABEL
-from paddleflow.operator.paddlejob.reconcile import reconcile
+from paddleflow.operator.paddlejob.pods import JOB_LABEL
+from paddleflow.operator.paddlejob.reconcile import reconcile as reconcile_job
 from paddleflow.operator.paddlejob.writes import Children, Event, Writes
 
-SETTLE = 5.0  #: seconds for which counts and words of a status are gathered
+SETTLE = 5.0  #: seconds for which changes of counts and messages are collected before a status is written
 _FIRST_RETRY, _LONGEST_RETRY = 1.0, 60.0  #: seconds between tries of what was refused
 
 
@@ -38,8 +39,8 @@ class _Refused:
     tries: int = 0
 
 
-class PaddleJobs:
-    """One operator's PaddleJobs."""
+class PaddleJobController:
+    """One operator's PaddleJobController."""
 
     def __init__(
         self,
@@ -50,11 +51,11 @@ class PaddleJobs:
         namespace: str = "",
         etcd: Etcd | None = None,
     ) -> None:
-        self.jobs = _cache(client, PADDLEJOBS, namespace, pruning.job, labels="")
-        self.pods = _cache(client, PODS, namespace, pruning.pod)
-        self.config_maps = _cache(client, CONFIG_MAPS, namespace, pruning.config_map)
-        self.services = _cache(client, SERVICES, namespace, pruning.child)
-        self.pod_groups = _cache(client, PODGROUPS, namespace, pruning.pod_group)
+        self.jobs = _cache(client, PADDLEJOBS, namespace, transforms.job, labels="")
+        self.pods = _cache(client, PODS, namespace, transforms.pod)
+        self.config_maps = _cache(client, CONFIG_MAPS, namespace, transforms.config_map)
+        self.services = _cache(client, SERVICES, namespace, transforms.child)
+        self.pod_groups = _cache(client, PODGROUPS, namespace, transforms.pod_group)
         self.caches = {
             "PaddleJob": self.jobs,
             "Pod": self.pods,
@@ -63,18 +64,18 @@ class PaddleJobs:
         }
         self.caches["PodGroup"] = self.pod_groups
         self.metrics: Metrics | None = None
-        self._carrier = Carrier(client, self.caches)
+        self._executor = WriteExecutor(client, self.caches)
         self._recorder = recorder
         self._clock = clock
         self._options = options
         self._etcd = etcd
         self._refused: dict[str, _Refused | None] = {}  # by the job's uid; None: the status is not believed any more
         self._held: dict[str, float] = {}  # since when a job's status is held back
-        self._uids: dict[str, str] = {}  # of jobs that were looked at, to forget what is kept about those that are gone
+        self._uids: dict[str, str] = {}  # of jobs seen so far, to drop what is kept about those that are gone
         self._ports: dict[str, tuple[int, int]] = {}  # ranges of jobs on the nodes' network: first port, members
 
-    async def look(self, key: str) -> Result:
-        """One pass over one job."""
+    async def reconcile(self, key: str) -> Result:
+        """Reconcile one job."""
         obj = self._job(key)
         if obj is None or self._uids.get(key, uid(obj)) != uid(obj):
             self._forget(self._uids.pop(key, ""))
@@ -90,7 +91,7 @@ class PaddleJobs:
             event = refusal_event(_about(obj), error)
         if event is not None:
             return await self._remember(obj, job, event)
-        if refused is not None:  # nothing is refused any more: say so
+        if refused is not None:  # nothing is refused any more: the status must follow
             self._refused[job.uid] = None
             return RequeueAfter(0.0)
         return DONE if writes.again is None else RequeueAfter(writes.again)
@@ -104,13 +105,13 @@ class PaddleJobs:
 
     def _pass(self, job: Job, refused: Event | None) -> Writes:
         children = self._children(job.uid)
-        writes = reconcile(
+        writes = reconcile_job(
             job, children, self._clock.now(), self._options, refused=refused, host_port=self._host_port(job)
         )
         if refused and refused.reason == DEFINITION_TOO_OLD:
             writes.first = True  # without a memory nothing else may be done
         if writes.creates and not (job.status or writes.first or refused):
-            writes.status = None  # the first one comes with the pods that it counts: the next pass has them
+            writes.status = None  # the first one comes with the pods that it counts: the next reconcile has them
         self._hold_back(job, writes)
         return writes
 
@@ -124,7 +125,7 @@ class PaddleJobs:
         left = self._held.setdefault(job.uid, now) + SETTLE - now
         if left > 0:
             writes.status = None
-            writes.look_again(left)
+            writes.requeue_after(left)
         else:
             del self._held[job.uid]
 
@@ -133,32 +134,32 @@ class PaddleJobs:
         return Children(*(all_unpacked(cache.by_owner(job_uid)) for cache in caches))
 
     async def _carry_out(self, obj: View, job: Job, writes: Writes) -> Event | None:
-        """Everything that the pass wants, in its order; what was refused."""
+        """Write everything, in order; what was refused."""
         if writes.status is not None and writes.first and (event := await self._write_status(obj, writes)):
             return event
         if writes.np is not None and self._etcd is not None:
-            await self._etcd.tell(job.namespace, job.name, writes.np)
+            await self._etcd.set_workers(job.namespace, job.name, writes.np)
         if writes.deletes:
-            await self._carrier.delete(writes.deletes)
+            await self._executor.delete(writes.deletes)
             self._count("delete", len(writes.deletes))
         event = None
         if writes.creates:
-            event = await self._carrier.create(obj, writes.creates)
+            event = await self._executor.create(obj, writes.creates)
             self._count("create", len(writes.creates))
         if writes.patches:
-            await self._carrier.patch(writes.patches)
+            await self._executor.patch(writes.patches)
             self._count("patch", len(writes.patches))
         if writes.status is not None and not writes.first and event is None:
             event = await self._write_status(obj, writes)
         for each in writes.events:
             self._recorder.record(_about(obj), each.reason, each.message, warning=each.warning)
         if writes.expired:
-            await self._carrier.expire(obj)
+            await self._executor.expire(obj)
         return event
 
     async def _write_status(self, obj: View, writes: Writes) -> Event | None:
-        assert writes.status is not None, "asked for by the pass"
-        event = await self._carrier.write_status(obj, writes.status)
+        assert writes.status is not None, "the caller checked it"
+        event = await self._executor.write_status(obj, writes.status)
         self._count("status", 1)
         return event
 
@@ -169,7 +170,7 @@ class PaddleJobs:
     # ---- refusals --------------------------------------------------------------------------------------------------
 
     def _known_refusal(self, job: Job) -> _Refused | None:
-        """What was refused in an earlier pass; after a restart the status knows it."""
+        """What was refused before; after a restart it is read from the status."""
         if job.uid not in self._refused:
             blocked: View = next((c for c in job.status.get("conditions") or () if c["type"] == "Blocked"), {})
             if blocked.get("status") == "True" and blocked["reason"] != "InvalidSpec":
@@ -191,7 +192,7 @@ class PaddleJobs:
         now = read(self._job(f"{job.namespace}/{job.name}") or obj)
         writes = self._pass(now, event)
         if writes.status is not None and writes.urgent:
-            with suppress(Forbidden):  # it may be this that the role lacks; the event says so
+            with suppress(Forbidden):  # it may be this that the role lacks; the event names it
                 await self._write_status(obj, writes)
 
     # ---- the nodes' ports ------------------------------------------------------------------------------------------
@@ -205,7 +206,7 @@ class PaddleJobs:
         first = job.status.get("hostPort")
         if not first and job.uid not in self._ports:
             taken = self._ports.values()
-            first = ports.choose(job.uid, members, self._options.low_port, self._options.high_port, taken)
+            first = choose_host_port(job.uid, members, self._options.low_port, self._options.high_port, taken)
         if first:
             self._ports[job.uid] = first, members
         return self._ports[job.uid][0]

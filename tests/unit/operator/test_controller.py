@@ -15,12 +15,12 @@ from paddleflow.kube.controller import DONE, RequeueAfter
 from paddleflow.kube.recorder import Recorder
 from paddleflow.kube.resources import NAMESPACES, PADDLEJOBS, PODS, Object, owner, uid
 from paddleflow.kube.transport import Request, Response
+from paddleflow.operator.controller import SETTLE, PaddleJobController
 from paddleflow.operator.paddlejob.job import Options
-from paddleflow.operator.paddlejob.members import JOB_LABEL
-from paddleflow.operator.paddlejobs import SETTLE, PaddleJobs
+from paddleflow.operator.paddlejob.pods import JOB_LABEL
 from paddleflow.testing.api_server import MemoryApiServer
-from tests.paddlejob_world import job, role
 from tests.patience import soon
+from tests.simulated_paddlejob import job, role
 
 KEY = "team/demo"
 
@@ -33,7 +33,7 @@ class Scene:
         self.client = Client(self.server)
         self.clock = ManualClock()
         self.recorder = Recorder(self.client, "test", self.clock)
-        self.jobs = PaddleJobs(self.client, self.recorder, self.clock, Options())
+        self.jobs = PaddleJobController(self.client, self.recorder, self.clock, Options())
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Scene]:
@@ -66,25 +66,25 @@ class Scene:
 async def test_the_first_status_counts_the_pods() -> None:
     async with Scene().running() as scene:
         await scene.submit(3)
-        await scene.jobs.look(KEY)
+        await scene.jobs.reconcile(KEY)
         assert await scene.status() == {}, "the next look comes at once: its pods are new"
-        assert await scene.jobs.look(KEY) == DONE
+        assert await scene.jobs.reconcile(KEY) == DONE
         assert (await scene.status())["worker"]["pending"] == 3
 
 
 async def test_counts_are_gathered_from_the_first_change_on() -> None:
     async with Scene().running() as scene:
         await scene.submit(2)
-        await scene.jobs.look(KEY)
-        await scene.jobs.look(KEY)
+        await scene.jobs.reconcile(KEY)
+        await scene.jobs.reconcile(KEY)
         scene.clock.advance(100.0)  # long after the last write
         await scene.pod(0, phase="Pending", podIP="10.0.0.1")
-        assert await scene.jobs.look(KEY) == RequeueAfter(SETTLE)
+        assert await scene.jobs.reconcile(KEY) == RequeueAfter(SETTLE)
         scene.clock.advance(SETTLE - 1)
-        assert await scene.jobs.look(KEY) == RequeueAfter(1.0)
+        assert await scene.jobs.reconcile(KEY) == RequeueAfter(1.0)
         assert (await scene.status())["worker"]["pending"] == 2
         scene.clock.advance(1.0)
-        assert await scene.jobs.look(KEY) == DONE
+        assert await scene.jobs.reconcile(KEY) == DONE
         assert (await scene.status())["worker"]["starting"] == 1
 
 
@@ -97,7 +97,7 @@ async def test_a_refusal_is_in_the_first_status() -> None:
             return Response(403, {}, said) if request.path.startswith("/api/v1/namespaces/team/pods") else None
 
         scene.server.refuse = refuse
-        assert await scene.jobs.look(KEY) == RequeueAfter(1.0)
+        assert await scene.jobs.reconcile(KEY) == RequeueAfter(1.0)
         (blocked,) = (await scene.status())["conditions"]
         assert (blocked["type"], blocked["status"], blocked["reason"]) == ("Blocked", "True", "QuotaExceeded")
 
@@ -112,9 +112,9 @@ async def test_pods_of_an_earlier_job_of_the_name_make_way() -> None:
         await soon(scene.jobs.pods.keys, "the pod")
         await scene.submit(1)
         with pytest.raises(Conflict):
-            await scene.jobs.look(KEY)
+            await scene.jobs.reconcile(KEY)
         await soon(lambda: not scene.jobs.pods.keys(), "the pod's end")
-        await scene.jobs.look(KEY)
+        await scene.jobs.reconcile(KEY)
         (pod,) = (await scene.client.list(PODS, "team")).items
         found = owner(pod)
         assert found is not None
@@ -124,14 +124,14 @@ async def test_pods_of_an_earlier_job_of_the_name_make_way() -> None:
 async def test_a_status_that_may_not_be_written_is_said_by_an_event() -> None:
     async with Scene().running() as scene:
         await scene.submit(1)
-        await scene.jobs.look(KEY)
+        await scene.jobs.reconcile(KEY)
 
         def forbid(request: Request) -> Response | None:
             return Response(403, {}, b'{"message": "no"}') if "/status" in request.path else None
 
         scene.server.refuse = forbid
-        assert await scene.jobs.look(KEY) == RequeueAfter(1.0)
-        assert await scene.jobs.look(KEY) == RequeueAfter(2.0)
+        assert await scene.jobs.reconcile(KEY) == RequeueAfter(1.0)
+        assert await scene.jobs.reconcile(KEY) == RequeueAfter(2.0)
         scene.server.refuse = lambda request: None
-        await scene.jobs.look(KEY)
+        await scene.jobs.reconcile(KEY)
         assert (await scene.status())["phase"] == "Pending"

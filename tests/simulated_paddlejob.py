@@ -40,7 +40,7 @@ def job(spec: Obj, name: str = "demo") -> Obj:
     }
 
 
-class World:
+class SimulatedCluster:
     """One job and what belongs to it."""
 
     def __init__(self, spec: Obj, **options: Any) -> None:
@@ -52,7 +52,7 @@ class World:
         self.np: list[int] = []
         self.status_writes = 0
         self.deleted_job = False
-        self.starts: list[tuple[str, int, dict[str, str]]] = []  #: name, formation, what the container was told
+        self.starts: list[tuple[str, int, dict[str, str]]] = []  #: name, formation, what the container was environment
         self._numbers = itertools.count(1)
 
     # ---- the operator ----------------------------------------------------------------------------------------------
@@ -63,12 +63,12 @@ class World:
 
         return Children(of("Pod"), of("ConfigMap"), of("Service"), of("PodGroup"))
 
-    def look(self, refused: Event | None = None) -> Writes:
+    def plan(self, refused: Event | None = None) -> Writes:
         return reconcile(read(self.job), self.children(), self.now, self.options, refused=refused, host_port=40000)
 
     def step(self) -> Writes:
         """One pass, carried out."""
-        writes = self.look()
+        writes = self.plan()
         if writes.status is not None:
             self.job["status"] = copy.deepcopy(writes.status)
             self.status_writes += 1
@@ -100,7 +100,7 @@ class World:
         for _ in range(most):
             if self.step().quiet:
                 return
-        raise AssertionError(f"no rest after {most} passes: {self.look()}")
+        raise AssertionError(f"no rest after {most} passes: {self.plan()}")
 
     # ---- the kubelet -----------------------------------------------------------------------------------------------
 
@@ -128,23 +128,23 @@ class World:
         status = pod["status"]
         if not status.get("podIP") or status["phase"] != "Pending" or "deletionTimestamp" in pod["metadata"]:
             return False
-        told: dict[str, str] = {}
+        environment: dict[str, str] = {}
         for source in pod["spec"]["containers"][0].get("envFrom", []):
             found = self.objects.get(("ConfigMap", source["configMapRef"]["name"]))
             if found is None:
                 waiting = {"reason": "CreateContainerConfigError", "message": "configmap not found"}
                 status["containerStatuses"] = [{"name": "main", "state": {"waiting": waiting}}]
                 return False
-            told |= found["data"]
+            environment |= found["data"]
         status |= {"phase": "Running", "containerStatuses": [{"name": "main", "state": {"running": {}}}]}
         formation = int(pod["metadata"]["annotations"]["paddle-formation"])
         name, _, index = pod["metadata"]["name"].rpartition("-")
-        if name.endswith("-worker") and told and self.job["spec"]["intranet"] != "Service":
-            own = told["PADDLE_TRAINERS"].split(",")[int(index)]
+        if name.endswith("-worker") and environment and self.job["spec"]["intranet"] != "Service":
+            own = environment["PADDLE_TRAINERS"].split(",")[int(index)]
             assert own.strip("[]") == status["podIP"], (
-                f"{name}-{index} is at {status['podIP']}, its peers were told {own}"
+                f"{name}-{index} is at {status['podIP']}, its peers were environment {own}"
             )
-        self.starts.append((pod["metadata"]["name"], formation, told))
+        self.starts.append((pod["metadata"]["name"], formation, environment))
         return True
 
     def end(self, pod: Obj, code: int, reason: str = "", message: str = "") -> None:
@@ -185,7 +185,7 @@ class World:
                 self.now += writes.again + 1
             else:
                 before = self.shape() if writes.quiet else None
-        raise AssertionError(f"still at work after {rounds} rounds: {self.look()}")
+        raise AssertionError(f"still at work after {rounds} rounds: {self.plan()}")
 
     def finish(self) -> None:
         """Every worker succeeds."""
@@ -213,7 +213,7 @@ class World:
     def condition(self, kind: str) -> Obj:
         return next((entry for entry in self.status.get("conditions", []) if entry["type"] == kind), {})
 
-    def said(self, reason: str) -> list[str]:
+    def messages(self, reason: str) -> list[str]:
         return [event.message for event in self.events if event.reason == reason]
 
     def edit(self, change: Callable[[Obj], None]) -> None:
