@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from pydantic_core import to_json
@@ -13,7 +12,6 @@ from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.base.log import Log
 from paddleflow.jobs.changes import delete_job, modify_job, stop_job
-from paddleflow.runtimes.local.job_folders import remove_folder
 from paddleflow.jobs.listing import JobFilter, find_jobs, get_job, get_tasks
 from paddleflow.jobs.model import JobStatus
 from paddleflow.jobs.submission import Submission, Submitter, submit
@@ -130,7 +128,7 @@ async def remove_job(platform: Platform, call: Call[NoBody, NoQuery]) -> None:
         delete_job(tx, job)
 
     await platform.database.write(remove)
-    await asyncio.to_thread(remove_folder, platform.jobs_run_here.data, job)
+    await platform.jobs_run_here.runtime.logs.remove([job])
     platform.bus.wake(EVENTS)
 
 

@@ -14,7 +14,6 @@ from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.api.run_sources import Source, from_json, source_of
 from paddleflow.base.log import Log
-from paddleflow.runtimes.local.job_folders import remove_folder
 from paddleflow.runs import codec, files
 from paddleflow.runs import runs as records
 from paddleflow.runs.retry import retry_run
@@ -113,13 +112,12 @@ async def remove_run(platform: Platform, call: Call[RunDeletion | None, NoQuery]
         return row, jobs, storage_folder(tx, row["fs_id"])
 
     row, jobs, folder = await platform.database.write(remove)
-    await asyncio.to_thread(_remove_files, platform.jobs_run_here.data, row, jobs, folder)
+    await platform.jobs_run_here.runtime.logs.remove(jobs)
+    await asyncio.to_thread(_remove_files, row, folder)
     platform.bus.wake(EVENTS)
 
 
-def _remove_files(data: Path, row: Row, jobs: Sequence[str], folder: str) -> None:
-    for job in jobs:
-        remove_folder(data, job)
+def _remove_files(row: Row, folder: str) -> None:
     main = codec.load(row["pipeline"]).main_fs
     if folder and main is not None:
         files.remove_run(Path(folder), main.sub_path, row["id"])

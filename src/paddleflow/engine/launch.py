@@ -166,8 +166,6 @@ def attempt_of(job: PlacedJob, key: Key) -> AttemptId:
     return attempt_id(task_id(job.id, *key), job.attempt)
 
 
-
-
 def port_counts(framework: str, keys: Sequence[Key]) -> list[int]:
     """How many ports each member needs."""
     table = find(framework)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 
-class TaskAddress(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TaskAddress:
     """Names a member of a job. Its attempts write one log, one after the other."""
 
     job: str

@@ -76,7 +76,7 @@ class JobSamples:
 
     def _append(self, samples: Mapping[TaskAddress, Sample]) -> None:
         for task, sample in samples.items():
-            with suppress(FileNotFoundError):  # it ended and was deleted just now
+            with suppress(OSError):  # it was deleted just now, or put something else there
                 sample_history.append(stats_file(self._data, task), sample)
 
     async def read(self, task: TaskAddress) -> list[Sample]:

@@ -20,8 +20,8 @@ from paddleflow.errors import Unavailable
 from paddleflow.runtimes.local import capacity, sampler
 from paddleflow.runtimes.local.job_folders import JobLogs, JobSamples, empty_trash, folder_text, log_name
 from paddleflow.runtimes.local.link import KEEPER_COMMAND, Link, connect, reap
-from paddleflow.runtimes.prefetch import Returned
 from paddleflow.runtimes.log_store import Sample
+from paddleflow.runtimes.prefetch import Returned
 from paddleflow.runtimes.runtime import AttemptObservation, Ended, Launch, Mount, NodeInfo, Ready, Started
 from paddleflow.settings import LocalSettings
 

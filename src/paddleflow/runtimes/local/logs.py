@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 
 from paddleflow.base.quantity import format_bytes
 from paddleflow.errors import NotFound, Unavailable
-from paddleflow.runtimes.local.log_gap import Gap, read_gap
+from paddleflow.runtimes.local.log_gap import Gap, open_regular, read_gap
 from paddleflow.runtimes.log_store import LogChunk
 
 MOST = 16 * 2**20  #: bytes of one chunk, however much is asked for
@@ -27,16 +26,12 @@ def notice(gap: Gap, offset: int) -> bytes:
 def _open(path: str) -> int:
     """A descriptor of a regular file; NotFound when there is nothing, Unavailable for anything else."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        return open_regular(path, os.O_RDONLY)
     except FileNotFoundError as error:
         raise NotFound(f"log {path} is not there", hint="it was never written, or has been deleted") from error
     except OSError as error:
         reason = "it is a link" if error.errno == errno.ELOOP else (error.strerror or "").lower()
         raise Unavailable(f"log {path} cannot be read: {reason}") from error
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise Unavailable(f"log {path} cannot be read: it is not a regular file any more")
-    return fd
 
 
 def log_size(path: str) -> int:
