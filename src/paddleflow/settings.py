@@ -260,11 +260,17 @@ def client_environment() -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class KubernetesEnvironment:
-    """What the surroundings say about the API server; empty: nothing."""
+    """What the environment says about the API server; empty: nothing."""
 
     host: str = ""  #: KUBERNETES_SERVICE_HOST, which every pod is given
     port: str = ""  #: KUBERNETES_SERVICE_PORT
-    kubeconfig: str = ""  #: KUBECONFIG, or the file of this user if there is one
+    kubeconfig: str = ""  #: KUBECONFIG (files, separated by colons), or the file of this user if there is one
+    https_proxy: str = ""
+    http_proxy: str = ""
+    no_proxy: str = ""
+    variables: Mapping[str, str] = field(
+        default_factory=dict, compare=False, repr=False
+    )  #: what `exec` plugins inherit
 
 
 def kubernetes_environment(environ: Mapping[str, str] | None = None) -> KubernetesEnvironment:
@@ -272,4 +278,15 @@ def kubernetes_environment(environ: Mapping[str, str] | None = None) -> Kubernet
     env = os.environ if environ is None else environ
     own = Path(env.get("HOME") or "~").expanduser() / ".kube" / "config"
     file = env.get("KUBECONFIG") or (str(own) if own.is_file() else "")
-    return KubernetesEnvironment(env.get("KUBERNETES_SERVICE_HOST", ""), env.get("KUBERNETES_SERVICE_PORT", ""), file)
+    proxies = {
+        name.lower(): env.get(name) or env.get(name.lower()) or "" for name in ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
+    }
+    return KubernetesEnvironment(
+        host=env.get("KUBERNETES_SERVICE_HOST", ""),
+        port=env.get("KUBERNETES_SERVICE_PORT", ""),
+        kubeconfig=file,
+        https_proxy=proxies["https_proxy"],
+        http_proxy=proxies["http_proxy"],
+        no_proxy=proxies["no_proxy"],
+        variables=dict(env),
+    )

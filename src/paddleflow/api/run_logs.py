@@ -12,8 +12,8 @@ from paddleflow.api.runs import owned_run
 from paddleflow.base.clock import local_text
 from paddleflow.base.ids import task_id
 from paddleflow.errors import NotFound, Unavailable
-from paddleflow.jobs.listing import get_tasks
 from paddleflow.jobs.log_pages import LogPage
+from paddleflow.jobs.queries import get_tasks
 from paddleflow.jobs.rows import SQL as JOBS
 from paddleflow.runs.log_pages import log_page, log_range
 from paddleflow.runs.runs import get_components
