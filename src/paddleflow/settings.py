@@ -258,6 +258,15 @@ def client_environment() -> tuple[str, str]:
     return os.environ.get(f"{PREFIX}SERVER", ""), os.environ.get(f"{PREFIX}TOKEN", "")
 
 
+def proxy_environment(environ: Mapping[str, str] | None = None) -> tuple[str, str, str]:
+    """(HTTP_PROXY, HTTPS_PROXY, NO_PROXY), in upper or lower case, for the client library; empty: not set."""
+    env = os.environ if environ is None else environ
+    plain, secure, bypassed = (
+        env.get(name) or env.get(name.lower(), "") for name in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+    )
+    return plain, secure, bypassed
+
+
 @dataclass(frozen=True, slots=True)
 class KubernetesEnvironment:
     """What the environment says about the API server; empty: nothing."""

@@ -14,6 +14,7 @@ from paddleflow.base.log import Log
 from paddleflow.jobs.changes import delete_job, modify_job, stop_job
 from paddleflow.jobs.model import JobStatus
 from paddleflow.jobs.queries import JobFilter, find_jobs, get_job, get_tasks
+from paddleflow.jobs.rows import JobRow, TaskRow
 from paddleflow.jobs.submission import Submission, Submitter, submit
 from paddleflow.jobs.views import job_view
 from paddleflow.spec import wire_jobs as wire
@@ -21,16 +22,16 @@ from paddleflow.spec.job import DistributedJob, JobBatch, JobChange, SingleJob, 
 from paddleflow.spec.job_query import JobActionQuery, JobListQuery, label_filter, parse_time
 from paddleflow.spec.job_sets import JobSet, read_job_sets
 from paddleflow.store.bus import EVENTS, JOBS
-from paddleflow.store.database import Row, Tx
+from paddleflow.store.database import Tx
 
 log = Log("api")
 NOT_WAITING = {"unknown_job", "running"}  #: what the scheduler says of a job that does not wait for it
 
 
-def owned_job(tx: Tx, caller: Caller, job: str) -> Row:
+def owned_job(tx: Tx, caller: Caller, job: str) -> JobRow:
     """A job's row for its owner or root."""
     row = get_job(tx, job)
-    require_owner(caller, row["user_name"], f"job[{job}]")
+    require_owner(caller, row.user_name, f"job[{job}]")
     return row
 
 
@@ -81,7 +82,7 @@ async def list_jobs(platform: Platform, call: Call[NoBody, JobListQuery]) -> byt
     )
     rows, members = await platform.database.read(find_jobs, wanted, query.after, query.limit)
     shown, truncated, marker = page(rows, query)
-    views = [_view(platform, row, members[row["id"]]) for row in shown]
+    views = [_view(platform, row, members[row.id]) for row in shown]
     answer: wire.JobList = {**page_fields(query, truncated, marker), "jobList": views}
     return to_json(answer)
 
@@ -91,17 +92,17 @@ async def show_job(platform: Platform, call: Call[NoBody, NoQuery]) -> bytes:
     return to_json(_view(platform, row, tasks))
 
 
-def _job_with_tasks(tx: Tx, caller: Caller, job: str) -> tuple[Row, list[Row]]:
+def _job_with_tasks(tx: Tx, caller: Caller, job: str) -> tuple[JobRow, list[TaskRow]]:
     row = owned_job(tx, caller, job)
-    return row, get_tasks(tx, job) if row["attempt"] else []
+    return row, get_tasks(tx, job) if row.attempt else []
 
 
-def _view(platform: Platform, row: Row, tasks: Sequence[Row]) -> wire.Job:
+def _view(platform: Platform, row: JobRow, tasks: Sequence[TaskRow]) -> wire.Job:
     """A waiting job's message is the reason of this moment, not the one when it was first looked at."""
-    if row["status"] == JobStatus.PENDING and not row["placed"] and row["not_before"] is None:
-        reason = platform.jobs_run_here.why(row["id"])
+    if row.status == JobStatus.PENDING and not row.placed and row.not_before is None:
+        reason = platform.jobs_run_here.why(row.id)
         if reason is not None and reason.code not in NOT_WAITING:
-            row["message"] = reason.text
+            row = row._replace(message=reason.text)
     return job_view(row, tasks)
 
 

@@ -19,13 +19,13 @@ from paddleflow.errors import Invalid, NotFound
 from paddleflow.jobs.facts import Key
 from paddleflow.jobs.log_pages import LogPage, Window
 from paddleflow.jobs.model import JobStatus
-from paddleflow.jobs.queries import get_tasks
-from paddleflow.jobs.rows import SQL, needs_of
+from paddleflow.jobs.queries import get_tasks, job_progress
+from paddleflow.jobs.rows import JobRow, TaskRow, member_sets_of
 from paddleflow.runtimes.log_store import LogChunk, TaskAddress
 from paddleflow.spec import wire_jobs as wire
 from paddleflow.spec.job_query import JobLogQuery, TaskLogQuery
 from paddleflow.store import events
-from paddleflow.store.database import Row, Tx
+from paddleflow.store.database import Tx
 
 CHUNK = 2**18
 LOOK_AGAIN = 0.2  #: seconds between two looks at a log that is followed
@@ -43,14 +43,14 @@ async def job_log(platform: Platform, call: Call[NoBody, JobLogQuery]) -> wire.J
     row, tasks, history = await platform.database.read(_job_with_history, call.caller, query.job_id)
     parts: list[wire.TaskLog] = []
     for task in tasks:
-        page = await _page(platform, row["id"], (task["role"], task["idx"]), query)
+        page = await _page(platform, row.id, (task.role, task.idx), query)
         info: wire.LogInfo = {
             "logContent": page.content,
             "hasNextPage": page.has_next_page,
             "truncated": page.truncated,
         }
-        parts.append({"taskID": task_id(row["id"], task["role"], task["idx"]), "logInfo": info})
-    return {"jobID": row["id"], "name": row["name"], "type": row["kind"], "taskList": parts, "eventList": history}
+        parts.append({"taskID": task_id(row.id, task.role, task.idx), "logInfo": info})
+    return {"jobID": row.id, "name": row.name, "type": row.kind, "taskList": parts, "eventList": history}
 
 
 async def _page(platform: Platform, job: str, key: Key, query: JobLogQuery) -> LogPage:
@@ -74,7 +74,7 @@ async def _part(platform: Platform, job: str, key: Key, offset: int, limit: int)
         return LogChunk(b"", 0, 0, 0)
 
 
-def _job_with_history(tx: Tx, caller: Caller, job: str) -> tuple[Row, list[Row], list[str]]:
+def _job_with_history(tx: Tx, caller: Caller, job: str) -> tuple[JobRow, list[TaskRow], list[str]]:
     row = owned_job(tx, caller, job)
     lines = [
         f"{local_text(event.at)} {event.type} {event.data.get('task', '')} {event.data.get('status', '')} "
@@ -87,7 +87,7 @@ def _job_with_history(tx: Tx, caller: Caller, job: str) -> tuple[Row, list[Row],
 async def stream_log(platform: Platform, call: Call[NoBody, TaskLogQuery]) -> StreamingResponse:
     query, job = call.query, call.path["id"]
     row = await platform.database.read(owned_job, call.caller, job)
-    keys = {f"{need.role}-{n}": (need.role, n) for need in needs_of(row["needs"]) for n in range(need.count)}
+    keys = {f"{need.role}-{n}": (need.role, n) for need in member_sets_of(row.needs) for n in range(need.count)}
     task = query.task or (next(iter(keys)) if len(keys) == 1 else "")
     if task and task not in keys:
         raise NotFound(f"job[{job}] has no task[{task[:80]}]", code="JobNotFound", hint=nearest(task[:80], keys))
@@ -148,8 +148,8 @@ class _Follower:
 
 def _begun_and_ended(tx: Tx, job: str) -> tuple[bool, bool]:
     """(whether a member may have a log, whether none will write any more)."""
-    row = tx.one(SQL["job_progress"], id=job)
-    return row is not None and row["attempt"] > 0, row is None or JobStatus(row["status"]).final
+    row = job_progress(tx, job)
+    return row is not None and row.attempt > 0, row is None or JobStatus(row.status).final
 
 
 ROUTES = (
