@@ -38,7 +38,12 @@ class ServerSettings:
     )
     log_level: str = _setting("info", "Least level that is logged: debug, info, warning or error.")
     log_format: str = _setting("auto", "json, text, or auto: text on a terminal and json elsewhere.")
-    max_body: int = _setting(64 * 2**20, "Largest request body in bytes.")
+    max_open_body: int = _setting(
+        64 * 2**10, "Largest request body in bytes while the caller is not known: of a login."
+    )
+    max_body: int = _setting(2**20, "Largest request body in bytes.")
+    max_bulk_body: int = _setting(16 * 2**20, "Largest request body in bytes of a batch of jobs, a pipeline or a run.")
+    body_timeout: float = _setting(60.0, "Seconds within which a request body must arrive.")
     unknown_fields: str = _setting(
         "refuse", "What an unknown field in a request means: refuse, or ignore as older servers did."
     )
