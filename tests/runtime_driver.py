@@ -71,7 +71,6 @@ class MemoryDriver:
     def __init__(self, folder: Path) -> None:
         self._cluster = MemoryCluster()
         self._runtime: MemoryRuntime
-        self._finished: dict[AttemptId, int] = {}
 
     async def open(self) -> Runtime:
         self._runtime = MemoryRuntime(SystemClock(), cluster=self._cluster)
@@ -84,7 +83,10 @@ class MemoryDriver:
         return Launch(AttemptId(f"job-{name}.worker-0.1"), ("run",), env, node=node)
 
     def finish(self, launch: Launch, exit_code: int = 0) -> None:
-        self._runtime.finish_when_started(launch.attempt, exit_code)
+        if launch.attempt in self._cluster.known:
+            self._runtime.finish(launch.attempt, exit_code)
+        else:
+            self._cluster.planned_ends[launch.attempt] = exit_code
 
     def times_started(self, launch: Launch) -> int:
         return [each.attempt for each in self._cluster.launched].count(launch.attempt)

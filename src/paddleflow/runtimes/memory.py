@@ -2,14 +2,14 @@
 
 It keeps every promise of `Runtime` but runs nothing: an attempt goes on until `finish` is called, or ends with the code that
 its environment names (``PF_MEMORY_EXIT=0``), at once or after so many seconds (``PF_MEMORY_SECONDS``). Its nodes are whatever
-it is told (`set_node`, `cordon`, `remove_node`). What "runs" outlives the server object, as processes do: give the same
+it is told (`set_nodes`). What "runs" outlives the server object, as processes do: give the same
 `MemoryCluster` to the next `MemoryRuntime`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from paddleflow.base.clock import Clock
@@ -123,20 +123,13 @@ class MemoryRuntime:
     async def nodes(self) -> Sequence[NodeInfo]:
         return list(self.cluster.nodes.values())
 
-    def set_node(self, node: NodeInfo) -> None:
-        """A node comes, or is another one now."""
-        self.cluster.nodes[node.name] = node
-        self._notify(NodeChanged(node))
-
-    def cordon(self, name: str) -> None:
-        self.set_node(replace(self.cluster.nodes[name], schedulable=False))
-
-    def remove_node(self, name: str) -> None:
-        """A node goes, and what ran on it is lost."""
-        del self.cluster.nodes[name]
-        self._notify(NodeRemoved(name))
-        for launch in list(self.cluster.launched):
-            if launch.node == name:
+    def set_nodes(self, nodes: Iterable[NodeInfo]) -> None:
+        """These nodes and no others: some come, change, are cordoned or go, and what ran on those that go is lost."""
+        before, self.cluster.nodes = self.cluster.nodes, {node.name: node for node in nodes}
+        self._notify(*(NodeChanged(node) for node in self.cluster.nodes.values() if before.get(node.name) != node))
+        for name in [name for name in before if name not in self.cluster.nodes]:
+            self._notify(NodeRemoved(name))
+            for launch in [launch for launch in self.cluster.launched if launch.node == name]:
                 self.finish(launch.attempt, None, f"lost with node {name}")
 
     # ------------------------------------------------------------------ attempts
@@ -207,13 +200,6 @@ class MemoryRuntime:
             self._launch(successor)
         elif exit_code != 0 or not self._running(slot_class):
             self._return([each.attempt for each in mine])
-
-    def finish_when_started(self, attempt: AttemptId, exit_code: int) -> None:
-        """The same, as soon as it has started."""
-        if self._runs(attempt):
-            self.finish(attempt, exit_code)
-        else:
-            self.cluster.planned_ends[attempt] = exit_code
 
     def say(self, attempt: AttemptId, text: bytes) -> None:
         """What an attempt writes to its log."""
