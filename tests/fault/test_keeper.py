@@ -150,7 +150,8 @@ async def test_the_last_words_of_a_server_are_heard_although_it_does_not_hear_th
     pid = Path(first.working_dir) / "pid"
     await soon(lambda: pid.exists() and pid.read_text().endswith("\n"))
     second = counted(scene, "two", "true")
-    os.mkfifo(str(scene.log_path(second)))  # opening it for writing waits for a reader
+    scene.log_path(second).parent.mkdir(parents=True)
+    os.mkfifo(scene.log_path(second))  # opening it for writing waits for a reader
     await scene.runtime.start([second])
     await soon(lambda: f'"try","{second.attempt}"' in (scene.folder / "data" / "keeper.journal").read_text())
     await scene.runtime.stop([first.attempt], 0.0)
