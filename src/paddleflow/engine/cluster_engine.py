@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from paddleflow.base.clock import Clock
@@ -40,6 +40,7 @@ from paddleflow.scheduling.model import Node, Reason, Snapshot
 from paddleflow.scheduling.record import Recorded
 from paddleflow.scheduling.suggestions import Suggestion, suggest
 from paddleflow.settings import Settings
+from paddleflow.storage.file_pool import FilePool
 from paddleflow.store import counters, leases
 from paddleflow.store.bus import EVENTS, JOBS, SCHEDULES, Bus
 from paddleflow.store.database import Database, Row, Tx
@@ -68,6 +69,7 @@ class Parts:
     data: Path
     base_env: dict[str, str]
     holder: str  #: names this server in the lease
+    files: FilePool = field(default_factory=FilePool)  #: where files of users are read
 
 
 def _read_changes(tx: Tx) -> tuple[list[ChangedJob], list[Row], int]:
@@ -292,7 +294,7 @@ class ClusterEngine:
         nodes = [(node.name, node.capacity) for node in self.nodes]
         admission = Admission(nodes, parts.settings.jobs.skip_resource_validate)
         engine = RunEngine(parts.database, admission, self.run_counters, self._durations.seconds)
-        self._run_io = RunIO(parts.database, parts.clock, parts.data, engine, self._wake.set)
+        self._run_io = RunIO(parts.database, parts.clock, parts.data, parts.files, engine, self._wake.set)
         return engine
 
     def _send_out(self) -> None:
