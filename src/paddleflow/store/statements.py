@@ -64,7 +64,7 @@ def parse(file: str, text: str) -> dict[str, Statement]:
         key = match["name"], match["dialect"] or ""
         if key in found:
             raise ValueError(f"{file}:{number}: {match['name']} is there twice")
-        found[key] = sentence, _FRAGMENT.sub(lambda match: _fragment(file, number, match[1]), body)
+        found[key] = sentence, _with_fragments(body, f"{file}:{number}")
     statements = {}
     for name in dict.fromkeys(name for name, _ in found):
         plain = found.get((name, "")) or found.get((name, "sqlite")) or found[(name, "postgres")]
@@ -74,10 +74,13 @@ def parse(file: str, text: str) -> dict[str, Statement]:
     return statements
 
 
-def _fragment(file: str, number: int, name: str) -> str:
-    if name not in FRAGMENTS:
-        raise ValueError(f"{file}:{number}: ${name} is no fragment, there are {', '.join(FRAGMENTS)}")
-    return FRAGMENTS[name]
+def _with_fragments(sql: str, where: str) -> str:
+    def spelled(match: re.Match[str]) -> str:
+        if match[1] not in FRAGMENTS:
+            raise ValueError(f"{where}: ${match[1]} is no fragment, there are {', '.join(FRAGMENTS)}")
+        return FRAGMENTS[match[1]]
+
+    return _FRAGMENT.sub(spelled, sql)
 
 
 @cache
