@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from paddleflow.base.clock import Clock
@@ -30,18 +30,20 @@ from paddleflow.engine.run_io import RunIO
 from paddleflow.engine.step_admission import Admission
 from paddleflow.engine.turn import STARTS_A_TURN, apply_observations, apply_placements, apply_row_changes, decide
 from paddleflow.errors import PaddleFlowError
-from paddleflow.jobs.rows import SQL, members_of
+from paddleflow.jobs.queries import changed_jobs
+from paddleflow.jobs.rows import ChangedJob, JobRow, members_of
 from paddleflow.queues.queues import scheduled_queues
 from paddleflow.runs.counters import RunCounters
-from paddleflow.runs.rows import SQL as RUNS
+from paddleflow.runs.rows import ChangedRun, changed_runs
 from paddleflow.runtimes.runtime import NodeInfo, Observation, Runtime
 from paddleflow.scheduling.model import Node, Reason, Snapshot
 from paddleflow.scheduling.record import Recorded
 from paddleflow.scheduling.suggestions import Suggestion, suggest
 from paddleflow.settings import Settings
+from paddleflow.storage.file_pool import FilePool
 from paddleflow.store import counters, leases
 from paddleflow.store.bus import EVENTS, JOBS, SCHEDULES, Bus
-from paddleflow.store.database import Database, Row, Tx
+from paddleflow.store.database import Database, Tx
 
 LEASE_SECONDS = 15.0
 LOOK_EVERY = 1.0
@@ -67,11 +69,12 @@ class Parts:
     data: Path
     base_env: dict[str, str]
     holder: str  #: names this server in the lease
+    files: FilePool = field(default_factory=FilePool)  #: where files of users are read
 
 
-def _read_changes(tx: Tx) -> tuple[list[Row], list[Row], int]:
-    rows = tx.all(SQL["unseen_jobs"], limit=ROWS_A_TURN)
-    return rows, tx.all(RUNS["unseen_runs"], limit=RUNS_A_TURN), counters.value(tx, "queues")
+def _read_changes(tx: Tx) -> tuple[list[ChangedJob], list[ChangedRun], int]:
+    rows = changed_jobs(tx, ROWS_A_TURN)
+    return rows, changed_runs(tx, RUNS_A_TURN), counters.value(tx, "queues")
 
 
 class ClusterEngine:
@@ -277,9 +280,9 @@ class ClusterEngine:
         """Jobs that began although the rows say that they wait: an engine before this one had prefetched them."""
         if jobs := board.prefetch.unplaced(board, seen):
             for row in await self._parts.database.read(read_jobs, jobs):
-                board.prefetch.expect(board, row, members_of(row["members"]), self.nodes[0].name, self._around)
+                board.prefetch.expect(board, row, members_of(row.members), self.nodes[0].name, self._around)
 
-    async def _read_changes(self, board: Board) -> tuple[list[Row], list[Row], int]:
+    async def _read_changes(self, board: Board) -> tuple[list[ChangedJob], list[ChangedRun], int]:
         """What others wrote; a turn that only hears of ends does not ask."""
         if not self._changed:
             return [], [], board.queue_version
@@ -291,7 +294,7 @@ class ClusterEngine:
         nodes = [(node.name, node.capacity) for node in self.nodes]
         admission = Admission(nodes, parts.settings.jobs.skip_resource_validate)
         engine = RunEngine(parts.database, admission, self.run_counters, self._durations.seconds)
-        self._run_io = RunIO(parts.database, parts.clock, parts.data, engine, self._wake.set)
+        self._run_io = RunIO(parts.database, parts.clock, parts.data, parts.files, engine, self._wake.set)
         return engine
 
     def _send_out(self) -> None:
@@ -335,7 +338,7 @@ class ClusterEngine:
         self._note(changes.synthetic)
         return stood
 
-    async def _write(self, lease: tuple[str, int], changes: Changeset, now: float) -> dict[str, Row]:
+    async def _write(self, lease: tuple[str, int], changes: Changeset, now: float) -> dict[str, JobRow]:
         """Write the turn down. It does not wait for the disk: no kill loses it, and `_renew`, which does wait, comes soon."""
         parts = self._parts
         placed = await parts.database.write_soon(write_turn, changes.writes, lease, parts.settings.jobs, now)

@@ -22,12 +22,13 @@ from paddleflow.engine.changeset import Changeset
 from paddleflow.engine.claims import Claims
 from paddleflow.engine.run_writes import Collected, FreshJob, collect
 from paddleflow.engine.step_admission import REFUSALS, Admission, Asked
-from paddleflow.engine.turn import DELETED, advance_job, end_waiting
+from paddleflow.engine.turn import advance_job, end_waiting
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs import facts as job_facts
+from paddleflow.jobs.durations import JobProfile
 from paddleflow.jobs.machine import JobState
 from paddleflow.jobs.model import UNTIL_TOLD, JobStatus, NewJob, TaskStatus
-from paddleflow.jobs.rows import job_row, request_of
+from paddleflow.jobs.rows import DELETED, ChangedJob, JobRow, job_row, request_of_new
 from paddleflow.runs.counters import REUSED, RunCounters
 from paddleflow.runs.facts import (
     Adopted,
@@ -50,11 +51,11 @@ from paddleflow.runs.machine import advance
 from paddleflow.runs.model import ComponentStatus, RunStatus
 from paddleflow.runs.prefetch import awaited
 from paddleflow.runs.recovery import RunRecords, read_run, restore
-from paddleflow.runs.rows import SQL
+from paddleflow.runs.rows import ChangedRun, active_runs, run_by_id
 from paddleflow.runs.state import Instance, Phase, RunState
 from paddleflow.runs.values import Rendered, rendered
 from paddleflow.spec.pipeline.model import Step
-from paddleflow.store.database import Database, Row, Tx
+from paddleflow.store.database import Database, Tx
 
 HELD_BACK = "its turn comes after other steps of its run"
 NOT_WANTED = "not started: a step before it did not succeed, or its run was changed"
@@ -67,12 +68,12 @@ log = Log("engine")
 
 def read_active(tx: Tx) -> list[RunRecords]:
     """All runs that have not ended."""
-    return [read_run(tx, row) for row in tx.all(SQL["active_runs"])]
+    return [read_run(tx, row) for row in active_runs(tx)]
 
 
 def _read_one(tx: Tx, run: str) -> RunRecords | None:
-    row = tx.one(SQL["run_by_id"], id=run)
-    return None if row is None or RunStatus(row["status"]).final else read_run(tx, row)
+    row = run_by_id(tx, run)
+    return None if row is None or RunStatus(row.status).final else read_run(tx, row)
 
 
 class RunEngine:
@@ -83,7 +84,7 @@ class RunEngine:
         database: Database,
         admission: Admission,
         results: RunCounters,
-        expected: Callable[[Row], float | None] = lambda row: None,
+        expected: Callable[[JobProfile], float | None] = lambda job: None,
     ) -> None:
         self._database = database
         self._admission = admission
@@ -116,7 +117,7 @@ class RunEngine:
     # ── a turn ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def turn(
-        self, board: Board, changes: Changeset, jobs: Iterable[Row], runs: Iterable[Row], now: float
+        self, board: Board, changes: Changeset, jobs: Iterable[ChangedJob], runs: Iterable[ChangedRun], now: float
     ) -> None:
         """Everything that follows for runs from what this turn heard; `decide` comes after it."""
         facts, self.inbox = self.inbox, []
@@ -142,7 +143,7 @@ class RunEngine:
                 self._stop_jobs(board, changes, now)
         self._collect(changes, now)
 
-    def _of_jobs(self, changes: Changeset, rows: Iterable[Row], now: float) -> list[RunFact]:
+    def _of_jobs(self, changes: Changeset, rows: Iterable[ChangedJob], now: float) -> list[RunFact]:
         """Jobs of steps that started or ended."""
         facts: list[RunFact] = []
         if not self.jobs:
@@ -156,29 +157,29 @@ class RunEngine:
                 if fact is not None:
                     facts.append((known[0], fact))
         for row in rows:
-            known = self.jobs.get(row["id"])
-            if known is None or row["id"] in changes.moved:
+            known = self.jobs.get(row.id)
+            if known is None or row.id in changes.moved:
                 continue
-            if row["status"] == DELETED:
+            if row.status == DELETED:
                 facts.append((known[0], JobEnded(now, known[1], JobStatus.TERMINATED, None, "its job was deleted")))
-            elif JobStatus(row["status"]).final:
-                facts.append((known[0], JobEnded(now, known[1], row["status"], None, row["message"])))
+            elif JobStatus(row.status).final:
+                facts.append((known[0], JobEnded(now, known[1], row.status, None, row.message)))
         facts += [(known[0], fact) for state in changes.writes.changes if (known := self.jobs.get(state.after.id)) is not None
                  and (fact := _fact(state.after, known[1], now)) is not None]  # fmt: skip
         return facts
 
-    async def _of_runs(self, rows: Iterable[Row], changes: Changeset, now: float) -> list[RunFact]:
+    async def _of_runs(self, rows: Iterable[ChangedRun], changes: Changeset, now: float) -> list[RunFact]:
         """Runs that people made or changed."""
         facts: list[RunFact] = []
         for row in rows:
-            changes.writes.runs.seen.append({"seq": row["seq"], "touched": row["touched"]})
-            run = self.runs.get(row["id"])
+            changes.writes.runs.seen.append({"seq": row.seq, "touched": row.touched})
+            run = self.runs.get(row.id)
             if run is not None:
-                facts.append((run, BreakpointsSet(now, frozenset(json.loads(row["breakpoints"])))))
-                if row["stop"] and not (run.stopping and run.force >= (row["stop"] > 1)):
-                    facts.append((run, StopRequested(now, row["stop"] > 1, row["message"])))
-            elif not RunStatus(row["status"]).final:
-                records = await self._database.read(_read_one, row["id"])
+                facts.append((run, BreakpointsSet(now, frozenset(json.loads(row.breakpoints)))))
+                if row.stop and not (run.stopping and run.force >= (row.stop > 1)):
+                    facts.append((run, StopRequested(now, row.stop > 1, row.message)))
+            elif not RunStatus(row.status).final:
+                records = await self._database.read(_read_one, row.id)
                 if records is not None:
                     facts += self.adopt(records, now)
         return facts
@@ -293,15 +294,17 @@ class RunEngine:
         board.prefetch.queued(job.id, run.id, partial(_awaited_jobs, run, item) if follows else None)
         self._order += 1
         self._counters.started += 1
-        request = request_of({**row, "seq": self._order, "expected": self._expected(row)})
+        needs = str(row["needs"])
+        profile = JobProfile(job.id, job.user, job.name, job.queue, needs, str(row["members"]), now)
+        request = request_of_new(job, needs, now, self._order, self._expected(profile))
         board.enqueue(Waiting(request, job.framework, 1, 0), UNTIL_TOLD if follows else None, now)
 
-    def settle(self, board: Board, rows: dict[str, Row], changes: Changeset) -> None:
+    def settle(self, board: Board, rows: dict[str, JobRow], changes: Changeset) -> None:
         """The write stood: jobs that wait have their positions now."""
         for job in changes.writes.runs.jobs:
             waiting = board.waiting.get(job)
             if waiting is not None:
-                board.waiting[job] = waiting._replace(request=waiting.request._replace(seq=rows[job]["seq"]))
+                board.waiting[job] = waiting._replace(request=waiting.request._replace(seq=rows[job].seq))
                 board.prefetch.written(rows[job], changes.writes.runs.jobs[job].job.members)
 
     # ── rows ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -33,6 +33,7 @@ from paddleflow.server.listener import HttpServer, open_listener
 from paddleflow.server.logs import configure
 from paddleflow.server.node_usage import LocalNodes
 from paddleflow.settings import Settings, strays
+from paddleflow.storage.file_pool import FilePool
 from paddleflow.store.connection import open_bus, open_database
 
 log = Log("server")
@@ -105,6 +106,8 @@ async def assembled(settings: Settings, data: Path) -> AsyncIterator[tuple[Parts
         stack.push_async_callback(runtime.close)
         nodes = await runtime.capacity()
         await database.write(ensure_defaults, clock.now(), total(node.capacity for node in nodes))
+        files = FilePool()
+        stack.callback(files.close)
         parts = Parts(
             database=database,
             runtime=runtime,
@@ -114,6 +117,7 @@ async def assembled(settings: Settings, data: Path) -> AsyncIterator[tuple[Parts
             data=data,
             base_env=base_environment(settings, nodes),
             holder=server_id(data),
+            files=files,
         )
         engine = ClusterEngine(parts)
         platform = Platform(
@@ -121,6 +125,7 @@ async def assembled(settings: Settings, data: Path) -> AsyncIterator[tuple[Parts
             database=database,
             clock=clock,
             bus=bus,
+            files=files,
             workplace=Workplace(data, runtime, lambda: nodes, engine.why, engine.explain, engine.snapshot),
             clusters=LocalNodes(database, lambda: nodes),
         )
