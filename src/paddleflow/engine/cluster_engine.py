@@ -34,7 +34,7 @@ from paddleflow.jobs.queries import changed_jobs
 from paddleflow.jobs.rows import ChangedJob, JobRow, members_of
 from paddleflow.queues.queues import scheduled_queues
 from paddleflow.runs.counters import RunCounters
-from paddleflow.runs.rows import SQL as RUNS
+from paddleflow.runs.rows import ChangedRun, changed_runs
 from paddleflow.runtimes.runtime import NodeInfo, Observation, Runtime
 from paddleflow.scheduling.model import Node, Reason, Snapshot
 from paddleflow.scheduling.record import Recorded
@@ -43,7 +43,7 @@ from paddleflow.settings import Settings
 from paddleflow.storage.file_pool import FilePool
 from paddleflow.store import counters, leases
 from paddleflow.store.bus import EVENTS, JOBS, SCHEDULES, Bus
-from paddleflow.store.database import Database, Row, Tx
+from paddleflow.store.database import Database, Tx
 
 LEASE_SECONDS = 15.0
 LOOK_EVERY = 1.0
@@ -72,9 +72,9 @@ class Parts:
     files: FilePool = field(default_factory=FilePool)  #: where files of users are read
 
 
-def _read_changes(tx: Tx) -> tuple[list[ChangedJob], list[Row], int]:
+def _read_changes(tx: Tx) -> tuple[list[ChangedJob], list[ChangedRun], int]:
     rows = changed_jobs(tx, ROWS_A_TURN)
-    return rows, tx.all(RUNS["unseen_runs"], limit=RUNS_A_TURN), counters.value(tx, "queues")
+    return rows, changed_runs(tx, RUNS_A_TURN), counters.value(tx, "queues")
 
 
 class ClusterEngine:
@@ -282,7 +282,7 @@ class ClusterEngine:
             for row in await self._parts.database.read(read_jobs, jobs):
                 board.prefetch.expect(board, row, members_of(row.members), self.nodes[0].name, self._around)
 
-    async def _read_changes(self, board: Board) -> tuple[list[ChangedJob], list[Row], int]:
+    async def _read_changes(self, board: Board) -> tuple[list[ChangedJob], list[ChangedRun], int]:
         """What others wrote; a turn that only hears of ends does not ask."""
         if not self._changed:
             return [], [], board.queue_version
