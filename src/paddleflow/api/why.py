@@ -11,7 +11,7 @@ from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.base.clock import local_text
 from paddleflow.base.quantity import Resources
-from paddleflow.jobs.model import UNTIL_TOLD, JobStatus
+from paddleflow.jobs.model import JobStatus
 from paddleflow.queues.flavours import flavour_of, list_flavours
 from paddleflow.queues.queues import usable_queues
 from paddleflow.scheduling.model import Reason
@@ -33,7 +33,7 @@ def standing(row: Row, now: float) -> Reason | None:
         return Reason("running", f"runs since {local_text(row['started_at'])}")
     if row["placed"]:
         return Reason("starting", "has its place and is being started")
-    if row["not_before"] == UNTIL_TOLD:
+    if row["gated"]:
         return Reason("held_back", row["message"])
     if row["not_before"] is not None and row["not_before"] > now:
         return Reason("back_off", f"is tried again at {local_text(row['not_before'])}{message}")

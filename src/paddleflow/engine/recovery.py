@@ -52,16 +52,20 @@ class Records:
     evicted: list[Row] = field(default_factory=list)  #: those whose eviction still counts
 
 
-def read_records(tx: Tx, since: float) -> Records:
-    """All of it; evictions before `since` count no more."""
-    evicted = tx.all(SQL["evicted_jobs"], since=since)
-    return Records(tx.all(SQL["held_jobs"]), tx.all(SQL["tasks_of_held_jobs"]), waiting_crowds(tx), evicted)
+def read_records(tx: Tx, cluster: str, since: float) -> Records:
+    """All of a cluster; evictions before `since` count no more."""
+    return Records(
+        held=tx.all(SQL["held_jobs"], cluster=cluster),
+        tasks=tx.all(SQL["tasks_of_held_jobs"], cluster=cluster),
+        waiting=waiting_crowds(tx, cluster),
+        evicted=tx.all(SQL["evicted_jobs"], cluster=cluster, since=since),
+    )
 
 
-def read_jobs(tx: Tx, jobs: Iterable[str]) -> list[Row]:
+def read_jobs(tx: Tx, cluster: str, jobs: Iterable[str]) -> list[Row]:
     """The rows of those of these jobs that wait and are of steps: nobody else is ever ahead, and theirs are the ids that are never used again."""
     rows = [row for job in jobs if (row := tx.one(SQL["job_by_id"], id=job)) is not None and row["run_id"] is not None]
-    return [row for row in rows if not row["placed"] and not JobStatus(row["status"]).final]
+    return [row for row in rows if row["cluster"] == cluster and not row["placed"] and not JobStatus(row["status"]).final]
 
 
 def rebuild(
@@ -95,6 +99,10 @@ def rebuild(
         ports.hold(active.ports)
     for crowd in records.waiting:
         requests, rest = requests_of(crowd), (crowd["framework"], crowd["touched"], crowd["attempt"])
+        if crowd["gated"]:
+            for request in requests:
+                board.enqueue(Waiting(request, *rest), None, now, gated=True)
+            continue
         board.enqueue_all([(Waiting(request, *rest), crowd["not_before"]) for request in requests], now)
         if crowd["status"] == JobStatus.PENDING:
             jobs = [request.job for request in requests]

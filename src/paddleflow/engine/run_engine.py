@@ -26,7 +26,7 @@ from paddleflow.engine.turn import DELETED, advance_job, end_waiting
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs import facts as job_facts
 from paddleflow.jobs.machine import JobState
-from paddleflow.jobs.model import UNTIL_TOLD, JobStatus, NewJob, TaskStatus
+from paddleflow.jobs.model import JobStatus, NewJob, TaskStatus
 from paddleflow.jobs.rows import job_row, request_of
 from paddleflow.runs.counters import REUSED, RunCounters
 from paddleflow.runs.facts import (
@@ -294,7 +294,7 @@ class RunEngine:
         self._order += 1
         self._counters.started += 1
         request = request_of({**row, "seq": self._order, "expected": self._expected(row)})
-        board.enqueue(Waiting(request, job.framework, 1, 0), UNTIL_TOLD if follows else None, now)
+        board.enqueue(Waiting(request, job.framework, 1, 0), None, now, gated=follows)
 
     def settle(self, board: Board, rows: dict[str, Row], changes: Changeset) -> None:
         """The write stood: jobs that wait have their positions now."""

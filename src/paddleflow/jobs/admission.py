@@ -62,6 +62,7 @@ def admit(document: SingleJob | DistributedJob | WorkflowJob, world: World) -> N
         name=document.name,
         user=world.user,
         queue=queue.name if queue else "",
+        cluster=queue.cluster if queue else "",
         kind=kind,
         framework=framework,
         priority=_priority(document),
@@ -223,7 +224,7 @@ def _sizes(
             faults.add("flavour", message, hint, "JobInvalidField", OverQuota)
             return
     for number, member in enumerate(members):
-        why = world.why_no_node(member.request)
+        why = world.why_no_node(queue.cluster, member.request)
         if why:
             where = f"members[{number}].flavour" if gang else "flavour"
             faults.add(where, f"no node can ever hold {member.role}: {why}", "ask for less", kind=OverQuota)

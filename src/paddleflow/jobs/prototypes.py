@@ -20,7 +20,7 @@ from paddleflow.jobs.rows import SQL, common_row, json_text
 from paddleflow.spec.orders import Key, Stamp
 from paddleflow.store.database import Tx, Value
 
-Nodes: TypeAlias = Sequence[tuple[str, Resources]]  #: name and capacity of each
+Nodes: TypeAlias = Mapping[str, Sequence[tuple[str, Resources]]]  #: cluster → name and capacity of each
 World: TypeAlias = tuple[int, Nodes]  #: what the counters say, and the nodes
 
 _MOST = 1024

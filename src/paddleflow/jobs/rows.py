@@ -34,6 +34,7 @@ def common_row(job: NewJob) -> dict[str, Value]:
     return {
         "user_name": job.user,
         "queue": job.queue,
+        "cluster": job.cluster,
         "kind": job.kind,
         "framework": job.framework,
         "priority": job.priority,
@@ -145,9 +146,9 @@ def crowd_of(row: Row) -> Row:
     return {**row, "stamps": [(row["seq"], row["id"], row["accepted_at"])]}
 
 
-def waiting_crowds(tx: Tx) -> list[Row]:
-    """All jobs that wait: rows of what equal ones have in common, and `stamps` of position, id and moment for each job."""
-    crowds = tx.all(SQL["waiting_crowds"])
+def waiting_crowds(tx: Tx, cluster: str) -> list[Row]:
+    """All jobs of a cluster that wait: rows of what equal ones have in common, and `stamps` of position, id and moment for each job."""
+    crowds = tx.all(SQL["waiting_crowds"], cluster=cluster)
     for crowd in crowds:
         lists = [json.loads(crowd.pop(name)) for name in ("seqs", "ids", "moments")]
         crowd["stamps"] = list(zip(*lists, strict=True))

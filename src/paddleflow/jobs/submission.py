@@ -27,7 +27,7 @@ from paddleflow.store.database import Batched, Tx
 
 @dataclass(frozen=True, slots=True)
 class Submitter:
-    """Who submits, and what this server's machine can hold."""
+    """Who submits, and what the nodes of the clusters can hold."""
 
     user: str
     root: bool
@@ -175,7 +175,7 @@ class QueueCache:
             above = queues_above(tx, queue)
             is_open = row["cluster_status"] == "online" and all(each.open for each in (queue, *above))
             ceilings = tuple((each.name, each.ceiling) for each in above if each.ceiling is not None)
-            found = QueueFacts(name, is_open, True, queue.ceiling, row["cluster_type"], ceilings)
+            found = QueueFacts(name, is_open, True, queue.ceiling, queue.cluster, row["cluster_type"], ceilings)
             self._facts[name] = found
         return found
 
@@ -189,7 +189,7 @@ class _Lookup:
         self._queues: dict[str, QueueFacts | None] = {}
         self._flavours: dict[str, Resources | None] = {}
         self._storages: dict[str, StorageFacts | None] = {}
-        self._fits: dict[Resources, str] = {}
+        self._fits: dict[tuple[str, Resources], str] = {}
 
     def queue(self, name: str) -> QueueFacts | None:
         if name not in self._queues:
@@ -212,13 +212,16 @@ class _Lookup:
             self._storages[name] = StorageFacts(found.id, found.name, found.sub_path) if found else None
         return self._storages[name]
 
-    def why_no_node(self, amount: Resources) -> str:
-        if amount not in self._fits:
-            self._fits[amount] = self._why_no_node(amount)
-        return self._fits[amount]
+    def why_no_node(self, cluster: str, amount: Resources) -> str:
+        key = cluster, amount
+        if key not in self._fits:
+            self._fits[key] = self._why_no_node(cluster, amount)
+        return self._fits[key]
 
-    def _why_no_node(self, amount: Resources) -> str:
-        nodes = self._submitter.nodes
+    def _why_no_node(self, cluster: str, amount: Resources) -> str:
+        nodes = self._submitter.nodes.get(cluster)
+        if nodes is None:  # another server knows them: its scheduler says whether it fits
+            return ""
         if any(amount.fits(capacity) for _, capacity in nodes):
             return ""
         if not nodes:

@@ -8,6 +8,7 @@ from typing import Any
 
 from paddleflow.base.quantity import Resources
 from paddleflow.errors import Fault, Forbidden, Invalid, NotFound, OverQuota
+from paddleflow.queues.model import DEFAULT_CLUSTER, LOCAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,8 @@ class QueueFacts:
     open: bool
     usable: bool  #: by the one who submits
     most: Resources | None
-    cluster_type: str = "Local"
+    cluster: str = DEFAULT_CLUSTER
+    cluster_type: str = LOCAL
     above: tuple[tuple[str, Resources], ...] = ()  #: name and ceiling of each queue above it that has one
 
 
@@ -37,7 +39,7 @@ class World:
     queue: Callable[[str], QueueFacts | None]
     flavour: Callable[[str], Resources | None]
     storage: Callable[[str], StorageFacts | None]
-    why_no_node: Callable[[Resources], str]  #: empty when some node could hold that much, else why none can
+    why_no_node: Callable[[str, Resources], str]  #: empty when some node of a cluster could hold that much, else why none can
     known_queues: Callable[[], Sequence[str]] = tuple
     known_flavours: Callable[[], Sequence[str]] = tuple
     known_storages: Callable[[], Sequence[str]] = tuple
