@@ -9,9 +9,8 @@ import pytest
 
 from paddleflow.base.quantity import Resources
 from paddleflow.errors import Fault, Invalid, PaddleFlowError
-from paddleflow.jobs.admission import admit
+from paddleflow.jobs.admission import AdmissionContext, QueueFacts, StorageFacts, admit
 from paddleflow.jobs.model import Member, NewJob
-from paddleflow.jobs.world import QueueFacts, StorageFacts, World
 from paddleflow.spec.document import parse
 from paddleflow.spec.job import DistributedJob, SingleJob
 
@@ -38,7 +37,7 @@ def _storage(name: str) -> StorageFacts | None:
     return STORAGES.get(name)
 
 
-WORLD = World(
+WORLD = AdmissionContext(
     user="alice",
     queue=QUEUES.get,
     flavour=FLAVOURS.get,
@@ -51,13 +50,15 @@ WORLD = World(
 WORKERS = {"role": "worker", "replicas": 2, "command": "python train.py"}
 
 
-def single(world: World = WORLD, **fields: Any) -> NewJob:
-    return admit(parse(SingleJob, {"command": "true", **fields}), world)
+def single(context: AdmissionContext = WORLD, **fields: Any) -> NewJob:
+    return admit(parse(SingleJob, {"command": "true", **fields}), context)
 
 
-def gang(*members: Mapping[str, Any], framework: str = "paddle", world: World = WORLD, **fields: Any) -> NewJob:
+def gang(
+    *members: Mapping[str, Any], framework: str = "paddle", context: AdmissionContext = WORLD, **fields: Any
+) -> NewJob:
     document = {"framework": framework, "members": list(members or [WORKERS]), **fields}
-    return admit(parse(DistributedJob, document), world)
+    return admit(parse(DistributedJob, document), context)
 
 
 def one(**fields: Any) -> Member:

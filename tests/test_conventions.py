@@ -214,6 +214,88 @@ def test_generated_pages_are_up_to_date(writer: str) -> None:
     assert done.returncode == 0, f"a page of docs/reference is not what {writer} would write; run scripts/check --fix"
 
 
+# ---- code without a caller -----------------------------------------------------------------------------------------
+
+#: Decorators that leave a function one that somebody must name. Others (a command, a validator) register it.
+PLAIN_DECORATORS = {
+    "property", "cached_property", "staticmethod", "classmethod", "cache", "lru_cache", "contextmanager", "asynccontextmanager",
+    "dataclass", "wraps",
+}  # fmt: skip
+OWN_BASES = {"Protocol", "Generic", "Enum", "StrEnum", "object"}  #: bases that call none of a class's own methods
+#: Packages whose callers are tests, or packages that are still being built upon them.
+CALLED_FROM_OUTSIDE = {SOURCE / "testing", SOURCE / "objects"}
+#: What no code of ours names, and why it is there all the same.
+NAMED_BY_OTHERS = {
+    "__getattr__": "Python calls it for names of the package that are found late",
+    "ManualClock": "the clock of tests, which passes the suite of `Clock`",
+    "MemoryRuntime": "the runtime of tests, which passes the suite of `Runtime`",
+    "add_env": "of the pipeline DSL, called by users", "set_post_process": "of the pipeline DSL, called by users",
+    "paddleflow_step": "its source travels into the step",
+    "create_json": "of the SDK, called by users",
+    "data_received": "asyncio calls it", "connection_lost": "asyncio calls it",
+    "on_header": "httptools calls it", "on_headers_complete": "httptools calls it", "on_body": "httptools calls it",
+    "on_message_complete": "httptools calls it",
+    "format_commands": "click calls it",
+    "to_document": "of `spec.pipeline`, for tools that write pipelines",
+    "JobEvent": "documents the events of a stream in the reference",
+    "stamped": "goes with the submission path", "stats_path": "names the file of the keeper's statistics",
+    "pending_count": "for drivers of the scheduler's core", "impossible": "for drivers of the scheduler's core",
+    "peaks": "reads the Philly trace, for people who look at it",
+}  # fmt: skip
+
+
+def decorator_name(node: ast.expr) -> str:
+    node = node.func if isinstance(node, ast.Call) else node
+    node = node.value if isinstance(node, ast.Subscript) else node
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def names_used(file: Path) -> Iterator[str]:
+    """Every name that a file mentions but by defining or importing it; also inside short strings, for late look-ups."""
+    for node in ast.walk(tree(file)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"[\w.:]+", node.value):
+            yield from re.split(r"[.:]", node.value)
+        elif isinstance(node, ast.ImportFrom) and file.name == "__init__.py":
+            yield from (alias.name for alias in node.names)
+
+
+def definitions() -> Iterator[tuple[str, str]]:
+    """(where, name) of functions, classes and methods that must be named somewhere."""
+    own = {
+        node.name for file in source() for node in ast.walk(tree(file)) if isinstance(node, ast.ClassDef)
+    } | OWN_BASES
+    for file in source():
+        if CALLED_FROM_OUTSIDE & set(file.parents):
+            continue
+        for node in tree(file).body:
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                continue
+            members: list[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef] = [node]
+            # What overrides a method of a foreign class is called by foreign code.
+            if isinstance(node, ast.ClassDef) and {decorator_name(base) for base in node.bases} <= own:
+                members += [each for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+            for each in members:
+                plain = all(decorator_name(decorator) in PLAIN_DECORATORS for decorator in each.decorator_list)
+                if plain and not (each.name.startswith("__") and each.name.endswith("__")):
+                    yield f"{shown(file)}:{each.lineno}", each.name
+
+
+def test_everything_has_a_caller() -> None:
+    callers = [*source(), *sorted((ROOT / "benchmarks").rglob("*.py")), *sorted((ROOT / "scripts").rglob("*.py"))]
+    used = {name for file in callers for name in names_used(file)}
+    refuse(
+        [
+            f"{where}: {name} is named nowhere in src, benchmarks and scripts"
+            for where, name in definitions()
+            if name not in used and name not in NAMED_BY_OTHERS
+        ]
+    )
+
+
 # ---- the SQL -------------------------------------------------------------------------------------------------------
 
 

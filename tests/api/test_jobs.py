@@ -9,7 +9,7 @@ import pytest
 from paddleflow.access import grants
 from paddleflow.api.platform import Platform
 from paddleflow.base.clock import ManualClock, local_text
-from paddleflow.queues.queues import used
+from paddleflow.queues.queues import usage_by_queue
 from paddleflow.store.database import Database
 from tests.api.client import Api
 from tests.api.workshop import TINY, Workshop, until
@@ -73,14 +73,14 @@ async def test_a_single_job_runs(alice: Api, platform: Platform, workshop: Works
         assert shown["runtime"]["status"] == "running"
         assert shown["runtime"]["nodeName"] == "memory"
         assert shown["runtime"]["acceleratorCards"] == "0,1"
-        assert (await platform.database.read(used, "default-queue")).cpu == 100
+        assert (await platform.database.read(usage_by_queue))["default-queue"].cpu == 100
         clock.advance(60)
         workshop.finish(f"{job}.worker-0.1", 3)
         shown = await until(alice, job, "failed")
     assert shown["message"] == "the process exited with code 3"
     assert shown["runtime"]["exitCode"] == 3
     assert (shown["startTime"], shown["finishTime"]) == (local_text(1_700_000_000.0), local_text(1_700_000_060.0))
-    assert (await platform.database.read(used, "default-queue")).cpu == 0
+    assert await platform.database.read(usage_by_queue) == {}
 
 
 async def test_a_gang_runs(alice: Api, platform: Platform, workshop: Workshop) -> None:

@@ -26,16 +26,16 @@ from paddleflow.engine.launch import MemberPlacement, parse_attempt
 from paddleflow.errors import Conflict, NotFound
 from paddleflow.jobs import machine
 from paddleflow.jobs.changes import delete_job, modify_job, stop_job
-from paddleflow.jobs.listing import JobFilter, find_jobs
 from paddleflow.jobs.model import FINAL, JobStatus
+from paddleflow.jobs.queries import JobFilter, find_jobs
 from paddleflow.jobs.submission import Submission, Submitter, submit
 from paddleflow.queues.defaults import ensure_defaults
-from paddleflow.queues.queues import used
+from paddleflow.queues.queues import usage_by_queue
 from paddleflow.runtimes.memory import MemoryCluster, MemoryRuntime
 from paddleflow.runtimes.runtime import Ended, Launch
 from paddleflow.settings import JobSettings, Settings
 from paddleflow.spec.job import DistributedJob, FlavourChoice, JobChange, MemberDocument, SingleJob
-from paddleflow.spec.orders import order_of
+from paddleflow.spec.job_sets import job_set_of
 from paddleflow.store import events, leases
 from paddleflow.store.bus import LocalBus
 from paddleflow.store.database import Database, Row, Tx
@@ -109,7 +109,7 @@ class Scene:
             members = [MemberDocument(role=role, command="x", flavour=SMALL) for role in roles]
             document = DistributedJob(id=job, framework=kind, members=members)
         submitter = Submitter("root", True, [("memory", CAPACITY)])
-        await self.database.write(submit, Submission([order_of(document)], submitter, CLOCK.now()))
+        await self.database.write(submit, Submission([job_set_of(document)], submitter, CLOCK.now()))
         self.submitted[job] += 1
 
     async def stop(self, job: str) -> None:
@@ -170,7 +170,7 @@ class Scene:
         board = self.engine._board
         assert board is not None
         assert (board.core.pending_count, board.core.allocations, board.ports._taken) == (0, {}, set())
-        assert await self.database.read(used, "default-queue") == Resources()
+        assert await self.database.read(usage_by_queue) == {}
         rows = await self.rows()
         for row in rows:
             assert (row["placed"], row["touched"]) == (0, row["seen"])
@@ -251,7 +251,7 @@ async def test_an_end_that_was_not_forgotten_is_not_the_end_of_a_successor(
         scene.world.known[attempt] = [Ended(attempt, CLOCK.now(), 0)]
         document = SingleJob(id="again", command="x", flavour=SMALL)
         submitter = Submitter("root", True, [("memory", CAPACITY)])
-        await database.write(submit, Submission([order_of(document)], submitter, CLOCK.now()))
+        await database.write(submit, Submission([job_set_of(document)], submitter, CLOCK.now()))
         scene.calm = True
         async with asyncio.timeout(60), asyncio.TaskGroup() as group:
             others = [group.create_task(scene.engines()), group.create_task(scene.fate())]

@@ -23,13 +23,13 @@ from paddleflow.engine.cluster_engine import ClusterEngine, Parts
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs import machine
 from paddleflow.jobs.changes import stop_job
-from paddleflow.jobs.listing import JobFilter, find_jobs
+from paddleflow.jobs.queries import JobFilter, find_jobs
 from paddleflow.jobs.submission import Submission, Submitter, submit
 from paddleflow.queues.defaults import ensure_defaults
 from paddleflow.runtimes.memory import EXIT, MemoryCluster, MemoryRuntime
 from paddleflow.settings import JobSettings, Settings
 from paddleflow.spec.job import DistributedJob, FlavourChoice, MemberDocument, SingleJob
-from paddleflow.spec.orders import order_of
+from paddleflow.spec.job_sets import job_set_of
 from paddleflow.store.bus import LocalBus
 from paddleflow.store.database import Database
 from tests.databases import MakeDatabase
@@ -88,7 +88,7 @@ class Scene:
     async def _submit(self, document: SingleJob | DistributedJob, submitter: Submitter) -> None:
         rows, _ = await self.database.read(find_jobs, JobFilter(), 0, 100)
         if document.id not in {row["id"] for row in rows}:
-            await self.database.write(submit, Submission([order_of(document)], submitter, CLOCK.now()))
+            await self.database.write(submit, Submission([job_set_of(document)], submitter, CLOCK.now()))
 
     async def retry(self, act: Callable[[], Awaitable[None]]) -> None:
         """As a client does: once more after a fault."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from paddleflow.api.paging import listed, page, page_fields
+from paddleflow.api.paging import listed
 from paddleflow.api.platform import Platform
+from paddleflow.api.records import RecordKind, record_routes
 from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.base.clock import local_text
 from paddleflow.errors import Conflict, Invalid
@@ -12,38 +13,7 @@ from paddleflow.queues.model import Cluster
 from paddleflow.spec import wire_queues as wire
 from paddleflow.spec.cluster import ClusterChange, ClusterQuery, NewCluster
 from paddleflow.store.bus import JOBS
-
-
-async def create_cluster(platform: Platform, call: Call[NewCluster, NoQuery]) -> wire.Cluster:
-    cluster = await platform.database.write(clusters.create_cluster, call.body, platform.clock.now())
-    platform.bus.wake(JOBS)
-    return cluster_answer(cluster)
-
-
-async def list_clusters(platform: Platform, call: Call[NoBody, ClusterQuery]) -> wire.ClusterList:
-    query = call.query
-    found = await platform.database.read(
-        clusters.list_clusters, query.after, query.limit, listed(query.cluster_names), query.cluster_status or ""
-    )
-    rows, truncated, marker = page(found, query)
-    shown = [cluster_answer(clusters.cluster_of(row)) for row in rows]
-    return {**page_fields(query, truncated, marker), "clusterList": shown}
-
-
-async def show_cluster(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.Cluster:
-    return cluster_answer(await platform.database.read(clusters.get_cluster, call.path["name"]))
-
-
-async def change_cluster(platform: Platform, call: Call[ClusterChange, NoQuery]) -> wire.Cluster:
-    name, now = call.path["name"], platform.clock.now()
-    cluster = await platform.database.write(clusters.change_cluster, name, call.body, now)
-    platform.bus.wake(JOBS)
-    return cluster_answer(cluster)
-
-
-async def delete_cluster(platform: Platform, call: Call[NoBody, NoQuery]) -> None:
-    await platform.database.write(clusters.delete_cluster, call.path["name"])
-    platform.bus.wake(JOBS)
+from paddleflow.store.database import Tx
 
 
 async def write_object(platform: Platform, call: Call[NoBody, NoQuery]) -> None:
@@ -76,7 +46,7 @@ def not_connected(cluster: Cluster) -> str:
     )
 
 
-def cluster_answer(cluster: Cluster) -> wire.Cluster:
+def cluster_view(cluster: Cluster) -> wire.Cluster:
     return {
         "id": cluster.id,
         "clusterName": cluster.name,
@@ -94,56 +64,47 @@ def cluster_answer(cluster: Cluster) -> wire.Cluster:
     }
 
 
+def select(tx: Tx, query: ClusterQuery) -> list[Cluster]:
+    names, status = listed(query.cluster_names), query.cluster_status or ""
+    return clusters.list_clusters(tx, query.after, query.limit, names, status)
+
+
 _REFUSED = ("InvalidClusterProperties", "InvalidClusterCredential", "InvalidNamePattern")
 _OBJECT = "/cluster/{name}/k8s/object"
 _OBJECT_ERRORS = ("ClusterNotFound", "InvalidClusterProperties", "ActionNotAllowed")
 
 ROUTES: tuple[Route, ...] = (
-    Route(
-        "POST",
-        "/cluster",
-        create_cluster,
-        "Record a cluster; its credential is kept and never returned",
-        body=NewCluster,
-        answer=wire.Cluster,
-        root=True,
-        errors=("DuplicatedName", *_REFUSED),
-    ),
-    Route(
-        "GET",
-        "/cluster",
-        list_clusters,
-        "List clusters",
-        query=ClusterQuery,
-        answer=wire.ClusterList,
-        root=True,
-    ),
-    Route(
-        "GET",
-        "/cluster/{name}",
-        show_cluster,
-        "Show a cluster",
-        answer=wire.Cluster,
-        root=True,
-        errors=("ClusterNotFound",),
-    ),
-    Route(
-        "PUT",
-        "/cluster/{name}",
-        change_cluster,
-        "Change a cluster",
-        body=ClusterChange,
-        answer=wire.Cluster,
-        root=True,
-        errors=("ClusterNotFound", *_REFUSED),
-    ),
-    Route(
-        "DELETE",
-        "/cluster/{name}",
-        delete_cluster,
-        "Delete a cluster that no queue, flavour or pool names",
-        root=True,
-        errors=("ClusterNotFound", "ActionNotAllowed"),
+    *record_routes(
+        RecordKind(
+            name="cluster",
+            path="/cluster",
+            summaries={
+                "create": "Record a cluster; its credential is kept and never returned",
+                "list": "List clusters",
+                "show": "Show a cluster",
+                "change": "Change a cluster",
+                "delete": "Delete a cluster that no queue, flavour or pool names",
+            },
+            list_field="clusterList",
+            new=NewCluster,
+            changes=ClusterChange,
+            query=ClusterQuery,
+            create=lambda tx, document, caller, now: clusters.create_cluster(tx, document, now),
+            select=select,
+            get=clusters.get_cluster,
+            change=clusters.change_cluster,
+            delete=clusters.delete_cluster,
+            view=cluster_view,
+            created_view=cluster_view,
+            created_answer=wire.Cluster,
+            answer=wire.Cluster,
+            list_answer=wire.ClusterList,
+            missing="ClusterNotFound",
+            create_errors=("DuplicatedName", *_REFUSED),
+            change_errors=_REFUSED,
+            delete_errors=("ActionNotAllowed",),
+            topics=(JOBS,),
+        )
     ),
     *(
         Route(

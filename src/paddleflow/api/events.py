@@ -20,8 +20,8 @@ from paddleflow.api.sse import EventsQuery, EventStream, ServerEvent, resume_aft
 from paddleflow.base.clock import rfc3339
 from paddleflow.base.pace import Pace
 from paddleflow.errors import PaddleFlowError
-from paddleflow.jobs.listing import JobFilter, find_jobs
 from paddleflow.jobs.model import FINAL
+from paddleflow.jobs.queries import JobFilter, find_jobs
 from paddleflow.jobs.rows import SQL
 from paddleflow.jobs.views import job_view
 from paddleflow.spec.wire_jobs import Job

@@ -3,46 +3,18 @@
 from __future__ import annotations
 
 from paddleflow.api.amounts import scalars
-from paddleflow.api.paging import page, page_fields
-from paddleflow.api.platform import Platform
-from paddleflow.api.routing import Call, NoBody, NoQuery, Route
+from paddleflow.api.records import RecordKind, record_routes
+from paddleflow.api.routing import Route
 from paddleflow.base.clock import local_text
 from paddleflow.queues import flavours
 from paddleflow.queues.model import Flavour
 from paddleflow.spec import wire_queues as wire
 from paddleflow.spec.flavour import FlavourChange, FlavourQuery, NewFlavour
 from paddleflow.spec.wire import Name
+from paddleflow.store.database import Tx
 
 
-async def create_flavour(platform: Platform, call: Call[NewFlavour, NoQuery]) -> Name:
-    flavour = await platform.database.write(flavours.create_flavour, call.body, platform.clock.now())
-    return {"name": flavour.name}
-
-
-async def list_flavours(platform: Platform, call: Call[NoBody, FlavourQuery]) -> wire.FlavourList:
-    query = call.query
-    found = await platform.database.read(
-        flavours.list_flavours, query.after, query.limit, part=query.name, cluster=query.cluster_name
-    )
-    rows, truncated, marker = page(found, query)
-    shown = [flavour_answer(flavours.flavour_of(row)) for row in rows]
-    return {**page_fields(query, truncated, marker), "flavourList": shown}
-
-
-async def show_flavour(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.Flavour:
-    return flavour_answer(await platform.database.read(flavours.get_flavour, call.path["name"]))
-
-
-async def change_flavour(platform: Platform, call: Call[FlavourChange, NoQuery]) -> wire.Flavour:
-    name, now = call.path["name"], platform.clock.now()
-    return flavour_answer(await platform.database.write(flavours.change_flavour, name, call.body, now))
-
-
-async def delete_flavour(platform: Platform, call: Call[NoBody, NoQuery]) -> None:
-    await platform.database.write(flavours.delete_flavour, call.path["name"])
-
-
-def flavour_answer(flavour: Flavour) -> wire.Flavour:
+def flavour_view(flavour: Flavour) -> wire.Flavour:
     return {
         "id": flavour.id,
         "name": flavour.name,
@@ -55,44 +27,40 @@ def flavour_answer(flavour: Flavour) -> wire.Flavour:
     }
 
 
+def select(tx: Tx, query: FlavourQuery) -> list[Flavour]:
+    return flavours.list_flavours(tx, query.after, query.limit, part=query.name, cluster=query.cluster_name)
+
+
 _REFUSED = ("FlavourInvalidField", "400 ClusterNotFound")
 
-ROUTES: tuple[Route, ...] = (
-    Route(
-        "POST",
-        "/flavour",
-        create_flavour,
-        "Make a flavour",
-        body=NewFlavour,
-        answer=Name,
-        root=True,
-        errors=("DuplicatedName", *_REFUSED),
-    ),
-    Route("GET", "/flavour", list_flavours, "List flavours", query=FlavourQuery, answer=wire.FlavourList),
-    Route(
-        "GET",
-        "/flavour/{name}",
-        show_flavour,
-        "Show a flavour",
+ROUTES: tuple[Route, ...] = record_routes(
+    RecordKind(
+        name="flavour",
+        path="/flavour",
+        summaries={
+            "create": "Make a flavour",
+            "list": "List flavours",
+            "show": "Show a flavour",
+            "change": "Change a flavour; jobs keep what they were submitted with",
+            "delete": "Delete a flavour; jobs keep what they were submitted with",
+        },
+        list_field="flavourList",
+        new=NewFlavour,
+        changes=FlavourChange,
+        query=FlavourQuery,
+        create=lambda tx, document, caller, now: flavours.create_flavour(tx, document, now),
+        select=select,
+        get=flavours.get_flavour,
+        change=flavours.change_flavour,
+        delete=flavours.delete_flavour,
+        view=flavour_view,
+        created_view=lambda flavour: {"name": flavour.name},
+        created_answer=Name,
         answer=wire.Flavour,
-        errors=("FlavourNotFound",),
-    ),
-    Route(
-        "PUT",
-        "/flavour/{name}",
-        change_flavour,
-        "Change a flavour; jobs keep what they were submitted with",
-        body=FlavourChange,
-        answer=wire.Flavour,
-        root=True,
-        errors=("FlavourNotFound", *_REFUSED),
-    ),
-    Route(
-        "DELETE",
-        "/flavour/{name}",
-        delete_flavour,
-        "Delete a flavour; jobs keep what they were submitted with",
-        root=True,
-        errors=("FlavourNotFound",),
-    ),
+        list_answer=wire.FlavourList,
+        missing="FlavourNotFound",
+        create_errors=("DuplicatedName", *_REFUSED),
+        change_errors=_REFUSED,
+        public=True,
+    )
 )

@@ -22,7 +22,7 @@ from paddleflow.base.quantity import Resources
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs.rows import SQL
 from paddleflow.queues.model import Queue
-from paddleflow.queues.queues import list_queues, queue_of
+from paddleflow.queues.queues import list_queues
 from paddleflow.store import events
 from paddleflow.store.database import Database, Row, Tx
 
@@ -52,7 +52,7 @@ def look(tx: Tx, after: int) -> Look:
         used[row["queue"]] = used.get(row["queue"], Resources()) + Resources.of(row["cpu"], row["memory"], scalars)
     return Look(
         position=events.last_seq(tx),
-        queues=[queue_of(row) for row in list_queues(tx, 0, MOST_QUEUES, user="", root=True)],
+        queues=list_queues(tx, 0, MOST_QUEUES, user="", root=True),
         used=used,
         active=tx.all(SQL["count_by_status"]),
         ended=tx.all(SQL["ended_behind"], after=after),

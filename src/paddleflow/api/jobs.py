@@ -14,14 +14,14 @@ from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.base.log import Log
 from paddleflow.jobs.changes import delete_job, modify_job, stop_job
 from paddleflow.jobs.folders import remove_folder
-from paddleflow.jobs.listing import JobFilter, find_jobs, get_job, get_tasks
 from paddleflow.jobs.model import JobStatus
+from paddleflow.jobs.queries import JobFilter, find_jobs, get_job, get_tasks
 from paddleflow.jobs.submission import Submission, Submitter, submit
 from paddleflow.jobs.views import job_view
 from paddleflow.spec import wire_jobs as wire
 from paddleflow.spec.job import DistributedJob, JobBatch, JobChange, SingleJob, WorkflowJob
 from paddleflow.spec.job_query import JobActionQuery, JobListQuery, label_filter, parse_time
-from paddleflow.spec.orders import Order, read_orders
+from paddleflow.spec.job_sets import JobSet, read_job_sets
 from paddleflow.store.bus import EVENTS, JOBS
 from paddleflow.store.database import Row, Tx
 
@@ -36,38 +36,38 @@ def owned_job(tx: Tx, caller: Caller, job: str) -> Row:
     return row
 
 
-async def _submit(platform: Platform, caller: Caller, orders: Sequence[Order], *, batch: bool = False) -> list[str]:
+async def _submit(platform: Platform, caller: Caller, job_sets: Sequence[JobSet], *, batch: bool = False) -> list[str]:
     submitter = Submitter(
         user=caller.name,
         root=caller.root,
         nodes=[(node.name, node.capacity) for node in platform.jobs_run_here.nodes()],
         skip_queue_maximum=platform.settings.jobs.skip_resource_validate,
         queues=platform.jobs_run_here.queues,
-        prototypes=platform.jobs_run_here.prototypes,
+        admitted=platform.jobs_run_here.admitted,
     )
-    ids = await platform.database.write(submit, Submission(orders, submitter, platform.clock.now(), batch))
+    ids = await platform.database.write(submit, Submission(job_sets, submitter, platform.clock.now(), batch))
     platform.bus.wake(JOBS)
     log.debug("jobs accepted", jobs=ids, user=caller.name)
     return ids
 
 
-async def _submit_one(platform: Platform, call: Call[list[Order], NoQuery]) -> wire.JobId:
+async def _submit_one(platform: Platform, call: Call[list[JobSet], NoQuery]) -> wire.JobId:
     return {"id": (await _submit(platform, call.caller, call.body))[0]}
 
 
-async def create_single(platform: Platform, call: Call[list[Order], NoQuery]) -> wire.JobId:
+async def create_single(platform: Platform, call: Call[list[JobSet], NoQuery]) -> wire.JobId:
     return await _submit_one(platform, call)
 
 
-async def create_distributed(platform: Platform, call: Call[list[Order], NoQuery]) -> wire.JobId:
+async def create_distributed(platform: Platform, call: Call[list[JobSet], NoQuery]) -> wire.JobId:
     return await _submit_one(platform, call)
 
 
-async def create_workflow(platform: Platform, call: Call[list[Order], NoQuery]) -> wire.JobId:
+async def create_workflow(platform: Platform, call: Call[list[JobSet], NoQuery]) -> wire.JobId:
     return await _submit_one(platform, call)
 
 
-async def create_batch(platform: Platform, call: Call[list[Order], NoQuery]) -> wire.JobIds:
+async def create_batch(platform: Platform, call: Call[list[JobSet], NoQuery]) -> wire.JobIds:
     return {"ids": await _submit(platform, call.caller, call.body, batch=True)}
 
 
@@ -141,19 +141,19 @@ _REFUSED = (
 ROUTES = (
     Route(
         "POST", "/job/single", create_single, "Submit a job of one process.",
-        body=SingleJob, reader=read_orders, answer=wire.JobId, errors=_REFUSED,
+        body=SingleJob, reader=read_job_sets, answer=wire.JobId, errors=_REFUSED,
     ),
     Route(
         "POST", "/job/distributed", create_distributed, "Submit a job of several members that start together or not at all.",
-        body=DistributedJob, reader=read_orders, answer=wire.JobId, errors=_REFUSED,
+        body=DistributedJob, reader=read_job_sets, answer=wire.JobId, errors=_REFUSED,
     ),
     Route(
         "POST", "/job/workflow", create_workflow, "Submit an Argo Workflow; only clusters of type Kubernetes can run one.",
-        body=WorkflowJob, reader=read_orders, answer=wire.JobId, errors=_REFUSED,
+        body=WorkflowJob, reader=read_job_sets, answer=wire.JobId, errors=_REFUSED,
     ),
     Route(
         "POST", "/job/batch", create_batch, "Submit many single jobs at once; all are accepted or none.",
-        body=JobBatch, reader=read_orders, answer=wire.JobIds, errors=_REFUSED,
+        body=JobBatch, reader=read_job_sets, answer=wire.JobIds, errors=_REFUSED,
     ),
     Route(
         "GET", "/job", list_jobs, "Jobs, newest first: one's own, or everybody's for root.",

@@ -18,9 +18,9 @@ from paddleflow.base.quantity import parse_quantity
 from paddleflow.errors import Invalid, NotFound
 from paddleflow.jobs.facts import Key
 from paddleflow.jobs.folders import log_file
-from paddleflow.jobs.listing import get_tasks
 from paddleflow.jobs.log_pages import LogPage, Window
 from paddleflow.jobs.model import JobStatus
+from paddleflow.jobs.queries import get_tasks
 from paddleflow.jobs.rows import SQL, needs_of
 from paddleflow.runtimes.runtime import LogChunk
 from paddleflow.spec import wire_jobs as wire

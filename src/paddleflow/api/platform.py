@@ -13,9 +13,8 @@ from paddleflow.access.sessions import Sessions
 from paddleflow.api.cluster_view import ClusterView, NoNodes
 from paddleflow.base.clock import Clock
 from paddleflow.base.quantity import Resources
-from paddleflow.jobs.experience import Experience
-from paddleflow.jobs.prototypes import Prototypes
-from paddleflow.jobs.submission import QueueCache
+from paddleflow.jobs.durations import DurationHistory
+from paddleflow.jobs.submission import AdmissionCache, AdmittedJob, QueueCache
 from paddleflow.runtimes.runtime import NodeInfo, Runtime
 from paddleflow.scheduling.model import Reason, Snapshot
 from paddleflow.scheduling.suggestions import Suggestion
@@ -43,9 +42,9 @@ class Workplace:
     why: Callable[[str], Reason | None]  #: why a job waits; None when that is not known here
     explain: Explain = lambda job, queues, sizes: None
     snapshot: Callable[[float], Snapshot | None] = lambda now: None  #: what the scheduler sees; None: it is not here
-    experience: Experience = field(default_factory=Experience)  #: what is known of durations
+    durations: DurationHistory = field(default_factory=DurationHistory)  #: what is known of durations
     queues: QueueCache = field(default_factory=QueueCache)  #: for submissions
-    prototypes: Prototypes = field(default_factory=Prototypes)  #: likewise
+    admitted: AdmissionCache[AdmittedJob] = field(default_factory=AdmissionCache)  #: likewise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,51 +3,19 @@
 from __future__ import annotations
 
 from paddleflow.api.amounts import amounts
-from paddleflow.api.paging import listed, page, page_fields
-from paddleflow.api.platform import Platform
-from paddleflow.api.routing import Call, NoBody, NoQuery, Route
+from paddleflow.api.paging import listed
+from paddleflow.api.records import RecordKind, record_routes
+from paddleflow.api.routing import Route
 from paddleflow.base.clock import local_text
 from paddleflow.queues import pools
 from paddleflow.queues.model import Pool
 from paddleflow.spec import wire_queues as wire
 from paddleflow.spec.pool import NewPool, PoolChange, PoolQuery
 from paddleflow.spec.wire import Name
+from paddleflow.store.database import Tx
 
 
-async def create_pool(platform: Platform, call: Call[NewPool, NoQuery]) -> Name:
-    pool = await platform.database.write(pools.create_pool, call.body, call.caller.name, platform.clock.now())
-    return {"name": pool.name}
-
-
-async def list_pools(platform: Platform, call: Call[NoBody, PoolQuery]) -> wire.PoolList:
-    query = call.query
-    found = await platform.database.read(
-        pools.list_pools,
-        query.after,
-        query.limit,
-        name=query.name,
-        statuses=listed(query.status),
-        labels=query.wanted_labels,
-    )
-    rows, truncated, marker = page(found, query)
-    shown = [pool_answer(pools.pool_of(row)) for row in rows]
-    return {**page_fields(query, truncated, marker), "resourcePoolList": shown}
-
-
-async def show_pool(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.Pool:
-    return pool_answer(await platform.database.read(pools.get_pool, call.path["name"]))
-
-
-async def change_pool(platform: Platform, call: Call[PoolChange, NoQuery]) -> wire.Pool:
-    name, now = call.path["name"], platform.clock.now()
-    return pool_answer(await platform.database.write(pools.change_pool, name, call.body, now))
-
-
-async def delete_pool(platform: Platform, call: Call[NoBody, NoQuery]) -> None:
-    await platform.database.write(pools.delete_pool, call.path["name"])
-
-
-def pool_answer(pool: Pool) -> wire.Pool:
+def pool_view(pool: Pool) -> wire.Pool:
     return {
         "id": pool.id,
         "name": pool.name,
@@ -70,51 +38,37 @@ def pool_answer(pool: Pool) -> wire.Pool:
     }
 
 
-ROUTES: tuple[Route, ...] = (
-    Route(
-        "POST",
-        "/resourcepool",
-        create_pool,
-        "Record a resource pool; nothing is made in the cluster",
-        body=NewPool,
-        answer=Name,
-        root=True,
-        errors=("DuplicatedName", "400 ClusterNotFound", "InvalidClusterStatus"),
-    ),
-    Route(
-        "GET",
-        "/resourcepool",
-        list_pools,
-        "List resource pools",
+def select(tx: Tx, query: PoolQuery) -> list[Pool]:
+    statuses, labels = listed(query.status), query.wanted_labels
+    return pools.list_pools(tx, query.after, query.limit, name=query.name, statuses=statuses, labels=labels)
+
+
+ROUTES: tuple[Route, ...] = record_routes(
+    RecordKind(
+        name="pool",
+        path="/resourcepool",
+        summaries={
+            "create": "Record a resource pool; nothing is made in the cluster",
+            "list": "List resource pools",
+            "show": "Show a resource pool",
+            "change": "Change a resource pool",
+            "delete": "Delete a resource pool",
+        },
+        list_field="resourcePoolList",
+        new=NewPool,
+        changes=PoolChange,
         query=PoolQuery,
-        answer=wire.PoolList,
-        root=True,
-    ),
-    Route(
-        "GET",
-        "/resourcepool/{name}",
-        show_pool,
-        "Show a resource pool",
+        create=lambda tx, document, caller, now: pools.create_pool(tx, document, caller.name, now),
+        select=select,
+        get=pools.get_pool,
+        change=pools.change_pool,
+        delete=pools.delete_pool,
+        view=pool_view,
+        created_view=lambda pool: {"name": pool.name},
+        created_answer=Name,
         answer=wire.Pool,
-        root=True,
-        errors=("ResourceNotFound",),
-    ),
-    Route(
-        "PUT",
-        "/resourcepool/{name}",
-        change_pool,
-        "Change a resource pool",
-        body=PoolChange,
-        answer=wire.Pool,
-        root=True,
-        errors=("ResourceNotFound",),
-    ),
-    Route(
-        "DELETE",
-        "/resourcepool/{name}",
-        delete_pool,
-        "Delete a resource pool",
-        root=True,
-        errors=("ResourceNotFound",),
-    ),
+        list_answer=wire.PoolList,
+        missing="ResourceNotFound",
+        create_errors=("DuplicatedName", "400 ClusterNotFound", "InvalidClusterStatus"),
+    )
 )

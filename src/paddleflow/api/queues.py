@@ -45,48 +45,48 @@ async def list_queues(platform: Platform, call: Call[NoBody, QueueQuery]) -> wir
     rows, truncated, marker = page(found, query)
     shown: list[wire.Queue | wire.QueueUse]
     if query.usage:
-        use = await platform.database.read(_use)
-        shown = [use.answer(queues.queue_of(row)) for row in rows]
+        use = await platform.database.read(_usage)
+        shown = [use.view(queue) for queue in rows]
     else:
-        shown = [queue_answer(queues.queue_of(row)) for row in rows]
+        shown = [queue_view(queue) for queue in rows]
     return {**page_fields(query, truncated, marker), "queueList": shown}
 
 
 async def show_queue(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.QueueUse:
     queue, use = await platform.database.read(_show, call.path["name"], call.caller.name, call.caller.root)
-    return use.answer(queue)
+    return use.view(queue)
 
 
 @dataclass(frozen=True, slots=True)
-class _Use:
+class _Usage:
     """What is held at one moment, by a queue's own jobs and by all below it."""
 
     own: Mapping[str, Resources]
-    together: Mapping[str, Resources]
+    subtree: Mapping[str, Resources]
 
-    def answer(self, queue: Queue) -> wire.QueueUse:
-        together = self.together.get(queue.name, Resources())
+    def view(self, queue: Queue) -> wire.QueueUse:
+        subtree = self.subtree.get(queue.name, Resources())
         return {
-            **queue_answer(queue),
+            **queue_view(queue),
             "usedResources": amounts(self.own.get(queue.name, Resources())),
-            "usedTogether": amounts(together),
-            "idleResources": amounts(left_of(queue.most, together)),
+            "usedTogether": amounts(subtree),
+            "idleResources": amounts(left_of(queue.most, subtree)),
         }
 
 
-def _use(tx: Tx) -> _Use:
-    own = queues.uses(tx)
-    return _Use(own, tree.together(queues.all_queues(tx), own))
+def _usage(tx: Tx) -> _Usage:
+    own = queues.usage_by_queue(tx)
+    return _Usage(own, tree.subtree_usage(queues.all_queues(tx), own))
 
 
-def _show(tx: Tx, name: str, user: str, root: bool) -> tuple[Queue, _Use]:
-    return queues.get_queue(tx, name, user=user, root=root), _use(tx)
+def _show(tx: Tx, name: str, user: str, root: bool) -> tuple[Queue, _Usage]:
+    return queues.get_queue(tx, name, user=user, root=root), _usage(tx)
 
 
 async def change_queue(platform: Platform, call: Call[QueueChange, NoQuery]) -> wire.Queue:
     queue = await platform.database.write(queues.change_queue, call.path["name"], call.body, platform.clock.now())
     platform.bus.wake(JOBS)
-    answer = queue_answer(queue)
+    answer = queue_view(queue)
     if warnings := await _warnings(platform, queue):
         answer["warnings"] = warnings
     return answer
@@ -101,7 +101,7 @@ def _delete(tx: Tx, name: str) -> None:
     queues.delete_queue(tx, name, queues.active_jobs(tx, name))
 
 
-def queue_answer(queue: Queue) -> wire.Queue:
+def queue_view(queue: Queue) -> wire.Queue:
     return {
         "id": queue.id,
         "name": queue.name,

@@ -13,7 +13,7 @@ from paddleflow.base.clock import local_text
 from paddleflow.base.ids import task_id
 from paddleflow.errors import NotFound
 from paddleflow.jobs.folders import log_file
-from paddleflow.jobs.listing import get_tasks
+from paddleflow.jobs.queries import get_tasks
 from paddleflow.jobs.rows import SQL as JOBS
 from paddleflow.runs.log_pages import read_page
 from paddleflow.runs.runs import get_components

@@ -13,7 +13,7 @@ from paddleflow.api.why import standing
 from paddleflow.base.clock import local_text
 from paddleflow.base.quantity import Resources
 from paddleflow.errors import Fault, Invalid, Unavailable
-from paddleflow.jobs.experience import Experience, Keys
+from paddleflow.jobs.durations import DurationHistory, Keys
 from paddleflow.queues.decision_log import folder_of, read
 from paddleflow.queues.model import DEFAULT_CLUSTER, Queue, QueueStatus
 from paddleflow.queues.queues import cluster_queues
@@ -40,7 +40,7 @@ async def eta(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobEta:
     now, place = platform.clock.now(), platform.jobs_run_here
 
     def look(tx: Tx) -> tuple[Row, Mapping[str, Keys]]:
-        return owned_job(tx, call.caller, call.path["id"]), place.experience.look(tx)
+        return owned_job(tx, call.caller, call.path["id"]), place.durations.look(tx)
 
     row, keys = await platform.database.read(look)
     answer: wire.JobEta = {
@@ -48,7 +48,7 @@ async def eta(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobEta:
         "status": row["status"],
         "queue": row["queue"],
         "text": "",
-        "learntFrom": place.experience.learnt,
+        "learntFrom": place.durations.learnt,
     }
     known = standing(row, now)
     snapshot = place.snapshot(now)
@@ -56,7 +56,7 @@ async def eta(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobEta:
         answer["text"] = known.text if known is not None else "the scheduler has not looked at it yet"
         return answer
     futures = FUTURES if len(snapshot.pending) < MANY else 3
-    found = await asyncio.to_thread(place.experience.forecast, snapshot, row["id"], keys, futures)
+    found = await asyncio.to_thread(place.durations.forecast, snapshot, row["id"], keys, futures)
     if found is None:
         answer["text"] = "it does not start while things are as they are: see job why"
         return answer
@@ -72,7 +72,7 @@ async def eta(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobEta:
 
 async def what_if(platform: Platform, call: Call[WhatIf, NoQuery]) -> wire.WhatIfAnswer:
     now, place, asked = platform.clock.now(), platform.jobs_run_here, call.body
-    queues, keys = await platform.database.read(_look, place.experience)
+    queues, keys = await platform.database.read(_look, place.durations)
     live = place.snapshot(now)
     if live is None:
         raise Unavailable("this server does not schedule jobs at the moment", hint="try again in a moment")
@@ -83,7 +83,7 @@ async def what_if(platform: Platform, call: Call[WhatIf, NoQuery]) -> wire.WhatI
         script = scenario_of(read(folder, now - asked.past), now - asked.past) or Scenario(live)
 
         def length(request: model.Request, ran: float) -> float:
-            return place.experience.length(request, ran, keys)
+            return place.durations.length(request, ran, keys)
 
         # The record may begin later than the past that was asked for; jobs of before it would only seem to have waited.
         begins = max(now - asked.past, script.snapshot.now)
@@ -103,8 +103,8 @@ async def what_if(platform: Platform, call: Call[WhatIf, NoQuery]) -> wire.WhatI
     return await asyncio.to_thread(both)
 
 
-def _look(tx: Tx, experience: Experience) -> tuple[list[Queue], Mapping[str, Keys]]:
-    return cluster_queues(tx, DEFAULT_CLUSTER), experience.look(tx)
+def _look(tx: Tx, durations: DurationHistory) -> tuple[list[Queue], Mapping[str, Keys]]:
+    return cluster_queues(tx, DEFAULT_CLUSTER), durations.look(tx)
 
 
 def _change(asked: WhatIf, queues: Sequence[Queue], live: model.Snapshot, now: float) -> Change:

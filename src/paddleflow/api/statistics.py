@@ -17,7 +17,7 @@ from paddleflow.base.clock import local_text
 from paddleflow.errors import Invalid
 from paddleflow.jobs.cards import Scalars, card_use, scalars_of
 from paddleflow.jobs.folders import stats_file
-from paddleflow.jobs.listing import get_tasks
+from paddleflow.jobs.queries import get_tasks
 from paddleflow.jobs.rows import SQL, needs_of
 from paddleflow.queues.queues import get_queue
 from paddleflow.runtimes import sample_history

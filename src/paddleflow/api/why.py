@@ -12,7 +12,7 @@ from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.base.clock import local_text
 from paddleflow.base.quantity import Resources
 from paddleflow.jobs.model import JobStatus
-from paddleflow.queues.flavours import flavour_of, list_flavours
+from paddleflow.queues.flavours import list_flavours
 from paddleflow.queues.queues import usable_queues
 from paddleflow.scheduling.model import Reason
 from paddleflow.scheduling.suggestions import Suggestion
@@ -74,7 +74,7 @@ def _look(tx: Tx, caller: Caller, job: str) -> tuple[Row, list[str], list[Resour
     """The job, the queues that its owner may use, and the sizes that there are."""
     row = owned_job(tx, caller, job)
     queues = usable_queues(tx, row["user_name"], row["user_name"] == ROOT)
-    return row, queues, [flavour_of(each).each for each in list_flavours(tx, 0, MOST_SIZES)]
+    return row, queues, [each.each for each in list_flavours(tx, 0, MOST_SIZES)]
 
 
 def _suggestion(suggestion: Suggestion) -> wire.Suggestion:

@@ -14,7 +14,7 @@ from paddleflow.engine.ports import Ports
 from paddleflow.jobs.facts import Key
 from paddleflow.jobs.machine import JobState
 from paddleflow.jobs.model import Member
-from paddleflow.jobs.rows import request_of, shape_of, state_of
+from paddleflow.jobs.rows import lifecycle_of, request_of, state_of
 from paddleflow.scheduling.model import Request
 from paddleflow.scheduling.record import Recorded
 from paddleflow.store.database import Row
@@ -62,7 +62,7 @@ def activate(
     prefetch: Prefetcher,
 ) -> Active:
     """A placed job, ready to be launched."""
-    state = state_of(row, tasks, shape_of(row["framework"], members, around.restart_limit))
+    state = state_of(row, tasks, lifecycle_of(row["framework"], members, around.restart_limit))
     job = PlacedJob(
         id=row["id"],
         name=row["name"],

@@ -92,7 +92,7 @@ class ClusterEngine:
         self._ahead = asyncio.Event()  #: turns were written that may not be on the disk yet
         self._crowded = False  #: the last new jobs had to wait
         self._heard: list[Observation] = []  #: what no turn has dealt with yet
-        self._durations = ExpectedDurations(parts.database)
+        self._durations = ExpectedDurations(parts.database, cluster)
         self._board: Board | None = None
         self.run_counters = RunCounters()
         self.nodes: Sequence[NodeInfo] = ()
@@ -229,7 +229,7 @@ class ClusterEngine:
         )
         queues = await parts.database.read(scheduled_queues, self._cluster)
         rules = rules_of(parts.settings.scheduling)
-        records = await parts.database.read(read_records, now - rules.window)
+        records = await parts.database.read(read_records, self._cluster, now - rules.window)
         records = replace(records, waiting=await self._durations.spread(records.waiting, queues))
         nodes = [Node(n.name, n.capacity, n.labels, n.schedulable) for n in self.nodes]
         ports = Ports(parse_range(parts.settings.local.ports), begin=secrets.randbelow(65536))
@@ -276,7 +276,7 @@ class ClusterEngine:
     async def _acquaint(self, board: Board, seen: Sequence[Observation]) -> None:
         """Jobs that began although the rows say that they wait: an engine before this one had prefetched them."""
         if jobs := board.prefetch.unplaced(board, seen):
-            for row in await self._parts.database.read(read_jobs, jobs):
+            for row in await self._parts.database.read(read_jobs, self._cluster, jobs):
                 board.prefetch.expect(board, row, members_of(row["members"]), self.nodes[0].name, self._around)
 
     async def _read_changes(self, board: Board) -> tuple[list[Row], list[Row], int]:

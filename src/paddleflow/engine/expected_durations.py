@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 
-from paddleflow.jobs.experience import Experience, keys_of
+from paddleflow.jobs.durations import DurationHistory, keys_of
 from paddleflow.jobs.rows import SQL, crowd_of
 from paddleflow.scheduling.model import Queue
 from paddleflow.store.database import Database, Row, Tx
@@ -17,9 +17,10 @@ from paddleflow.store.database import Database, Row, Tx
 class ExpectedDurations:
     """What the engine expects of jobs."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, cluster: str) -> None:
         self._database = database
-        self._experience = Experience()
+        self._cluster = cluster
+        self._history = DurationHistory()
         self._queues: frozenset[str] = frozenset()  # those that asked last time
 
     async def fill(self, rows: list[Row], queues: Iterable[Queue | None]) -> list[Row]:
@@ -35,9 +36,9 @@ class ExpectedDurations:
         return [crowd for crowd in crowds if crowd["queue"] not in self._queues] + [crowd_of(row) for row in rows]
 
     def _fill(self, tx: Tx, rows: list[Row], asking: Set[str], began: Set[str]) -> list[Row]:
-        self._experience.learn(tx)
+        self._history.learn(tx)
         known = {row["id"] for row in rows}
-        waiting = tx.all(SQL["waiting_jobs"]) if began else []
+        waiting = tx.all(SQL["waiting_jobs"], cluster=self._cluster) if began else []
         rows = rows + [row for row in waiting if row["queue"] in began and row["id"] not in known]
         return [self._filled(tx, row) if row["queue"] in asking else row for row in rows]
 
@@ -47,5 +48,5 @@ class ExpectedDurations:
 
     def seconds(self, row: Row) -> float | None:
         """Of one job, by its whole row; None when nothing like it is known. Whole seconds: equal jobs stay equal."""
-        found = self._experience.durations.middle(keys_of(row)) if self._experience.learnt else None
+        found = self._history.durations.middle(keys_of(row)) if self._history.learnt else None
         return None if found is None else float(round(found))

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from paddleflow.jobs.model import JobStatus, NewJob
-from paddleflow.jobs.prototypes import note
 from paddleflow.jobs.rows import SQL as JOBS
 from paddleflow.jobs.rows import json_text
+from paddleflow.jobs.submission import index_job
 from paddleflow.runs import artifacts, caches
 from paddleflow.runs.artifacts import INPUT, OUTPUT, NewArtifact
 from paddleflow.runs.caches import NewCache
@@ -204,7 +204,7 @@ def _insert(
                 "run_id": new.run,
             }
         )
-        note(tx, new.job)
+        index_job(tx, new.job)
     tx.many(JOBS["insert_step_job"], rows)
     found = tx.all(JOBS["positions"], ids=json_text([[job] for job in jobs]))
     seqs = {row["id"]: row["seq"] for row in found}

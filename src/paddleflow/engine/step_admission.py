@@ -14,20 +14,15 @@ from paddleflow.access.callers import is_root
 from paddleflow.base import names
 from paddleflow.base.quantity import Resources
 from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota
-from paddleflow.jobs.admission import admit, command_line
+from paddleflow.jobs.admission import LIMIT_VARIABLE, AdmissionContext, admit, command_line
 from paddleflow.jobs.model import NewJob
-from paddleflow.jobs.resolving import LIMIT_VARIABLE
-from paddleflow.jobs.submission import QueueCache, Submitter, look_up
-from paddleflow.jobs.world import World
-from paddleflow.queues.model import COUNTER
+from paddleflow.jobs.submission import AdmissionCache, QueueCache, Submitter, admission_context, admission_version
 from paddleflow.runs.documents import CONTROLS, command_of, document_of, identity_of
 from paddleflow.runs.state import Instance, RunState
 from paddleflow.runs.values import Rendered
-from paddleflow.store import counters
 from paddleflow.store.database import Tx
 
 REFUSALS = (Invalid, NotFound, Forbidden, Conflict, OverQuota)  #: of a job; anything else is no answer
-_MOST = 1024
 _CONTROLS = (*CONTROLS, LIMIT_VARIABLE)
 
 Asked = tuple[RunState, Instance, Rendered]
@@ -37,39 +32,36 @@ Asked = tuple[RunState, Instance, Rendered]
 class Admission:
     """What admitting the jobs of steps needs to know of this server, and what it has found out."""
 
-    nodes: Sequence[tuple[str, Resources]]
+    nodes: Nodes
     skip_queue_maximum: bool
     queues: QueueCache = field(default_factory=QueueCache)
-    _version: int = -1  #: of the world that `_known` holds for
-    _known: dict[Hashable, NewJob] = field(default_factory=dict)
+    known: AdmissionCache[NewJob] = field(default_factory=AdmissionCache)
 
     def admit(self, tx: Tx, asked: Sequence[Asked]) -> list[NewJob | Exception]:
         """For each its job, or why it cannot be; an error of the database is raised instead."""
-        version = counters.both(tx, COUNTER, counters.NAMED)
-        if version != self._version or len(self._known) > _MOST:
-            self._version, self._known = version, {}
-        worlds: dict[str, World] = {}
-        return [self._one(tx, each, worlds) for each in asked]
+        self.known.validate(admission_version(tx), self.nodes)
+        contexts: dict[str, AdmissionContext] = {}
+        return [self._one(tx, each, contexts) for each in asked]
 
-    def _one(self, tx: Tx, asked: Asked, worlds: dict[str, World]) -> NewJob | Exception:
+    def _one(self, tx: Tx, asked: Asked, contexts: dict[str, AdmissionContext]) -> NewJob | Exception:
         run, user = asked[0], asked[0].user
         kind = kind_of(*asked)
-        known = None if kind is None else self._known.get(kind)
+        known = None if kind is None else self.known.get(kind)
         if known is not None:
             return like(known, *asked)
         try:
             document = document_of(*asked)
         except Exception as error:  # of what a person wrote, or a fault of ours: nothing here asks the database
             return error
-        if user not in worlds:
+        if user not in contexts:
             who = Submitter(user, is_root(user), self.nodes, self.skip_queue_maximum, self.queues)
-            worlds[user] = look_up(tx, who)
+            contexts[user] = admission_context(tx, who)
         try:
-            job = admit(document, worlds[run.user])
+            job = admit(document, contexts[run.user])
         except REFUSALS as error:
             return error
         if kind is not None:
-            self._known[kind] = job
+            self.known.put(kind, job)
         return job
 
 

@@ -36,7 +36,7 @@ from paddleflow.jobs.facts import (
     Shrunk,
     StopAsked,
 )
-from paddleflow.jobs.machine import JobState, Shape, advance
+from paddleflow.jobs.machine import JobState, Lifecycle, advance
 from paddleflow.jobs.model import JobStatus
 from paddleflow.jobs.rows import members_of, request_of
 from paddleflow.runtimes.prefetch import Returned
@@ -130,7 +130,7 @@ def _stop_unplaced(board: Board, row: Row, changes: Changeset, now: float) -> No
 
 
 def _ended_unplaced(row: Row, now: float) -> Change:
-    state = JobState(row["id"], Shape((), frozenset()), message=row["message"] or STOPPED_BY_USER)
+    state = JobState(row["id"], Lifecycle((), frozenset()), message=row["message"] or STOPPED_BY_USER)
     state, _ = advance(state, StopAsked(now, state.message))
     return Change(state, (), None, [(now, state.status, state.message)])
 

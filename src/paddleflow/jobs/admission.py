@@ -6,61 +6,121 @@ The world (queues, flavours, storages, nodes) is looked up by `submission` in th
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
+from posixpath import normpath
 from typing import Any
 
 from paddleflow.base.names import nearest
-from paddleflow.base.quantity import Resources, total
-from paddleflow.errors import Forbidden, OverQuota
+from paddleflow.base.quantity import Resources, parse_milli, parse_quantity, total
+from paddleflow.errors import Fault, Forbidden, Invalid, NotFound, OverQuota
 from paddleflow.frameworks.catalogue import FRAMEWORKS, find
-from paddleflow.frameworks.framework import Framework, PlacedMember
-from paddleflow.jobs.model import Member, NewJob
-from paddleflow.jobs.resolving import Size, flavour_of, limit_of, size_of, storages_of
+from paddleflow.frameworks.framework import Framework, PlacedMember, Role
+from paddleflow.jobs.model import Member, MountedStorage, NewJob
 from paddleflow.jobs.templates import members_of_template, spec_of_pod
-from paddleflow.jobs.world import Faults, QueueFacts, World
+from paddleflow.queues.model import DEFAULT_CLUSTER, DEFAULT_QUEUE, LOCAL
 from paddleflow.spec.job import (
+    IN_PLACE,
     PRIORITIES,
+    RESTART,
     DistributedJob,
+    FlavourChoice,
     JobSpec,
     MemberDocument,
     Named,
     SingleJob,
     WorkflowJob,
 )
+from paddleflow.storage.model import NONE_YET
 
-DEFAULT_QUEUE = "default-queue"
 DEFAULT_FLAVOUR = Resources.of(1000, 2**30)
-LOCAL = "Local"  #: the type of cluster that this server runs jobs on
 TTL_ANNOTATION = "paddleflow/job-ttl-seconds"
 SHELL = "/bin/sh"  #: by its path: to look it up in every folder of PATH costs each job a dozen system calls
 NOTHING_TO_RUN = "is empty: there is nothing to run"
 COMMAND_HINT = 'for example "command": "python train.py"'
+LIMIT_VARIABLE = "PF_JOB_LIMIT_FLAVOUR"
+MOUNT_ROOT = "/home/paddleflow/storage/mnt"
 
 
-def admit(document: SingleJob | DistributedJob | WorkflowJob, world: World) -> NewJob:
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """What admission must know of a queue."""
+
+    name: str
+    open: bool
+    usable: bool  #: by the one who submits
+    most: Resources | None
+    cluster: str = DEFAULT_CLUSTER
+    cluster_type: str = LOCAL
+    above: tuple[tuple[str, Resources], ...] = ()  #: name and ceiling of each queue above it that has one
+
+
+@dataclass(frozen=True, slots=True)
+class StorageFacts:
+    id: str
+    name: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionContext:
+    """What is known at this moment. Look-ups answer None for what is not there."""
+
+    user: str
+    queue: Callable[[str], QueueFacts | None]
+    flavour: Callable[[str], Resources | None]
+    storage: Callable[[str], StorageFacts | None]
+    why_no_node: Callable[[str, Resources], str]  #: empty when a node of that cluster could hold so much, else why none can
+    known_queues: Callable[[], Sequence[str]] = tuple
+    known_flavours: Callable[[], Sequence[str]] = tuple
+    known_storages: Callable[[], Sequence[str]] = tuple
+    skip_queue_maximum: bool = False
+
+
+@dataclass(slots=True)
+class Faults:
+    """Collects what is wrong with a job; the code of the first fault becomes the answer's."""
+
+    found: list[Fault] = field(default_factory=list)
+    code: str = ""
+    kind: type[Invalid | NotFound | Forbidden | OverQuota] = Invalid
+
+    def add(self, where: str, message: str, hint: str = "", code: str = "JobInvalidField", kind: Any = Invalid) -> None:
+        if not self.found:
+            self.code, self.kind = code, kind
+        self.found.append(Fault(where, message, hint))
+
+    def check(self) -> None:
+        if self.found:
+            text = "; ".join(str(fault) for fault in self.found)
+            hint = next((fault.hint for fault in self.found if fault.hint), "")
+            raise self.kind(text, code=self.code, hint=hint, details=self.found)
+
+
+def admit(document: SingleJob | DistributedJob | WorkflowJob, context: AdmissionContext) -> NewJob:
     """The job that this document asks for; `Invalid` and its kin list everything that is wrong with it."""
     faults = Faults()
-    queue = _queue(document, world, faults)
+    queue = _queue(document, context, faults)
     match document:
         case SingleJob():
             kind, framework = "single", "standalone"
-            members = _single(document, world, faults)
+            members = _single(document, context, faults)
         case DistributedJob():
             kind, framework = "distributed", document.framework.lower()
-            members = _distributed(document, world, faults)
+            members = _distributed(document, context, faults)
         case WorkflowJob():
             kind, framework, members = "workflow", "workflow", ()
             _refuse_workflow(document, faults)
     request = total(m.request * (m.replicas if m.least is None else m.least) for m in members)
     if queue is not None:
-        _sizes(members, request, queue, world, faults, kind == "distributed")
+        _sizes(members, request, queue, context, faults, kind == "distributed")
     ttl = _ttl(document, faults)
     faults.check()
     return NewJob(
         id=document.id,
         name=document.name,
-        user=world.user,
+        user=context.user,
         queue=queue.name if queue else "",
         cluster=queue.cluster if queue else "",
         kind=kind,
@@ -82,7 +142,7 @@ def _priority(document: Named) -> str:
     return document.scheduling_policy.priority or max(named, key=PRIORITIES.__getitem__, default="NORMAL")
 
 
-def _queue(document: Named, world: World, faults: Faults) -> QueueFacts | None:
+def _queue(document: Named, context: AdmissionContext, faults: Faults) -> QueueFacts | None:
     names = {document.scheduling_policy.queue} if document.scheduling_policy.queue else set()
     if isinstance(document, DistributedJob):
         names |= {m.scheduling_policy.queue for m in document.members if m.scheduling_policy.queue}
@@ -90,14 +150,14 @@ def _queue(document: Named, world: World, faults: Faults) -> QueueFacts | None:
         faults.add("schedulingPolicy.queue", f"all members must name the same queue, found {', '.join(sorted(names))}")
         return None
     name = names.pop() if names else DEFAULT_QUEUE
-    queue = world.queue(name)
+    queue = context.queue(name)
     where = "schedulingPolicy.queue"
     if queue is None:
-        hint = nearest(name[:80], world.known_queues())
+        hint = nearest(name[:80], context.known_queues())
         faults.add(where, f"queue[{name[:80]}] does not exist", hint, "QueueNameNotFound")
     elif not queue.usable:
-        hint = f"ask root for it: paddleflow queue grant {world.user} {name}"
-        faults.add(where, f"user[{world.user}] may not use queue[{name}]", hint, "AccessDenied", Forbidden)
+        hint = f"ask root for it: paddleflow queue grant {context.user} {name}"
+        faults.add(where, f"user[{context.user}] may not use queue[{name}]", hint, "AccessDenied", Forbidden)
     elif queue.cluster_type != LOCAL:
         message = f"queue[{name}] belongs to a cluster of type {queue.cluster_type}, where this server runs nothing yet"
         faults.add(where, message, "use a queue of default-cluster")
@@ -106,17 +166,17 @@ def _queue(document: Named, world: World, faults: Faults) -> QueueFacts | None:
     return queue
 
 
-def _single(document: SingleJob, world: World, faults: Faults) -> tuple[Member, ...]:
+def _single(document: SingleJob, context: AdmissionContext, faults: Faults) -> tuple[Member, ...]:
     spec: JobSpec = document
     if document.extension_template is not None:
         spec = spec_of_pod(document, document.extension_template, faults.add)
-    member = _member("worker", 1, spec, "", world, faults)
+    member = _member("worker", 1, spec, "", context, faults)
     if not member.argv:
         faults.add("command", NOTHING_TO_RUN, COMMAND_HINT)
     return (member,)
 
 
-def _distributed(document: DistributedJob, world: World, faults: Faults) -> tuple[Member, ...]:
+def _distributed(document: DistributedJob, context: AdmissionContext, faults: Faults) -> tuple[Member, ...]:
     name = document.framework.lower()
     if name not in FRAMEWORKS:
         faults.add("framework", f"framework[{document.framework[:40]}] is not supported", nearest(name, FRAMEWORKS))
@@ -146,7 +206,7 @@ def _distributed(document: DistributedJob, world: World, faults: Faults) -> tupl
             continue
         size = size_of(item, role, name, where, faults)
         counts[role.name], most[role.name] = size.count if size.least is None else size.least, size.count
-        members.append(_member(role.name, item.replicas, item, where, world, faults, size))
+        members.append(_member(role.name, item.replicas, item, where, context, faults, size))
     if len(members) == len(documents):  # every role is known, so what the framework says of them is worth hearing
         found = framework.check(counts) or framework.check(most)
         for fault in found:
@@ -177,10 +237,16 @@ def _refuse_workflow(document: WorkflowJob, faults: Faults) -> None:
 
 
 def _member(
-    role: str, replicas: int, spec: JobSpec, where: str, world: World, faults: Faults, size: Size | None = None
+    role: str,
+    replicas: int,
+    spec: JobSpec,
+    where: str,
+    context: AdmissionContext,
+    faults: Faults,
+    size: Size | None = None,
 ) -> Member:
     size = size or Size(replicas)
-    request = flavour_of(spec.flavour, f"{where}flavour", world, faults) or DEFAULT_FLAVOUR
+    request = flavour_of(spec.flavour, f"{where}flavour", context, faults) or DEFAULT_FLAVOUR
     try:
         argv = command_line(spec.command, spec.args)
     except ValueError as error:
@@ -192,8 +258,8 @@ def _member(
         argv=argv,
         env=spec.env,
         request=request,
-        limit=limit_of(spec, request, where, world, faults),
-        storages=storages_of(spec, where, world, faults),
+        limit=limit_of(spec, request, where, context, faults),
+        storages=storages_of(spec, where, context, faults),
         least=size.least,
         in_place=size.in_place,
         document=_kept(spec, role, replicas, request),
@@ -211,11 +277,16 @@ def command_line(command: str | list[str], args: str | Sequence[str]) -> tuple[s
 
 
 def _sizes(
-    members: Sequence[Member], request: Resources, queue: QueueFacts, world: World, faults: Faults, gang: bool
+    members: Sequence[Member],
+    request: Resources,
+    queue: QueueFacts,
+    context: AdmissionContext,
+    faults: Faults,
+    gang: bool,
 ) -> None:
     """Refuse at once what could never start."""
     own = [] if queue.most is None else [(queue.name, queue.most)]
-    for name, most in [] if world.skip_queue_maximum else [*own, *queue.above]:
+    for name, most in [] if context.skip_queue_maximum else [*own, *queue.above]:
         over = request.beyond(most)
         if over:
             text = "; ".join(f"{d}: {request.text(d)} wanted, {most.text(d)} at most" for d in over)
@@ -224,7 +295,7 @@ def _sizes(
             faults.add("flavour", message, hint, "JobInvalidField", OverQuota)
             return
     for number, member in enumerate(members):
-        why = world.why_no_node(queue.cluster, member.request)
+        why = context.why_no_node(queue.cluster, member.request)
         if why:
             where = f"members[{number}].flavour" if gang else "flavour"
             faults.add(where, f"no node can ever hold {member.role}: {why}", "ask for less", kind=OverQuota)
@@ -283,3 +354,109 @@ def _shown(request: Resources) -> Mapping[str, Any]:
     """An amount as flavours are written."""
     scalars = {name: request.text(name) for name, _ in request.scalars}
     return {"cpu": request.text("cpu"), "mem": request.text("memory"), "scalarResources": scalars}
+
+
+# --- what a document names: flavours, limits, sizes, storages ------------------------------------------------------
+
+
+def flavour_of(choice: FlavourChoice, where: str, context: AdmissionContext, faults: Faults) -> Resources | None:
+    """The resources behind a choice; None when nothing was chosen."""
+    if choice.name and choice.name != "customFlavour":
+        found = context.flavour(choice.name)
+        if found is None:
+            hint = nearest(choice.name[:80], context.known_flavours())
+            faults.add(where, f"flavour[{choice.name[:80]}] does not exist", hint, "FlavourNotFound", NotFound)
+        return found
+    memory = choice.mem or choice.memory
+    if choice.memory and choice.memory != memory:
+        faults.add(
+            f"{where}.memory", f"mem {memory[:40]} and memory {choice.memory[:40]} name the same thing but differ"
+        )
+    if not (choice.cpu or memory or choice.scalar_resources):
+        return None
+    amounts = {"cpu": 0, "mem": 0}
+    for key, text, parse in (("cpu", choice.cpu, parse_milli), ("mem", memory, parse_quantity)):
+        try:
+            amounts[key] = parse(text) if text else 0
+        except ValueError as error:
+            faults.add(f"{where}.{key}", str(error))
+            continue
+        if amounts[key] <= 0:
+            faults.add(f"{where}.{key}", f"{key} must be more than 0, found {text or 'nothing'}")
+    scalars = {}
+    for name, text in choice.scalar_resources.items():
+        try:
+            scalars[name] = parse_milli(text or "0")
+        except ValueError as error:
+            faults.add(f"{where}.scalarResources.{name}", str(error))
+    return Resources.of(amounts["cpu"], amounts["mem"], scalars)
+
+
+def limit_of(
+    spec: JobSpec, request: Resources, where: str, context: AdmissionContext, faults: Faults
+) -> Resources | None:
+    """Limits are the requests, unless another flavour or NONE is named."""
+    named, place = spec.env.get(LIMIT_VARIABLE, ""), f"{where}env.{LIMIT_VARIABLE}"
+    if not named:
+        named, place = spec.limit_flavour.name, f"{where}limitFlavour"
+    if named.upper() == "NONE":
+        return None
+    choice = FlavourChoice(name=named) if named and named != "customFlavour" else spec.limit_flavour
+    limit = flavour_of(choice, place, context, faults)
+    if limit is None:
+        return request
+    over = request.beyond(limit)
+    if over:
+        text = ", ".join(f"{d} {request.text(d)} over {limit.text(d)}" for d in over)
+        faults.add(place, f"the request is larger than the limit: {text}")
+    return limit
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How many members a role has."""
+
+    count: int  #: at the most
+    least: int | None = None  #: the job starts with so many; None: all or none
+    in_place: bool = False
+
+
+def size_of(member: MemberDocument, role: Role, framework: str, where: str, faults: Faults) -> Size:
+    """What `replicas`, `minReplicas`, `maxReplicas` and `resize` say together."""
+    if member.min_replicas is None and member.max_replicas is None:
+        if member.resize:
+            text = f"resize[{member.resize}] says how members come and go, but role {role.name} always has {member.replicas}"
+            faults.add(f"{where}resize", text, "name minReplicas or maxReplicas too, or leave resize out")
+        return Size(member.replicas)
+    least = member.replicas if member.min_replicas is None else member.min_replicas
+    given = "replicas" in member.model_fields_set
+    most = (max(least, member.replicas) if given else least) if member.max_replicas is None else member.max_replicas
+    if not least <= most or (given and not least <= member.replicas <= most):
+        text = f"replicas must lie between minReplicas and maxReplicas, found {least} <= {member.replicas} <= {most}"
+        faults.add(f"{where}minReplicas", text)
+    in_place = member.resize == IN_PLACE
+    if in_place and not role.in_place:
+        text = f"members of role {role.name} of framework {framework} cannot come and go while the others run"
+        faults.add(f"{where}resize", text, f"use {RESTART}: all members start anew at the new size")
+    return Size(most, least, in_place)
+
+
+def storages_of(spec: JobSpec, where: str, context: AdmissionContext, faults: Faults) -> tuple[MountedStorage, ...]:
+    found: list[MountedStorage] = []
+    mounts = ([("fs", spec.fs)] if spec.fs else []) + [(f"extraFS[{n}]", m) for n, m in enumerate(spec.extra_fs)]
+    for field_name, mount in mounts:
+        try:
+            facts = context.storage(mount.name)
+        except Invalid as error:  # several owners granted one of this name
+            faults.add(f"{where}{field_name}.name", error.message, error.hint)
+            continue
+        if facts is None:
+            hint = nearest(mount.name[:80], context.known_storages(), NONE_YET)
+            message = f"fs[{mount.name[:80]}] does not exist for user[{context.user}]"
+            faults.add(f"{where}{field_name}.name", message, hint)
+            continue
+        path = "/" + normpath(mount.mount_path or f"{MOUNT_ROOT}/{facts.id}").lstrip("/")
+        if any(path == other.mount_path for other in found):
+            faults.add(f"{where}{field_name}.mountPath", f"mountPath[{path}] is used twice")
+        found.append(MountedStorage(facts.id, facts.name, facts.source, path, mount.sub_path, mount.read_only))
+    return tuple(found)

@@ -6,8 +6,8 @@ import json
 
 from paddleflow.errors import Conflict, Fault, Invalid
 from paddleflow.jobs.admission import TTL_ANNOTATION, time_to_live
-from paddleflow.jobs.listing import get_job
 from paddleflow.jobs.model import JobStatus
+from paddleflow.jobs.queries import get_job
 from paddleflow.jobs.rows import SQL, delete_at
 from paddleflow.settings import JobSettings
 from paddleflow.spec.job import JobChange

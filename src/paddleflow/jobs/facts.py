@@ -11,14 +11,6 @@ Key: TypeAlias = tuple[str, int]  #: (role, index)
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
-    """The scheduler looked at it, and this is why it cannot start yet."""
-
-    at: float
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Placed:
     """The scheduler gave every member its place."""
 
@@ -75,7 +67,7 @@ class Resized:
     anew: bool = False
 
 
-Fact: TypeAlias = Waits | Placed | MemberStarted | MemberReady | MemberEnded | StopAsked | Evicted | Resized
+Fact: TypeAlias = Placed | MemberStarted | MemberReady | MemberEnded | StopAsked | Evicted | Resized
 
 # ── commands ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,11 +1,11 @@
 -- name: insert_jobs
--- New jobs that differ in nothing but id and name: the stamps. An id that is taken already is a Conflict.
+-- New jobs that differ in nothing but id and name: the identities. An id that is taken already is a Conflict.
 insert into jobs (id, name, user_name, queue, cluster, kind, framework, priority, status, message, members, needs, labels,
                   annotations, template, cpu, memory, scalars, accepted_at, updated_at, ttl)
 select value ->> 0, value ->> 1, :user_name, :queue, :cluster, :kind, :framework, :priority, 'init', '', :members, :needs, :labels,
        :annotations, cast(:template as text), :cpu, :memory, :scalars, :accepted_at, :accepted_at,
        cast(:ttl as double precision)
-from json_each(:stamps)
+from json_each(:identities)
 
 -- name: insert_step_job
 -- The job of a run's step, as the engine makes it: it has seen it already, and may have placed it too.

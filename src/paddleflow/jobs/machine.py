@@ -1,6 +1,6 @@
 """The job machine: ``advance(state, fact) -> (state, commands)``. Pure; time comes in with the fact.
 
-A job is a gang. Its members start stage by stage (`Shape.stages`), a stage when every member of the one before is ready.
+A job is a gang. Its members start stage by stage (`Lifecycle.stages`), a stage when every member of the one before is ready.
 The first member that fails decides the outcome, and so do the completing roles when they have succeeded; the others are
 halted, and when the last one has ended the job is final, or goes back to the queue if it may be restarted.
 
@@ -38,7 +38,6 @@ from paddleflow.jobs.facts import (
     Resized,
     Shrunk,
     StopAsked,
-    Waits,
 )
 from paddleflow.jobs.model import JobStatus, TaskStatus
 
@@ -49,7 +48,7 @@ _AGAIN = frozenset({JobStatus.PREEMPTED, JobStatus.PENDING})  # outcomes after w
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class Lifecycle:
     """What the framework and the restart policy say about this job; never changes."""
 
     stages: tuple[tuple[str, ...], ...]
@@ -84,7 +83,7 @@ class JobState(NamedTuple):
     """A job as the machine sees it. `outcome` is set once it is decided how the job ends, before it has ended."""
 
     id: str
-    shape: Shape
+    lifecycle: Lifecycle
     status: JobStatus = JobStatus.INIT
     message: str = ""
     tasks: tuple[TaskState, ...] = ()
@@ -109,8 +108,6 @@ def advance(state: JobState, fact: Fact) -> Step:
     if state.status.final:
         return state, ()
     match fact:
-        case Waits():
-            return _waits(state, fact)
         case Placed():
             return _placed(state, fact)
         case MemberStarted():
@@ -130,12 +127,6 @@ def advance(state: JobState, fact: Fact) -> Step:
             return _resize(state, fact)
 
 
-def _waits(state: JobState, fact: Waits) -> Step:
-    if state.placed:
-        return state, ()
-    return state._replace(status=JobStatus.PENDING, message=fact.reason), ()
-
-
 def _placed(state: JobState, fact: Placed) -> Step:
     if state.placed:
         return state, ()
@@ -151,7 +142,7 @@ def _placed(state: JobState, fact: Placed) -> Step:
 
 def _launch_ready_stages(state: JobState) -> Step:
     """Launch the first stage that has members waiting, once all before it are ready."""
-    for stage in state.shape.stages:
+    for stage in state.lifecycle.stages:
         members = [task for task in state.tasks if task.role in stage and not task.leaving]
         waiting = [task.key for task in members if task.status is TaskStatus.WAITING]
         if waiting:
@@ -214,7 +205,7 @@ def _ended(state: JobState, fact: MemberEnded) -> Step:
         return _finish_if_all_ended(state, fact.at)
     if not good:
         return _decide(state, JobStatus.FAILED, _failure(task, len(state.tasks)), fact.at)
-    if task.role in state.shape.completing and _complete(state):
+    if task.role in state.lifecycle.completing and _complete(state):
         return _decide(state, JobStatus.SUCCEEDED, "", fact.at)
     if all(t.status.final or t.leaving for t in state.tasks):  # every member ended well, whatever their roles complete
         return _decide(state, JobStatus.SUCCEEDED, "", fact.at)
@@ -222,9 +213,9 @@ def _ended(state: JobState, fact: MemberEnded) -> Step:
 
 
 def _complete(state: JobState) -> bool:
-    counted = [t for t in state.tasks if t.role in state.shape.completing and not t.leaving]
+    counted = [t for t in state.tasks if t.role in state.lifecycle.completing and not t.leaving]
     done = [t.status is TaskStatus.SUCCEEDED for t in counted]
-    return any(done) if state.shape.completion is Completion.ANY else bool(done) and all(done)
+    return any(done) if state.lifecycle.completion is Completion.ANY else bool(done) and all(done)
 
 
 def _shrunk(state: JobState, at: float) -> Step:
@@ -244,7 +235,7 @@ def _stop(state: JobState, fact: StopAsked) -> Step:
     if state.status is JobStatus.TERMINATING:
         return state, ()
     # It is ending already; an attempt that would be started again is not started again any more.
-    again = state.outcome in _AGAIN or (state.outcome is JobStatus.FAILED and state.shape.restarts)
+    again = state.outcome in _AGAIN or (state.outcome is JobStatus.FAILED and state.lifecycle.restarts)
     outcome = fact.outcome if again else state.outcome
     return state._replace(status=JobStatus.TERMINATING, outcome=outcome), ()
 
@@ -295,11 +286,11 @@ def _finish_if_all_ended(state: JobState, at: float) -> Step:
     stopping = state.status is JobStatus.TERMINATING
     if outcome is JobStatus.PENDING and not stopping:
         return state._replace(status=JobStatus.PENDING, outcome=None), (Replace(),)
-    if outcome is JobStatus.PREEMPTED and state.shape.requeued and not stopping:
+    if outcome is JobStatus.PREEMPTED and state.lifecycle.requeued and not stopping:
         state = state._replace(status=JobStatus.PENDING, outcome=None, message=f"{state.message}; it waits for a place")
         return state, (Release(), Requeue(at))
     tried = state.attempt - state.excused
-    if outcome is JobStatus.FAILED and tried <= state.shape.restarts and not stopping:
+    if outcome is JobStatus.FAILED and tried <= state.lifecycle.restarts and not stopping:
         delay = min(BACK_OFF_FIRST * 2 ** max(0, tried - 1), BACK_OFF_MOST)
         message = f"attempt {state.attempt} failed ({state.message}); it is started again after {delay:g} s"
         state = state._replace(status=JobStatus.PENDING, outcome=None, message=message, not_before=at + delay)

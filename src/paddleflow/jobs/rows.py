@@ -9,7 +9,7 @@ from typing import Any
 
 from paddleflow.base.quantity import Resources
 from paddleflow.frameworks.catalogue import find
-from paddleflow.jobs.machine import JobState, Shape, TaskState
+from paddleflow.jobs.machine import JobState, Lifecycle, TaskState
 from paddleflow.jobs.model import JobStatus, Member, MountedStorage, NewJob, RestartPolicy, TaskStatus
 from paddleflow.scheduling.model import Allocation, Assignment, MemberSet, Request
 from paddleflow.settings import JobSettings
@@ -177,21 +177,21 @@ def allocation_of(row: Row, tasks: Iterable[Row]) -> Allocation:
     return Allocation(request_of(row), assignments, row["placed_at"] or row["updated_at"], row["resized_at"])
 
 
-def shape_of(framework: str, members: Sequence[Member], restart_limit: int) -> Shape:
+def lifecycle_of(framework: str, members: Sequence[Member], restart_limit: int) -> Lifecycle:
     """What the framework, the members' restart policy and their word about evictions say."""
     again = {RestartPolicy.ALWAYS, RestartPolicy.ON_FAILURE}
     restarts = any(member.env.get("PF_JOB_RESTART_POLICY") in again for member in members)
     ends = any(member.env.get(PREEMPTED_VARIABLE, "").lower() == "end" for member in members)
-    return _shape(framework, tuple(member.role for member in members), restart_limit if restarts else 0, not ends)
+    return _lifecycle(framework, tuple(member.role for member in members), restart_limit if restarts else 0, not ends)
 
 
 @lru_cache(maxsize=256)
-def _shape(framework: str, roles: tuple[str, ...], restarts: int, requeued: bool) -> Shape:
+def _lifecycle(framework: str, roles: tuple[str, ...], restarts: int, requeued: bool) -> Lifecycle:
     table = find(framework)
-    return Shape(table.stages, table.completing(roles), table.completion, restarts, requeued)
+    return Lifecycle(table.stages, table.completing(roles), table.completion, restarts, requeued)
 
 
-def state_of(row: Row, tasks: Iterable[Row], shape: Shape) -> JobState:
+def state_of(row: Row, tasks: Iterable[Row], lifecycle: Lifecycle) -> JobState:
     """The machine's state that a job row and its members' rows stand for."""
     status = JobStatus(row["status"])
     states = tuple(
@@ -213,7 +213,7 @@ def state_of(row: Row, tasks: Iterable[Row], shape: Shape) -> JobState:
     )
     return JobState(
         id=row["id"],
-        shape=shape,
+        lifecycle=lifecycle,
         status=status,
         message=row["message"],
         tasks=states,

@@ -1,28 +1,73 @@
-"""Submitting jobs: look the world up, admit, write rows and first events. One transaction, all or nothing.
+"""Submitting jobs: look up what they name, admit them, write rows and first events. One transaction, all or nothing.
 
 Submissions of many clients that come together are written by the same few statements, each accepted or refused alone.
+
+Most jobs are like one that came before. To admit a job, resolve what it names and encode its row costs many times what
+the row costs, so the result is kept in an `AdmissionCache` as long as nothing that it depends on has changed: a queue or
+cluster, a flavour, a storage, a grant (all counted in `store.counters`), a node. The engine keeps the jobs of steps in a
+cache of the same kind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Generic, TypeAlias, TypeVar
 
 from paddleflow.base.ids import new_job_id
 from paddleflow.base.quantity import Resources
 from paddleflow.errors import Conflict, Fault, Forbidden, Invalid, NotFound, OverQuota, PaddleFlowError
-from paddleflow.jobs.admission import admit
-from paddleflow.jobs.model import JobStatus
-from paddleflow.jobs.prototypes import Nodes, Prototype, Prototypes, insert, prototype_of
-from paddleflow.jobs.rows import SQL, json_text
-from paddleflow.jobs.world import QueueFacts, StorageFacts, World
+from paddleflow.jobs.admission import AdmissionContext, QueueFacts, StorageFacts, admit
+from paddleflow.jobs.model import JobStatus, NewJob
+from paddleflow.jobs.rows import SQL, common_row, json_text
 from paddleflow.queues.flavours import find_flavour, flavour_names
 from paddleflow.queues.model import COUNTER
 from paddleflow.queues.queues import may_use_queue, queue_of, queues_above, usable_queues
-from paddleflow.spec.orders import Order, Stamp
+from paddleflow.spec.job_sets import Identity, JobSet
 from paddleflow.storage.storages import storage_names, usable_storage
 from paddleflow.store import counters, events
-from paddleflow.store.database import Batched, Tx
+from paddleflow.store.database import Batched, Tx, Value
+
+Nodes: TypeAlias = Mapping[str, Sequence[tuple[str, Resources]]]  #: of clusters: name and capacity of each node
+T = TypeVar("T")
+MOST_REFUSED = 100  #: refused jobs of one batch that are listed
+_MOST_CACHED = 1024
+
+
+class AdmissionCache(Generic[T]):
+    """What admission found out about jobs that are alike, as long as everything that it depends on stays as it is."""
+
+    def __init__(self) -> None:
+        self._version: int | None = None
+        self._nodes: Nodes = {}
+        self._found: dict[Hashable, T] = {}
+
+    def validate(self, version: int, nodes: Nodes) -> None:
+        """Forget everything if a queue, cluster, flavour, storage, grant or node has changed. See `admission_version`."""
+        if version != self._version or nodes != self._nodes:
+            self._version, self._nodes, self._found = version, nodes, {}
+
+    def get(self, key: Hashable) -> T | None:
+        return self._found.get(key)
+
+    def put(self, key: Hashable, value: T) -> None:
+        if len(self._found) >= _MOST_CACHED:
+            self._found = {}
+        self._found[key] = value
+
+
+def admission_version(tx: Tx) -> int:
+    """Another number as soon as anything in the database has changed that admission depends on."""
+    return counters.both(tx, COUNTER, counters.NAMED)
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedJob:
+    """A job that passed every check, without id, name and time."""
+
+    row: Mapping[str, Value]  #: what `insert_jobs` takes besides them
+    labels: Mapping[str, str]
+    storages: tuple[str, ...]  #: ids of those that the job uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,47 +79,44 @@ class Submitter:
     nodes: Nodes
     skip_queue_maximum: bool = False
     queues: QueueCache = field(default_factory=lambda: QueueCache())
-    prototypes: Prototypes = field(default_factory=Prototypes)
+    admitted: AdmissionCache[AdmittedJob] = field(default_factory=AdmissionCache)
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
     """Jobs that are accepted or refused as one."""
 
-    orders: Sequence[Order]
+    job_sets: Sequence[JobSet]
     submitter: Submitter
     at: float
     batch: bool = False  #: the faults say of which job they are (``jobs[17].id``)
 
 
-MOST_REFUSED = 100  #: refused jobs of one batch that are told
-
-
 def _submit(tx: Tx, submissions: Sequence[Submission]) -> list[list[str] | PaddleFlowError]:
     """For each the ids of its jobs, in order; one job that is refused refuses its whole submission."""
-    version = counters.both(tx, COUNTER, counters.NAMED)
+    version = admission_version(tx)
     now = max(each.at for each in submissions)
-    crowds: list[tuple[Prototype, list[Stamp]]] = []
+    accepted: list[tuple[AdmittedJob, list[Identity]]] = []
     found: list[list[str] | PaddleFlowError] = []
     for each in submissions:
         try:
-            prototypes = _admit_all(tx, each, version)
+            admitted = _admit_all(tx, each, version)
             _refuse_taken_ids(tx, each)
         except PaddleFlowError as error:
             found.append(error)
             continue
         ids = []
-        for prototype, order in zip(prototypes, each.orders, strict=True):
-            stamps = [(id or new_job_id(now), name) for id, name in order.stamps]
-            ids += [id for id, _ in stamps]
-            if crowds and crowds[-1][0] is prototype:
-                crowds[-1][1].extend(stamps)
+        for job, job_set in zip(admitted, each.job_sets, strict=True):
+            identities = [(id or new_job_id(now), name) for id, name in job_set.identities]
+            ids += [id for id, _ in identities]
+            if accepted and accepted[-1][0] is job:
+                accepted[-1][1].extend(identities)
             else:
-                crowds.append((prototype, stamps))
+                accepted.append((job, identities))
         found.append(ids)
-    if crowds:
-        insert(tx, crowds, now)
-        written = [id for _, stamps in crowds for id, _ in stamps]
+    if accepted:
+        _insert(tx, accepted, now)
+        written = [id for _, identities in accepted for id, _ in identities]
         events.append_alike(tx, "job", written, "status", now, {"status": JobStatus.INIT, "message": ""})
     return found
 
@@ -82,35 +124,37 @@ def _submit(tx: Tx, submissions: Sequence[Submission]) -> list[list[str] | Paddl
 submit = Batched(_submit)  #: for `Database.write`: submissions that come together are written together
 
 
-def _admit_all(tx: Tx, submission: Submission, version: int) -> list[Prototype]:
-    """One prototype for each order, or the faults of all; the first refusal decides the answer's code."""
+def _admit_all(tx: Tx, submission: Submission, version: int) -> list[AdmittedJob]:
+    """One admitted job for each set, or the faults of all; the first refusal decides the answer's code."""
     submitter = submission.submitter
-    user, known = submitter.user, submitter.prototypes
-    known.look((version, submitter.nodes))
-    world = look_up(tx, submitter)
-    found: list[Prototype] = []
+    user, known = submitter.user, submitter.admitted
+    known.validate(version, submitter.nodes)
+    context = admission_context(tx, submitter)
+    found: list[AdmittedJob] = []
     refused: list[tuple[PaddleFlowError, range]] = []
     behind = 0
-    for order in submission.orders:
-        numbers = range(behind, behind + len(order.stamps))
+    for job_set in submission.job_sets:
+        numbers = range(behind, behind + len(job_set.identities))
         behind = numbers.stop
-        prototype = known.get(user, order.key)
-        if prototype is None:
+        admitted = known.get((user, job_set.key)) if job_set.key is not None else None
+        if admitted is None:
             try:
-                prototype = prototype_of(admit(order.document, world))
+                job = admit(job_set.document, context)
             except (Invalid, NotFound, Forbidden, OverQuota) as error:
                 refused.append((error, numbers))
                 if len(refused) == MOST_REFUSED:
                     break
                 continue
-            known.keep(user, order.key, prototype)
-        found.append(prototype)
+            admitted = AdmittedJob(common_row(job), job.labels, _storages(job))
+            if job_set.key is not None:
+                known.put((user, job_set.key), admitted)
+        found.append(admitted)
     if refused:
-        raise _told(refused) if submission.batch else refused[0][0]
+        raise _refusal(refused) if submission.batch else refused[0][0]
     return found
 
 
-def _told(refused: Sequence[tuple[PaddleFlowError, range]]) -> PaddleFlowError:
+def _refusal(refused: Sequence[tuple[PaddleFlowError, range]]) -> PaddleFlowError:
     """One refusal of a whole batch, which says what is wrong with each job."""
     first = refused[0][0]
     each = [(error, number) for error, numbers in refused for number in numbers]
@@ -126,7 +170,7 @@ def _told(refused: Sequence[tuple[PaddleFlowError, range]]) -> PaddleFlowError:
 def _refuse_taken_ids(tx: Tx, submission: Submission) -> None:
     """An id that another submission of the same moment has taken is not seen here: the insert breaks, and each is tried
     alone."""
-    ids = [id for order in submission.orders for id, _ in order.stamps]
+    ids = [id for job_set in submission.job_sets for id, _ in job_set.identities]
     given = {id for id in ids if id}
     if not given:
         return
@@ -230,11 +274,11 @@ class _Lookup:
         return f"it asks for {amount}, the largest node {name} has {capacity}"
 
 
-def look_up(tx: Tx, submitter: Submitter) -> World:
+def admission_context(tx: Tx, submitter: Submitter) -> AdmissionContext:
     """What admission may ask of this moment."""
     user, root = submitter.user, submitter.root
     lookup = _Lookup(tx, submitter)
-    return World(
+    return AdmissionContext(
         user=user,
         queue=lookup.queue,
         flavour=lookup.flavour,
@@ -245,3 +289,37 @@ def look_up(tx: Tx, submitter: Submitter) -> World:
         known_storages=lambda: storage_names(tx, user, root),
         skip_queue_maximum=submitter.skip_queue_maximum,
     )
+
+
+# --- rows -----------------------------------------------------------------------------------------------------------
+
+
+def _insert(tx: Tx, accepted: Sequence[tuple[AdmittedJob, Sequence[Identity]]], now: float) -> None:
+    """Write the rows of jobs, and what is searched for beside them. Every identity has its id."""
+    tx.many(
+        SQL["insert_jobs"],
+        [{**job.row, "accepted_at": now, "identities": json_text(identities)} for job, identities in accepted],
+    )
+    for job, identities in accepted:
+        if job.labels or job.storages:
+            _index(tx, [id for id, _ in identities], job.labels, job.storages)
+
+
+def _storages(job: NewJob) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(storage.id for member in job.members for storage in member.storages))
+
+
+def index_job(tx: Tx, job: NewJob) -> None:
+    """Write what is searched for beside the row of a new job: its labels, and the storages it uses."""
+    _index(tx, [job.id], job.labels, _storages(job))
+
+
+def _index(tx: Tx, jobs: Sequence[str], labels: Mapping[str, str], storages: Sequence[str]) -> None:
+    rows: list[dict[str, Value]] = [
+        {"job_id": job, "key": key, "value": value} for job in jobs for key, value in labels.items()
+    ]
+    if rows:
+        tx.many(SQL["insert_label"], rows)
+    rows = [{"job_id": job, "fs_id": storage} for job in jobs for storage in storages]
+    if rows:
+        tx.many(SQL["insert_storage"], rows)

@@ -20,7 +20,7 @@ SQL = load("paddleflow.queues", "clusters.sql")
 def find_cluster(tx: Tx, name: str) -> Cluster | None:
     """The cluster of this name; the default one for an empty name."""
     row = tx.one(SQL["cluster_by_name"], name=name or DEFAULT_CLUSTER)
-    return cluster_of(row) if row else None
+    return _cluster(row) if row else None
 
 
 def get_cluster(tx: Tx, name: str) -> Cluster:
@@ -36,9 +36,10 @@ def cluster_names(tx: Tx) -> list[str]:
     return [row["name"] for row in tx.all(SQL["cluster_names"])]
 
 
-def list_clusters(tx: Tx, after: int, limit: int, names: Sequence[str] = (), status: str = "") -> list[Row]:
-    """Rows behind the position `after`, oldest first; `cluster_of` reads them."""
-    return tx.all(SQL["list_clusters"], after=after, limit=limit, names=among(names), status=status)
+def list_clusters(tx: Tx, after: int, limit: int, names: Sequence[str] = (), status: str = "") -> list[Cluster]:
+    """Those behind the position `after`, oldest first."""
+    rows = tx.all(SQL["list_clusters"], after=after, limit=limit, names=among(names), status=status)
+    return [_cluster(row) for row in rows]
 
 
 def create_cluster(tx: Tx, document: NewCluster, now: float) -> Cluster:
@@ -79,7 +80,7 @@ def delete_cluster(tx: Tx, name: str) -> None:
     bump(tx, COUNTER)
 
 
-def dependents(tx: Tx, name: str) -> Row:
+def dependents(tx: Tx, name: str) -> dict[str, int]:
     """How many ``queues``, ``flavours`` and ``pools`` name this cluster."""
     return tx.one(SQL["count_dependents"], name=name) or {}
 
@@ -89,8 +90,9 @@ def among(names: Sequence[str]) -> str:
     return f",{','.join(names)}," if names else ""
 
 
-def cluster_of(row: Row) -> Cluster:
+def _cluster(row: Row) -> Cluster:
     return Cluster(
+        seq=row["seq"],
         id=row["id"],
         name=row["name"],
         description=row["description"],

@@ -17,7 +17,7 @@ SQL = load("paddleflow.queues", "flavours.sql")
 
 def find_flavour(tx: Tx, name: str) -> Flavour | None:
     row = tx.one(SQL["flavour_by_name"], name=name)
-    return flavour_of(row) if row else None
+    return _flavour(row) if row else None
 
 
 def get_flavour(tx: Tx, name: str) -> Flavour:
@@ -33,9 +33,10 @@ def flavour_names(tx: Tx) -> list[str]:
     return [row["name"] for row in tx.all(SQL["flavour_names"])]
 
 
-def list_flavours(tx: Tx, after: int, limit: int, *, part: str = "", cluster: str = "") -> list[Row]:
-    """Rows behind the position `after`, oldest first; `flavour_of` reads them."""
-    return tx.all(SQL["list_flavours"], after=after, limit=limit, part=part, cluster=cluster)
+def list_flavours(tx: Tx, after: int, limit: int, *, part: str = "", cluster: str = "") -> list[Flavour]:
+    """Those behind the position `after`, oldest first."""
+    rows = tx.all(SQL["list_flavours"], after=after, limit=limit, part=part, cluster=cluster)
+    return [_flavour(row) for row in rows]
 
 
 def create_flavour(tx: Tx, document: NewFlavour, now: float) -> Flavour:
@@ -82,8 +83,9 @@ def delete_flavour(tx: Tx, name: str) -> None:
     bump(tx, NAMED)
 
 
-def flavour_of(row: Row) -> Flavour:
+def _flavour(row: Row) -> Flavour:
     return Flavour(
+        seq=row["seq"],
         id=row["id"],
         name=row["name"],
         cluster=row["cluster"],

@@ -51,6 +51,7 @@ class Cluster:
     namespaces: tuple[str, ...]
     created_at: float
     updated_at: float
+    seq: int = 0  #: position in lists; 0 before it is stored
 
     @property
     def local(self) -> bool:
@@ -81,6 +82,7 @@ class Queue:
     parent: str = ROOT  #: the queue of the same cluster that it stands under
     weight: int = 1
     order: str = "fifo"  #: who goes first inside, among equal priorities
+    seq: int = 0  #: position in lists; 0 before it is stored
 
     @property
     def open(self) -> bool:
@@ -108,6 +110,7 @@ class Flavour:
     each: Resources
     created_at: float
     updated_at: float
+    seq: int = 0  #: position in lists; 0 before it is stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +135,7 @@ class Pool:
     hybrid: bool
     created_at: float
     updated_at: float
+    seq: int = 0  #: position in lists; 0 before it is stored
 
 
 def amounts(row: Row, prefix: str = "") -> Resources:

@@ -21,7 +21,7 @@ def get_pool(tx: Tx, name: str) -> Pool:
     row = tx.one(SQL["pool_by_name"], name=name)
     if row is None:
         raise NotFound(f"resource pool[{name[:80]}] does not exist", code="ResourceNotFound")
-    return pool_of(row)
+    return _pool(row)
 
 
 def list_pools(
@@ -32,11 +32,11 @@ def list_pools(
     name: str = "",
     statuses: Sequence[str] = (),
     labels: Mapping[str, str] | None = None,
-) -> list[Row]:
-    """Rows that carry all of `labels`, behind the position `after`, oldest first; `pool_of` reads them."""
+) -> list[Pool]:
+    """Those that carry all of `labels`, behind the position `after`, oldest first."""
     wanted = (labels or {}).items()
     rows = tx.all(SQL["list_pools"], after=after, name=name, statuses=among(statuses))
-    return list(islice((row for row in rows if wanted <= json.loads(row["labels"]).items()), limit))
+    return list(islice((_pool(row) for row in rows if wanted <= json.loads(row["labels"]).items()), limit))
 
 
 def create_pool(tx: Tx, document: NewPool, creator: str, now: float) -> Pool:
@@ -90,8 +90,9 @@ def delete_pool(tx: Tx, name: str) -> None:
     tx.run(SQL["delete_pool"], name=name)
 
 
-def pool_of(row: Row) -> Pool:
+def _pool(row: Row) -> Pool:
     return Pool(
+        seq=row["seq"],
         id=row["id"],
         name=row["name"],
         namespace=row["namespace"],

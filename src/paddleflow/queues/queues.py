@@ -54,12 +54,12 @@ def may_use_queue(tx: Tx, user: str, root: bool, queue: str) -> bool:
 
 def usable_queues(tx: Tx, user: str, root: bool) -> list[str]:
     """The names of all queues that this user may use."""
-    return [row["name"] for row in list_queues(tx, 0, _MANY, user=user, root=root)]
+    return [queue.name for queue in list_queues(tx, 0, _MANY, user=user, root=root)]
 
 
-def list_queues(tx: Tx, after: int, limit: int, *, user: str, root: bool, names: Sequence[str] = ()) -> list[Row]:
-    """Rows that the user may see, behind the position `after`, oldest first; `queue_of` reads them."""
-    return tx.all(
+def list_queues(tx: Tx, after: int, limit: int, *, user: str, root: bool, names: Sequence[str] = ()) -> list[Queue]:
+    """Those that the user may see, behind the position `after`, oldest first."""
+    rows = tx.all(
         SQL["list_queues"],
         after=after,
         limit=limit,
@@ -67,6 +67,7 @@ def list_queues(tx: Tx, after: int, limit: int, *, user: str, root: bool, names:
         user_name="" if root else user,
         for_all=DEFAULT_QUEUE,
     )
+    return [queue_of(row) for row in rows]
 
 
 def create_queue(tx: Tx, document: NewQueue, now: float) -> Queue:
@@ -155,16 +156,7 @@ def active_jobs(tx: Tx, queue: str) -> int:
     return int(tx.value(SQL["count_active_jobs"], queue=queue))
 
 
-def used(tx: Tx, queue: str) -> Resources:
-    """What the jobs of the queue hold at this moment."""
-    total = Resources()
-    for row in tx.all(SQL["used_by_jobs"], queue=queue):
-        scalars = {name: amount * row["jobs"] for name, amount in json.loads(row["scalars"]).items()}
-        total = total + Resources.of(row["cpu"], row["memory"], scalars)
-    return total
-
-
-def uses(tx: Tx) -> dict[str, Resources]:
+def usage_by_queue(tx: Tx) -> dict[str, Resources]:
     """What the jobs of each queue hold at this moment; queues whose jobs hold nothing are left out."""
     found: dict[str, Resources] = {}
     for row in tx.all(SQL["used_by_queue"]):
@@ -176,7 +168,7 @@ def uses(tx: Tx) -> dict[str, Resources]:
 
 def all_queues(tx: Tx) -> list[Queue]:
     """The queues of all clusters; names are unique over them."""
-    return [queue_of(row) for row in list_queues(tx, 0, _MANY, user="", root=True)]
+    return list_queues(tx, 0, _MANY, user="", root=True)
 
 
 def cluster_queues(tx: Tx, cluster: str) -> list[Queue]:
@@ -209,6 +201,7 @@ def queue_of(row: Row) -> Queue:
         parent=row["parent"],
         weight=row["weight"],
         order=row["policy"],
+        seq=row["seq"],
     )
 
 

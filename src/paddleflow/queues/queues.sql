@@ -62,12 +62,3 @@ from jobs
 where status in ('init', 'pending', 'running', 'terminating', 'preempting')
   and (status in ('running', 'terminating', 'preempting') or (status = 'pending' and placed = 1))
 group by queue, scalars
-
--- name: used_by_jobs
--- What the jobs of a queue hold now, summed per set of scalars. The list of states is spelled as in the index jobs_active.
-select scalars, count(*) as jobs, cast(sum(cpu) as bigint) as cpu, cast(sum(memory) as bigint) as memory
-from jobs
-where queue = :queue
-  and status in ('init', 'pending', 'running', 'terminating', 'preempting')
-  and (status in ('running', 'terminating', 'preempting') or (status = 'pending' and placed = 1))
-group by scalars

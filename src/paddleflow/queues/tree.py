@@ -67,7 +67,7 @@ def beyond_machine(queues: Iterable[Queue], capacity: Resources) -> list[str]:
     ]
 
 
-def together(queues: Sequence[Queue], uses: Mapping[str, Resources]) -> dict[str, Resources]:
+def subtree_usage(queues: Sequence[Queue], uses: Mapping[str, Resources]) -> dict[str, Resources]:
     """What each queue and all queues below it use. Whoever stands in a circle counts once for each queue above it."""
     parents = {queue.name: queue.parent for queue in queues}
     sums: dict[str, Resources] = {name: Resources() for name in parents}

@@ -13,7 +13,6 @@ import uvloop
 
 from paddleflow import settings as settings_module
 from paddleflow.api.job_metrics import JobMetrics
-from paddleflow.api.local_nodes import LocalNodes
 from paddleflow.api.platform import Platform, Workplace
 from paddleflow.api.run_metrics import RunMetrics
 from paddleflow.base.clock import SystemClock
@@ -32,6 +31,7 @@ from paddleflow.server.bootstrap import bootstrap
 from paddleflow.server.data_folder import lock_data_folder, server_id
 from paddleflow.server.listener import HttpServer, open_listener
 from paddleflow.server.logs import configure
+from paddleflow.server.node_usage import LocalNodes
 from paddleflow.settings import Settings, strays
 from paddleflow.store.connection import open_bus, open_database
 

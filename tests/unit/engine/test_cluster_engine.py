@@ -18,7 +18,7 @@ from paddleflow.queues.defaults import ensure_defaults
 from paddleflow.runtimes.memory import MemoryRuntime
 from paddleflow.settings import Settings
 from paddleflow.spec.job import FlavourChoice, SingleJob
-from paddleflow.spec.orders import order_of
+from paddleflow.spec.job_sets import job_set_of
 from paddleflow.store.bus import JOBS, LocalBus
 from paddleflow.store.connection import open_database
 
@@ -76,7 +76,7 @@ async def test_while_a_queue_is_full_new_jobs_gather_but_an_end_is_dealt_with_at
     async def send(job: str) -> None:
         document = SingleJob(id=job, command="true", flavour=FlavourChoice(cpu="1", mem="1Mi"))
         submitter = Submitter("root", True, [("memory", room)])
-        await database.write(submit, Submission([order_of(document)], submitter, clock.now()))
+        await database.write(submit, Submission([job_set_of(document)], submitter, clock.now()))
         bus.wake(JOBS)
 
     async def reaches(job: str, status: str) -> None:

@@ -25,13 +25,12 @@ from paddleflow.jobs.facts import (
     Resized,
     Shrunk,
     StopAsked,
-    Waits,
 )
-from paddleflow.jobs.machine import JobState, Shape, advance
+from paddleflow.jobs.machine import JobState, Lifecycle, advance
 from paddleflow.jobs.model import JobStatus, TaskStatus
 
-ALONE = Shape(stages=(("worker",),), completing=frozenset({"worker"}))
-SERVERS_FIRST = Shape(stages=(("pserver",), ("worker",)), completing=frozenset({"worker"}))
+ALONE = Lifecycle(stages=(("worker",),), completing=frozenset({"worker"}))
+SERVERS_FIRST = Lifecycle(stages=(("pserver",), ("worker",)), completing=frozenset({"worker"}))
 W0, W1, P0 = ("worker", 0), ("worker", 1), ("pserver", 0)
 
 
@@ -53,10 +52,8 @@ def test_one_process_from_start_to_end() -> None:
     assert commands == [Release()]
 
 
-def test_a_waiting_job_says_why_and_ends_at_once_when_stopped() -> None:
-    state, _ = play(JobState("job-1", ALONE), Waits(1, "queue q is full"))
-    assert (state.status, state.message) == (JobStatus.PENDING, "queue q is full")
-    state, commands = play(state, StopAsked(2, "stopped by ann"))
+def test_a_waiting_job_ends_at_once_when_stopped() -> None:
+    state, commands = play(JobState("job-1", ALONE), StopAsked(2, "stopped by ann"))
     assert (state.status, state.message, commands) == (JobStatus.TERMINATED, "stopped by ann", [])
 
 
@@ -78,7 +75,7 @@ def test_workers_start_when_the_servers_are_ready_and_servers_stop_when_workers_
 
 
 def test_the_first_failure_decides_and_is_named() -> None:
-    shape = Shape(stages=(("worker",),), completing=frozenset({"worker"}))
+    shape = Lifecycle(stages=(("worker",),), completing=frozenset({"worker"}))
     state, _ = play(JobState("job-1", shape), Placed(1, (W0, W1)), MemberStarted(2, W0), MemberStarted(2, W1))
     state, commands = play(state, MemberEnded(3, W1, 7), MemberEnded(4, W0, 143))
     assert commands == [Halt((W0,)), Release()]
@@ -212,10 +209,10 @@ def test_another_size_may_mean_a_new_beginning() -> None:
 
 
 @st.composite
-def shapes(draw: st.DrawFn) -> tuple[Shape, tuple[Key, ...]]:
+def shapes(draw: st.DrawFn) -> tuple[Lifecycle, tuple[Key, ...]]:
     roles = draw(st.lists(st.sampled_from(["pserver", "worker", "master"]), min_size=1, max_size=3, unique=True))
     completing = draw(st.sets(st.sampled_from(roles), min_size=1))
-    shape = Shape(
+    shape = Lifecycle(
         tuple((role,) for role in roles),
         frozenset(completing),
         draw(st.sampled_from(list(Completion))),
@@ -227,7 +224,7 @@ def shapes(draw: st.DrawFn) -> tuple[Shape, tuple[Key, ...]]:
 
 @settings(max_examples=120)
 @given(shapes(), st.randoms(use_true_random=False))
-def test_random_histories_keep_the_promises(case: tuple[Shape, tuple[Key, ...]], rng: random.Random) -> None:
+def test_random_histories_keep_the_promises(case: tuple[Lifecycle, tuple[Key, ...]], rng: random.Random) -> None:
     """Members are launched at most once per attempt, in stages; resources are released exactly as often as held."""
     shape, keys = case
     state, launched, held, now = JobState("job-1", shape), set[Key](), 0, 0.0
@@ -271,7 +268,7 @@ def test_random_histories_keep_the_promises(case: tuple[Shape, tuple[Key, ...]],
 
 
 def _any_fact(rng: random.Random, state: JobState, keys: tuple[Key, ...], launched: set[Key], now: float) -> Fact:
-    choices: list[Fact] = [Waits(now, "busy"), StopAsked(now, "stop")] if rng.random() < 0.1 else []
+    choices: list[Fact] = [StopAsked(now, "stop")] if rng.random() < 0.1 else []
     if not state.placed:
         choices.append(Placed(now, keys))
     elif rng.random() < 0.3:

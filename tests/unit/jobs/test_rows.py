@@ -14,7 +14,16 @@ from paddleflow.frameworks.catalogue import FRAMEWORKS
 from paddleflow.frameworks.framework import Completion
 from paddleflow.jobs.machine import JobState, TaskState
 from paddleflow.jobs.model import JobStatus, Member, MountedStorage, TaskStatus
-from paddleflow.jobs.rows import allocation_of, delete_at, job_row, members_of, needs_of, request_of, shape_of, state_of
+from paddleflow.jobs.rows import (
+    allocation_of,
+    delete_at,
+    job_row,
+    lifecycle_of,
+    members_of,
+    needs_of,
+    request_of,
+    state_of,
+)
 from paddleflow.jobs.views import job_view
 from paddleflow.scheduling.model import Assignment, MemberSet
 from paddleflow.settings import JobSettings
@@ -74,7 +83,7 @@ def test_texts_are_kept_as_they_are() -> None:
 @pytest.mark.parametrize("status", list(JobStatus))
 @pytest.mark.parametrize("outcome", [None, JobStatus.FAILED])
 def test_states_come_back_as_they_were(status: JobStatus, outcome: JobStatus | None) -> None:
-    shape = shape_of("standalone", [WORKER], 3)
+    shape = lifecycle_of("standalone", [WORKER], 3)
     row = row_of(
         JOB, status=str(status), message="m", outcome=outcome, placed=1, attempt=2, not_before=3.0, started_at=11.0
     )
@@ -87,7 +96,7 @@ def test_states_come_back_as_they_were(status: JobStatus, outcome: JobStatus | N
 
 
 def test_members_of_an_attempt_that_failed_do_not_count_while_the_job_waits() -> None:
-    state = state_of(row_of(JOB, attempt=1, placed=0), [task_row(attempt=1)], shape_of("standalone", [WORKER], 0))
+    state = state_of(row_of(JOB, attempt=1, placed=0), [task_row(attempt=1)], lifecycle_of("standalone", [WORKER], 0))
     assert state.tasks == ()
     assert not state.placed
 
@@ -97,18 +106,18 @@ def test_members_of_an_attempt_that_failed_do_not_count_while_the_job_waits() ->
 )
 def test_restart_policies(policy: str, restarts: int) -> None:
     member = replace(WORKER, env={"PF_JOB_RESTART_POLICY": policy})
-    assert shape_of("standalone", [WORKER, member], 4).restarts == restarts
+    assert lifecycle_of("standalone", [WORKER, member], 4).restarts == restarts
 
 
 def test_the_roles_that_are_there_say_whose_end_is_the_job_s() -> None:
     def completing(framework: str, *roles: str) -> frozenset[str]:
-        return shape_of(framework, [replace(WORKER, role=role) for role in roles], 0).completing
+        return lifecycle_of(framework, [replace(WORKER, role=role) for role in roles], 0).completing
 
     assert completing("tensorflow", "pserver", "master", "worker") == {"master"}
     assert completing("tensorflow", "pserver", "worker") == {"worker"}
     assert completing("paddle", "pserver", "worker") == {"worker"}
     for name, framework in FRAMEWORKS.items():
-        shape = shape_of(name, [replace(WORKER, role=role.name) for role in framework.roles], 0)
+        shape = lifecycle_of(name, [replace(WORKER, role=role.name) for role in framework.roles], 0)
         assert shape.stages == framework.stages
         assert shape.completion in Completion
 

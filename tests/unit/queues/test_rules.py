@@ -247,5 +247,5 @@ def test_no_text_breaks_the_credential_check(text: str) -> None:
 def test_use_is_summed_up_the_tree_and_a_circle_ends() -> None:
     queues = [replace(queue(), name=name, parent=parent) for name, parent in ("ab", "bc", "cb", "dx", "er")]
     one = Resources.of(1000)
-    sums = tree.together(queues, {"a": one, "c": one, "d": one, "gone": one})
+    sums = tree.subtree_usage(queues, {"a": one, "c": one, "d": one, "gone": one})
     assert {name: amount.cpu for name, amount in sums.items()} == {"a": 1000, "b": 2000, "c": 2000, "d": 1000, "e": 0}

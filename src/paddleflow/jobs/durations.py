@@ -1,6 +1,6 @@
 """How long jobs ran, learnt from the database: for forecasts, what-ifs and queues that serve the shortest first.
 
-`Experience` is asked now and then; each time it reads only what ended since, newest first, so that it costs nothing while
+`DurationHistory` is asked now and then; each time it reads only what ended since, newest first, so that it costs nothing while
 nobody asks and little when somebody does. Narrow keys before broad ones: what was submitted together, who ran what of which
 size, who ran what (the name, for a step of a pipeline the step), which image, who, which queue.
 """
@@ -32,7 +32,7 @@ def keys_of(row: Row) -> Keys:
     return (together, *named, *pictured, ("user", user, row["needs"]), ("user", user), ("queue", row["queue"]))
 
 
-class Experience:
+class DurationHistory:
     """What this server has seen of durations, and of its own forecasts."""
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
-"""Reading submissions: jobs that are alike are decoded once. Pure; `api` reads bodies with `read_orders`.
+"""Reading submissions: jobs that are alike are decoded once. Pure; `api` reads bodies with `read_job_sets`.
 
-Most jobs come in crowds that differ in id and name only. So a body is cut into what its jobs have in common, as canonical
-JSON, and a stamp of id and name for each. The common part is decoded and checked once; `jobs.submission` goes on the same
-way: it admits the first of a crowd and stamps the others.
+Most jobs come in sets that differ in id and name only. So a body is cut into what its jobs have in common, as canonical
+JSON, and an identity of id and name for each. The common part is decoded and checked once; `jobs.submission` goes on the same
+way: it admits the first of a set, and the others are copies of it.
 
 This is the quick way of documents that are in order. Whatever it does not understand is read as a whole by
 `spec.document.decode`, which knows every spelling and tells all faults.
@@ -23,7 +23,7 @@ from paddleflow.spec.document import decode
 from paddleflow.spec.job import MOST_JOBS, MOST_NAME, DistributedJob, JobBatch, SingleJob, WorkflowJob
 
 AnyJob: TypeAlias = SingleJob | DistributedJob | WorkflowJob
-Stamp: TypeAlias = tuple[str, str]  #: id, empty for a new one, and name
+Identity: TypeAlias = tuple[str, str]  #: id, empty for a new one, and name
 Key: TypeAlias = tuple[str, bytes]
 
 _LONGEST = 4096  #: bytes of a common part that is remembered
@@ -31,29 +31,29 @@ _MOST = 1024  #: common parts that are remembered
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class JobSet:
     """Jobs that follow each other in a submission and are equal apart from id and name."""
 
     document: AnyJob  #: its id and name do not count
-    stamps: Sequence[Stamp]
+    identities: Sequence[Identity]
     key: Key | None = None  #: equal for equal documents; None: not worth remembering
 
 
-def order_of(document: AnyJob) -> Order:
+def job_set_of(document: AnyJob) -> JobSet:
     """One job by itself."""
-    return Order(document, [(document.id, document.name)])
+    return JobSet(document, [(document.id, document.name)])
 
 
-def read_orders(kind: type[AnyJob | JobBatch], body: bytes, *, ignore_unknown: bool = False) -> list[Order]:
+def read_job_sets(kind: type[AnyJob | JobBatch], body: bytes, *, ignore_unknown: bool = False) -> list[JobSet]:
     """The jobs in a body, or one `Invalid` that lists every fault."""
     try:
         return _quickly(kind, body, ignore_unknown)
     except (ValueError, Invalid):  # not spelled as documented, or wrong
         whole = decode(kind, body, ignore_unknown=ignore_unknown)
-    return [order_of(document) for document in (whole.jobs if isinstance(whole, JobBatch) else [whole])]
+    return [job_set_of(document) for document in (whole.jobs if isinstance(whole, JobBatch) else [whole])]
 
 
-def _quickly(kind: type[AnyJob | JobBatch], body: bytes, ignore_unknown: bool) -> list[Order]:
+def _quickly(kind: type[AnyJob | JobBatch], body: bytes, ignore_unknown: bool) -> list[JobSet]:
     """The same for bodies in good order; ValueError or `Invalid` for others."""
     data = from_json(body)
     each: type[AnyJob]
@@ -63,20 +63,20 @@ def _quickly(kind: type[AnyJob | JobBatch], body: bytes, ignore_unknown: bool) -
             raise ValueError("not a list of jobs")
     else:
         each, jobs = kind, [data]
-    orders: list[Order] = []
+    job_sets: list[JobSet] = []
     last: bytes = b""
-    stamps: list[Stamp] = []
+    identities: list[Identity] = []
     for job in jobs:
-        stamp = _take_stamp(job)
+        identity = _take_identity(job)
         common = to_json(job, inf_nan_mode="constants")
         if common != last:
-            last, stamps = common, []
-            orders.append(_order(each, common, stamps, ignore_unknown))
-        stamps.append(stamp)
-    return orders
+            last, identities = common, []
+            job_sets.append(_job_set(each, common, identities, ignore_unknown))
+        identities.append(identity)
+    return job_sets
 
 
-def _take_stamp(job: Any) -> Stamp:
+def _take_identity(job: Any) -> Identity:
     if type(job) is not dict:
         raise ValueError("not a job")
     id, name = job.pop("id", None), job.pop("name", None)
@@ -87,12 +87,12 @@ def _take_stamp(job: Any) -> Stamp:
     return id or "", name or ""
 
 
-def _order(kind: type[AnyJob], common: bytes, stamps: list[Stamp], ignore_unknown: bool) -> Order:
+def _job_set(kind: type[AnyJob], common: bytes, identities: list[Identity], ignore_unknown: bool) -> JobSet:
     short = len(common) <= _LONGEST
     document = (_decoded if short else _decoded.__wrapped__)(kind, common, ignore_unknown)
     if not document.model_fields_set.isdisjoint(("id", "name")):  # with other capitals
         raise ValueError("not spelled as documented")
-    return Order(document, stamps, (kind.__name__, common) if short else None)
+    return JobSet(document, identities, (kind.__name__, common) if short else None)
 
 
 @lru_cache(maxsize=_MOST)
