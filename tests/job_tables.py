@@ -10,13 +10,13 @@ from paddleflow.jobs.rows import job_row
 
 EACH = Resources.of(1000, 2**30, {"nvidia.com/gpu": 1000})
 WORKER = Member("worker", 1, ("sh", "-c", "true"), {}, EACH, EACH, document={"command": "true"})
-JOB = NewJob("job-1", "n", "alice", "q", "single", "standalone", "HIGH", (WORKER,), {"k": "ü"}, {"a": "b"}, None, EACH, 5.0)  # fmt: skip
+JOB = NewJob("job-1", "n", "alice", "q", "default-cluster", "single", "standalone", "HIGH", (WORKER,), {"k": "ü"}, {"a": "b"}, None, EACH, 5.0)  # fmt: skip
 
 
 def row_of(job: NewJob, **columns: Any) -> dict[str, Any]:
     """The row as the database gives it back."""
     fresh = {
-        "seq": 7, "status": "init", "message": "", "outcome": None, "placed": 0, "attempt": 0, "not_before": None,
+        "seq": 7, "status": "init", "message": "", "outcome": None, "placed": 0, "attempt": 0, "not_before": None, "gated": 0,
         "started_at": None, "finished_at": None, "updated_at": 10.0, "delete_at": None, "touched": 1, "seen": 0,
         "placed_at": None, "preemptions": 0, "evicted_at": None, "evicted_by": "", "lost_seconds": 0.0, "resizes": 0,
         "resized_at": None,

@@ -9,9 +9,8 @@ import pytest
 
 from paddleflow.api.platform import Platform
 from paddleflow.base.clock import ManualClock
-from paddleflow.engine.cluster_engine import Parts
-from paddleflow.engine.deciding import keep_for_ever
-from paddleflow.queues.decision_log import folder_of, read
+from paddleflow.engine.decision_log import folder_of, read
+from paddleflow.queues.model import DEFAULT_CLUSTER
 from paddleflow.scheduling.record import Released
 from tests.api.client import Api
 from tests.api.workshop import Workshop, eventually_answers, until
@@ -88,7 +87,7 @@ async def _recorded(platform: Platform, workshop: Workshop, least: int) -> None:
     """Until so many ends are in the record."""
 
     def look() -> bool:
-        found = list(read(folder_of(workshop.place.data)))
+        found = list(read(folder_of(workshop.place.data, DEFAULT_CLUSTER)))
         return sum(isinstance(entry, Released) for entry in found) >= least
 
     await soon(look, "the record is written")
@@ -98,10 +97,7 @@ async def test_a_past_is_played_again_with_and_without_a_change(
     root: Api, alice: Api, platform: Platform, workshop: Workshop, clock: ManualClock
 ) -> None:
     async with workshop.open(platform) as engine, asyncio.TaskGroup() as group:
-        parts = Parts(
-            platform.database, workshop.runtime, clock, platform.bus, platform.settings, workshop.place.data, {}, "test"
-        )
-        keeping = group.create_task(keep_for_ever(parts, engine))
+        keeping = group.create_task(engine.keep_decisions())
         await soon(lambda: (engine.scheduler is not None) and engine.scheduler.recording, "it is recorded")
         for seconds in (10.0, 5.0, 8.0):
             await ran(alice, workshop, clock, seconds)

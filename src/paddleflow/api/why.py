@@ -45,7 +45,8 @@ async def why(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobWhy:
     known = standing(row, platform.clock.now())
     suggestions: Sequence[Suggestion] = ()
     if known is None:
-        told = platform.jobs_run_here.explain(row["id"], queues, sizes)
+        engine = platform.jobs_run_here.engines.engine(row["cluster"])
+        told = None if engine is None else engine.explain(row["id"], queues, sizes)
         if told is not None and told[0].code not in NOT_WAITING:
             known, suggestions = told
     story = _story(row)

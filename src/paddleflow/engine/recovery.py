@@ -65,7 +65,9 @@ def read_records(tx: Tx, cluster: str, since: float) -> Records:
 def read_jobs(tx: Tx, cluster: str, jobs: Iterable[str]) -> list[Row]:
     """The rows of those of these jobs that wait and are of steps: nobody else is ever ahead, and theirs are the ids that are never used again."""
     rows = [row for job in jobs if (row := tx.one(SQL["job_by_id"], id=job)) is not None and row["run_id"] is not None]
-    return [row for row in rows if row["cluster"] == cluster and not row["placed"] and not JobStatus(row["status"]).final]
+    return [
+        row for row in rows if row["cluster"] == cluster and not row["placed"] and not JobStatus(row["status"]).final
+    ]
 
 
 def rebuild(

@@ -51,9 +51,9 @@ class QueueFacts:
     open: bool
     usable: bool  #: by the one who submits
     most: Resources | None
-    cluster: str = DEFAULT_CLUSTER
     cluster_type: str = LOCAL
     above: tuple[tuple[str, Resources], ...] = ()  #: name and ceiling of each queue above it that has one
+    cluster: str = DEFAULT_CLUSTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,9 @@ class AdmissionContext:
     queue: Callable[[str], QueueFacts | None]
     flavour: Callable[[str], Resources | None]
     storage: Callable[[str], StorageFacts | None]
-    why_no_node: Callable[[str, Resources], str]  #: empty when a node of that cluster could hold so much, else why none can
+    why_no_node: Callable[
+        [str, Resources], str
+    ]  #: empty when a node of that cluster could hold so much, else why none can
     known_queues: Callable[[], Sequence[str]] = tuple
     known_flavours: Callable[[], Sequence[str]] = tuple
     known_storages: Callable[[], Sequence[str]] = tuple

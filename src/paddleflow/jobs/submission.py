@@ -219,7 +219,7 @@ class QueueCache:
             above = queues_above(tx, queue)
             is_open = row["cluster_status"] == "online" and all(each.open for each in (queue, *above))
             ceilings = tuple((each.name, each.ceiling) for each in above if each.ceiling is not None)
-            found = QueueFacts(name, is_open, True, queue.ceiling, queue.cluster, row["cluster_type"], ceilings)
+            found = QueueFacts(name, is_open, True, queue.ceiling, row["cluster_type"], ceilings, queue.cluster)
             self._facts[name] = found
         return found
 

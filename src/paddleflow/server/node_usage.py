@@ -17,13 +17,13 @@ from paddleflow.store.database import Database, Row, Tx
 class LocalNodes:
     """Implements `ClusterView` from the runtime's nodes and the rows of members that hold resources."""
 
-    def __init__(self, database: Database, nodes: Callable[[], Sequence[NodeInfo]]) -> None:
+    def __init__(self, database: Database, nodes: Callable[[str], Sequence[NodeInfo]]) -> None:
         self._database = database
         self._nodes = nodes
 
     async def nodes(self, cluster: str) -> Sequence[NodeUse]:
         pods: dict[str, list[PodUse]] = defaultdict(list)
-        for row in await self._database.read(_tasks_on_nodes):
+        for row in await self._database.read(_tasks_on_nodes, cluster):
             pods[row["node"]].append(_pod(row))
         return [
             NodeUse(
@@ -35,12 +35,12 @@ class LocalNodes:
                 used=total(pod.resources for pod in pods[node.name]),
                 pods=pods[node.name],
             )
-            for node in self._nodes()
+            for node in self._nodes(cluster)
         ]
 
 
-def _tasks_on_nodes(tx: Tx) -> list[Row]:
-    return tx.all(SQL["tasks_on_nodes"])
+def _tasks_on_nodes(tx: Tx, cluster: str) -> list[Row]:
+    return tx.all(SQL["tasks_on_nodes"], cluster=cluster)
 
 
 def _pod(row: Row) -> PodUse:
