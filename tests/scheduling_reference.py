@@ -108,7 +108,7 @@ def put(request: Request, queue: Queue, places: list[Place]) -> list[Assignment]
     return sorted(found, key=lambda a: (a.role, a.index))
 
 
-def needs_of(request: Request) -> Resources:
+def member_sets_of(request: Request) -> Resources:
     return total(member_set.each * member_set.count for member_set in request.member_sets)
 
 
@@ -161,7 +161,7 @@ class Model:
     def used(self, name: str, user: str | None = None) -> Resources:
         own = [r for r, _ in self.running if user is None or (r.queue == name and r.user == user)]
         return total(
-            needs_of(r) for r in own if r.queue == name or (r.queue in self.queues and name in self.path(r.queue))
+            member_sets_of(r) for r in own if r.queue == name or (r.queue in self.queues and name in self.path(r.queue))
         )
 
     def share(self, amount: Resources) -> float:
@@ -195,7 +195,7 @@ class Model:
         return request.queue in self.queues and all(self.queues[name].open for name in self.path(request.queue))
 
     def within(self, request: Request) -> bool:
-        wanted = needs_of(request)
+        wanted = member_sets_of(request)
         for name in self.path(request.queue):
             most, used = self.queues[name].ceiling, self.used(name)
             if most and any(wanted.amount(d) and (used + wanted).amount(d) > most.amount(d) for d in DIMENSIONS):
@@ -203,19 +203,19 @@ class Model:
         return True
 
     def claimed(self, request: Request) -> bool:
-        wanted = needs_of(request)
+        wanted = member_sets_of(request)
         for name in self.path(request.queue):
             most, claim = self.queues[name].ceiling, self.claims.get(name)
             if most and claim and claim.job != request.job and claim.priority >= request.priority:
-                both = self.used(name) + wanted + needs_of(claim)
-                if any(wanted.amount(d) and needs_of(claim).amount(d) and both.amount(d) > most.amount(d)
+                both = self.used(name) + wanted + member_sets_of(claim)
+                if any(wanted.amount(d) and member_sets_of(claim).amount(d) and both.amount(d) > most.amount(d)
                        for d in DIMENSIONS):  # fmt: skip
                     return True
         return False
 
     def possible(self, request: Request) -> bool:
         mosts = [self.queues[name].ceiling for name in self.path(request.queue)]
-        if any(most is not None and not needs_of(request).fits(most) for most in mosts):
+        if any(most is not None and not member_sets_of(request).fits(most) for most in mosts):
             return False
         return put(request, self.queues[request.queue], [Place(node) for node in self.snapshot.nodes]) is not None
 

@@ -38,7 +38,12 @@ class ServerSettings:
     )
     log_level: str = _setting("info", "Least level that is logged: debug, info, warning or error.")
     log_format: str = _setting("auto", "json, text, or auto: text on a terminal and json elsewhere.")
-    max_body: int = _setting(64 * 2**20, "Largest request body in bytes.")
+    max_open_body: int = _setting(
+        64 * 2**10, "Largest request body in bytes while the caller is not known: of a login."
+    )
+    max_body: int = _setting(2**20, "Largest request body in bytes.")
+    max_bulk_body: int = _setting(16 * 2**20, "Largest request body in bytes of a batch of jobs, a pipeline or a run.")
+    body_timeout: float = _setting(60.0, "Seconds within which a request body must arrive.")
     unknown_fields: str = _setting(
         "refuse", "What an unknown field in a request means: refuse, or ignore as older servers did."
     )
@@ -258,13 +263,28 @@ def client_environment() -> tuple[str, str]:
     return os.environ.get(f"{PREFIX}SERVER", ""), os.environ.get(f"{PREFIX}TOKEN", "")
 
 
+def proxy_environment(environ: Mapping[str, str] | None = None) -> tuple[str, str, str]:
+    """(HTTP_PROXY, HTTPS_PROXY, NO_PROXY), in upper or lower case, for the client library; empty: not set."""
+    env = os.environ if environ is None else environ
+    plain, secure, bypassed = (
+        env.get(name) or env.get(name.lower(), "") for name in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+    )
+    return plain, secure, bypassed
+
+
 @dataclass(frozen=True, slots=True)
 class KubernetesEnvironment:
-    """What the surroundings say about the API server; empty: nothing."""
+    """What the environment says about the API server; empty: nothing."""
 
     host: str = ""  #: KUBERNETES_SERVICE_HOST, which every pod is given
     port: str = ""  #: KUBERNETES_SERVICE_PORT
-    kubeconfig: str = ""  #: KUBECONFIG, or the file of this user if there is one
+    kubeconfig: str = ""  #: KUBECONFIG (files, separated by colons), or the file of this user if there is one
+    https_proxy: str = ""
+    http_proxy: str = ""
+    no_proxy: str = ""
+    variables: Mapping[str, str] = field(
+        default_factory=dict, compare=False, repr=False
+    )  #: what `exec` plugins inherit
 
 
 def kubernetes_environment(environ: Mapping[str, str] | None = None) -> KubernetesEnvironment:
@@ -272,4 +292,15 @@ def kubernetes_environment(environ: Mapping[str, str] | None = None) -> Kubernet
     env = os.environ if environ is None else environ
     own = Path(env.get("HOME") or "~").expanduser() / ".kube" / "config"
     file = env.get("KUBECONFIG") or (str(own) if own.is_file() else "")
-    return KubernetesEnvironment(env.get("KUBERNETES_SERVICE_HOST", ""), env.get("KUBERNETES_SERVICE_PORT", ""), file)
+    proxies = {
+        name.lower(): env.get(name) or env.get(name.lower()) or "" for name in ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
+    }
+    return KubernetesEnvironment(
+        host=env.get("KUBERNETES_SERVICE_HOST", ""),
+        port=env.get("KUBERNETES_SERVICE_PORT", ""),
+        kubeconfig=file,
+        https_proxy=proxies["https_proxy"],
+        http_proxy=proxies["http_proxy"],
+        no_proxy=proxies["no_proxy"],
+        variables=dict(env),
+    )

@@ -49,7 +49,7 @@ WORDS = {
     "job update": ("JOBID", "-p -l -a"),
     "job stop": ("JOBID...", ""),
     "job delete": ("JOBID...", ""),
-    "run create": ("", "-f -n -d -u -p -yp -yr -pplid -pplver --disabled -de"),
+    "run create": ("FILE", "-f -n -d -u -p -yp -yr -pplid -pplver --disabled -de"),
     "run list": ("", "-f -u -r -n -s -m -mk"),
     "run show": ("RUNID", ""),
     "run stop": ("RUNID", "-f"),

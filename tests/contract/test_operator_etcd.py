@@ -107,8 +107,8 @@ def guarded(control_plane: LiveCluster, tmp_path_factory: pytest.TempPathFactory
 
 
 def answers(port: int) -> bool:
-    with socket.socket() as serve_pages:
-        return serve_pages.connect_ex(("127.0.0.1", port)) == 0
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ from paddleflow.jobs import machine
 from paddleflow.jobs.changes import delete_job, modify_job, stop_job
 from paddleflow.jobs.model import FINAL, JobStatus
 from paddleflow.jobs.queries import JobFilter, find_jobs
+from paddleflow.jobs.rows import JobRow
 from paddleflow.jobs.submission import Submission, Submitter, submit
 from paddleflow.queues.defaults import ensure_defaults
 from paddleflow.queues.model import DEFAULT_CLUSTER
@@ -153,14 +154,14 @@ class Scene:
 
     # ---- the end ----
 
-    async def rows(self) -> list[Row]:
+    async def rows(self) -> list[JobRow]:
         return (await self.database.read(find_jobs, JobFilter(), 0, 100))[0]
 
     async def settled(self) -> None:
         """Until every job has ended, the engine has seen that, and it has nothing left in mind."""
         while True:
             rows = await self.rows()
-            ended = all(JobStatus(row["status"]).final and row["touched"] == row["seen"] for row in rows)
+            ended = all(JobStatus(row.status).final and row.touched == row.seen for row in rows)
             if ended and not await self.database.read(_notes) and self.steady:
                 board = self.engine._board
                 if board is not None and not board.waiting and not board.active and not self.world.known:
@@ -174,19 +175,19 @@ class Scene:
         assert await self.database.read(usage_by_queue) == {}
         rows = await self.rows()
         for row in rows:
-            assert (row["placed"], row["touched"]) == (0, row["seen"])
-            assert row["finished_at"] is not None
+            assert (row.placed, row.touched) == (0, row.seen)
+            assert row.finished_at is not None
             await self._check_history(row)
         starts = Counter(launch.attempt for launch in self.world.launched)
         for attempt, times in starts.items():
             assert times <= self.submitted[parse_attempt(attempt)[0]], f"{attempt} was started {times} times"
 
-    async def _check_history(self, row: Row) -> None:
-        found = await self.database.read(events.after, "job", row["id"], 0, 1000)
+    async def _check_history(self, row: JobRow) -> None:
+        found = await self.database.read(events.after, "job", row.id, 0, 1000)
         statuses = [event.data["status"] for event in found if event.type == "status"]
         assert statuses[0] == "init"
-        assert [status for status in statuses if status in FINAL] == [row["status"]], (row["id"], statuses)
-        assert statuses[-1] == row["status"]
+        assert [status for status in statuses if status in FINAL] == [row.status], (row.id, statuses)
+        assert statuses[-1] == row.status
 
 
 def _notes(tx: Tx) -> list[Row]:
@@ -225,17 +226,15 @@ async def test_what_was_meant_for_a_job_does_not_reach_its_successor(
         await scene.delete("again")
         await scene.submit("again")
         (new,) = await scene.rows()
-        assert new["seq"] > old["seq"]
+        assert new.seq > old.seq
         token = await database.write(leases.acquire, "engine", "test", CLOCK.now(), 60)
         assert token is not None
         turn = Writes(
-            waits=[("again", old["seq"], old["touched"], "busy")],
+            waits=[("again", old.seq, old.touched, "busy")],
             placements=[
-                Placement(
-                    "again", old["seq"], old["touched"], 1, (MemberPlacement("worker", 0, "memory"),), frozenset(), 2.0
-                )
+                Placement("again", old.seq, old.touched, 1, (MemberPlacement("worker", 0, "memory"),), frozenset(), 2.0)
             ],
-            seen=[(old["seq"], 2)],
+            seen=[(old.seq, 2)],
         )
         assert await database.write(write_turn, turn, ("engine", token), scene.settings.jobs, CLOCK.now()) == {}
         assert await scene.rows() == [new]
@@ -261,4 +260,4 @@ async def test_an_end_that_was_not_forgotten_is_not_the_end_of_a_successor(
             for task in others:
                 task.cancel()
         assert [launch.attempt for launch in scene.world.launched] == [attempt]
-        assert [row["status"] for row in await scene.rows()] == ["succeeded"]
+        assert [row.status for row in await scene.rows()] == ["succeeded"]

@@ -88,7 +88,7 @@ class Scene:
 
     async def _submit(self, document: SingleJob | DistributedJob, submitter: Submitter) -> None:
         rows, _ = await self.database.read(find_jobs, JobFilter(), 0, 100)
-        if document.id not in {row["id"] for row in rows}:
+        if document.id not in {row.id for row in rows}:
             await self.database.write(submit, Submission([job_set_of(document)], submitter, CLOCK.now()))
 
     async def retry(self, act: Callable[[], Awaitable[None]]) -> None:
@@ -104,7 +104,7 @@ class Scene:
 
     async def statuses(self) -> dict[str, str]:
         rows, _ = await self.database.read(find_jobs, JobFilter(), 0, 100)
-        return {row["id"]: row["status"] for row in rows}
+        return {row.id: row.status for row in rows}
 
     async def supervise(self) -> None:
         """Stop the endless one once it runs; return when all have ended."""

@@ -171,7 +171,7 @@ def _changed(tx: Tx, caller: Caller, after: int) -> tuple[list[Job], int, bool]:
         return [], after, False
     wanted = JobFilter(user=None if caller.root else caller.name, ids=ids)
     rows, members = find_jobs(tx, wanted, 0, len(ids))
-    return [job_view(row, members[row["id"]]) for row in reversed(rows)], found[-1].seq, len(found) == AT_ONCE
+    return [job_view(row, members[row.id]) for row in reversed(rows)], found[-1].seq, len(found) == AT_ONCE
 
 
 ROUTES = (

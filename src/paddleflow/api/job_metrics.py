@@ -20,11 +20,11 @@ from paddleflow.api.amounts import left_of
 from paddleflow.base.log import Log
 from paddleflow.base.quantity import Resources
 from paddleflow.errors import PaddleFlowError
-from paddleflow.jobs.rows import SQL
+from paddleflow.jobs.queries import EndedJob, StatusCount, count_by_status, ended_behind, used_by_queue
 from paddleflow.queues.model import Queue
 from paddleflow.queues.queues import list_queues
 from paddleflow.store import events
-from paddleflow.store.database import Database, Row, Tx
+from paddleflow.store.database import Database, Tx
 
 #: upper bounds in seconds
 BOUNDS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0, 1800.0, 3600.0, 21600.0, 86400.0)
@@ -40,22 +40,22 @@ class Look:
     position: int  #: of the newest event
     queues: Sequence[Queue] = ()
     used: dict[str, Resources] = field(default_factory=dict)
-    active: Sequence[Row] = ()  #: queue, status, jobs
-    ended: Sequence[Row] = ()  #: since the look before
+    active: Sequence[StatusCount] = ()  #: queue, status, jobs
+    ended: Sequence[EndedJob] = ()  #: since the look before
 
 
 def look(tx: Tx, after: int) -> Look:
     """Everything that the metrics show, and the jobs that ended behind a position of the event log."""
     used: dict[str, Resources] = {}
-    for row in tx.all(SQL["used_by_queue"]):
-        scalars = {name: amount * row["jobs"] for name, amount in json.loads(row["scalars"]).items()}
-        used[row["queue"]] = used.get(row["queue"], Resources()) + Resources.of(row["cpu"], row["memory"], scalars)
+    for row in used_by_queue(tx):
+        scalars = {name: amount * row.jobs for name, amount in json.loads(row.scalars).items()}
+        used[row.queue] = used.get(row.queue, Resources()) + Resources.of(row.cpu, row.memory, scalars)
     return Look(
         position=events.last_seq(tx),
         queues=list_queues(tx, 0, MOST_QUEUES, user="", root=True),
         used=used,
-        active=tx.all(SQL["count_by_status"]),
-        ended=tx.all(SQL["ended_behind"], after=after),
+        active=count_by_status(tx),
+        ended=ended_behind(tx, after),
     )
 
 
@@ -84,9 +84,9 @@ class JobMetrics(Collector):
         for row in self._look.ended:
             self._count(row)
 
-    def _count(self, row: Row) -> None:
-        queue, accepted, started, finished = row["queue"], row["accepted_at"], row["started_at"], row["finished_at"]
-        key = queue, row["status"]
+    def _count(self, row: EndedJob) -> None:
+        queue, accepted, started, finished = row.queue, row.accepted_at, row.started_at, row.finished_at
+        key = queue, row.status
         self._ended[key] = self._ended.get(key, 0) + 1
         self._observe(queue, "waiting", (finished if started is None else started) - accepted)
         if started is not None:
@@ -101,7 +101,7 @@ class JobMetrics(Collector):
         yield self._queue_info()
         jobs = GaugeMetricFamily("pf_metric_jobs", "Jobs that have not ended.", labels=["queue", "status"])
         for row in self._look.active:
-            jobs.add_metric([row["queue"], row["status"]], row["jobs"])
+            jobs.add_metric([row.queue, row.status], row.jobs)
         yield jobs
         ended = CounterMetricFamily(
             "pf_metric_jobs_ended", "Jobs that ended since this server started.", labels=["queue", "status"]

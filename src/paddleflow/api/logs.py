@@ -20,16 +20,19 @@ from paddleflow.jobs.facts import Key
 from paddleflow.jobs.folders import log_file
 from paddleflow.jobs.log_pages import LogPage, Window
 from paddleflow.jobs.model import JobStatus
-from paddleflow.jobs.queries import get_tasks
-from paddleflow.jobs.rows import SQL, needs_of
+from paddleflow.jobs.queries import get_tasks, job_progress
+from paddleflow.jobs.rows import JobRow, TaskRow, member_sets_of
 from paddleflow.runtimes.runtime import LogChunk
 from paddleflow.spec import wire_jobs as wire
 from paddleflow.spec.job_query import JobLogQuery, TaskLogQuery
 from paddleflow.store import events
-from paddleflow.store.database import Row, Tx
+from paddleflow.store.bus import EVENTS
+from paddleflow.store.database import Tx
 
 CHUNK = 2**18
-LOOK_AGAIN = 0.2  #: seconds between two looks at a log that is followed
+POLL_FILES = 0.2  #: seconds between two reads of a log that is followed
+ASK_EVERY = 5.0  #: seconds between two questions whether the job goes on, when no wake-up comes
+SETTLE = 0.05  #: seconds after a wake-up in which further ones join it
 EVENT_LINES = 200  #: of a job's history shown beside its log
 
 
@@ -44,14 +47,14 @@ async def job_log(platform: Platform, call: Call[NoBody, JobLogQuery]) -> wire.J
     row, tasks, history = await platform.database.read(_job_with_history, call.caller, query.job_id)
     parts: list[wire.TaskLog] = []
     for task in tasks:
-        page = await _page(platform, row["id"], (task["role"], task["idx"]), query)
+        page = await _page(platform, row.id, (task.role, task.idx), query)
         info: wire.LogInfo = {
             "logContent": page.content,
             "hasNextPage": page.has_next_page,
             "truncated": page.truncated,
         }
-        parts.append({"taskID": task_id(row["id"], task["role"], task["idx"]), "logInfo": info})
-    return {"jobID": row["id"], "name": row["name"], "type": row["kind"], "taskList": parts, "eventList": history}
+        parts.append({"taskID": task_id(row.id, task.role, task.idx), "logInfo": info})
+    return {"jobID": row.id, "name": row.name, "type": row.kind, "taskList": parts, "eventList": history}
 
 
 async def _page(platform: Platform, job: str, key: Key, query: JobLogQuery) -> LogPage:
@@ -76,7 +79,7 @@ async def _part(platform: Platform, job: str, key: Key, offset: int, limit: int)
         return LogChunk(b"", 0, 0, 0)
 
 
-def _job_with_history(tx: Tx, caller: Caller, job: str) -> tuple[Row, list[Row], list[str]]:
+def _job_with_history(tx: Tx, caller: Caller, job: str) -> tuple[JobRow, list[TaskRow], list[str]]:
     row = owned_job(tx, caller, job)
     lines = [
         f"{local_text(event.at)} {event.type} {event.data.get('task', '')} {event.data.get('status', '')} "
@@ -89,7 +92,7 @@ def _job_with_history(tx: Tx, caller: Caller, job: str) -> tuple[Row, list[Row],
 async def stream_log(platform: Platform, call: Call[NoBody, TaskLogQuery]) -> StreamingResponse:
     query, job = call.query, call.path["id"]
     row = await platform.database.read(owned_job, call.caller, job)
-    keys = {f"{need.role}-{n}": (need.role, n) for need in needs_of(row["needs"]) for n in range(need.count)}
+    keys = {f"{need.role}-{n}": (need.role, n) for need in member_sets_of(row.needs) for n in range(need.count)}
     task = query.task or (next(iter(keys)) if len(keys) == 1 else "")
     if task and task not in keys:
         raise NotFound(f"job[{job}] has no task[{task[:80]}]", code="JobNotFound", hint=nearest(task[:80], keys))
@@ -113,19 +116,29 @@ class _Follower:
         self._partial: dict[str, bytes] = {}
 
     async def lines(self) -> AsyncIterator[bytes]:
-        while True:
-            begun, ended = await self._platform.database.read(_begun_and_ended, self._job)
-            for name in self._keys if begun else ():
-                async for part in self._new(name):
-                    yield part
-            if ended or not self._follow or self._platform.closing.is_set():
-                for part in self._rest():
-                    yield part
-                return
-            await asyncio.sleep(LOOK_AGAIN)
+        """A process that writes wakes nobody, so its file is polled; whether the job goes on is asked of the database
+        when the bus says that something happened, and now and then because wake-ups may be lost."""
+        loop = asyncio.get_running_loop()
+        begun = ended = False
+        with self._platform.bus.subscribe(EVENTS) as subscription:
+            ask_at = loop.time()
+            while True:
+                if not ended and loop.time() >= ask_at:
+                    begun, ended = await self._platform.database.read(_begun_and_ended, self._job)
+                    ask_at = loop.time() + ASK_EVERY
+                for name in self._keys if begun else ():
+                    async for part in self._new(name):
+                        yield part
+                if ended or not self._follow or self._platform.closing.is_set():
+                    for part in self._rest():
+                        yield part
+                    return
+                if await subscription.wait(POLL_FILES):
+                    ask_at = loop.time()
+                    await asyncio.sleep(min(POLL_FILES, SETTLE))  # many events in a row are one question
 
     async def _new(self, name: str) -> AsyncIterator[bytes]:
-        """What has been written since the last look."""
+        """What has been written since the last read."""
         while True:
             offset = self._offsets[name]
             chunk = await _part(self._platform, self._job, self._keys[name], offset, CHUNK)
@@ -150,8 +163,8 @@ class _Follower:
 
 def _begun_and_ended(tx: Tx, job: str) -> tuple[bool, bool]:
     """(whether a member may have a log, whether none will write any more)."""
-    row = tx.one(SQL["job_progress"], id=job)
-    return row is not None and row["attempt"] > 0, row is None or JobStatus(row["status"]).final
+    row = job_progress(tx, job)
+    return row is not None and row.attempt > 0, row is None or JobStatus(row.status).final
 
 
 ROUTES = (

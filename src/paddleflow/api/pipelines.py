@@ -212,11 +212,11 @@ _REFUSED = (
 ROUTES: tuple[Route, ...] = (
     Route(
         "POST", "/pipeline", create_pipeline, "Register a pipeline with its first version",
-        body=PipelineDocument, answer=wire.PipelineMade, status=201, errors=("DuplicatedName", *_REFUSED),
+        body=PipelineDocument, bulk=True, answer=wire.PipelineMade, status=201, errors=("DuplicatedName", *_REFUSED),
     ),
     Route(
         "POST", "/pipeline/check", check_pipeline, "Say everything that is wrong with a document, and register nothing",
-        body=PipelineText, answer=wire.PipelineCheck, errors=_CHECKED,
+        body=PipelineText, bulk=True, answer=wire.PipelineCheck, errors=_CHECKED,
     ),
     Route(
         "GET", "/pipeline", list_pipelines, "List one's own registered pipelines, or everybody's for root",
@@ -224,7 +224,7 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route(
         "POST", "/pipeline/{id}", update_pipeline, "Add a version; the document must give itself the pipeline's name",
-        body=PipelineDocument, answer=wire.PipelineVersionMade, status=201, errors=("PipelineNotFound", *_REFUSED),
+        body=PipelineDocument, bulk=True, answer=wire.PipelineVersionMade, status=201, errors=("PipelineNotFound", *_REFUSED),
     ),
     Route(
         "GET", "/pipeline/{id}", show_pipeline, "Show a pipeline with its versions, a page of them",

@@ -13,8 +13,8 @@ from paddleflow.base.clock import local_text
 from paddleflow.base.ids import task_id
 from paddleflow.errors import NotFound
 from paddleflow.jobs.folders import log_file
-from paddleflow.jobs.queries import get_tasks
-from paddleflow.jobs.rows import SQL as JOBS
+from paddleflow.jobs.queries import find_job, get_tasks
+from paddleflow.jobs.rows import JobRow, TaskRow
 from paddleflow.runs.log_pages import read_page
 from paddleflow.runs.runs import get_components
 from paddleflow.spec import wire_jobs
@@ -32,14 +32,12 @@ async def run_log(platform: Platform, call: Call[NoBody, RunLogQuery]) -> wire.R
     data = platform.jobs_run_here.data
     logs: list[wire.RunJobLog] = []
     for job, tasks, lines in jobs:
-        parts = [await asyncio.to_thread(_task_log, data, job["id"], task, query) for task in tasks]
-        logs.append(
-            {"jobID": job["id"], "name": job["name"], "type": job["kind"], "taskList": parts, "eventList": lines}
-        )
+        parts = [await asyncio.to_thread(_task_log, data, job.id, task, query) for task in tasks]
+        logs.append({"jobID": job.id, "name": job.name, "type": job.kind, "taskList": parts, "eventList": lines})
     return {"submitLog": run["message"], "runLog": logs, "runID": run["id"]}
 
 
-def _jobs(tx: Tx, caller: Caller, run: str, job: str) -> tuple[Row, list[tuple[Row, list[Row], list[str]]]]:
+def _jobs(tx: Tx, caller: Caller, run: str, job: str) -> tuple[Row, list[tuple[JobRow, list[TaskRow], list[str]]]]:
     """The run, and its jobs (or one of them) with their members and history. Jobs of runs that it goes on with count too."""
     row = owned_run(tx, caller, run)
     ids = dict.fromkeys(each["job_id"] for each in get_components(tx, run) if each["job_id"])
@@ -49,7 +47,7 @@ def _jobs(tx: Tx, caller: Caller, run: str, job: str) -> tuple[Row, list[tuple[R
         ids = {job: None}
     found = []
     for each in ids:
-        known = tx.one(JOBS["job_by_id"], id=each)
+        known = find_job(tx, each)
         if known is not None:
             lines = [
                 f"{local_text(event.at)} {event.data.get('status', '')} {event.data.get('message', '')}".rstrip()
@@ -59,15 +57,15 @@ def _jobs(tx: Tx, caller: Caller, run: str, job: str) -> tuple[Row, list[tuple[R
     return row, found
 
 
-def _task_log(data: Path, job: str, task: Row, query: RunLogQuery) -> wire_jobs.TaskLog:
-    file = log_file(data, job, task["role"], task["idx"])
+def _task_log(data: Path, job: str, task: TaskRow, query: RunLogQuery) -> wire_jobs.TaskLog:
+    file = log_file(data, job, task.role, task.idx)
     page = read_page(file, query.page_no, query.page_size, from_end=query.log_file_position == "end")
     info: wire_jobs.LogInfo = {
         "logContent": page.content,
         "hasNextPage": page.has_next_page,
         "truncated": page.truncated,
     }
-    return {"taskID": task_id(job, task["role"], task["idx"]), "logInfo": info}
+    return {"taskID": task_id(job, task.role, task.idx), "logInfo": info}
 
 
 ROUTES = (

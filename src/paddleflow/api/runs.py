@@ -134,11 +134,11 @@ _CREATION = (
 ROUTES = (
     Route(
         "POST", "/run", create_run, "Run a pipeline: its text, a registered one, or a file on a storage.",
-        body=RunDocument, answer=wire.RunId, status=201, errors=_CREATION,
+        body=RunDocument, bulk=True, answer=wire.RunId, status=201, errors=_CREATION,
     ),
     Route(
         "POST", "/runjson", create_run_json, "Run a pipeline that is written as JSON.",
-        body=RunJson, answer=wire.RunId, status=201, errors=_CREATION,
+        body=RunJson, bulk=True, answer=wire.RunId, status=201, errors=_CREATION,
     ),
     Route(
         "GET", "/run", list_runs, "Runs, newest first: one's own, or everybody's for root.",

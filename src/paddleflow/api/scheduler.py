@@ -14,6 +14,7 @@ from paddleflow.base.clock import local_text
 from paddleflow.base.quantity import Resources
 from paddleflow.errors import Fault, Invalid, Unavailable
 from paddleflow.jobs.durations import DurationHistory, Keys
+from paddleflow.jobs.rows import JobRow
 from paddleflow.queues.model import DEFAULT_CLUSTER, Queue, QueueStatus
 from paddleflow.queues.queues import cluster_queues
 from paddleflow.queues.rules import changed_queue
@@ -26,7 +27,7 @@ from paddleflow.simulator.whatif import Change, play, queues_with
 from paddleflow.spec import wire_scheduler as wire
 from paddleflow.spec.job_query import parse_time
 from paddleflow.spec.whatif import ReplayQuery, TeamIf, WhatIf
-from paddleflow.store.database import Row, Tx
+from paddleflow.store.database import Tx
 
 FUTURES = 15
 MANY = 20_000  #: waiting jobs beyond which fewer futures are tried
@@ -38,25 +39,25 @@ MANY = 20_000  #: waiting jobs beyond which fewer futures are tried
 async def eta(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobEta:
     now, place = platform.clock.now(), platform.jobs_run_here
 
-    def look(tx: Tx) -> tuple[Row, Mapping[str, Keys]]:
+    def look(tx: Tx) -> tuple[JobRow, Mapping[str, Keys]]:
         return owned_job(tx, call.caller, call.path["id"]), place.durations.look(tx)
 
     row, keys = await platform.database.read(look)
     answer: wire.JobEta = {
-        "id": row["id"],
-        "status": row["status"],
-        "queue": row["queue"],
+        "id": row.id,
+        "status": row.status,
+        "queue": row.queue,
         "text": "",
         "learntFrom": place.durations.learnt,
     }
     known = standing(row, now)
-    engine = place.engines.engine(row["cluster"])
+    engine = place.engines.engine(row.cluster)
     snapshot = None if engine is None else engine.snapshot(now)
-    if known is not None or snapshot is None or all(request.job != row["id"] for request in snapshot.pending):
+    if known is not None or snapshot is None or all(request.job != row.id for request in snapshot.pending):
         answer["text"] = known.text if known is not None else "the scheduler has not looked at it yet"
         return answer
     futures = FUTURES if len(snapshot.pending) < MANY else 3
-    found = await asyncio.to_thread(place.durations.forecast, snapshot, row["id"], keys, futures)
+    found = await asyncio.to_thread(place.durations.forecast, snapshot, row.id, keys, futures)
     if found is None:
         answer["text"] = "it does not start while things are as they are: see job why"
         return answer

@@ -17,30 +17,28 @@ from paddleflow.base.clock import local_text
 from paddleflow.errors import Invalid
 from paddleflow.jobs.cards import Scalars, card_use, scalars_of
 from paddleflow.jobs.folders import stats_file
-from paddleflow.jobs.queries import get_tasks
-from paddleflow.jobs.rows import SQL, needs_of
+from paddleflow.jobs.queries import card_jobs, card_sizes, get_tasks
+from paddleflow.jobs.rows import JobRow, TaskRow, member_sets_of
 from paddleflow.queues.queues import get_queue
 from paddleflow.runtimes import sample_history
 from paddleflow.runtimes.usage import MOST_POINTS, metrics_text, series, stepped
 from paddleflow.spec import wire_jobs as wire
 from paddleflow.spec.job_query import CardTimeDocument, PeriodQuery, StatisticsQuery, parse_time
-from paddleflow.store.database import Row, Tx
+from paddleflow.store.database import Tx
 
 Points = dict[str, list[tuple[float, float]]]
 
 
-def _job_and_tasks(tx: Tx, caller: Caller, job: str) -> tuple[Row, list[Row]]:
+def _job_and_tasks(tx: Tx, caller: Caller, job: str) -> tuple[JobRow, list[TaskRow]]:
     return owned_job(tx, caller, job), get_tasks(tx, job)
 
 
-def _read_series(data: Path, row: Row, tasks: Sequence[Row]) -> list[tuple[str, Points]]:
-    each = {need.role: need.each for need in needs_of(row["needs"])}
+def _read_series(data: Path, row: JobRow, tasks: Sequence[TaskRow]) -> list[tuple[str, Points]]:
+    each = {need.role: need.each for need in member_sets_of(row.needs)}
     return [
         (
-            f"{task['role']}-{task['idx']}",
-            series(
-                sample_history.read(str(stats_file(data, row["id"], task["role"], task["idx"]))), each[task["role"]]
-            ),
+            f"{task.role}-{task.idx}",
+            series(sample_history.read(str(stats_file(data, row.id, task.role, task.idx))), each[task.role]),
         )
         for task in tasks
     ]
@@ -56,8 +54,8 @@ async def job_statistics_detail(platform: Platform, call: Call[NoBody, Statistic
     query = call.query
     row, tasks = await platform.database.read(_job_and_tasks, call.caller, call.path["id"])
     members = await asyncio.to_thread(_read_series, platform.jobs_run_here.data, row, tasks)
-    start = query.start if query.start is not None else row["started_at"] or row["accepted_at"]
-    end = query.end if query.end is not None else row["finished_at"] or platform.clock.now()
+    start = query.start if query.start is not None else row.started_at or row.accepted_at
+    end = query.end if query.end is not None else row.finished_at or platform.clock.now()
     if end < start:
         raise Invalid(f"end[{end}] is before start[{start}]", code="InvalidURI")
     truncated = (end - start) / query.step > MOST_POINTS
@@ -102,21 +100,21 @@ def _card_times(tx: Tx, caller: Caller, queues: Sequence[str], since: float, unt
         users: dict[str, list[wire.CardJob]] = defaultdict(list)
         device = ""
         sizes: dict[str, list[tuple[float, Scalars]]] = defaultdict(list)
-        for row in tx.all(SQL["card_sizes"], queue=name, since=since, until=until):
-            sizes[row["job_id"]].append((row["at"], json.loads(row["scalars"])))
-        for row in tx.all(SQL["card_time"], queue=name, since=since, until=until):
-            held = sizes.get(row["id"]) or [(row["started_at"], scalars_of(needs_of(row["needs"])))]
-            use = card_use(held, row["started_at"], row["finished_at"], since, until)
-            if not use.cards or not (caller.root or row["user_name"] == caller.name):
+        for size in card_sizes(tx, name, since, until):
+            sizes[size.job_id].append((size.at, json.loads(size.scalars)))
+        for row in card_jobs(tx, name, since, until):
+            held = sizes.get(row.id) or [(row.started_at, scalars_of(member_sets_of(row.needs)))]
+            use = card_use(held, row.started_at, row.finished_at, since, until)
+            if not use.cards or not (caller.root or row.user_name == caller.name):
                 continue
             device = device or use.device
-            users[row["user_name"]].append(
+            users[row.user_name].append(
                 {
-                    "jobId": row["id"],
+                    "jobId": row.id,
                     "cardTime": use.hours,
-                    "createTime": local_text(row["accepted_at"]),
-                    "startTime": local_text(row["started_at"]),
-                    "finishTime": local_text(row["finished_at"]),
+                    "createTime": local_text(row.accepted_at),
+                    "startTime": local_text(row.started_at),
+                    "finishTime": local_text(row.finished_at),
                     "deviceCount": use.cards,
                 }
             )

@@ -12,31 +12,32 @@ from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.base.clock import local_text
 from paddleflow.base.quantity import Resources
 from paddleflow.jobs.model import JobStatus
+from paddleflow.jobs.rows import JobRow
 from paddleflow.queues.flavours import list_flavours
 from paddleflow.queues.queues import usable_queues
 from paddleflow.scheduling.model import Reason
 from paddleflow.scheduling.suggestions import Suggestion
 from paddleflow.spec import wire_jobs as wire
-from paddleflow.store.database import Row, Tx
+from paddleflow.store.database import Tx
 
 MOST_SIZES = 1000  #: flavours that are tried as a smaller size
 
 
-def standing(row: Row, now: float) -> Reason | None:
+def standing(row: JobRow, now: float) -> Reason | None:
     """What there is to say of a job that does not wait for the scheduler; None of one that does."""
-    status, message = JobStatus(row["status"]), f": {row['message']}" if row["message"] else ""
+    status, message = JobStatus(row.status), f": {row.message}" if row.message else ""
     if status.final:
-        return Reason("ended", f"ended at {local_text(row['finished_at'])}, {status.value}{message}")
+        return Reason("ended", f"ended at {local_text(row.finished_at)}, {status.value}{message}")
     if status in (JobStatus.TERMINATING, JobStatus.PREEMPTING):
         return Reason("ending", f"is being ended{message}")
     if status is JobStatus.RUNNING:
-        return Reason("running", f"runs since {local_text(row['started_at'])}")
-    if row["placed"]:
+        return Reason("running", f"runs since {local_text(row.started_at)}")
+    if row.placed:
         return Reason("starting", "has its place and is being started")
-    if row["gated"]:
-        return Reason("held_back", row["message"])
-    if row["not_before"] is not None and row["not_before"] > now:
-        return Reason("back_off", f"is tried again at {local_text(row['not_before'])}{message}")
+    if row.gated:
+        return Reason("held_back", row.message)
+    if row.not_before is not None and row.not_before > now:
+        return Reason("back_off", f"is tried again at {local_text(row.not_before)}{message}")
     return None
 
 
@@ -45,16 +46,16 @@ async def why(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobWhy:
     known = standing(row, platform.clock.now())
     suggestions: Sequence[Suggestion] = ()
     if known is None:
-        engine = platform.jobs_run_here.engines.engine(row["cluster"])
-        told = None if engine is None else engine.explain(row["id"], queues, sizes)
+        engine = platform.jobs_run_here.engines.engine(row.cluster)
+        told = None if engine is None else engine.explain(row.id, queues, sizes)
         if told is not None and told[0].code not in NOT_WAITING:
             known, suggestions = told
     story = _story(row)
-    reason = known or Reason("not_seen", row["message"] or "the scheduler has not looked at it yet")
+    reason = known or Reason("not_seen", row.message or "the scheduler has not looked at it yet")
     return {
-        "id": row["id"],
-        "status": row["status"],
-        "queue": row["queue"],
+        "id": row.id,
+        "status": row.status,
+        "queue": row.queue,
         "code": reason.code,
         "text": reason.text,
         "causes": [{"code": cause.code, "text": cause.text} for cause in (*reason.causes, *story)],
@@ -62,19 +63,19 @@ async def why(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobWhy:
     }
 
 
-def _story(row: Row) -> list[Reason]:
+def _story(row: JobRow) -> list[Reason]:
     """What others did to a job that has not ended: when it made way, and for whom."""
-    if not row["preemptions"] or JobStatus(row["status"]).final:
+    if not row.preemptions or JobStatus(row.status).final:
         return []
-    times = "once" if row["preemptions"] == 1 else f"{row['preemptions']} times"
-    when = f"it made way for {row['evicted_by']} at {local_text(row['evicted_at'])}"
-    return [Reason("preempted", f"{when}, {times} so far; {row['lost_seconds']:.0f} s of its work were lost")]
+    times = "once" if row.preemptions == 1 else f"{row.preemptions} times"
+    when = f"it made way for {row.evicted_by} at {local_text(row.evicted_at)}"
+    return [Reason("preempted", f"{when}, {times} so far; {row.lost_seconds:.0f} s of its work were lost")]
 
 
-def _look(tx: Tx, caller: Caller, job: str) -> tuple[Row, list[str], list[Resources]]:
+def _look(tx: Tx, caller: Caller, job: str) -> tuple[JobRow, list[str], list[Resources]]:
     """The job, the queues that its owner may use, and the sizes that there are."""
     row = owned_job(tx, caller, job)
-    queues = usable_queues(tx, row["user_name"], row["user_name"] == ROOT)
+    queues = usable_queues(tx, row.user_name, row.user_name == ROOT)
     return row, queues, [each.each for each in list_flavours(tx, 0, MOST_SIZES)]
 
 

@@ -1,26 +1,58 @@
-"""`paddleflow cluster`: clusters, and what they have free."""
+"""`paddleflow cluster`: clusters and their resources."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from paddleflow.cli import output
-from paddleflow.cli.lazy import group, listed, marker_options
+from paddleflow.cli.lazy import Paging, group, listed, paging
+from paddleflow.cli.output import Column, Kind, with_id
 from paddleflow.cli.session import Session, pass_session
 
-HEADERS = [
-    "cluster id", "cluster name", "description", "cluster type", "version", "status", "create time", "update time",
-]  # fmt: skip
-SHOW_HEADERS = [
-    "cluster id", "cluster name", "description", "endpoint", "source", "cluster type", "version", "status", "setting",
-    "namespace list", "create time", "update time",
-]  # fmt: skip
+if TYPE_CHECKING:
+    from paddleflow.sdk.clusters import Cluster
 
-cluster = group(help="Clusters, and what they have free. Making, changing and deleting is for root.")
+CLUSTER: Kind[Cluster] = Kind(
+    "clusters",
+    lambda cluster: cluster.name,
+    lambda cluster: with_id(cluster.raw, "clusterName", "name"),
+    (
+        Column(lambda cluster: cluster.id, "ID", "cluster id", wide=True),
+        Column(lambda cluster: cluster.name, "NAME", "cluster name"),
+        Column(lambda cluster: cluster.type, "TYPE"),
+        Column(lambda cluster: cluster.status, "STATUS"),
+        Column(lambda cluster: cluster.description, "DESCRIPTION", "description", flexible=True),
+        Column(lambda cluster: cluster.type, "", "cluster type"),
+        Column(lambda cluster: cluster.version, "VERSION", "version"),
+        Column(lambda cluster: cluster.status, "", "status"),
+        Column(lambda cluster: output.age(cluster.create_time), "AGE"),
+        Column(lambda cluster: cluster.create_time, "CREATED", "create time", wide=True),
+        Column(lambda cluster: cluster.update_time, "UPDATED", "update time", wide=True),
+    ),
+    "no cluster found ",
+)
+SHOWN = CLUSTER._replace(
+    columns=[
+        Column(lambda cluster: cluster.id, "", "cluster id"),
+        Column(lambda cluster: cluster.name, "", "cluster name"),
+        Column(lambda cluster: cluster.description, "", "description"),
+        Column(lambda cluster: cluster.endpoint, "", "endpoint"),
+        Column(lambda cluster: cluster.source, "", "source"),
+        Column(lambda cluster: cluster.type, "", "cluster type"),
+        Column(lambda cluster: cluster.version, "", "version"),
+        Column(lambda cluster: cluster.status, "", "status"),
+        Column(lambda cluster: cluster.setting, "", "setting"),
+        Column(lambda cluster: list(cluster.namespaces), "", "namespace list"),
+        Column(lambda cluster: cluster.create_time, "", "create time"),
+        Column(lambda cluster: cluster.update_time, "", "update time"),
+    ]
+)
+
+cluster = group(help="Clusters and their resources. Creating, changing and deleting is for root.")
 
 
 def _credential(context: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -37,51 +69,51 @@ def _credential(context: click.Context, param: click.Parameter, value: str | Non
 
         return b64encode(file.read_bytes()).decode()
     if value.startswith(("/", "./", "~")):
-        raise click.BadParameter(f"there is no file {value}")
+        raise click.BadParameter(f"file {value} does not exist")
     return value
 
 
 def _shape(function: Callable[..., None]) -> Callable[..., None]:
-    """The options that making and changing share."""
+    """The options that create and update share."""
     for option in (
-        click.option("--version", help="Version of its Kubernetes: v1.29.3."),
-        click.option("-ns", "--namespacelist", "namespaces", callback=listed, help="Namespaces for queues: a,b."),
+        click.option("--version", help="Kubernetes version: v1.29.3."),
+        click.option(
+            "-ns", "--namespacelist", "namespaces", callback=listed, help="Namespaces that queues may use: a,b."
+        ),
         click.option("--status", help="online or offline."),
-        click.option("--setting", help="Further settings, as JSON."),
-        click.option("--source", help="Where it is from, such as OnPremise or AWS."),
-        click.option("-d", "--description", help="A sentence about it."),
-        click.option("-c", "--credential", callback=_credential, help="Its kubeconfig: a file, or base64."),
+        click.option("--setting", help="Further settings as JSON."),
+        click.option("--source", help="Origin of the cluster, for example OnPremise or AWS."),
+        click.option("-d", "--description", help="Description."),
+        click.option("-c", "--credential", callback=_credential, help="Kubeconfig: a file, or base64."),
     ):
         function = option(function)
     return function
 
 
 @cluster.command("list")
-@marker_options("maxkeys", 100)
-@click.option("-cn", "--clusternames", callback=listed, help="Only these: a,b.")
-@click.option("-cs", "--clusterstatus", help="Only those with this status: online or offline.")
+@click.option("-cn", "--clusternames", callback=listed, help="Only these clusters: a,b.")
+@click.option("-cs", "--clusterstatus", help="Only clusters with this status: online or offline.")
+@paging("maxkeys", 100)
 @pass_session
-def list_(
-    session: Session, size: int, marker: str | None, clusternames: list[str] | None, clusterstatus: str | None
-) -> None:
+def list_(session: Session, clusternames: list[str] | None, clusterstatus: str | None, paging: Paging) -> None:
     """List clusters."""
-    page = session.client.clusters.page(max_keys=size, marker=marker, names=clusternames or (), status=clusterstatus)
-    rows = [[c.id, c.name, c.description, c.type, c.version, c.status, c.create_time, c.update_time] for c in page]
-    output.show(session, HEADERS, rows, empty="no cluster found ")
-    output.marker(session, page.next_marker)
+    found, marker = paging.collect(
+        lambda size, marker: session.client.clusters.page(
+            max_keys=size, marker=marker, names=clusternames or (), status=clusterstatus
+        )
+    )
+    output.show_list(session, CLUSTER, found, marker)
+    output.show_marker(session, marker)
 
 
 @cluster.command()
 @click.argument("clustername")
 @pass_session
 def show(session: Session, clustername: str) -> None:
-    """Show a cluster. Its credential stays on the server."""
-    c = session.client.clusters.get(clustername)
-    row = [
-        c.id, c.name, c.description, c.endpoint, c.source, c.type, c.version, c.status, c.setting,
-        list(c.namespaces), c.create_time, c.update_time,
-    ]  # fmt: skip
-    output.show(session, SHOW_HEADERS, [row])
+    """Show a cluster. Its credential is never shown."""
+    found = session.client.clusters.get(clustername)
+    facts = {column.compat.capitalize(): column.value(found) for column in SHOWN.columns}
+    output.show_one(session, SHOWN, found, facts, ("", {}))
 
 
 @cluster.command()
@@ -98,19 +130,21 @@ def create(session: Session, /, clustername: str, endpoint: str, clustertype: st
       paddleflow cluster create lab https://10.0.0.2:6443 Kubernetes -c ~/.kube/config --version v1.29.3
     """
     made = session.client.clusters.create(clustername, endpoint=endpoint, type=clustertype, **fields)
-    output.done(session, f"cluster[{clustername}] create  success, id[{made.id}]", name=clustername, id=made.id)
+    message = f"cluster[{clustername}] create  success, id[{made.id}]"
+    output.done(session, message, clustername, lambda: _data(session, clustername))
 
 
 @cluster.command()
 @click.argument("clustername")
-@click.option("-e", "--endpoint", help="Its address.")
-@click.option("-t", "--clustertype", "type", help="Its type: Kubernetes, Local or K3S.")
+@click.option("-e", "--endpoint", help="Address of the API server.")
+@click.option("-t", "--clustertype", "type", help="Type: Kubernetes, Local or K3S.")
 @_shape
 @pass_session
 def update(session: Session, /, clustername: str, **fields: Any) -> None:
-    """Change a cluster; only what is given."""
+    """Change a cluster. Options that are not given leave their value unchanged."""
     changed = session.client.clusters.update(clustername, **fields)
-    output.done(session, f"cluster[{clustername}] update success, id[{changed.id}]", name=clustername, id=changed.id)
+    message = f"cluster[{clustername}] update success, id[{changed.id}]"
+    output.done(session, message, clustername, lambda: _data(session, clustername))
 
 
 @cluster.command()
@@ -119,23 +153,23 @@ def update(session: Session, /, clustername: str, **fields: Any) -> None:
 def delete(session: Session, clustername: str) -> None:
     """Delete a cluster that has no queues."""
     session.client.clusters.delete(clustername)
-    output.done(session, f"cluster[{clustername}] delete success", name=clustername)
+    output.done(session, f"cluster[{clustername}] delete success", clustername, lambda: {"name": clustername})
 
 
 @cluster.command()
-@click.option("-cn", "--clustername", callback=listed, help="Only these: a,b.")
+@click.option("-cn", "--clustername", callback=listed, help="Only these clusters: a,b.")
 @pass_session
 def resource(session: Session, clustername: list[str] | None) -> None:
-    """Show what clusters and their nodes have in all and free."""
+    """Show the total and free resources of clusters and their nodes."""
     found = session.client.clusters.resources(clustername or ())
     _show_by_cluster(session, {name: cluster.raw for name, cluster in found.items()})
 
 
 @cluster.command()
-@click.option("--pageno", type=int, help="Which page of nodes, from 1.")
-@click.option("--pagesize", type=int, default=1000, show_default=True, help="Nodes of a page.")
-@click.option("-cn", "--clusternames", callback=listed, help="Only these: a,b.")
-@click.option("-q", "--queuename", help="Only what this queue can use.")
+@click.option("--pageno", type=int, help="Page of nodes, starting with 1.")
+@click.option("--pagesize", type=int, default=1000, show_default=True, help="Nodes per page.")
+@click.option("-cn", "--clusternames", callback=listed, help="Only these clusters: a,b.")
+@click.option("-q", "--queuename", help="Only nodes that this queue can use.")
 @click.option("-l", "--labels", help="Only nodes with these labels: a=b,c=d.")
 @pass_session
 def statistic(
@@ -146,14 +180,38 @@ def statistic(
     queuename: str | None,
     labels: str | None,
 ) -> None:
-    """Show what each node can give and has."""
+    """Show the allocatable and allocated resources of each node."""
     found = session.client.clusters.allocation(
         names=clusternames or (), queue=queuename, labels=labels, page_no=pageno, page_size=pagesize
     )
     _show_by_cluster(session, found)
 
 
+def _data(session: Session, name: str) -> object:
+    return CLUSTER.data(session.client.clusters.get(name))
+
+
 def _show_by_cluster(session: Session, found: Mapping[str, Any]) -> None:
-    nested = session.output == "table"
-    rows = [[name, output.as_json(value) if nested else value] for name, value in found.items()]
-    output.show(session, ["cluster name", "cluster info"], rows)
+    """Clusters with their nodes: the API's object, the original client's cell of JSON, or a table of nodes."""
+    if session.machine:
+        output.print_data(session, found)
+        return
+    if session.output in {"compat", "text"}:
+        nested = session.output == "compat"
+        rows: list[list[object]] = [[name, output.as_json(info) if nested else info] for name, info in found.items()]
+        output.show_rows(session, ["cluster name", "cluster info"], rows)
+        return
+    rows = [
+        [name, node.get("nodeName", ""), *(output.amounts(node.get(key) or {}) for key in ("total", "idle"))]
+        for name, info in found.items()
+        for node in _nodes(info)
+    ]
+    output.show_rows(session, ["cluster", "node", "total", "free"], rows)
+
+
+def _nodes(info: Any) -> list[dict[str, Any]]:
+    """The nodes of an answer of either route."""
+    if "nodeList" in info:
+        return [node for node in info["nodeList"] if isinstance(node, dict)]
+    free, total = info.get("allocatable") or {}, info.get("capacity") or {}
+    return [{"nodeName": name, "total": total.get(name), "idle": free.get(name)} for name in {**total, **free}]

@@ -1,4 +1,4 @@
-"""`paddleflow completion`: scripts that complete commands and options in a shell."""
+"""`paddleflow completion`: shell completion scripts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def completion(shell: str) -> None:
     """Print the completion script for SHELL.
 
     \b
-    To use it always:
+    To enable it permanently:
       bash   paddleflow completion bash >> ~/.bashrc
       zsh    paddleflow completion zsh >> ~/.zshrc
       fish   paddleflow completion fish > ~/.config/fish/completions/paddleflow.fish
@@ -27,5 +27,5 @@ def completion(shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None
     script = kind(root, {}, "paddleflow", "_PADDLEFLOW_COMPLETE")
-    # `source()` of bash would start a bash to look at its version; the script itself does not depend on it.
+    # `source()` of bash would start a bash to check its version; the script itself does not depend on it.
     click.echo(script.source_template % script.source_vars())

@@ -1,4 +1,4 @@
-"""`paddleflow context`: the servers that one works with."""
+"""`paddleflow context`: the servers that a person works with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 HEADERS = ["current", "name", "server", "user", "logged in"]
 
-context = group(help="The servers that you work with, each with a user and a token. `paddleflow login` adds one.")
+context = group(help="Contexts: the servers you work with, each with a user and a token. `paddleflow login` adds one.")
 
 
 def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -30,7 +30,7 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 @context.command("list")
 @pass_session
 def list_(session: Session) -> None:
-    """List contexts; the current one is marked."""
+    """List contexts; the current one has a star."""
     from paddleflow.sdk import contexts
 
     known = contexts.load()
@@ -38,25 +38,25 @@ def list_(session: Session) -> None:
         ["*" if name == known.current else "", name, item.server, item.user, "yes" if item.token else "no"]
         for name, item in sorted(known.by_name.items())
     ]
-    output.show(session, HEADERS, rows, empty="no context found; make one with: paddleflow login")
+    output.show_rows(session, HEADERS, rows, empty="no context found; create one with: paddleflow login")
 
 
 @context.command()
 @click.argument("name", shell_complete=_names)
 @pass_session
 def use(session: Session, name: str) -> None:
-    """Make a context the current one."""
+    """Switch to a context."""
     from paddleflow.sdk import contexts
 
     contexts.use(name)
-    output.done(session, f"context[{name}] is current", name=name)
+    output.done(session, f"context[{name}] is current", name, lambda: {"name": name})
 
 
 @context.command()
 @click.argument("name", required=False, shell_complete=_names)
 @pass_session
 def show(session: Session, name: str | None) -> None:
-    """Show what a command would use now, or a context by name. The token is not shown."""
+    """Show the context that commands use now, or another one by name. The token is not shown."""
     from paddleflow.sdk import contexts
 
     known = contexts.load()
@@ -64,15 +64,15 @@ def show(session: Session, name: str | None) -> None:
     shown = name or session.context or next((key for key, item in known.by_name.items() if item == found), "")
     ready = "yes" if found.token or found.password else "no"
     current = "*" if shown and shown == known.current else ""
-    output.show(session, HEADERS, [[current, shown, found.server, found.user, ready]])
+    output.show_rows(session, HEADERS, [[current, shown, found.server, found.user, ready]])
 
 
 @context.command()
 @click.argument("name", shell_complete=_names)
 @pass_session
 def delete(session: Session, name: str) -> None:
-    """Forget a context. Its token stays valid; `paddleflow logout` ends it."""
+    """Remove a context. Its token stays valid; `paddleflow logout` revokes it."""
     from paddleflow.sdk import contexts
 
     contexts.delete(name)
-    output.done(session, f"context[{name}] delete success", name=name)
+    output.done(session, f"context[{name}] delete success", name, lambda: {"name": name})

@@ -1,4 +1,4 @@
-"""`paddleflow flavour`: named amounts of resources."""
+"""`paddleflow flavour`: named sizes of a job's members."""
 
 from __future__ import annotations
 
@@ -7,30 +7,39 @@ from typing import TYPE_CHECKING
 import click
 
 from paddleflow.cli import output
-from paddleflow.cli.lazy import group, pairs
+from paddleflow.cli.lazy import Paging, group, paging, pairs
+from paddleflow.cli.output import Column, Kind
 from paddleflow.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
     from paddleflow.sdk.queues import Flavour
 
-HEADERS = ["name", "cpu", "mem", "scalarResources", "clusterName"]
+FLAVOUR: Kind[Flavour] = Kind(
+    "flavours",
+    lambda flavour: flavour.name,
+    lambda flavour: flavour.raw,
+    (
+        Column(lambda flavour: flavour.name, "NAME", "name"),
+        Column(lambda flavour: flavour.cpu, "CPU", "cpu"),
+        Column(lambda flavour: output.size(flavour.mem), "MEMORY"),
+        Column(lambda flavour: flavour.mem, "", "mem"),
+        Column(lambda flavour: dict(flavour.scalars), "SCALARS", "scalarResources"),
+        Column(lambda flavour: flavour.cluster, "CLUSTER", "clusterName", wide=True),
+    ),
+    "not find flavour",
+)
 
-flavour = group(help="Named amounts of resources for jobs. Making, changing and deleting is for root.")
-
-
-def _row(item: Flavour) -> list[object]:
-    return [item.name, item.cpu, item.mem, item.scalars, item.cluster]
+flavour = group(help="Flavours: named sizes of a job's members. Creating, changing and deleting is for root.")
 
 
 @flavour.command("list")
-@click.option("-m", "--maxkeys", type=int, default=100, show_default=True, help="How many to show at most.")
-@click.option("--marker", help="Where to go on: the marker that the page before ended with.")
+@paging("maxkeys", 100)
 @pass_session
-def list_(session: Session, maxkeys: int, marker: str | None) -> None:
+def list_(session: Session, paging: Paging) -> None:
     """List flavours."""
-    page = session.client.flavours.page(max_keys=maxkeys, marker=marker)
-    output.show(session, HEADERS, [_row(item) for item in page], empty="not find flavour")
-    output.marker(session, page.next_marker)
+    found, marker = paging.collect(lambda size, marker: session.client.flavours.page(max_keys=size, marker=marker))
+    output.show_list(session, FLAVOUR, found, marker)
+    output.show_marker(session, marker)
 
 
 @flavour.command()
@@ -38,7 +47,15 @@ def list_(session: Session, maxkeys: int, marker: str | None) -> None:
 @pass_session
 def show(session: Session, name: str) -> None:
     """Show a flavour."""
-    output.show(session, HEADERS, [_row(session.client.flavours.get(name))])
+    found = session.client.flavours.get(name)
+    facts = {
+        "Name": found.name,
+        "CPU": found.cpu,
+        "Memory": output.size(found.mem),
+        "Scalars": found.scalars,
+        "Cluster": found.cluster,
+    }
+    output.show_one(session, FLAVOUR, found, facts, ("", {}))
 
 
 @flavour.command()
@@ -48,14 +65,14 @@ def show(session: Session, name: str) -> None:
 @click.option("-s", "--scalar", callback=pairs, help="Scalar resources: nvidia.com/gpu=1,rdma/hca=1.")
 @pass_session
 def create(session: Session, name: str, cpu: str, memory: str, scalar: dict[str, str] | None) -> None:
-    """Make a flavour.
+    """Create a flavour.
 
     \b
     Example:
       paddleflow flavour create small-gpu -c 4 -m 8Gi -s nvidia.com/gpu=1
     """
     session.client.flavours.create(name, cpu, memory, scalars=scalar)
-    output.done(session, f"flavour[{name}] create success ", name=name)
+    output.done(session, f"flavour[{name}] create success", name, lambda: session.client.flavours.get(name).raw)
 
 
 @flavour.command()
@@ -65,15 +82,15 @@ def create(session: Session, name: str, cpu: str, memory: str, scalar: dict[str,
 @click.option("-s", "--scalar", callback=pairs, help="Scalar resources: nvidia.com/gpu=1,rdma/hca=1.")
 @pass_session
 def update(session: Session, name: str, cpu: str | None, memory: str | None, scalar: dict[str, str] | None) -> None:
-    """Change a flavour. Jobs that exist keep what they have."""
+    """Change a flavour. Existing jobs are not affected."""
     session.client.flavours.update(name, cpu=cpu, mem=memory, scalars=scalar)
-    output.done(session, f"update [{name}] success", name=name)
+    output.done(session, f"update [{name}] success", name, lambda: session.client.flavours.get(name).raw)
 
 
 @flavour.command()
 @click.argument("name")
 @pass_session
 def delete(session: Session, name: str) -> None:
-    """Delete a flavour. Jobs that exist keep what they have."""
+    """Delete a flavour. Existing jobs are not affected."""
     session.client.flavours.delete(name)
-    output.done(session, f"flavour[{name}] delete success ", name=name)
+    output.done(session, f"flavour[{name}] delete success", name, lambda: {"name": name})

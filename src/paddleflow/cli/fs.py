@@ -1,4 +1,4 @@
-"""`paddleflow fs`: storages that jobs see at a path."""
+"""`paddleflow fs`: storages, and who may use them."""
 
 from __future__ import annotations
 
@@ -6,56 +6,62 @@ from typing import TYPE_CHECKING
 
 import click
 
-from paddleflow.cli import grants, output
-from paddleflow.cli.lazy import group, pair_each
+from paddleflow.cli import output
+from paddleflow.cli.account import show_grants
+from paddleflow.cli.lazy import Paging, group, paging, pair_each
+from paddleflow.cli.output import Column, Kind
 from paddleflow.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
     from paddleflow.sdk.storages import Storage
 
-HEADERS = ["name", "owner", "type", "server address", "sub path", "properties"]
+STORAGE: Kind[Storage] = Kind(
+    "storages",
+    lambda storage: storage.name,
+    lambda storage: storage.raw,
+    (
+        Column(lambda storage: storage.name, "NAME", "name"),
+        Column(lambda storage: storage.user, "OWNER", "owner"),
+        Column(lambda storage: storage.type, "TYPE", "type"),
+        Column(lambda storage: storage.server_address, "SERVER", "server address", flexible=True),
+        Column(lambda storage: storage.sub_path, "PATH", "sub path", flexible=True),
+        Column(lambda storage: dict(storage.properties), "PROPERTIES", "properties", wide=True),
+    ),
+    "no fs found ",
+)
 
-fs = group(help="Storages (fs): named places for files, which jobs see at a path.")
-_owner = click.option("-u", "--username", help="Of this user instead of yourself; for root.")
-
-
-def _row(storage: Storage) -> list[object]:
-    return [
-        storage.name,
-        storage.user,
-        storage.type,
-        storage.server_address,
-        storage.sub_path,
-        dict(storage.properties),
-    ]
+fs = group(help="Storages (fs): named places for files that jobs see at a path.")
+_owner = click.option("-u", "--username", help="Owner of the storage (root only). [default: yourself]")
 
 
 @fs.command("list")
 @_owner
-@click.option("-m", "--maxsize", type=int, default=100, show_default=True, help="How many to show at most.")
+@paging("maxsize", 100, marker=False)
 @pass_session
-def list_(session: Session, username: str | None, maxsize: int) -> None:
+def list_(session: Session, username: str | None, paging: Paging) -> None:
     """List storages."""
-    page = session.client.storages.page(user=username, max_keys=maxsize)
-    output.show(session, HEADERS, [_row(storage) for storage in page], empty="no fs found ")
-    output.more(page.next_marker, "-m")
+    found, marker = paging.collect(
+        lambda size, marker: session.client.storages.page(user=username, max_keys=size, marker=marker)
+    )
+    output.show_list(session, STORAGE, found, marker)
 
 
 @fs.command()
 @click.argument("fsname")
 @click.argument("url")
 @_owner
-@click.option("-o", "--o", "properties", multiple=True, callback=pair_each, help="A property: name=value.")
+@click.option("-o", "--o", "properties", multiple=True, callback=pair_each, help="Property, name=value. Repeatable.")
 @pass_session
 def create(session: Session, fsname: str, url: str, username: str | None, properties: dict[str, str] | None) -> None:
-    """Make a storage. URL of a folder on this machine: local:///data/team.
+    """Create a storage. The URL of a folder on the server's machine is local:///data/team.
 
     \b
     Example:
       paddleflow fs create team local:///data/team
     """
-    made = session.client.storages.create(fsname, url, properties=properties, user=username)
-    output.done(session, f"fs[{fsname}] create success", name=fsname, id=made)
+    storages = session.client.storages
+    storages.create(fsname, url, properties=properties, user=username)
+    output.done(session, f"fs[{fsname}] create success", fsname, lambda: storages.get(fsname, user=username).raw)
 
 
 @fs.command()
@@ -64,7 +70,9 @@ def create(session: Session, fsname: str, url: str, username: str | None, proper
 @pass_session
 def show(session: Session, fsname: str, username: str | None) -> None:
     """Show a storage."""
-    output.show(session, HEADERS, [_row(session.client.storages.get(fsname, user=username))])
+    found = session.client.storages.get(fsname, user=username)
+    facts = {column.table.capitalize(): column.value(found) for column in STORAGE.columns}
+    output.show_one(session, STORAGE, found, facts, ("", {}))
 
 
 @fs.command()
@@ -72,18 +80,18 @@ def show(session: Session, fsname: str, username: str | None) -> None:
 @_owner
 @pass_session
 def delete(session: Session, fsname: str, username: str | None) -> None:
-    """Delete a storage. Its files stay where they are."""
+    """Delete a storage. Its files are kept."""
     session.client.storages.delete(fsname, user=username)
-    output.done(session, f"fs[{fsname}] delete success", name=fsname)
+    output.done(session, f"fs[{fsname}] delete success", fsname, lambda: {"name": fsname})
 
 
 @fs.command()
 @click.argument("username")
 @click.argument("fsname")
-@click.option("--owner", help="Whose storage it is; yours if not given.")
+@click.option("--owner", help="Owner of the storage. [default: yourself]")
 @pass_session
 def grant(session: Session, username: str, fsname: str, owner: str | None) -> None:
-    """Let a user use a storage: read and write its files in jobs and runs. For root.
+    """Allow a user to read and write a storage in jobs and runs (root only).
 
     \b
     Example:
@@ -91,25 +99,25 @@ def grant(session: Session, username: str, fsname: str, owner: str | None) -> No
     """
     storage = session.client.storages.get(fsname, user=owner)
     session.client.grants.create(username, storage.id, resource_type="fs")
-    output.done(session, f"fs[{fsname}] add username[{username}] success", name=fsname, user=username)
+    output.done(session, f"fs[{fsname}] add username[{username}] success", fsname)
 
 
 @fs.command()
 @click.argument("username")
 @click.argument("fsname")
-@click.option("--owner", help="Whose storage it is; yours if not given.")
+@click.option("--owner", help="Owner of the storage. [default: yourself]")
 @pass_session
 def ungrant(session: Session, username: str, fsname: str, owner: str | None) -> None:
-    """Let a user no longer use a storage. For root."""
+    """Revoke the right of a user to use a storage (root only)."""
     storage = session.client.storages.get(fsname, user=owner)
     session.client.grants.delete(username, storage.id, resource_type="fs")
-    output.done(session, f"fs[{fsname}] delete username[{username}] success", name=fsname, user=username)
+    output.done(session, f"fs[{fsname}] delete username[{username}] success", fsname)
 
 
 @fs.command()
-@click.option("-m", "--maxsize", type=int, default=100, show_default=True, help="How many to show at most.")
-@click.option("-u", "--username", help="Only of this user.")
+@click.option("-u", "--username", help="Only grants of this user.")
+@paging("maxsize", 100, marker=False)
 @pass_session
-def grantlist(session: Session, maxsize: int, username: str | None) -> None:
-    """List who may use whose storage. For root."""
-    grants.show(session, "fs", "fs id", username, maxsize)
+def grantlist(session: Session, username: str | None, paging: Paging) -> None:
+    """List which users may use which storages (root only)."""
+    show_grants(session, "fs", "fs id", username, paging)

@@ -1,16 +1,16 @@
-"""`paddleflow job`: submit, list, show, change, stop, delete. What waits or follows is in `watch`."""
+"""`paddleflow job`: submit, list, show, change, stop and delete jobs. `job_run` runs a command, `job_follow` follows jobs."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from paddleflow.cli import output
-from paddleflow.cli.lazy import Late, group, marker_options, pairs
-from paddleflow.cli.refusals import each
+from paddleflow.cli.errors import each
+from paddleflow.cli.lazy import Late, Paging, group, paging, pairs
+from paddleflow.cli.output import Column, Kind
 from paddleflow.cli.session import Session, pass_session
 from paddleflow.errors import Invalid
 
@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from paddleflow.sdk.jobs import JobRecord
 
 KINDS = ("single", "distributed", "workflow")
-SHOW_HEADERS = ["job id", "job name", "queue", "priority", "status", "accept time", "start time", "finish time"]
 
-#: What `-fl` can name: field → (header, value).
+#: What `-fl` can name: field → (header of the original client, value).
 FIELDS: dict[str, tuple[str, Callable[[JobRecord], object]]] = {
     "id": ("job id", lambda job: job.id),
     "name": ("job name", lambda job: job.name),
@@ -49,23 +48,42 @@ FIELDS: dict[str, tuple[str, Callable[[JobRecord], object]]] = {
     "framework": ("framework", lambda job: job.framework),
     "members": ("members", lambda job: job.raw.get("members")),
 }
-LISTED = ("id", "name", "queue", "status", "acceptTime", "startTime", "finishTime")
+
+JOB: Kind[JobRecord] = Kind(
+    "jobs",
+    lambda job: job.id,
+    lambda job: job.raw,
+    (
+        Column(lambda job: job.id, "ID", "job id"),
+        Column(lambda job: job.name, "NAME", "job name", flexible=True),
+        Column(lambda job: job.user, "USER", flexible=True),
+        Column(lambda job: job.queue, "QUEUE", "queue", flexible=True),
+        Column(lambda job: job.priority.lower(), "PRIORITY", wide=True),
+        Column(lambda job: job.status, "STATUS", "status"),
+        Column(lambda job: output.age(job.accept_time), "AGE"),
+        Column(lambda job: output.elapsed(job.start_time, job.finish_time), "TIME"),
+        Column(lambda job: job.accept_time, "SUBMITTED", "accept time", wide=True),
+        Column(lambda job: job.start_time, "STARTED", "start time", wide=True),
+        Column(lambda job: job.finish_time, "FINISHED", "finish time", wide=True),
+        Column(lambda job: job.message, "MESSAGE", wide=True),
+    ),
+)
 
 job = group(
-    help="Submit jobs, look at them, follow and stop them.",
+    help="Submit, list, follow and stop jobs.",
     late={
-        "eta": Late("watch:eta", "When a waiting job will probably start."),
-        "events": Late("watch:events", "What happened to a job, and why it waits."),
-        "logs": Late("watch:logs", "Print or follow a job's log."),
-        "run": Late("job_run:run", "Run a command as a job: see its log, end with its exit code."),
-        "wait": Late("watch:wait", "Wait until jobs are over."),
-        "why": Late("watch:why", "Why a job waits, and what would start it now."),
+        "eta": Late("job_follow:eta", "Estimate when a pending job will start."),
+        "events": Late("job_follow:events", "Show the events of a job."),
+        "logs": Late("job_follow:logs", "Print or follow the log of a job."),
+        "run": Late("job_run:run", "Run a command as a job, print its log and exit with its exit code."),
+        "wait": Late("job_follow:wait", "Wait until jobs have finished."),
+        "why": Late("job_follow:why", "Explain why a job is pending, and what would start it now."),
     },
 )
 
 
 def _fields(context: click.Context, param: click.Parameter, value: str | None) -> list[str]:
-    chosen = [word.strip() for word in value.split(",") if word.strip()] if value else list(LISTED)
+    chosen = [word.strip() for word in value.split(",") if word.strip()] if value else []
     for name in chosen:
         if name not in FIELDS:
             from paddleflow.base.names import nearest
@@ -74,17 +92,40 @@ def _fields(context: click.Context, param: click.Parameter, value: str | None) -
     return chosen
 
 
-def _document(file: IO[str]) -> Any:
+def _chosen(names: list[str]) -> Kind[JobRecord]:
+    """Jobs with the fields of -fl only."""
+    if not names:
+        return JOB
+    columns = [Column(FIELDS[name][1], name.upper(), FIELDS[name][0], flexible=name != "id") for name in names]
+    return JOB._replace(columns=columns, data=lambda job: {name: FIELDS[name][1](job) for name in names})
+
+
+def read_document(file: IO[str]) -> Any:
+    """A job document: YAML, and JSON, which is YAML."""
+    import yaml
+
+    from paddleflow.spec.pipeline.nodes import MOST_BYTES
+
+    text = file.read(MOST_BYTES + 1)
+    if len(text) > MOST_BYTES:
+        raise Invalid(f"{file.name} is larger than {MOST_BYTES:,} bytes")
     try:
-        return json.load(file)
-    except ValueError as error:
-        raise Invalid(f"{file.name} is not JSON: {error}", code="MalformedJSON") from error
+        if text.lstrip()[:1] in {"{", "["}:
+            import json
+
+            return json.loads(text)
+        from paddleflow.spec.pipeline.faults import Faults
+        from paddleflow.spec.pipeline.nodes import from_text
+
+        return from_text(text, Faults(file.name)).plain()
+    except (ValueError, yaml.YAMLError) as error:
+        raise Invalid(f"{file.name} is not a JSON or YAML document: {error}", code="MalformedJSON") from error
 
 
 def _object(file: IO[str]) -> dict[str, Any]:
-    found = _document(file)
+    found = read_document(file)
     if not isinstance(found, dict):
-        raise Invalid(f"{file.name} holds no JSON object", code="InappropriateJSON")
+        raise Invalid(f"{file.name} does not contain a job document", code="InappropriateJSON")
     return found
 
 
@@ -93,51 +134,53 @@ def _object(file: IO[str]) -> dict[str, Any]:
 @click.argument("jsonpath", type=click.File("r", encoding="utf-8"))
 @pass_session
 def create(session: Session, jobtype: str, jsonpath: IO[str]) -> None:
-    """Submit the job in the JSON file JSONPATH (- for standard input).
+    """Submit the job document in the file JSONPATH ("-" reads standard input).
 
     \b
     Example:
       paddleflow job create single job.json
     """
     made = session.client.jobs.submit(_object(jsonpath), kind=jobtype)
-    output.done(session, f"job create success, id[{made.id}]", id=made.id)
+    output.done(session, f"job create success, id[{made.id}]", made.id, lambda: made.record.raw)
 
 
 @job.command()
 @click.argument("file", type=click.File("r", encoding="utf-8"))
-@click.option("--kind", type=click.Choice(KINDS), help="Distributed if it has members, single otherwise.")
+@click.option("--kind", type=click.Choice(KINDS), help="Job type. [default: distributed with members, else single]")
 @pass_session
 def submit(session: Session, file: IO[str], kind: str | None) -> None:
-    """Submit the job in a JSON FILE (- for standard input) and print its id.
+    """Submit the job document in FILE (YAML or JSON, "-" reads standard input) and print the job's id.
 
-    A file that holds a list of single jobs submits them all at once: all are accepted, or none.
+    A list of documents submits several single jobs in one request: all of them, or none.
 
     \b
     Examples:
-      paddleflow job submit train.json
-      ID=$(paddleflow job submit train.json) && paddleflow job wait $ID
+      paddleflow job submit train.yaml
+      ID=$(paddleflow job submit train.yaml) && paddleflow job wait $ID
     """
-    found = _document(file)
+    found = read_document(file)
     if isinstance(found, list):
-        ids = [made.id for made in session.client.jobs.submit_many(found)]
+        made = list(session.client.jobs.submit_many(found))
     elif isinstance(found, dict):
-        ids = [session.client.jobs.submit(found, kind=kind).id]
+        made = [session.client.jobs.submit(found, kind=kind)]
     else:
-        raise Invalid(f"{file.name} holds neither a JSON object nor a list of them", code="InappropriateJSON")
-    if session.output == "json":
-        click.echo(output.as_json([{"job id": id} for id in ids]))
+        raise Invalid(f"{file.name} contains neither a job document nor a list of them", code="InappropriateJSON")
+    if session.machine:
+        # A list may hold thousands: they are not fetched one by one.
+        data = [{"id": one.id} for one in made] if isinstance(found, list) else made[0].record.raw
+        output.print_data(session, data)
     else:
-        click.echo("\n".join(ids))
+        click.echo("\n".join(one.id for one in made))
 
 
 @job.command("list")
-@click.option("-s", "--status", help="Only with this status, or one of several: running,pending.")
-@click.option("-t", "--timestamp", type=int, help="Only changed since this second of the epoch.")
-@click.option("-st", "--starttime", help='Only started since "YYYY-MM-DD HH:MM:SS".')
-@click.option("-q", "--queue", help="Only of this queue.")
-@click.option("-l", "--labels", callback=pairs, help="Only with these labels: a=b,c=d.")
-@marker_options("maxkeys", 50)
-@click.option("-fl", "--fieldlist", callback=_fields, help="Which fields to show: id,status,message.")
+@click.option("-s", "--status", help="Only jobs in these states, for example running,pending.")
+@click.option("-t", "--timestamp", type=int, help="Only jobs changed since this Unix time.")
+@click.option("-st", "--starttime", help='Only jobs started since "YYYY-MM-DD HH:MM:SS".')
+@click.option("-q", "--queue", help="Only jobs in this queue.")
+@click.option("-l", "--labels", callback=pairs, help="Only jobs with these labels: a=b,c=d.")
+@click.option("-fl", "--fieldlist", callback=_fields, help="Fields to show, for example id,status,message.")
+@paging("maxkeys", 50)
 @pass_session
 def list_(
     session: Session,
@@ -146,41 +189,89 @@ def list_(
     starttime: str | None,
     queue: str | None,
     labels: dict[str, str] | None,
-    size: int,
-    marker: str | None,
     fieldlist: list[str],
+    paging: Paging,
 ) -> None:
-    """List jobs.
+    """List jobs, newest first. AGE is the time since submission, TIME the time it has run.
 
     \b
     Examples:
       paddleflow job list -s running,pending
       paddleflow job list -q default-queue -fl id,status,message
+      paddleflow job list --all -o json
     """
-    page = session.client.jobs.page(
-        status=status,
-        timestamp=timestamp,
-        start_time=starttime,
-        queue=queue,
-        labels=labels,
-        max_keys=size,
-        marker=marker,
+    found, marker = paging.collect(
+        lambda size, marker: session.client.jobs.page(
+            status=status,
+            timestamp=timestamp,
+            start_time=starttime,
+            queue=queue,
+            labels=labels,
+            max_keys=size,
+            marker=marker,
+        )
     )
-    rows = [[FIELDS[name][1](job.record) for name in fieldlist] for job in page]
-    output.show(session, [FIELDS[name][0] for name in fieldlist], rows)
-    output.marker(session, page.next_marker)
+    output.show_list(session, _chosen(fieldlist), [job.record for job in found], marker)
+    output.show_marker(session, marker)
+
+
+def _facts(job: JobRecord) -> dict[str, object]:
+    members = [
+        f"{member.replicas} x {member.role}: {output.amounts(member.flavour)}" for member in job.members if member.role
+    ]
+    tasks = [
+        f"{task.label}  {task.status}"
+        + (f"  on {task.node}" if task.node else "")
+        + (f"  exit code {task.exit_code}" if task.exit_code is not None else "")
+        for task in job.tasks
+    ]
+    command = job.command if isinstance(job.command, str) else shell_words(job.command)
+    return {
+        "ID": job.id,
+        "Name": job.name,
+        "User": job.user,
+        "Queue": job.queue,
+        "Priority": job.priority.lower(),
+        "Status": job.status,
+        "Message": job.message,
+        "Submitted": _when(job.accept_time),
+        "Started": _when(job.start_time),
+        "Finished": _when(job.finish_time),
+        "Run time": output.elapsed(job.start_time, job.finish_time),
+        "Framework": "" if job.framework == "standalone" else job.framework,
+        "Members": "\n".join(members),
+        "Image": job.image,
+        "Command": command,
+        "Environment": job.env,
+        "Storage": job.fs,
+        "More storages": list(job.extra_fs),
+        "Labels": job.labels,
+        "Annotations": job.annotations,
+        "Port": job.port or "",
+        "Tasks": "\n".join(tasks),
+    }
+
+
+def shell_words(words: Any) -> str:
+    import shlex
+
+    return shlex.join(str(word) for word in words)
+
+
+def _when(text: str) -> str:
+    age = output.age(text)
+    return f"{text} ({age} ago)" if age else text
 
 
 @job.command()
 @click.argument("jobid")
 @pass_session
 def show(session: Session, jobid: str) -> None:
-    """Show a job: what it was asked to do, how it is and why."""
-    found = session.client.jobs.get(jobid).record
-    row = [
-        found.id, found.name, found.queue, found.priority, found.status,
-        found.accept_time, found.start_time, found.finish_time,
-    ]  # fmt: skip
+    """Show a job: its request, its state and its tasks.
+
+    JOBID may be shortened to a unique prefix; @latest (or -) is the newest job.
+    """
+    found = session.job(jobid).record
     rest: dict[str, object] = {
         "flavour": found.flavour,
         "fs": found.fs,
@@ -200,12 +291,12 @@ def show(session: Session, jobid: str) -> None:
         "workflow runtime": found.raw.get("workflowRuntime"),
     }
     given = {key: value for key, value in rest.items() if value or key == "message"}
-    output.show_one(session, SHOW_HEADERS, row, "job config and runtime info: ", given)
+    output.show_one(session, JOB, found, _facts(found), ("job config and runtime info: ", given))
 
 
 @job.command()
 @click.argument("jobid")
-@click.option("-p", "--priority", help="very_low, low, normal, high or very_high; only while the job waits.")
+@click.option("-p", "--priority", help="very_low, low, normal, high or very_high; pending jobs only.")
 @click.option("-l", "--labels", callback=pairs, help="Labels to set: a=b,c=d.")
 @click.option("-a", "--annotations", callback=pairs, help="Annotations to set: a=b,c=d.")
 @pass_session
@@ -216,27 +307,29 @@ def update(
     labels: dict[str, str] | None,
     annotations: dict[str, str] | None,
 ) -> None:
-    """Change a job's priority, labels or annotations."""
+    """Change the priority, labels or annotations of a job."""
     if not (priority or labels or annotations):
-        raise click.UsageError("nothing to change: give -p, -l or -a")
-    session.client.jobs.handle(jobid).update(priority=priority, labels=labels, annotations=annotations)
-    output.done(session, f"jobid[{jobid}] update success", id=jobid)
+        raise click.UsageError("nothing to change: use -p, -l or -a")
+    changed = session.job(jobid)
+    changed.update(priority=priority, labels=labels, annotations=annotations)
+    output.done(session, f"jobid[{changed.id}] update success", changed.id, lambda: changed.record.raw)
 
 
 @job.command()
 @click.argument("jobids", nargs=-1, required=True, metavar="JOBID...")
 @pass_session
 def stop(session: Session, jobids: tuple[str, ...]) -> None:
-    """Stop jobs that wait or run.
+    """Stop pending or running jobs.
 
     \b
     Example:
-      paddleflow job stop $(paddleflow job list -s running,pending -fl id -o text | grep -v ^marker)
+      paddleflow job stop $(paddleflow job list -s running,pending --all -o name)
     """
 
     def one(jobid: str) -> None:
-        session.client.jobs.handle(jobid).stop()
-        output.done(session, f"jobid[{jobid}] stop success", id=jobid)
+        stopped = session.job(jobid)
+        stopped.stop()
+        output.done(session, f"jobid[{stopped.id}] stop success", stopped.id, lambda: stopped.record.raw)
 
     each(jobids, one)
 
@@ -245,10 +338,11 @@ def stop(session: Session, jobids: tuple[str, ...]) -> None:
 @click.argument("jobids", nargs=-1, required=True, metavar="JOBID...")
 @pass_session
 def delete(session: Session, jobids: tuple[str, ...]) -> None:
-    """Delete jobs that are over, and their logs."""
+    """Delete finished jobs and their logs."""
 
     def one(jobid: str) -> None:
-        session.client.jobs.handle(jobid).delete()
-        output.done(session, f"job[{jobid}] delete success ", id=jobid)
+        gone = session.job(jobid)
+        gone.delete()
+        output.done(session, f"job[{gone.id}] delete success", gone.id)
 
     each(jobids, one)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from paddleflow.cli import output
+from paddleflow.cli.job_follow import print_log
 from paddleflow.cli.lazy import Command, pair_each
 from paddleflow.cli.session import Session, note, pass_session
-from paddleflow.cli.watch import print_log
 from paddleflow.errors import PaddleFlowError
 
 if TYPE_CHECKING:
@@ -20,16 +20,16 @@ INTERRUPTED = 130
 
 
 @click.command(cls=Command, context_settings={"allow_interspersed_args": False})
-@click.option("--name", help="Name of the job; the command's first word if not given.")
-@click.option("-q", "--queue", help="Queue; the server's default if not given.")
-@click.option("--flavour", help="Flavour: how much of cores and memory.")
+@click.option("--name", help="Name of the job. [default: the first word of the command]")
+@click.option("-q", "--queue", help="Queue. [default: default-queue]")
+@click.option("--flavour", help="Flavour: a named size.")
 @click.option("--priority", help="very_low, low, normal, high or very_high.")
-@click.option("-e", "--env", multiple=True, callback=pair_each, help="A variable: NAME=value. Repeatable.")
-@click.option("-l", "--label", multiple=True, callback=pair_each, help="A label: name=value. Repeatable.")
-@click.option("--fs", help="A storage that the job sees.")
-@click.option("--image", help="Image, where the cluster runs containers.")
-@click.option("-d", "--detach", is_flag=True, help="Only submit, and print the id.")
-@click.option("--quiet", is_flag=True, help="Nothing but the job's own output.")
+@click.option("-e", "--env", multiple=True, callback=pair_each, help="Environment variable, NAME=value. Repeatable.")
+@click.option("-l", "--label", multiple=True, callback=pair_each, help="Label, name=value. Repeatable.")
+@click.option("--fs", help="Storage to mount.")
+@click.option("--image", help="Container image, on clusters that run containers.")
+@click.option("-d", "--detach", is_flag=True, help="Submit the job, print its id and return.")
+@click.option("--quiet", is_flag=True, help="Print nothing but the output of the job.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @pass_session
 @click.pass_context
@@ -48,9 +48,9 @@ def run(
     fs: str | None,
     image: str | None,
 ) -> None:
-    """Run COMMAND as a single job: see its log here, end with its exit code. Ctrl-C stops the job.
+    """Run COMMAND as a job, print its log and exit with its exit code. Ctrl-C stops the job.
 
-    A COMMAND of several words is run as it is; one word is read by the shell.
+    A COMMAND of several words is executed directly; a single word is passed to the shell.
 
     \b
     Examples:
@@ -70,7 +70,7 @@ def run(
         command=command[0] if len(command) == 1 else list(command),
     )
     if detach:
-        click.echo(output.as_json({"job id": job.id}) if session.output == "json" else job.id)
+        output.done(session, job.id, job.id, lambda: job.record.raw)
         return
     if not quiet:
         note(f"{job.id} submitted")
@@ -81,7 +81,7 @@ def run(
 def _followed(session: Session, job: Job, quiet: bool) -> int:
     """Prints the log to its end; the exit code."""
     try:
-        if session.output == "json":
+        if session.machine:
             for line in job.logs(follow=True):
                 click.echo(line, nl=False, err=True)
         else:
@@ -92,8 +92,8 @@ def _followed(session: Session, job: Job, quiet: bool) -> int:
         job.stop()
         return INTERRUPTED
     code = exit_code(record)
-    if session.output == "json":
-        click.echo(output.as_json({"job id": job.id, "status": record.status, "exit code": code}))
+    if session.machine:
+        output.print_data(session, record.raw)
     if code and not quiet:
         note(f"{job.id} {record.status}" + (f": {record.message}" if record.message else ""))
     return code

@@ -1,14 +1,22 @@
-"""Commands that know `--output` in both places, and groups that import their commands when these are called."""
+"""Commands that accept `--output` in both places, groups that import their commands when called, and shared options."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import wraps
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-FORMATS = ("table", "json", "text")
+if TYPE_CHECKING:
+    from paddleflow.sdk.records import Page
+
+FORMATS = ("table", "wide", "json", "yaml", "name", "text", "compat")
+MOST_ROWS = 1_000_000  #: that --all collects
+PAGE = 500  #: rows of one request of --all
+
+T = TypeVar("T")
 
 
 class Late(NamedTuple):
@@ -19,7 +27,7 @@ class Late(NamedTuple):
 
 
 class Command(click.Command):
-    """A command that takes `--output` (or `-o`, or `--json`) also behind its name, where people look for it."""
+    """A command that takes `--output` (or `-o`, or `--json`) also after its name."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -32,7 +40,8 @@ class Command(click.Command):
                 expose_value=False,
                 callback=_choose,
                 allow_from_autoenv=False,
-                help="How to print: table, json or text.",
+                metavar="FORMAT",
+                help=f"Output format: {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.",
             ),
             click.Option(
                 ["--json"],
@@ -40,7 +49,7 @@ class Command(click.Command):
                 expose_value=False,
                 callback=lambda context, param, value: _choose(context, param, "json" if value else None),
                 allow_from_autoenv=False,
-                help="Short for --output json.",
+                help="Same as --output json.",
             ),
         ]
 
@@ -71,7 +80,7 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does it, but the nearest name is looked for among those that come late too."""
+        """As click does it, but late commands are suggested too."""
         name = args[0]
         if not name.startswith("-") and not ctx.resilient_parsing and self.get_command(ctx, name) is None:
             from paddleflow.base.names import nearest
@@ -80,7 +89,7 @@ class Group(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands, without importing those that come late."""
+        """The list of commands, without importing the late ones."""
         rows = []
         for name in self.list_commands(ctx):
             late = self.late.get(name)
@@ -93,6 +102,9 @@ class Group(click.Group):
 def group(*, help: str, late: Mapping[str, Late] | None = None) -> Group:
     """A group of commands."""
     return Group(help=help, late=late)
+
+
+# ---- options that several commands share ----------------------------------------------------------------------------
 
 
 def pairs(context: click.Context, param: click.Parameter, value: object) -> dict[str, str] | None:
@@ -116,18 +128,50 @@ def _split(words: tuple[str, ...] | list[str]) -> dict[str, str]:
 
 
 def listed(context: click.Context, param: click.Parameter, value: str | None) -> list[str] | None:
-    """Callback of options that take words with commas between. None if not given."""
+    """Callback of options that take a comma-separated list. None if not given."""
     return None if value is None else [word for part in value.split(",") if (word := part.strip())]
 
 
-def marker_options(size: str, default: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """`-m` (how many; `size` is its long name) and `-mk` (from where), as lists have them."""
+class Paging(NamedTuple):
+    """Which part of a list to fetch."""
+
+    size: int
+    marker: str | None
+    everything: bool
+
+    def collect(self, fetch: Callable[[int, str | None], Page[T]]) -> tuple[list[T], str | None]:
+        """One page and the marker of the next one; with --all every page, and None."""
+        page = fetch(PAGE if self.everything else self.size, self.marker)
+        found = list(page)
+        while self.everything and page.next_marker is not None and len(found) < MOST_ROWS:
+            page = fetch(PAGE, page.next_marker)
+            found += page
+        return found, page.next_marker
+
+
+def paging(size: str, default: int, *, marker: bool = True) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """`-m` (`size` is its long name), `-mk` and `--all`; the command gets them as `paging`."""
 
     def add(function: Callable[..., None]) -> Callable[..., None]:
-        many = click.option(
-            "-m", f"--{size}", "size", type=int, default=default, show_default=True, help="How many to show at most."
-        )
-        where = click.option("-mk", "--marker", help="Where to go on: the marker that the page before ended with.")
-        return many(where(function))
+        @wraps(function)
+        def call(*args: Any, size: int, marker: str | None = None, everything: bool, **kwargs: Any) -> None:
+            function(*args, paging=Paging(size, marker, everything), **kwargs)
+
+        options = [
+            click.option("--all", "everything", is_flag=True, help="List everything, page by page."),
+            click.option(
+                "-m", f"--{size}", "size", type=int, default=default, show_default=True, help="Maximum number to list."
+            ),
+        ]
+        if marker:
+            options.insert(
+                1,
+                click.option(
+                    "-mk", "--marker", help="Continue after the previous page, from the marker it ended with."
+                ),
+            )
+        for option in options:
+            call = option(call)
+        return call
 
     return add

@@ -1,4 +1,4 @@
-"""`paddleflow log`: logs by lines and size, and live."""
+"""`paddleflow log`: the log commands of the original client. `job logs` and `run logs` do more."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _FOLLOW = ""  #: what -f means without a word behind it
 
 
 @log.command("job")
-@click.option("-j", "--jobid", required=True, help="The job.")
+@click.option("-j", "--jobid", required=True, help="Job id.")
 @click.option(
     "-f",
     "short",
     is_flag=False,
     flag_value=_FOLLOW,
     metavar="[FRAMEWORK]",
-    help="Alone: follow to the end of the job. With a word: the job's framework, which older servers wanted.",
+    help="Alone: follow until the job has finished. With a value: the framework of the job, as older servers need it.",
 )
-@click.option("--follow", is_flag=True, help="Follow to the end of the job.")
-@click.option("--framework", help="The job's framework.")
+@click.option("--follow", is_flag=True, help="Keep printing until the job has finished.")
+@click.option("--framework", help="Framework of the job.")
 @click.option(
     "-r", "--readfromtail", is_flag=False, flag_value="true", metavar="[true]", help="Read from the end of the log."
 )
-@click.option("-l", "--line_limit", help="Most lines; 1000 if not given.")
-@click.option("-s", "--size_limit", help="Most bytes, such as 10M; 100M if not given.")
+@click.option("-l", "--line_limit", help="Maximum number of lines. [default: 1000]")
+@click.option("-s", "--size_limit", help="Maximum size, for example 10M. [default: 100M]")
 @pass_session
 def job(
     session: Session,
@@ -45,7 +45,7 @@ def job(
     line_limit: str | None,
     size_limit: str | None,
 ) -> None:
-    """Print the logs of a job's tasks.
+    """Print the logs of the tasks of a job.
 
     \b
     Examples:
@@ -53,9 +53,9 @@ def job(
       paddleflow log job -j job-6afbf4d02ba6c48ef9e95063 -r -l 20
     """
     if follow or short == _FOLLOW:
-        from paddleflow.cli.watch import show_log
+        from paddleflow.cli.job_follow import show_log
 
-        show_log(session, session.client.jobs.handle(jobid), follow=True, task=None)
+        show_log(session, session.job(jobid), follow=True, task=None)
         return
     found = session.client.logs.job(
         jobid,
@@ -64,22 +64,22 @@ def job(
         size_limit=size_limit,
         framework=framework or short,
     )
-    if session.output == "json":
-        click.echo(output.as_json(found.raw))
+    if session.machine:
+        output.print_data(session, found.raw)
         return
     _show(found)
 
 
 @log.command("run")
 @click.argument("runid")
-@click.option("-j", "--jobid", help="Only of this step's job.")
-@click.option("-ps", "--pagesize", type=int, help="Lines of a page; 100 if not given, and at most.")
-@click.option("-pn", "--pageno", type=int, help="Which page; 1 if not given.")
+@click.option("-j", "--jobid", help="Only the log of this job.")
+@click.option("-ps", "--pagesize", type=int, help="Lines per page, at most 100. [default: 100]")
+@click.option("-pn", "--pageno", type=int, help="Page number. [default: 1]")
 @click.option(
     "-fp",
     "--logfileposition",
     type=click.Choice(["begin", "end"]),
-    help="Where page 1 is: at the beginning, or at the end as if not given.",
+    help="Whether page 1 is the begin or the end of the log. [default: end]",
 )
 @pass_session
 def run(
@@ -90,10 +90,10 @@ def run(
     pageno: int | None,
     logfileposition: str | None,
 ) -> None:
-    """Print a page of the logs of a run's steps. To follow them: paddleflow run logs RUNID -f."""
+    """Print a page of the logs of a run's steps. `paddleflow run logs RUNID -f` follows them."""
     found = session.client.logs.run(runid, job=jobid, page_no=pageno, page_size=pagesize, position=logfileposition)
-    if session.output == "json":
-        click.echo(output.as_json(found.raw))
+    if session.machine:
+        output.print_data(session, found.raw)
         return
     if found.submit_log:
         click.echo(found.submit_log)
@@ -105,7 +105,7 @@ def _show(found: JobLog) -> None:
     """The log of a job's tasks, each below a line of facts."""
     click.echo("eventList:" if found.events else "eventList is None")
     for event in found.events:
-        click.echo(output.cell(event))
+        click.echo(output.original_cell(event))
     click.echo("logs:")
     for task in found.tasks:
         facts = {

@@ -1,6 +1,6 @@
-"""`paddleflow`: the top of the command line. Turns errors into words and exit codes.
+"""`paddleflow`: the root command. Turns errors into messages and exit codes.
 
-Exit codes: 0 done, 1 refused or failed, 2 called wrongly, 130 interrupted. `job run` ends with the job's own code.
+Exit codes: 0 success, 1 error or failed job, 2 wrong usage, 130 interrupted. `job run` exits with the job's own code.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ from typing import Any
 import click
 
 from paddleflow import __version__
+from paddleflow.cli.errors import report
 from paddleflow.cli.lazy import FORMATS, Group, Late
-from paddleflow.cli.refusals import report
 from paddleflow.cli.session import Session
 from paddleflow.errors import PaddleFlowError
 
 INTERRUPTED = 130
 
 COMMANDS = {
-    "artifact": Late("artifact:artifact", "Artifacts: what steps of runs took in and left behind."),
-    "cluster": Late("cluster:cluster", "Clusters, and what they have free."),
+    "artifact": Late("artifact:artifact", "Artifacts: inputs and outputs of steps."),
+    "cluster": Late("cluster:cluster", "Clusters and their resources."),
     "completion": Late("completion:completion", "Shell completion for bash, zsh and fish."),
-    "context": Late("context:context", "The servers that you work with."),
-    "flavour": Late("flavour:flavour", "Named amounts of resources."),
+    "context": Late("context:context", "Contexts: the servers you work with."),
+    "flavour": Late("flavour:flavour", "Flavours: named sizes of a job's members."),
     "fs": Late("fs:fs", "Storages that jobs see at a path."),
-    "job": Late("job:job", "Submit jobs, look at them, follow and stop them."),
-    "log": Late("log:log", "Logs of jobs and runs."),
-    "login": Late("account:login", "Log in to a server and remember it as a context."),
-    "logout": Late("account:logout", "End the token of the context in use."),
-    "operator": Late("operator:operator", "Look after PaddleJobs on Kubernetes."),
-    "pipeline": Late("pipeline:pipeline", "Pipeline documents: check, register, export; their versions."),
+    "job": Late("job:job", "Submit, list, follow and stop jobs."),
+    "log": Late("log:log", "Logs of jobs and runs, as in the original client."),
+    "login": Late("account:login", "Log in to a server."),
+    "logout": Late("account:logout", "Log out of a server."),
+    "operator": Late("operator:operator", "Run the Kubernetes operator for PaddleJobs."),
+    "pipeline": Late("pipeline:pipeline", "Check, register, version and export pipelines."),
     "queue": Late("queue:queue", "Queues, and who may use them."),
-    "run": Late("run:run", "Runs of pipelines: start, watch, stop, try again, compare."),
-    "schedule": Late("schedule:schedule", "Pipelines that are run by the clock."),
-    "scheduler": Late("scheduler:scheduler", "What the scheduler decided, and whether it would again."),
-    "server": Late("server:server", "Start the server on this machine."),
-    "statistics": Late("statistics:statistics", "What jobs used, and card time."),
-    "user": Late("user:user", "Users and their passwords."),
-    "version": Late("version:version", "Versions of client and server."),
-    "whoami": Late("account:whoami", "Who you are to the server."),
+    "run": Late("run:run", "Start, watch, stop, retry and compare runs of pipelines."),
+    "schedule": Late("schedule:schedule", "Schedules: run pipelines at the times of a crontab."),
+    "scheduler": Late("scheduler:scheduler", "Recorded scheduling decisions."),
+    "server": Late("server:server", "Start a server on this machine."),
+    "statistics": Late("statistics:statistics", "Resource usage of jobs, and accelerator hours."),
+    "user": Late("account:user", "Manage users."),
+    "version": Late("version:version", "Print the versions of client and server."),
+    "whoami": Late("account:whoami", "Show the current user."),
 }
 
 
@@ -69,7 +69,7 @@ class Root(Group):
             return 1
         except click.Abort as abort:
             if isinstance(abort.__cause__ or abort.__context__, EOFError):
-                click.echo("error: input ended before the question was answered", err=True)
+                click.echo("error: end of input at a prompt", err=True)
                 return 1
             return INTERRUPTED
         except click.ClickException as error:
@@ -104,29 +104,32 @@ def _usage(error: click.ClickException) -> None:
 @click.option(
     "--pf_config",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="An ini file with server, user and password, instead of a context.",
+    help="Ini file with server, user and password, as the original client has it.",
 )
 @click.option(
     "--output",
     type=click.Choice(FORMATS),
     default="table",
     show_default=True,
-    help="How to print. Also possible behind a command: -o json, --json.",
+    metavar="FORMAT",
+    help=f"Output format: {', '.join(FORMATS[:-1])} or {FORMATS[-1]}; also after the command, as -o FORMAT.",
 )
-@click.option("--server", metavar="URL", allow_from_autoenv=False, help="The server, instead of the context's.")
-@click.option("--context", metavar="NAME", allow_from_autoenv=False, help="The context, instead of the current one.")
+@click.option(
+    "--server", metavar="URL", allow_from_autoenv=False, help="Server address. [default: the one of the context]"
+)
+@click.option("--context", metavar="NAME", allow_from_autoenv=False, help="Context to use. [default: the current one]")
 @click.version_option(__version__, prog_name="paddleflow", message="%(prog)s %(version)s")
 @click.pass_context
 def root(ctx: click.Context, pf_config: Path | None, output: str, server: str | None, context: str | None) -> None:
-    """Run AI jobs for teams: queues, single and distributed jobs, from a laptop to a cluster.
+    """Run AI jobs and pipelines: on a laptop, on a server for a team, on Kubernetes.
 
     \b
     Examples:
       paddleflow server                              start a server on this machine
-      paddleflow job run -- python train.py          run a job, see its log, end with its exit code
-      paddleflow job list -s running,pending         what runs and what waits
-      paddleflow job logs -f JOB                     follow a log
-      paddleflow --output json queue list            for scripts
+      paddleflow job run -- python train.py          run a job, print its log, exit with its exit code
+      paddleflow job list -s running,pending         list running and pending jobs
+      paddleflow job logs -f @latest                 follow the log of the newest job
+      paddleflow run create run.yaml --watch         run a pipeline and watch it
     """
     ctx.obj = Session(output, pf_config, server, context)
 

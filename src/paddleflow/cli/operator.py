@@ -9,30 +9,35 @@ from paddleflow.errors import Invalid, Unavailable
 
 
 @click.command(cls=Command)
+@click.option("--kubeconfig", default="", help="Kubeconfig file. [default: the cluster it runs in]")
+@click.option("--namespace", default="", help="Namespace to watch. [default: all]")
 @click.option(
-    "--kubeconfig", default="", help="File that says where the API server is. Default: the cluster it runs in."
+    "--scheduling", type=click.Choice(["", "volcano"]), default="", help="volcano: gang scheduling with Volcano."
 )
-@click.option("--namespace", default="", help="Namespace of the jobs to reconcile. Default: all.")
-@click.option("--scheduling", type=click.Choice(["", "volcano"]), default="", help="volcano: schedule jobs in gangs.")
-@click.option("--etcd-server", default="", help="Endpoints for elastic trainers: [https://]host:2379[,host:2379].")
-@click.option("--etcd-cacert", default="", help="File with the authority of an https etcd. Default: the system's.")
-@click.option("--etcd-cert", default="", help="File with the certificate that proves the operator to etcd.")
-@click.option("--etcd-key", default="", help="File with its key.")
-@click.option("--port-range", default="35000,65000", help="Ports for jobs on the nodes' network.", show_default=True)
+@click.option("--etcd-server", default="", help="etcd endpoints for elastic jobs: [https://]host:2379[,host:2379].")
+@click.option("--etcd-cacert", default="", help="CA file of an https etcd. [default: the system's]")
+@click.option("--etcd-cert", default="", help="Client certificate file for etcd.")
+@click.option("--etcd-key", default="", help="Key file of the client certificate.")
+@click.option("--port-range", default="35000,65000", help="Ports for jobs on the host network.", show_default=True)
 @click.option(
     "--lost-after",
     type=click.FloatRange(0),
     default=30.0,
     show_default=True,
-    help="Seconds after which a pod that should have ended is given up: its node does not answer.",
+    help="Seconds after which a terminating pod on an unreachable node is considered lost.",
 )
-@click.option("--leader-elect", is_flag=True, help="Work only while holding the lease; for several operators at once.")
-@click.option("--leader-elect-namespace", default="", help="Namespace of the lease. Default: that of the operator.")
-@click.option("--metrics-bind-address", default=":8080", help="Where /metrics is served; 0: not.", show_default=True)
+@click.option("--leader-elect", is_flag=True, help="Elect a leader, for several replicas.")
 @click.option(
-    "--health-probe-bind-address", default=":8081", help="Where /healthz, /readyz are; 0: not.", show_default=True
+    "--leader-elect-namespace", default="", help="Namespace of the leader lease. [default: the one of the operator]"
 )
-@click.option("--crd", is_flag=True, help="Print the definition of PaddleJob, for kubectl apply, and end.")
+@click.option("--metrics-bind-address", default=":8080", help="Address of /metrics; 0 disables it.", show_default=True)
+@click.option(
+    "--health-probe-bind-address",
+    default=":8081",
+    help="Address of /healthz and /readyz; 0 disables them.",
+    show_default=True,
+)
+@click.option("--crd", is_flag=True, help="Print the CustomResourceDefinitions for kubectl apply, and exit.")
 @click.pass_context
 def operator(
     ctx: click.Context,
@@ -51,7 +56,7 @@ def operator(
     health_probe_bind_address: str,
     crd: bool,
 ) -> None:
-    """Run the controller of PaddleJobs on a Kubernetes cluster until stopped.
+    """Run the operator for PaddleJobs on a Kubernetes cluster.
 
     \b
     Examples:

@@ -1,6 +1,6 @@
-"""What one sees while waiting: state, time and reason of each job or run, on stderr.
+"""The display of `wait`: state, time and reason of each job or run, on stderr.
 
-On a terminal it is drawn in place (by rich, imported only then); elsewhere each change is one line. They are followed by
+On a terminal it is drawn in place (by rich, imported only then); elsewhere each change is one line. Jobs are followed by
 threads, at most `FOLLOWERS` at a time, so that hundreds can be waited for.
 """
 
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
+from paddleflow.cli import output
 from paddleflow.cli.session import note
 
 if TYPE_CHECKING:
@@ -31,17 +32,24 @@ class Watched:
 
     def __init__(self, work: Job | Run) -> None:
         self.work = work
-        self.status = "waiting for news"
+        self.status = "connecting"
         self.reason = ""
         self.since = time.monotonic()
         self.ended: float | None = None
         self.failure: Exception | None = None
         self.changed = True
 
-    def told(self, event: Event) -> None:
+    def update(self, event: Event) -> None:
         if event.status and event.type == "status":
             self.changed = self.changed or (event.status, event.message) != (self.status, self.reason)
             self.status, self.reason = event.status, event.message
+
+    @property
+    def run_time(self) -> str:
+        """How long it ran, by the server's times: not since somebody began to wait for it."""
+        record = self.work.record
+        started = getattr(record, "start_time", "") or getattr(record, "activate_time", "")
+        return output.elapsed(started, getattr(record, "finish_time", "") or getattr(record, "update_time", ""))
 
     @property
     def elapsed(self) -> str:
@@ -110,7 +118,7 @@ class Live:
             table.add_row(Text(one.work.id), Text(one.status), Text(one.elapsed), Text(one.reason, overflow="ellipsis"))
         if len(watched) > self.SHOWN:
             over = sum(one.ended is not None for one in watched)
-            table.add_row(Text(f"… {len(watched)} in all, {over} over"))
+            table.add_row(Text(f"… {len(watched)} in total, {over} finished"))
         return table
 
 
@@ -132,7 +140,7 @@ def wait_for(works: Sequence[Job | Run], timeout: float | None) -> Sequence[Watc
                 return
             try:
                 rest = None if deadline is None else max(deadline - time.monotonic(), 0.0)
-                one.work.wait(rest, on_event=one.told)
+                one.work.wait(rest, on_event=one.update)
                 one.changed = one.changed or one.status != one.work.status
                 one.status, one.reason = one.work.status, one.work.record.message
             except Exception as error:

@@ -1,26 +1,60 @@
-"""`paddleflow queue`: queues, and who may use them."""
+"""`paddleflow queue`: queues, their tree, and who may use them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from paddleflow.cli import grants, output
-from paddleflow.cli.lazy import Late, group, listed, marker_options, pairs
+from paddleflow.cli import output
+from paddleflow.cli.account import show_grants
+from paddleflow.cli.lazy import Late, Paging, group, listed, paging, pairs
+from paddleflow.cli.output import Column, Kind
 from paddleflow.cli.session import Session, pass_session
 
-HEADERS = ["name", "namespace", "status", "cluster name", "create time", "update time"]
-SHOW_HEADERS = ["name", "namespace", "status", "quota type", "cluster name", "create time", "update time"]
+if TYPE_CHECKING:
+    from paddleflow.sdk.queues import Queue
 
 ORDERS = ("fifo", "shortest", "fair", "drf")
 STATUSES = ("open", "closed")
+ROOT = "root"
+
+QUEUE: Kind[Queue] = Kind(
+    "queues",
+    lambda queue: queue.name,
+    lambda queue: queue.raw,
+    (
+        Column(lambda queue: queue.name, "NAME", "name", flexible=True),
+        Column(lambda queue: queue.namespace, "NAMESPACE", "namespace", wide=True),
+        Column(lambda queue: queue.status, "STATUS", "status"),
+        Column(lambda queue: queue.cluster, "CLUSTER", "cluster name", flexible=True),
+        Column(lambda queue: output.amounts(queue.minimum), "GUARANTEE", wide=True),
+        Column(lambda queue: output.amounts(queue.maximum), "MAXIMUM", flexible=True),
+        Column(lambda queue: queue.order, "ORDER"),
+        Column(lambda queue: queue.parent, "PARENT", wide=True),
+        Column(lambda queue: output.age(queue.create_time), "AGE"),
+        Column(lambda queue: queue.create_time, "CREATED", "create time", wide=True),
+        Column(lambda queue: queue.update_time, "UPDATED", "update time", wide=True),
+    ),
+    "no queue found ",
+)
+SHOWN = QUEUE._replace(
+    columns=[
+        Column(lambda queue: queue.name, "", "name"),
+        Column(lambda queue: queue.namespace, "", "namespace"),
+        Column(lambda queue: queue.status, "", "status"),
+        Column(lambda queue: queue.quota_type, "", "quota type"),
+        Column(lambda queue: queue.cluster, "", "cluster name"),
+        Column(lambda queue: queue.create_time, "", "create time"),
+        Column(lambda queue: queue.update_time, "", "update time"),
+    ]
+)
 
 queue = group(
-    help="Queues, and who may use them. Making, changing, deleting and granting is for root.",
+    help="Queues, and who may use them. Creating, changing, deleting and granting is for root.",
     late={
-        "tree": Late("tree:tree", "Draw the queues that you may use as a tree, with min, max and what is used."),
-        "whatif": Late("whatif:whatif", "Try a change on the recent past; nothing is applied."),
+        "whatif": Late("scheduler:whatif", "Simulate a change on the recent past, without applying it."),
     },
 )
 
@@ -31,17 +65,17 @@ def _amounts(cpu: str | None, mem: str | None, scalar: dict[str, str] | None) ->
 
 
 def _shape(function: Callable[..., None]) -> Callable[..., None]:
-    """The options that making and changing share."""
+    """The options that create and update share."""
     for option in (
-        click.option("--location", callback=pairs, help="Where it runs: label1=value1,label2=value2."),
-        click.option("--policy", callback=listed, help="In which order jobs go: priority."),
-        click.option("--order", type=click.Choice(ORDERS), help="Who goes first among jobs of one priority."),
-        click.option("--weight", type=int, help="Its part of what its siblings leave over: 1, 2, 3."),
-        click.option("--parent", help="The queue that it stands under; root for none."),
-        click.option("--minscalar", callback=pairs, help="Least scalar resources: nvidia.com/gpu=2,rdma/hca=1."),
-        click.option("--minmem", help="Least memory that it can have: 10Gi."),
-        click.option("--mincpu", help="Least cores that it can have: 10, 500m."),
-        click.option("--maxscalar", callback=pairs, help="Most scalar resources: nvidia.com/gpu=8."),
+        click.option("--location", callback=pairs, help="Location labels: label1=value1,label2=value2."),
+        click.option("--policy", callback=listed, help="Scheduling policies: priority."),
+        click.option("--order", type=click.Choice(ORDERS), help="Order of jobs that have the same priority."),
+        click.option("--weight", type=int, help="Share of unused resources, relative to sibling queues."),
+        click.option("--parent", help="Parent queue; root for none."),
+        click.option("--minscalar", callback=pairs, help="Guaranteed scalar resources: nvidia.com/gpu=2,rdma/hca=1."),
+        click.option("--minmem", help="Guaranteed memory: 10Gi."),
+        click.option("--mincpu", help="Guaranteed cores: 10, 500m."),
+        click.option("--maxscalar", callback=pairs, help="Maximum of scalar resources: nvidia.com/gpu=8."),
     ):
         function = option(function)
     return function
@@ -53,23 +87,21 @@ def _warn(texts: Sequence[str]) -> None:
 
 
 @queue.command("list")
-@marker_options("maxsize", 100)
+@paging("maxsize", 100)
 @pass_session
-def list_(session: Session, size: int, marker: str | None) -> None:
+def list_(session: Session, paging: Paging) -> None:
     """List the queues that you may use."""
-    page = session.client.queues.page(max_keys=size, marker=marker)
-    rows = [[q.name, q.namespace, q.status, q.cluster, q.create_time, q.update_time] for q in page]
-    output.show(session, HEADERS, rows, empty="no queue found ")
-    output.marker(session, page.next_marker)
+    found, marker = paging.collect(lambda size, marker: session.client.queues.page(max_keys=size, marker=marker))
+    output.show_list(session, QUEUE, found, marker)
+    output.show_marker(session, marker)
 
 
 @queue.command()
 @click.argument("queuename")
 @pass_session
 def show(session: Session, queuename: str) -> None:
-    """Show a queue, with what is used and free."""
+    """Show a queue with its used and free resources."""
     q = session.client.queues.get(queuename)
-    row = [q.name, q.namespace, q.status, q.quota_type, q.cluster, q.create_time, q.update_time]
     rest: dict[str, object] = {
         "max resources": q.maximum,
         "min resources": q.minimum,
@@ -82,7 +114,27 @@ def show(session: Session, queuename: str) -> None:
         "scheduling policy": q.scheduling_policy,
         "location": q.location,
     }
-    output.show_one(session, SHOW_HEADERS, row, "queue info: ", {key: value for key, value in rest.items() if value})
+    facts = {
+        "Name": q.name,
+        "Cluster": q.cluster,
+        "Namespace": q.namespace,
+        "Status": q.status,
+        "Guarantee": output.amounts(q.minimum) or "none",
+        "Maximum": output.amounts(q.maximum),
+        "Used": output.amounts(q.used) or "nothing",
+        "Free": output.amounts(q.idle),
+        "Used with child queues": output.amounts(q.used_together) if q.used_together != q.used else "",
+        "Parent": q.parent,
+        "Weight": q.weight,
+        "Order": q.order,
+        "Policies": q.scheduling_policy,
+        "Location": q.location,
+        "Quota type": q.quota_type,
+        "Created": q.create_time,
+        "Updated": q.update_time,
+    }
+    given = {key: value for key, value in rest.items() if value}
+    output.show_one(session, SHOWN, q, facts, ("queue info: ", given))
 
 
 @queue.command()
@@ -91,8 +143,8 @@ def show(session: Session, queuename: str) -> None:
 @click.argument("maxcpu")
 @click.argument("maxmem")
 @_shape
-@click.option("--quota", help="elasticQuota (as if not given) or volcanoCapabilityQuota.")
-@click.option("--clustername", help="Its cluster, where there are several.")
+@click.option("--quota", help="elasticQuota or volcanoCapabilityQuota. [default: elasticQuota]")
+@click.option("--clustername", help="Cluster of the queue, if there are several.")
 @pass_session
 def create(
     session: Session,
@@ -112,7 +164,7 @@ def create(
     quota: str | None,
     clustername: str | None,
 ) -> None:
-    """Make a queue that can have at most MAXCPU cores and MAXMEM memory.
+    """Create a queue that may use up to MAXCPU cores and MAXMEM memory.
 
     \b
     Example:
@@ -133,15 +185,17 @@ def create(
         order=order,
     )
     _warn(warnings)
-    output.done(session, f"queue[{name}] create success ", name=name)
+    output.done(session, f"queue[{name}] create success", name, lambda: session.client.queues.get(name).raw)
 
 
 @queue.command()
 @click.argument("name")
-@click.option("--maxcpu", help="Most cores that it can have: 16.")
-@click.option("--maxmem", help="Most memory that it can have: 64Gi.")
+@click.option("--maxcpu", help="Maximum cores: 16.")
+@click.option("--maxmem", help="Maximum memory: 64Gi.")
 @_shape
-@click.option("--status", type=click.Choice(STATUSES), help="closed: takes and starts no jobs; what runs goes on.")
+@click.option(
+    "--status", type=click.Choice(STATUSES), help="A closed queue accepts and starts no jobs; running jobs continue."
+)
 @pass_session
 def update(
     session: Session,
@@ -164,7 +218,7 @@ def update(
     \b
     Examples:
       paddleflow queue update team-a --maxcpu 32 --mincpu 8
-      paddleflow queue update team-a --status closed       let it run empty; --status open goes on
+      paddleflow queue update team-a --status closed       drain it; --status open reopens it
     """
     changed = session.client.queues.update(
         name,
@@ -178,16 +232,16 @@ def update(
         status=status,
     )
     _warn(changed.warnings)
-    output.done(session, f"queue[{name}] update success ", name=name)
+    output.done(session, f"queue[{name}] update success", name, lambda: session.client.queues.get(name).raw)
 
 
 @queue.command()
 @click.argument("queuename")
 @pass_session
 def delete(session: Session, queuename: str) -> None:
-    """Delete a queue that has no jobs waiting or running, and no queues below it."""
+    """Delete a queue that has no pending or running jobs and no child queues."""
     session.client.queues.delete(queuename)
-    output.done(session, f"queue[{queuename}] delete success ", name=queuename)
+    output.done(session, f"queue[{queuename}] delete success", queuename, lambda: {"name": queuename})
 
 
 @queue.command()
@@ -195,9 +249,9 @@ def delete(session: Session, queuename: str) -> None:
 @click.argument("queuename")
 @pass_session
 def grant(session: Session, username: str, queuename: str) -> None:
-    """Let a user use a queue."""
+    """Allow a user to use a queue."""
     session.client.grants.create(username, queuename)
-    output.done(session, f"queue[{queuename}] add username[{username}] success", name=queuename, user=username)
+    output.done(session, f"queue[{queuename}] add username[{username}] success", queuename)
 
 
 @queue.command()
@@ -205,15 +259,71 @@ def grant(session: Session, username: str, queuename: str) -> None:
 @click.argument("queuename")
 @pass_session
 def ungrant(session: Session, username: str, queuename: str) -> None:
-    """Let a user no longer use a queue."""
+    """Revoke the right of a user to use a queue."""
     session.client.grants.delete(username, queuename)
-    output.done(session, f"queue[{queuename}] delete username[{username}] success", name=queuename, user=username)
+    output.done(session, f"queue[{queuename}] delete username[{username}] success", queuename)
 
 
 @queue.command()
-@click.option("-m", "--maxsize", type=int, default=100, show_default=True, help="How many to show at most.")
-@click.option("-u", "--username", help="Only of this user.")
+@click.option("-u", "--username", help="Only grants of this user.")
+@paging("maxsize", 100, marker=False)
 @pass_session
-def grantlist(session: Session, maxsize: int, username: str | None) -> None:
-    """List who may use which queue."""
-    grants.show(session, "queue", "queue name", username, maxsize)
+def grantlist(session: Session, username: str | None, paging: Paging) -> None:
+    """List which users may use which queues."""
+    show_grants(session, "queue", "queue name", username, paging)
+
+
+@queue.command()
+@pass_session
+def tree(session: Session) -> None:
+    """Show the queues that you may use as a tree, each resource as guaranteed / used / maximum.
+
+    The use of a queue includes its child queues. A parent that you may not use is shown by name only.
+    """
+    found = list(session.client.queues.list(usage=True))
+    if session.output in {"table", "wide", "compat"}:
+        for line in drawn(found):
+            click.echo(line)
+        return
+    output.show_list(session, QUEUE, found)
+
+
+def drawn(queues: list[Queue]) -> list[str]:
+    """The tree, line by line."""
+    known = {queue.name: queue for queue in queues}
+    below: dict[str, list[str]] = {}
+    for queue in queues:
+        below.setdefault(queue.parent or ROOT, []).append(queue.name)
+    strangers = [parent for parent in below if parent != ROOT and parent not in known]
+    rows = [(ROOT, "")]
+    shown = set[str]()
+
+    def draw(names: list[str], before: str) -> None:
+        for name in names:
+            if name in shown:
+                continue
+            shown.add(name)
+            last = name == names[-1]
+            rows.append((f"{before}{'└─ ' if last else '├─ '}{name}", _words(known.get(name))))
+            draw(below.get(name, []), before + ("   " if last else "│  "))
+
+    draw([*below.get(ROOT, []), *strangers], "")
+    wide = max(output.width(left) for left, _ in rows)
+    return [f"{left}{' ' * (wide - output.width(left))}  {right}".rstrip() for left, right in rows]
+
+
+def _words(queue: Queue | None) -> str:
+    if queue is None:
+        return ""
+    least, used, most = (_flat(each) for each in (queue.minimum, queue.used_together, queue.maximum))
+    names = list(dict.fromkeys([*most, *least, *used]))
+    parts = [f"{name} {least.get(name, '0')} / {used.get(name, '0')} / {most.get(name, '0')}" for name in names]
+    closed = [] if queue.status in ("open", "") else [queue.status]
+    return ", ".join([*parts, f"weight {queue.weight}", queue.order or "fifo", *closed])
+
+
+def _flat(amounts: Mapping[str, Any]) -> dict[str, str]:
+    """All dimensions side by side."""
+    scalars = amounts.get("scalarResources") or {}
+    flat = {key: str(value) for key, value in amounts.items() if key != "scalarResources"} | dict(scalars)
+    return {key: output.size(value) if key in {"mem", "memory"} else value for key, value in flat.items()}

@@ -1,4 +1,4 @@
-"""`paddleflow run`: start runs of pipelines, look at them, stop and try again. What follows one is in `run_watch`."""
+"""`paddleflow run`: start, list, show, stop, retry and delete runs; breakpoints; cached results. `run_watch` follows runs."""
 
 from __future__ import annotations
 
@@ -8,75 +8,91 @@ from typing import TYPE_CHECKING
 import click
 
 from paddleflow.cli import output
-from paddleflow.cli.lazy import Late, group, marker_options, pair_each
-from paddleflow.cli.refusals import faults_of
+from paddleflow.cli.errors import faults_of
+from paddleflow.cli.lazy import Late, Paging, group, paging, pair_each
+from paddleflow.cli.output import Column, Kind, with_id
 from paddleflow.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
+    from paddleflow.sdk.artifacts import RunCache
     from paddleflow.sdk.runs import RunRecord
 
-LIST_HEADERS = [
-    "run id", "fs name", "username", "status", "name", "description", "run msg", "source", "schedule id",
-    "scheduled time", "create time", "activate time", "update time",
-]  # fmt: skip
 ACTIVE = "initiating,pending,running,terminating"
 FINAL = "succeeded,failed,terminated,skipped"
+EXPLAINED = 5  #: pending steps of `run show` whose reason is asked for
+
+RUN: Kind[RunRecord] = Kind(
+    "runs",
+    lambda run: run.id,
+    lambda run: with_id(run.raw, "runID"),
+    (
+        Column(lambda run: run.id, "ID", "run id"),
+        Column(lambda run: run.fs, "STORAGE", "fs name", wide=True),
+        Column(lambda run: run.name, "NAME", flexible=True),
+        Column(lambda run: run.user, "USER", "username", flexible=True),
+        Column(lambda run: run.status, "STATUS", "status"),
+        Column(lambda run: output.age(run.create_time), "AGE"),
+        Column(lambda run: _run_time(run), "TIME"),
+        Column(lambda run: run.name, "", "name"),
+        Column(lambda run: run.description, "DESCRIPTION", "description", wide=True),
+        Column(lambda run: run.message, "MESSAGE", "run msg", flexible=True),
+        Column(lambda run: run.source, "SOURCE", "source", wide=True),
+        Column(lambda run: run.schedule_id, "SCHEDULE", "schedule id", wide=True),
+        Column(lambda run: run.scheduled_time, "", "scheduled time"),
+        Column(lambda run: run.create_time, "CREATED", "create time", wide=True),
+        Column(lambda run: run.activate_time, "STARTED", "activate time", wide=True),
+        Column(lambda run: run.update_time, "UPDATED", "update time", wide=True),
+    ),
+)
 
 run = group(
-    help="Runs of pipelines: start, watch, stop, try again, compare.",
+    help="Start, watch, stop, retry and compare runs of pipelines.",
     late={
-        "breakpoint": Late("run_changes:breakpoint", "Pause a run before a step, or no longer."),
-        "deletecache": Late("run_cache:deletecache", "Delete a cached result."),
-        "diff": Late("run_compare:diff", "How two runs differ: parameters, documents, fingerprints, durations."),
-        "events": Late("run_watch:events", "What happened to a run and its steps."),
-        "graph": Late("run_compare:graph", "The graph of a run: Mermaid text, SVG or JSON."),
-        "listartifact": Late("artifact:list_", "List artifacts of runs."),
-        "listcache": Late("run_cache:listcache", "List cached results."),
+        "diff": Late("run_compare:diff", "Compare two runs: parameters, documents, fingerprints, durations."),
+        "events": Late("run_watch:events", "Show the events of a run and its steps."),
+        "graph": Late("run_compare:graph", "Print the graph of a run as Mermaid, SVG or JSON."),
+        "listartifact": Late("artifact:list_", "List the artifacts of runs."),
         "logs": Late("run_watch:logs", "Print or follow the logs of a run's steps."),
-        "resume": Late("run_changes:resume", "Let a paused run go on."),
-        "showcache": Late("run_cache:showcache", "Show a cached result."),
-        "wait": Late("run_watch:wait", "Wait until a run is over."),
-        "watch": Late("run_watch:watch", "Watch a run: one line a step."),
+        "wait": Late("run_watch:wait", "Wait until runs have finished."),
+        "watch": Late("run_watch:watch", "Watch the steps of a run until it has finished."),
     },
 )
 
 
-def row_of(record: RunRecord) -> list[object]:
-    """A run as a row of a list."""
-    return [
-        record.id, record.fs, record.user, record.status, record.name, record.description, record.message,
-        record.source, record.schedule_id, record.scheduled_time, record.create_time, record.activate_time,
-        record.update_time,
-    ]  # fmt: skip
+def _run_time(run: RunRecord) -> str:
+    end = run.update_time if run.status in FINAL.split(",") else ""
+    return output.elapsed(run.activate_time, end)
 
 
 @run.command()
-@click.option("-f", "--fsname", help="The storage that the run works on.")
-@click.option("-n", "--name", help="Name of the run; the document's if not given.")
-@click.option("-d", "--desc", help="What it is for.")
-@click.option("-u", "--username", help="In whose name; only for root.")
-@click.option("-p", "--param", multiple=True, callback=pair_each, help="A parameter: name=value. Repeatable.")
-@click.option("-yp", "--runyamlpath", help="The document's path on the storage; ./run.yaml if nothing else is given.")
+@click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("-f", "--fsname", help="Storage that the run works on.")
+@click.option("-n", "--name", help="Name of the run. [default: the name in the document]")
+@click.option("-d", "--desc", help="Description.")
+@click.option("-u", "--username", help="User that the run belongs to (root only).")
+@click.option("-p", "--param", multiple=True, callback=pair_each, help="Parameter, name=value. Repeatable.")
+@click.option("-yp", "--runyamlpath", help="Path of the document on the storage. [default: ./run.yaml]")
 @click.option(
     "-yr",
     "--runyamlraw",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The document in a file here.",
+    help="Local pipeline document; the same as FILE.",
 )
-@click.option("-pplid", "--pipelineid", help="A registered pipeline.")
-@click.option("-pplver", "--pipelineversionid", help="Its version; the newest if not given.")
-@click.option("--disabled", multiple=True, help="A step that is left out, by dotted name. Repeatable.")
-@click.option("-de", "--dockerenv", help="Image of all steps that name none.")
+@click.option("-pplid", "--pipelineid", help="Registered pipeline to run.")
+@click.option("-pplver", "--pipelineversionid", help="Version of the registered pipeline. [default: the newest]")
+@click.option("--disabled", multiple=True, help="Step to skip, by its full name. Repeatable.")
+@click.option("-de", "--dockerenv", help="Image of steps that name none.")
 @click.option(
-    "--strategy", type=click.Choice(["fail_fast", "continue"]), help="What a failed step means for the others."
+    "--strategy", type=click.Choice(["fail_fast", "continue"]), help="What to do with other steps when one fails."
 )
 @click.option("--pause-before", multiple=True, metavar="STEP", help="Pause before this step. Repeatable.")
-@click.option("--watch", is_flag=True, help="Watch it to its end; the exit code says whether it succeeded.")
+@click.option("--watch", is_flag=True, help="Watch the run until it has finished; exit with 1 if it fails.")
 @pass_session
 @click.pass_context
 def create(
     ctx: click.Context,
     session: Session,
+    file: Path | None,
     fsname: str | None,
     name: str | None,
     desc: str | None,
@@ -92,17 +108,20 @@ def create(
     pause_before: tuple[str, ...],
     watch: bool,
 ) -> None:
-    """Start a run of a document, of a registered pipeline, or of a file on a storage.
+    """Start a run of the pipeline document FILE, of a registered pipeline, or of a document on a storage.
 
     \b
     Examples:
-      paddleflow run create -yr run.yaml --watch
-      paddleflow run create -yr run.yaml -p epochs=5 -p train.lr=0.1
+      paddleflow run create run.yaml --watch
+      paddleflow run create run.yaml -p epochs=5 -p train.lr=0.1
       paddleflow run create -pplid ppl-000001 -f data
     """
-    with faults_of(runyamlraw):
+    if file and runyamlraw:
+        raise click.UsageError(f"two documents: {file} and -yr {runyamlraw}")
+    local = file or runyamlraw
+    with faults_of(local):
         made = session.client.runs.create(
-            yaml=runyamlraw.read_bytes() if runyamlraw else None,
+            yaml=local.read_bytes() if local else None,
             path=runyamlpath,
             pipeline=pipelineid,
             version=pipelineversionid,
@@ -116,21 +135,26 @@ def create(
             strategy=strategy,
             breakpoints=pause_before,
         )
-    shown = name or (made.record.name if session.output != "json" else "")
-    output.done(session, f"run[{shown}] create success with run id[{made.id}]", id=made.id)
+    shown = name or (made.record.name if not session.machine else "")
+    message = f"run[{shown}] create success with run id[{made.id}]"
+    if not (watch and session.machine):
+        output.done(session, message, made.id, lambda: RUN.data(made.record))
     if watch:
         from paddleflow.cli.run_watch import watched
 
-        ctx.exit(watched(made))
+        code = watched(made, quiet=session.machine, client=session.client)
+        if session.machine:
+            output.print_data(session, RUN.data(made.refresh().record))
+        ctx.exit(code)
 
 
 @run.command("list")
-@click.option("-f", "--fsname", help="Only on this storage.")
-@click.option("-u", "--username", help="Only of this user; for root.")
-@click.option("-r", "--runid", help="Only these: ids with commas.")
-@click.option("-n", "--name", help="Only with this name.")
-@click.option("-s", "--status", help="Only with this status: active, final, or words with commas.")
-@marker_options("maxsize", 100)
+@click.option("-f", "--fsname", help="Only runs on this storage.")
+@click.option("-u", "--username", help="Only runs of this user (root only).")
+@click.option("-r", "--runid", help="Only these runs, separated by commas.")
+@click.option("-n", "--name", help="Only runs with this name.")
+@click.option("-s", "--status", help="Only runs in these states; active and final stand for several.")
+@paging("maxsize", 100)
 @pass_session
 def list_(
     session: Session,
@@ -139,10 +163,9 @@ def list_(
     runid: str | None,
     name: str | None,
     status: str | None,
-    size: int,
-    marker: str | None,
+    paging: Paging,
 ) -> None:
-    """List runs.
+    """List runs, newest first.
 
     \b
     Examples:
@@ -150,80 +173,199 @@ def list_(
       paddleflow run list -n train -s failed,terminated
     """
     wanted = {"active": ACTIVE, "final": FINAL}.get(status or "", status)
-    page = session.client.runs.page(
-        max_keys=size, marker=marker, user=username, fs=fsname, run=runid, name=name, status=wanted
+    found, marker = paging.collect(
+        lambda size, marker: session.client.runs.page(
+            max_keys=size, marker=marker, user=username, fs=fsname, run=runid, name=name, status=wanted
+        )
     )
-    rows = [row_of(found.record) for found in page]
-    if session.output != "json":
-        click.echo(f"{len(rows)} runs shown under:")
-    output.show(session, LIST_HEADERS, rows)
-    output.marker(session, page.next_marker)
+    if session.output in {"compat", "text"}:
+        click.echo(f"{len(found)} runs shown under:")
+    output.show_list(session, RUN, [run.record for run in found], marker)
+    output.show_marker(session, marker)
 
 
 @run.command()
 @click.argument("runid")
-@click.option("--yaml", is_flag=True, help="Only the document, as it was given.")
+@click.option("--yaml", is_flag=True, help="Print the pipeline document as it was submitted.")
 @pass_session
 def show(session: Session, runid: str, yaml: bool) -> None:
-    """Show a run as a tree: each step with its state, how long it took, and whether it ran or was reused.
+    """Show a run as a tree: each step with its state, duration, job, and whether it ran or was reused from a cache.
+
+    RUNID may be a number (7 for run-000007); @latest (or -) is the newest run.
 
     \b
     Examples:
-      paddleflow run show run-000001
+      paddleflow run show @latest
       paddleflow run show run-000001 --yaml > again.yaml
     """
-    found = session.client.runs.get(runid)
+    found = session.run(runid).refresh()
     if yaml:
         click.echo(found.record.yaml, nl=not found.record.yaml.endswith("\n"))
-        return
-    if session.output == "json":
-        click.echo(output.as_json(found.record.raw))
-        return
-    if session.output == "text":
-        output.show(session, LIST_HEADERS, [row_of(found.record)])
-        return
-    from paddleflow.cli.run_tree import tree
+    elif session.output in {"table", "wide", "compat"}:
+        from paddleflow.cli.run_tree import tree
 
-    click.echo("\n".join(tree(found.record)))
+        reasons = _reasons(session, found.record)
+        click.echo("\n".join(tree(found.record, lambda step: reasons.get(step.job_id, ""))))
+    else:
+        output.show_one(session, RUN, found.record, {}, ("", {}))
+
+
+def _reasons(session: Session, record: RunRecord) -> dict[str, str]:
+    """Why the first pending steps are pending, by job."""
+    from paddleflow.errors import PaddleFlowError
+    from paddleflow.sdk.runs import steps
+
+    found: dict[str, str] = {}
+    for _, step in steps(record.runtime):
+        if step.status == "pending" and step.job_id and len(found) < EXPLAINED:
+            try:
+                found[step.job_id] = session.client.jobs.handle(step.job_id).why().text
+            except PaddleFlowError:
+                break  # the tree is shown all the same
+    return found
 
 
 @run.command()
 @click.argument("runid")
-@click.option("-f", "--force", is_flag=True, help="Also leave out the step that comes after all.")
+@click.option("-f", "--force", is_flag=True, help="Skip the post_process step, too.")
 @pass_session
 def stop(session: Session, runid: str, force: bool) -> None:
-    """Stop a run. Its post_process step still runs, unless forced."""
-    session.client.runs.handle(runid).stop(force)
-    output.done(session, f"runid[{runid}] stop success", id=runid)
+    """Stop a run. Its post_process step still runs, unless --force is given."""
+    stopped = session.run(runid)
+    stopped.stop(force)
+    output.done(session, f"runid[{stopped.id}] stop success", stopped.id, lambda: RUN.data(stopped.record))
 
 
 @run.command()
 @click.argument("runid")
-@click.option("--from", "from_step", metavar="STEP", help="Run this step and all that come after it again.")
-@click.option("--watch", is_flag=True, help="Watch the new run to its end.")
+@click.option("--from", "from_step", metavar="STEP", help="Rerun this step and all steps that follow it.")
+@click.option("--watch", is_flag=True, help="Watch the new run until it has finished.")
 @pass_session
 @click.pass_context
 def retry(ctx: click.Context, session: Session, runid: str, from_step: str | None, watch: bool) -> None:
-    """Try a run again that failed or was stopped: a new run that takes over what succeeded.
+    """Retry a failed or stopped run: starts a new run that keeps the steps that succeeded.
 
     \b
     Examples:
-      paddleflow run retry run-000001
+      paddleflow run retry @latest
       paddleflow run retry run-000001 --from train --watch
     """
-    made = session.client.runs.handle(runid).retry(from_step)
-    output.done(session, f"run id[{runid}] retry success, new run id is [{made.id}]", id=made.id)
+    old = session.run(runid)
+    made = old.retry(from_step)
+    message = f"run id[{old.id}] retry success, new run id is [{made.id}]"
+    output.done(session, message, made.id, lambda: RUN.data(made.record))
     if watch:
         from paddleflow.cli.run_watch import watched
 
-        ctx.exit(watched(made))
+        ctx.exit(watched(made, client=session.client))
 
 
 @run.command()
 @click.argument("runid")
-@click.option("-not-cc", "--notcheckcache", is_flag=True, help="Also if other runs were served from its results.")
+@click.option("-not-cc", "--notcheckcache", is_flag=True, help="Delete it even if other runs reuse its results.")
 @pass_session
 def delete(session: Session, runid: str, notcheckcache: bool) -> None:
-    """Delete a run that is over, with its jobs, logs and artifacts."""
-    session.client.runs.handle(runid).delete(check_cache=not notcheckcache)
-    output.done(session, f"runid[{runid}] delete success", id=runid)
+    """Delete a finished run with its jobs, logs and artifacts."""
+    gone = session.run(runid)
+    gone.delete(check_cache=not notcheckcache)
+    output.done(session, f"runid[{gone.id}] delete success", gone.id)
+
+
+@run.command()
+@click.argument("runid")
+@click.argument("steps", nargs=-1, metavar="[STEP]...")
+@click.option("--remove", is_flag=True, help="Remove these breakpoints; all of them if no step is named.")
+@pass_session
+def breakpoint(session: Session, runid: str, steps: tuple[str, ...], remove: bool) -> None:
+    """Pause a run before STEPs that have not started. Steps inside a dag have full names: prepare.download.
+
+    \b
+    Examples:
+      paddleflow run breakpoint run-000001 train
+      paddleflow run breakpoint run-000001 --remove
+    """
+    run = session.run(runid)
+    if remove:
+        run.clear_breakpoints(*steps)
+    elif steps:
+        run.pause_before(*steps)
+    else:
+        raise click.UsageError("name the steps to pause before, or use --remove")
+    now = run.refresh().record
+    message = f"runid[{run.id}] breakpoints: {', '.join(now.breakpoints) or 'none'}"
+    output.done(session, message, run.id, lambda: RUN.data(now))
+
+
+@run.command()
+@click.argument("runid")
+@click.argument("step", required=False)
+@pass_session
+def resume(session: Session, runid: str, step: str | None) -> None:
+    """Resume a paused run: at STEP, or at every step that it is paused before."""
+    run = session.run(runid)
+    run.resume(step)
+    output.done(session, f"runid[{run.id}] resume success", run.id, lambda: RUN.data(run.record))
+
+
+# ---- cached results -------------------------------------------------------------------------------------------------
+
+CACHE: Kind[RunCache] = Kind(
+    "cached results",
+    lambda cache: cache.id,
+    lambda cache: with_id(cache.raw, "cacheID"),
+    (
+        Column(lambda cache: cache.id, "ID", "cache id"),
+        Column(lambda cache: cache.run_id, "RUN", "run id"),
+        Column(lambda cache: cache.job_id, "JOB", "job id", wide=True),
+        Column(lambda cache: cache.fs, "STORAGE", "fsname", flexible=True),
+        Column(lambda cache: cache.user, "USER", "username", flexible=True),
+        Column(lambda cache: "never" if cache.expired_time in {"", "-1"} else cache.expired_time, "EXPIRES"),
+        Column(lambda cache: cache.expired_time, "", "expired time"),
+        Column(lambda cache: output.age(cache.create_time), "AGE"),
+        Column(lambda cache: cache.create_time, "CREATED", "create time", wide=True),
+        Column(lambda cache: cache.update_time, "UPDATED", "update time", wide=True),
+    ),
+)
+
+
+@run.command()
+@click.option("-u", "--username", help="Only results of this user (root only).")
+@click.option("-f", "--fsname", help="Only results on this storage.")
+@click.option("-r", "--runid", help="Only results of this run.")
+@paging("maxsize", 100)
+@pass_session
+def listcache(session: Session, username: str | None, fsname: str | None, runid: str | None, paging: Paging) -> None:
+    """List cached results of steps."""
+    found, marker = paging.collect(
+        lambda size, marker: session.client.caches.page(
+            max_keys=size, marker=marker, user=username, fs=fsname, run=runid
+        )
+    )
+    output.show_list(session, CACHE, found, marker)
+    output.show_marker(session, marker)
+
+
+@run.command()
+@click.argument("cacheid")
+@pass_session
+def showcache(session: Session, cacheid: str) -> None:
+    """Show a cached result and its two fingerprints."""
+    found = session.client.caches.get(cacheid)
+    rest: dict[str, object] = {
+        "first fingerprint": found.first_fingerprint,
+        "second fingerprint": found.second_fingerprint,
+        "source": found.source,
+        "strategy": found.strategy,
+    }
+    facts = {column.table.capitalize(): column.value(found) for column in CACHE.columns if column.table}
+    more = {key.capitalize(): value for key, value in rest.items()}
+    output.show_one(session, CACHE, found, {**facts, **more}, ("cache info: ", rest))
+
+
+@run.command()
+@click.argument("cacheid")
+@pass_session
+def deletecache(session: Session, cacheid: str) -> None:
+    """Delete a cached result; the step runs again next time."""
+    session.client.caches.delete(cacheid)
+    output.done(session, f"cache id[{cacheid}] delete success", cacheid)

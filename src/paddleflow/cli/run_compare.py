@@ -1,4 +1,4 @@
-"""`paddleflow run graph` and `diff`: a run as a picture, and what is different in another one."""
+"""`paddleflow run graph` and `diff`: the graph of a run, and the differences between two runs."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ LISTS = frozenset({"document", "fingerprint"})  #: all other lists of a differen
 @click.command(cls=Command)
 @click.argument("runid")
 @click.option(
-    "--format", "format_", type=click.Choice(FORMATS), help="As the file's ending says; mermaid without a file."
+    "--format", "format_", type=click.Choice(FORMATS), help="Format. [default: by the suffix of the file, else mermaid]"
 )
-@click.option("--to", type=click.Path(dir_okay=False, path_type=Path), help="Write it to this file.")
+@click.option("--to", type=click.Path(dir_okay=False, path_type=Path), help="File to write. [default: standard output]")
 @pass_session
 def graph(session: Session, runid: str, format_: str | None, to: Path | None) -> None:
-    """Print the graph of a run with the states of its steps: Mermaid text, an SVG picture, or JSON.
+    """Print the graph of a run with the states of its steps as Mermaid, SVG or JSON.
 
     \b
     Examples:
@@ -43,15 +43,13 @@ def graph(session: Session, runid: str, format_: str | None, to: Path | None) ->
     if format_ is None:
         format_ = ENDINGS.get(to.suffix) if to and to.suffix else "mermaid"
     if format_ is None:
-        raise click.BadParameter(
-            f"{to} ends in none of {', '.join(ENDINGS)}; --format says what it is", param_hint="--to"
-        )
-    text = session.client.runs.handle(runid).graph(format_)
+        raise click.BadParameter(f"{to} has none of the suffixes {', '.join(ENDINGS)}; use --format", param_hint="--to")
+    text = session.run(runid).graph(format_)
     if to is None:
         click.echo(text, nl=not text.endswith("\n"))
     else:
         to.write_text(text, "utf-8")
-        note(f"{to} written")
+        note(f"wrote {to}")
 
 
 @click.command(cls=Command)
@@ -59,18 +57,18 @@ def graph(session: Session, runid: str, format_: str | None, to: Path | None) ->
 @click.argument("second")
 @pass_session
 def diff(session: Session, first: str, second: str) -> None:
-    """Show in what two runs differ: parameters, documents, fingerprints of steps, durations.
+    """Compare two runs: parameters, documents, fingerprints of steps, durations.
 
     \b
     Example:
       paddleflow run diff run-000001 run-000002
     """
-    found = session.client.runs.handle(first).diff(second)
-    if session.output == "json":
-        click.echo(output.as_json(found))
+    found = session.run(first).diff(session.run(second).id)
+    if session.machine:
+        output.print_data(session, found)
         return
     lines = list(_lines(found))
-    click.echo("\n".join(lines) if lines else f"{first} and {second} do not differ")
+    click.echo("\n".join(lines) if lines else f"{first} and {second} are equal")
 
 
 def _lines(found: Mapping[str, Any]) -> Iterator[str]:
@@ -85,18 +83,18 @@ def _shown(value: object) -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if isinstance(inner, list) and key not in LISTS:
-                yield from _pair(key, *(output.cell(each) for each in inner))
+                yield from _pair(key, *(output.original_cell(each) for each in inner))
             elif isinstance(inner, Mapping | list):
                 yield f"{key}:"
                 yield from (f"  {line}" for line in _shown(inner))
             else:
-                yield f"{key}: {output.cell(inner)}"
+                yield f"{key}: {output.original_cell(inner)}"
     elif isinstance(value, list):
         for inner in value:
             if isinstance(inner, Mapping):
-                yield "  ".join(f"{key}={output.cell(each)}" for key, each in inner.items())
+                yield "  ".join(f"{key}={output.original_cell(each)}" for key, each in inner.items())
             else:
-                yield output.cell(inner)
+                yield output.original_cell(inner)
     else:
         yield from str(value).splitlines()
 

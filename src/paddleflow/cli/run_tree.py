@@ -1,4 +1,4 @@
-"""A run drawn as a tree: one line a step, readable without colour. Pure: a record in, lines out."""
+"""A run as a tree: one line per step, readable without colour. Pure: a record in, lines out."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ MARKS = {
 }
 
 
-def tree(record: RunRecord) -> list[str]:
-    """The whole run."""
+def tree(record: RunRecord, reason: Callable[[StepView], str] = lambda step: "") -> list[str]:
+    """The whole run; `reason` tells why a step is pending."""
     head = f"{record.id} {record.name} {record.status}" + (f": {record.message}" if record.message else "")
     facts = {
         "user": record.user,
@@ -31,18 +31,18 @@ def tree(record: RunRecord) -> list[str]:
         "paused before": ", ".join(record.paused),
         "breakpoints": ", ".join(record.breakpoints),
     }
-    return [head, *(f"  {name}: {value}" for name, value in facts.items() if value), *branches(record)]
+    return [head, *(f"  {name}: {value}" for name, value in facts.items() if value), *branches(record, reason)]
 
 
-def branches(record: RunRecord, tail: Callable[[StepView], str] = lambda step: "") -> list[str]:
-    """The components, one line each; the step that comes after all last. `tail` is put behind the line of a step."""
+def branches(record: RunRecord, reason: Callable[[StepView], str]) -> list[str]:
+    """The components, one line each; the post_process step last."""
     rows = _rows(record.runtime)
     rows += [(f"{one.step_name or one.name} (post_process)", one) for one in record.post_process.values()]
-    return list(_drawn(rows, "", tail))
+    return list(_drawn(rows, "", reason))
 
 
 def _rows(found: Views) -> list[tuple[str, View]]:
-    """Components with their titles; repetitions of a loop are told apart by their number."""
+    """Components with their titles; repetitions of a loop have their number."""
     return [
         (name if len(several) == 1 else f"{name}[{number}]", one)
         for name, several in found.items()
@@ -50,16 +50,16 @@ def _rows(found: Views) -> list[tuple[str, View]]:
     ]
 
 
-def _drawn(rows: Sequence[tuple[str, View]], indent: str, tail: Callable[[StepView], str]) -> Iterator[str]:
+def _drawn(rows: Sequence[tuple[str, View]], indent: str, reason: Callable[[StepView], str]) -> Iterator[str]:
     wide = max((len(title) for title, _ in rows), default=0)
     for number, (title, one) in enumerate(rows):
         end = number == len(rows) - 1
-        yield f"{indent}{'└─' if end else '├─'} {_line(title, one, wide, tail)}".rstrip()
+        yield f"{indent}{'└─' if end else '├─'} {_line(title, one, wide, reason)}".rstrip()
         if isinstance(one, DagView):
-            yield from _drawn(_rows(one.entry_points), f"{indent}{'   ' if end else '│  '}", tail)
+            yield from _drawn(_rows(one.entry_points), f"{indent}{'   ' if end else '│  '}", reason)
 
 
-def _line(title: str, one: View, wide: int, tail: Callable[[StepView], str]) -> str:
+def _line(title: str, one: View, wide: int, reason: Callable[[StepView], str]) -> str:
     words = [f"{MARKS.get(one.status, '?')} {title.ljust(wide)}  {one.status.ljust(10)}"]
     if one.seconds:
         words.append(duration(one.seconds))
@@ -67,8 +67,8 @@ def _line(title: str, one: View, wide: int, tail: Callable[[StepView], str]) -> 
         words.append(how(one))
     if one.message not in words:
         words.append(one.message)
-    if isinstance(one, StepView) and (last := tail(one)):
-        words.append(f"│ {last}")
+    if isinstance(one, StepView) and one.status in {"pending", "running"}:
+        words += [one.job_id, reason(one)]
     return "  ".join(word for word in words if word)
 
 

@@ -1,4 +1,4 @@
-"""`paddleflow schedule`: registered pipelines that are run by the clock."""
+"""`paddleflow schedule`: registered pipelines that run at the times of a crontab."""
 
 from __future__ import annotations
 
@@ -7,30 +7,40 @@ from typing import TYPE_CHECKING
 import click
 
 from paddleflow.cli import output
-from paddleflow.cli.lazy import group, marker_options
-from paddleflow.cli.run import LIST_HEADERS, row_of
+from paddleflow.cli.lazy import Paging, group, paging
+from paddleflow.cli.output import Column, Kind, with_id
+from paddleflow.cli.run import RUN
 from paddleflow.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
+    from paddleflow.sdk.records import Page
+    from paddleflow.sdk.runs import Run
     from paddleflow.sdk.schedules import Schedule
 
-HEADERS = [
-    "schedule id", "name", "pipeline id", "pipeline version id", "status", "crontab", "next run time", "username",
-    "start time", "end time", "message",
-]  # fmt: skip
+SCHEDULE: Kind[Schedule] = Kind(
+    "schedules",
+    lambda schedule: schedule.id,
+    lambda schedule: with_id(schedule.raw, "scheduleID"),
+    (
+        Column(lambda schedule: schedule.id, "ID", "schedule id"),
+        Column(lambda schedule: schedule.name, "NAME", "name", flexible=True),
+        Column(lambda schedule: schedule.pipeline_id, "PIPELINE", "pipeline id"),
+        Column(lambda schedule: schedule.version_id, "VERSION", "pipeline version id", wide=True),
+        Column(lambda schedule: schedule.status, "STATUS", "status"),
+        Column(lambda schedule: schedule.crontab, "CRONTAB", "crontab"),
+        Column(lambda schedule: schedule.next_run_time, "NEXT RUN", "next run time", flexible=True),
+        Column(lambda schedule: schedule.user, "USER", "username", wide=True),
+        Column(lambda schedule: schedule.start_time, "START", "start time", wide=True),
+        Column(lambda schedule: schedule.end_time, "END", "end time", wide=True),
+        Column(lambda schedule: schedule.message, "MESSAGE", "message", wide=True),
+    ),
+)
 OPTION_HEADERS = ["catchup", "expire interval", "concurrency", "concurrency policy", "timezone", "desc"]
 
-schedule = group(help="Schedules: registered pipelines that are run by the clock.")
+schedule = group(help="Schedules: run registered pipelines at the times of a crontab.")
 
 
-def _row(found: Schedule) -> list[object]:
-    return [
-        found.id, found.name, found.pipeline_id, found.version_id, found.status, found.crontab, found.next_run_time,
-        found.user, found.start_time, found.end_time, found.message,
-    ]  # fmt: skip
-
-
-def _option_row(found: Schedule) -> list[object]:
+def _options(found: Schedule) -> list[object]:
     keys = ("catchup", "expireInterval", "concurrency", "concurrencyPolicy")
     return [*(found.options.get(key) for key in keys), found.timezone, found.desc]
 
@@ -40,20 +50,20 @@ def _option_row(found: Schedule) -> list[object]:
 @click.argument("ppl_id")
 @click.argument("ppl_ver_id")
 @click.argument("crontab")
-@click.option("-d", "--desc", help="What it is for.")
-@click.option("-s", "--starttime", help='Not before "YYYY-MM-DD HH:MM:SS".')
-@click.option("-e", "--endtime", help='Not after "YYYY-MM-DD HH:MM:SS".')
-@click.option("-c", "--concurrency", type=int, help="Runs at once; 0: any number.")
+@click.option("-d", "--desc", help="Description.")
+@click.option("-s", "--starttime", help='First time, "YYYY-MM-DD HH:MM:SS".')
+@click.option("-e", "--endtime", help='Last time, "YYYY-MM-DD HH:MM:SS".')
+@click.option("-c", "--concurrency", type=int, help="Maximum number of concurrent runs; 0 means no limit.")
 @click.option(
     "-cp",
     "--concurrencypolicy",
     type=click.Choice(["suspend", "replace", "skip"]),
-    help="When there are that many: wait, stop the oldest, or leave the new one out.",
+    help="At the limit: wait, stop the oldest run, or skip the new one.",
 )
-@click.option("-ei", "--expireinterval", type=int, help="Seconds after which a missed time is only recorded; 0: never.")
-@click.option("--catchup", type=bool, help="Make up for times that were missed; true if not given.")
-@click.option("--timezone", help="Whose clock the crontab is about, such as Asia/Shanghai; the server's if not given.")
-@click.option("-u", "--username", help="In whose name; only for root.")
+@click.option("-ei", "--expireinterval", type=int, help="Skip a missed time after this many seconds; 0 means never.")
+@click.option("--catchup", type=bool, help="Run for times that were missed. [default: true]")
+@click.option("--timezone", help="Time zone of the crontab, for example Asia/Shanghai. [default: the server's]")
+@click.option("-u", "--username", help="Owner of the schedule (root only).")
 @pass_session
 def create(
     session: Session,
@@ -93,16 +103,16 @@ def create(
         timezone=timezone,
         user=username,
     )
-    output.done(session, f"schedule[{name}] create success, id[{made.id}]", id=made.id)
+    output.done(session, f"schedule[{name}] create success, id[{made.id}]", made.id, lambda: _data(session, made.id))
 
 
 @schedule.command("list")
-@click.option("-u", "--userfilter", help="Only of these users; for root.")
-@click.option("-n", "--namefilter", help="Only with these names.")
-@click.option("-p", "--pplfilter", help="Only of these pipelines.")
-@click.option("-pv", "--pplversionfilter", help="Only of these versions.")
-@click.option("-s", "--statusfilter", help="Only with these statuses.")
-@marker_options("maxkeys", 50)
+@click.option("-u", "--userfilter", help="Only schedules of these users (root only).")
+@click.option("-n", "--namefilter", help="Only schedules with these names.")
+@click.option("-p", "--pplfilter", help="Only schedules of these pipelines.")
+@click.option("-pv", "--pplversionfilter", help="Only schedules of these versions.")
+@click.option("-s", "--statusfilter", help="Only schedules in these states.")
+@paging("maxkeys", 50)
 @pass_session
 def list_(
     session: Session,
@@ -111,91 +121,98 @@ def list_(
     pplfilter: str | None,
     pplversionfilter: str | None,
     statusfilter: str | None,
-    size: int,
-    marker: str | None,
+    paging: Paging,
 ) -> None:
     """List schedules."""
-    page = session.client.schedules.page(
-        max_keys=size,
-        marker=marker,
-        user=userfilter,
-        pipeline=pplfilter,
-        version=pplversionfilter,
-        name=namefilter,
-        status=statusfilter,
+    found, marker = paging.collect(
+        lambda size, marker: session.client.schedules.page(
+            max_keys=size,
+            marker=marker,
+            user=userfilter,
+            pipeline=pplfilter,
+            version=pplversionfilter,
+            name=namefilter,
+            status=statusfilter,
+        )
     )
-    output.show(session, HEADERS, [_row(found) for found in page])
-    output.marker(session, page.next_marker)
+    output.show_list(session, SCHEDULE, found, marker)
+    output.show_marker(session, marker)
 
 
 @schedule.command()
 @click.argument("schedule_id")
 @click.option("-r", "--runfilter", help="Only these runs.")
-@click.option("-s", "--statusfilter", help="Only runs with these statuses.")
-@marker_options("maxkeys", 50)
+@click.option("-s", "--statusfilter", help="Only runs in these states.")
+@paging("maxkeys", 50)
 @pass_session
-def show(
-    session: Session,
-    schedule_id: str,
-    runfilter: str | None,
-    statusfilter: str | None,
-    size: int,
-    marker: str | None,
-) -> None:
+def show(session: Session, schedule_id: str, runfilter: str | None, statusfilter: str | None, paging: Paging) -> None:
     """Show a schedule and its runs."""
-    found, page = session.client.schedules.run_page(
-        schedule_id, max_keys=size, marker=marker, run=runfilter, status=statusfilter
-    )
-    if session.output == "json":
-        click.echo(output.as_json({**found.raw, "runs": [run.record.raw for run in page]}))
+    schedules: list[Schedule] = []
+
+    def fetch(size: int, marker: str | None) -> Page[Run]:
+        found, page = session.client.schedules.run_page(
+            schedule_id, max_keys=size, marker=marker, run=runfilter, status=statusfilter
+        )
+        schedules.append(found)
+        return page
+
+    runs, marker = paging.collect(fetch)
+    found = schedules[0]
+    if session.machine:
+        data = {**with_id(found.raw, "scheduleID"), "runs": [RUN.data(run.record) for run in runs]}
+        output.print_data(session, data)
         return
-    output.show(session, HEADERS, [_row(found)])
-    output.show(session, OPTION_HEADERS, [_option_row(found)])
-    output.show(session, LIST_HEADERS, [row_of(run.record) for run in page])
-    output.marker(session, page.next_marker)
+    output.show_list(session, SCHEDULE, [found])
+    output.show_rows(session, OPTION_HEADERS, [_options(found)])
+    output.show_list(session, RUN, [run.record for run in runs], marker)
+    output.show_marker(session, marker)
+
+
+def _data(session: Session, schedule_id: str) -> object:
+    return SCHEDULE.data(session.client.schedules.run_page(schedule_id, max_keys=1)[0])
 
 
 @schedule.command("next")
 @click.argument("schedule_id")
-@click.option("-n", "--count", type=int, default=5, show_default=True, help="How many times.")
+@click.option("-n", "--count", type=int, default=5, show_default=True, help="Number of times.")
 @pass_session
 def next_(session: Session, schedule_id: str, count: int) -> None:
-    """Show the next times at which a schedule will start runs."""
+    """Show the next times of a schedule."""
     moments = session.client.schedules.next(schedule_id, count)
-    output.show(session, ["next run time"], [[moment] for moment in moments], empty="it will not run any more")
+    output.show_rows(session, ["next run time"], [[moment] for moment in moments], empty="there are no further times")
 
 
 @schedule.command()
 @click.argument("schedule_id")
 @pass_session
 def pause(session: Session, schedule_id: str) -> None:
-    """Start no more runs until it is resumed."""
+    """Pause a schedule until it is resumed."""
     session.client.schedules.pause(schedule_id)
-    output.done(session, f"schedule[{schedule_id}] pause success", id=schedule_id)
+    output.done(session, f"schedule[{schedule_id}] pause success", schedule_id, lambda: _data(session, schedule_id))
 
 
 @schedule.command()
 @click.argument("schedule_id")
 @pass_session
 def resume(session: Session, schedule_id: str) -> None:
-    """Go on with a schedule that is paused."""
+    """Resume a paused schedule."""
     session.client.schedules.resume(schedule_id)
-    output.done(session, f"schedule[{schedule_id}] resume success", id=schedule_id)
+    output.done(session, f"schedule[{schedule_id}] resume success", schedule_id, lambda: _data(session, schedule_id))
 
 
 @schedule.command()
 @click.argument("schedule_id")
 @pass_session
 def stop(session: Session, schedule_id: str) -> None:
-    """Stop a schedule for good. Its runs go on."""
+    """Stop a schedule permanently. Its runs continue."""
     session.client.schedules.stop(schedule_id)
-    output.done(session, f"schedule[{schedule_id}] stop success", id=schedule_id)
+    output.done(session, f"schedule[{schedule_id}] stop success", schedule_id, lambda: _data(session, schedule_id))
 
 
 @schedule.command()
 @click.argument("schedule_id")
 @pass_session
 def delete(session: Session, schedule_id: str) -> None:
-    """Delete a schedule that is over or stopped."""
+    """Delete a finished or stopped schedule."""
     session.client.schedules.delete(schedule_id)
-    output.done(session, f"schedule[{schedule_id}] delete success", id=schedule_id)
+    output.done(session, f"schedule[{schedule_id}] delete success", schedule_id)

@@ -1,46 +1,192 @@
-"""`paddleflow scheduler`: whether recorded decisions come out again."""
+"""`paddleflow scheduler replay` and `paddleflow queue whatif`: recorded decisions, replayed as they were or with a change."""
 
 from __future__ import annotations
+
+import json
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from paddleflow.cli import output
-from paddleflow.cli.lazy import group
+from paddleflow.cli.lazy import Command, group
 from paddleflow.cli.session import Session, pass_session
+from paddleflow.errors import Invalid
+
+if TYPE_CHECKING:
+    from paddleflow.sdk.scheduler import QueueOutcome, WhatIf
 
 HEADERS = ["begins", "ends", "cycles", "events", "starts", "evictions", "resizes", "difference"]
 
-scheduler = group(help="What the scheduler decided, and whether it would decide so again. For root.")
+scheduler = group(help="Recorded scheduling decisions (root only).")
 
 
 @scheduler.command()
-@click.option("--since", help='Only decisions from "YYYY-MM-DD hh:mm:ss" on.')
-@click.option("--until", help='Only decisions up to "YYYY-MM-DD hh:mm:ss".')
+@click.option("--since", help='Only decisions since "YYYY-MM-DD hh:mm:ss".')
+@click.option("--until", help='Only decisions until "YYYY-MM-DD hh:mm:ss".')
 @click.pass_context
 @pass_session
 def replay(session: Session, context: click.Context, since: str | None, until: str | None) -> None:
-    """Execute recorded decisions again, with what they saw, up to the first that comes out differently.
+    """Replay recorded scheduling decisions on their recorded input, up to the first difference.
 
-    Ends with 1 if there is one. How much is recorded is the server's setting scheduling.log_size.
+    Exits with 1 if there is a difference. The server's setting scheduling.log_size limits how much is recorded.
 
     \b
     Example:
       paddleflow scheduler replay --since "2026-11-17 09:00:00"
     """
     found = session.client.scheduler.replay(since, until)
-    if session.output == "table":
+    if session.output in {"table", "wide", "compat"}:
         click.echo(f"{found.cycles} cycles from {found.begins or '-'} to {found.ends or '-'}, {found.events} events")
-        click.echo(f"  {found.starts} starts, {found.evictions} evictions, {found.resizes} changes of size")
-        click.echo("  all came out the same" if found.difference is None else _words(found.difference))
+        click.echo(f"  {found.starts} starts, {found.evictions} evictions, {found.resizes} resizes")
+        click.echo("  no differences" if found.difference is None else _words(found.difference))
     else:
         row = [found.begins, found.ends, found.cycles, found.events, found.starts, found.evictions, found.resizes]
-        output.show(session, HEADERS, [[*row, found.difference]])
+        output.show_rows(session, HEADERS, [[*row, found.difference]])
     context.exit(0 if found.difference is None else 1)
 
 
 def _words(difference: object) -> str:
-    told = difference if isinstance(difference, dict) else {}
+    found = difference if isinstance(difference, dict) else {}
     return (
-        f"  first difference at {told.get('at')}, cycle {told.get('cycle')}, decision {told.get('decision')}:\n"
-        f"    then: {told.get('then')}\n    now:  {told.get('now')}"
+        f"  first difference at {found.get('at')}, cycle {found.get('cycle')}, decision {found.get('decision')}:\n"
+        f"    then: {found.get('then')}\n    now:  {found.get('now')}"
     )
+
+
+# ---- queue whatif -----------------------------------------------------------------------------------------------------
+
+#: Words of --queue, --add-nodes and --team → where they stand in the document.
+_QUEUE = {
+    "maxcpu": ("maxResources", "cpu"), "maxmem": ("maxResources", "mem"), "mincpu": ("minResources", "cpu"),
+    "minmem": ("minResources", "mem"), "weight": ("weight",), "order": ("order",), "parent": ("parent",),
+    "status": ("status",),
+}  # fmt: skip
+_NODES = {"count": ("count",), "cpu": ("each", "cpu"), "mem": ("each", "mem")}
+_TEAM = {
+    "jobs": ("jobs",), "every": ("every",), "seconds": ("seconds",), "replicas": ("replicas",),
+    "cpu": ("each", "cpu"), "mem": ("each", "mem"),
+}  # fmt: skip
+_RULES: dict[str, tuple[str, ...]] = {
+    name: (name,) for name in ("preemption", "elastic", "patience", "leastRun", "window", "halfLife")
+}
+WHATIF_HEADERS = ["queue", "jobs", "mean wait", "p90 wait", "mean completion", "use", "victims", "lost"]
+
+
+@click.command(cls=Command)
+@click.option("--queue", "queues", multiple=True, help="Changed queue: NAME,maxcpu=8,mincpu=4,order=fair. Repeatable.")
+@click.option("--lose-node", "lost", multiple=True, help="Node to remove. Repeatable.")
+@click.option("--add-nodes", "added", multiple=True, help="Nodes to add: count=2,cpu=8,mem=32Gi. Repeatable.")
+@click.option("--team", help="Additional jobs: QUEUE,jobs=20,every=60,seconds=600,cpu=1,mem=1Gi.")
+@click.option(
+    "--rule", "rules", multiple=True, help="Changed scheduling rule: preemption=false, patience=60. Repeatable."
+)
+@click.option("--past", type=float, help="Seconds of the past to replay. [default: one hour]")
+@click.option(
+    "-f",
+    "--file",
+    type=click.File("r", encoding="utf-8"),
+    help='The change as a JSON document; "-" reads standard input.',
+)
+@pass_session
+def whatif(
+    session: Session,
+    queues: tuple[str, ...],
+    lost: tuple[str, ...],
+    added: tuple[str, ...],
+    team: str | None,
+    rules: tuple[str, ...],
+    past: float | None,
+    file: IO[str] | None,
+) -> None:
+    """Simulate a change of queues, nodes or rules on the recent past and the jobs pending now. Nothing is applied.
+
+    Every figure is shown without and with the change: before -> after.
+
+    \b
+    Examples:
+      paddleflow queue whatif --queue vision,maxcpu=16,mincpu=8
+      paddleflow queue whatif --queue nlp,maxcpu=8,maxmem=32Gi --team nlp,jobs=50,cpu=2,mem=4Gi
+      paddleflow queue whatif --lose-node node-3 --rule preemption=false
+    """
+    given: dict[str, Any] = {
+        "queues": [_named("--queue", text, "name", _QUEUE) for text in queues],
+        "nodesLost": list(lost),
+        "nodesAdded": [_read("--add-nodes", text, _NODES) for text in added],
+        "team": _named("--team", team, "queue", _TEAM) if team else None,
+        "rules": {k: v for text in rules for k, v in _read("--rule", text, _RULES).items()},
+        "past": past,
+    }
+    document = (_document(file) if file else {}) | {key: value for key, value in given.items() if value}
+    answer = session.client.scheduler.what_if(document)
+    if session.machine:
+        output.print_data(session, answer.raw)
+    else:
+        _show(session, answer)
+
+
+def _document(file: IO[str]) -> dict[str, Any]:
+    try:
+        found = json.load(file)
+    except ValueError as error:
+        raise Invalid(f"{file.name} is not JSON: {error}", code="MalformedJSON") from error
+    if not isinstance(found, dict):
+        raise Invalid(f"{file.name} does not contain a JSON object", code="InappropriateJSON")
+    return found
+
+
+def _named(option: str, text: str, key: str, words: dict[str, tuple[str, ...]]) -> dict[str, Any]:
+    name, _, rest = text.partition(",")
+    return {key: name.strip(), **_read(option, rest, words)}
+
+
+def _read(option: str, text: str, words: dict[str, tuple[str, ...]]) -> dict[str, Any]:
+    """``a=1,b=2`` as the document has it."""
+    found: dict[str, Any] = {}
+    for part in (part.strip() for part in text.split(",") if part.strip()):
+        key, equals, value = part.partition("=")
+        if not equals or key not in words:
+            raise click.BadParameter(
+                f"{part} is not one of {', '.join(f'{word}=…' for word in words)}", param_hint=option
+            )
+        *above, last = words[key]
+        at = found
+        for step in above:
+            at = at.setdefault(step, {})
+        at[last] = value if last in ("cpu", "mem", "order", "parent", "status") else _value(value)
+    return found
+
+
+def _value(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _show(session: Session, answer: WhatIf) -> None:
+    before = {row.name: row for row in answer.before.queues}
+    after = {row.name: row for row in answer.after.queues}
+    rows = [[name, *_compared(before.get(name), after.get(name))] for name in sorted({*before, *after})]
+    output.show_rows(session, WHATIF_HEADERS, rows)
+    for name, digits in (("fairness", 2), ("use", 2), ("victims", 0)):
+        old, new = getattr(answer.before, name), getattr(answer.after, name)
+        click.echo(f"{name}: {old:.{digits}f} -> {new:.{digits}f}", err=session.output == "text")
+    same = "which reproduced all of them" if answer.reproduced else "which did not reproduce all of them"
+    note = f"replayed {answer.cycles} decisions from {answer.begins} to {answer.now}, {same}"
+    if answer.first_change:
+        note += f"; the first effect of the change is at {answer.first_change}"
+    elif answer.before == answer.after:
+        note += "; the change has no effect"
+    else:
+        note += "; the change has an effect only from now on"
+    click.echo(note, err=True)
+
+
+def _compared(old: QueueOutcome | None, new: QueueOutcome | None) -> list[str]:
+    cells = []
+    for name, digits in (
+        ("jobs", 0), ("mean_wait", 0), ("p90_wait", 0), ("mean_completion", 0), ("use", 3), ("victims", 0), ("lost_seconds", 0)
+    ):  # fmt: skip
+        texts = ["-" if row is None else f"{getattr(row, name):.{digits}f}" for row in (old, new)]
+        cells.append(texts[0] if texts[0] == texts[1] else " -> ".join(texts))
+    return cells

@@ -14,15 +14,15 @@ from paddleflow.errors import Unavailable
 
 
 @click.command(cls=Command)
-@click.option("--host", help="Address to listen on. Anything but loopback lets other machines in.")
-@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
-@click.option("--data", type=click.Path(file_okay=False), help="Folder for the database, logs and job folders.")
+@click.option("--host", help="Address to listen on; an address other than loopback is reachable from other machines.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 chooses a free one.")
+@click.option("--data", type=click.Path(file_okay=False), help="Folder for the database, logs and job files.")
 @click.option("--config", type=click.Path(dir_okay=False, path_type=Path), help="Settings file (TOML).")
 @click.pass_context
 def server(ctx: click.Context, host: str | None, port: int | None, data: str | None, config: Path | None) -> None:
-    """Start the server on this machine and serve until Ctrl-C.
+    """Start a server on this machine; Ctrl-C stops it. Running jobs continue.
 
-    Settings come from the options, then the environment (PADDLEFLOW_SERVER_PORT and so on), then the settings file.
+    Options take precedence over environment variables (PADDLEFLOW_SERVER_PORT and so on), these over the settings file.
 
     \b
     Examples:

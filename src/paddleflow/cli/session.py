@@ -1,4 +1,4 @@
-"""What the commands of one call share: how to print, and the client, made when it is first needed."""
+"""What the commands of one call share: the output format, and the client, made when it is first needed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ import click
 
 if TYPE_CHECKING:
     from paddleflow.sdk.client import PaddleFlow
+    from paddleflow.sdk.jobs import Job
+    from paddleflow.sdk.runs import Run
+
+LATEST = frozenset({"@latest", "-"})
+JOB_ID = 28  #: characters of a whole job id
+SEARCHED = 1000  #: newest jobs among which a prefix is looked for
 
 
 class Session:
@@ -27,6 +33,11 @@ class Session:
         self.server = server
         self.context = context
 
+    @property
+    def machine(self) -> bool:
+        """Whether the output is for programs."""
+        return self.output in {"json", "yaml"}
+
     @cached_property
     def client(self) -> PaddleFlow:
         from paddleflow.sdk.client import connect
@@ -34,10 +45,46 @@ class Session:
         # A person waits for the answer "it is not running", so this tries only once more.
         return connect(self.server, context=self.context, config=self.config, retries=1)
 
+    def job(self, id: str) -> Job:
+        """The job of an id, of a unique prefix of one (`job-6afc`, `6afc`), or the newest one (`@latest`, `-`)."""
+        whole = len(id) >= JOB_ID or not _may_be_prefix(id, "job-")
+        return self.client.jobs.handle(id if whole and id not in LATEST else self._job_id(id))
+
+    def _job_id(self, id: str) -> str:
+        from paddleflow.errors import Invalid, NotFound
+
+        if id in LATEST:
+            newest = next(iter(self.client.jobs.page(max_keys=1)), None)
+            if newest is None:
+                raise NotFound("there is no job yet", code="JobNotFound")
+            return newest.id
+        prefix = id if id.startswith("job-") else f"job-{id}"
+        found = [job.id for job in self.client.jobs.page(max_keys=SEARCHED) if job.id.startswith(prefix)]
+        if len(found) > 1:
+            raise Invalid(f"{len(found)} jobs begin with {prefix}", hint=f"such as {found[0]} and {found[1]}")
+        return found[0] if found else id
+
+    def run(self, id: str) -> Run:
+        """The run of an id, of its number (`7`, `run-7`), or the newest one (`@latest`, `-`)."""
+        if id in LATEST:
+            from paddleflow.errors import NotFound
+
+            newest = next(iter(self.client.runs.page(max_keys=1)), None)
+            if newest is None:
+                raise NotFound("there is no run yet", code="RunNotFound")
+            return self.client.runs.handle(newest.id)
+        number = id.removeprefix("run-")
+        return self.client.runs.handle(f"run-{number:0>6}" if number.isascii() and number.isdigit() else id)
+
+
+def _may_be_prefix(id: str, prefix: str) -> bool:
+    digits = id.removeprefix(prefix)
+    return id in LATEST or (len(digits) >= 4 and all(char in "0123456789abcdef" for char in digits))
+
 
 pass_session = click.make_pass_decorator(Session)
 
 
 def note(message: str) -> None:
-    """A word beside the data."""
+    """Something beside the data, on stderr."""
     click.echo(message, err=True)

@@ -1,4 +1,4 @@
-"""`paddleflow statistics`: what jobs used, and card time."""
+"""`paddleflow statistics`: resource usage of jobs, and accelerator hours."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ if TYPE_CHECKING:
 
 CARD_HEADERS = ["queue name", "card time", "device type", "user name", "job count", "total card time"]
 
-statistics = group(help="What jobs used, and card time.")
+statistics = group(help="Resource usage of jobs, and accelerator hours.")
 
 
 @statistics.command()
 @click.argument("jobid")
-@click.option("-d", "--detail", is_flag=True, help="Over time instead of now.")
-@click.option("-s", "--start", type=int, help="With -d: from this second of the epoch.")
-@click.option("-e", "--end", type=int, help="With -d: to this second of the epoch.")
-@click.option("-st", "--step", type=int, help="With -d: seconds between two points; 60 if not given.")
+@click.option("-d", "--detail", is_flag=True, help="Usage over time instead of the current values.")
+@click.option("-s", "--start", type=int, help="With -d: since this Unix time.")
+@click.option("-e", "--end", type=int, help="With -d: until this Unix time.")
+@click.option("-st", "--step", type=int, help="With -d: seconds between two points. [default: 60]")
 @pass_session
 def job(session: Session, jobid: str, detail: bool, start: int | None, end: int | None, step: int | None) -> None:
-    """What a job uses of cores, memory, disk and network."""
+    """Show the CPU, memory, disk and network usage of a job."""
     if not detail and (start or end or step):
-        raise click.UsageError("please use -d or --detail option to show detail statistics")
+        raise click.UsageError("--start, --end and --step need --detail")
     if detail:
-        found = session.client.statistics.detail(jobid, start=start, end=end, step=step)
+        found = session.client.statistics.detail(session.job(jobid).id, start=start, end=end, step=step)
         headers, rows = table(found)
-        output.show(session, headers, rows, empty="no data")
+        output.show_rows(session, headers, rows, empty="no data")
         if found.truncated:
-            note("results has been truncated due to server side limitation")
+            note("the result was truncated by the server")
         return
-    metrics = session.client.statistics.job(jobid)
+    metrics = session.client.statistics.job(session.job(jobid).id)
     headers = [name.replace("_", " ") for name in metrics]
-    output.show(session, headers, [list(metrics.values())] if metrics else [], empty="no data")
+    output.show_rows(session, headers, [list(metrics.values())] if metrics else [], empty="no data")
 
 
 def table(detail: JobDetail) -> tuple[list[str], list[list[object]]]:
@@ -59,11 +59,11 @@ def table(detail: JobDetail) -> tuple[list[str], list[list[object]]]:
 
 @statistics.command("card-time")
 @click.option("-q", "--queuenames", required=True, callback=listed, help="Queues: a,b.")
-@click.option("-s", "--start", required=True, help='From "YYYY-MM-DD HH:MM:SS".')
-@click.option("-e", "--end", required=True, help='To "YYYY-MM-DD HH:MM:SS".')
+@click.option("-s", "--start", required=True, help='Since "YYYY-MM-DD HH:MM:SS".')
+@click.option("-e", "--end", required=True, help='Until "YYYY-MM-DD HH:MM:SS".')
 @pass_session
 def card_time(session: Session, queuenames: list[str], start: str, end: str) -> None:
-    """Hours of accelerator cards per queue and user.
+    """Show accelerator hours per queue and user.
 
     \b
     Example:
@@ -74,4 +74,4 @@ def card_time(session: Session, queuenames: list[str], start: str, end: str) -> 
     for queue in found:
         head: list[object] = [queue.queue, queue.hours, queue.device_type]
         rows += [[*head, user.user, user.job_count, user.hours] for user in queue.users] or [[*head, None, None, None]]
-    output.show(session, CARD_HEADERS, rows, empty="no data")
+    output.show_rows(session, CARD_HEADERS, rows, empty="no data")

@@ -11,11 +11,11 @@ from paddleflow.cli.session import Session, pass_session
 
 
 @click.command(cls=Command)
-@click.option("--client", "client_only", is_flag=True, help="Only the client's, without asking a server.")
+@click.option("--client", "client_only", is_flag=True, help="Print the client version only; do not ask a server.")
 @pass_session
 def version(session: Session, client_only: bool) -> None:
-    """Versions of client and server, as JSON."""
+    """Print the versions of client and server as JSON."""
     found: dict[str, object] = {"client": f"PaddleFlow-{__version__}"}
     if not client_only:
         found["server"] = session.client.version()
-    click.echo(output.as_json(found))
+    output.print_data(session, found)

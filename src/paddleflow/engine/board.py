@@ -14,10 +14,9 @@ from paddleflow.engine.ports import Ports
 from paddleflow.jobs.facts import Key
 from paddleflow.jobs.machine import JobState
 from paddleflow.jobs.model import Member
-from paddleflow.jobs.rows import lifecycle_of, request_of, state_of
+from paddleflow.jobs.rows import JobRow, TaskRow, lifecycle_of, request_of, state_of
 from paddleflow.scheduling.model import Request
 from paddleflow.scheduling.record import Recorded
-from paddleflow.store.database import Row
 
 if TYPE_CHECKING:
     from paddleflow.engine.prefetch import Prefetcher
@@ -53,22 +52,22 @@ class Active:
 
 
 def activate(
-    row: Row,
+    row: JobRow,
     members: tuple[Member, ...],
-    tasks: Iterable[Row],
+    tasks: Iterable[TaskRow],
     attempt: int,
     places: tuple[MemberPlacement, ...],
     around: LaunchContext,
     prefetch: Prefetcher,
 ) -> Active:
     """A placed job, ready to be launched."""
-    state = state_of(row, tasks, lifecycle_of(row["framework"], members, around.restart_limit))
+    state = state_of(row, tasks, lifecycle_of(row.framework, members, around.restart_limit))
     job = PlacedJob(
-        id=row["id"],
-        name=row["name"],
-        user=row["user_name"],
-        queue=row["queue"],
-        framework=row["framework"],
+        id=row.id,
+        name=row.name,
+        user=row.user_name,
+        queue=row.queue,
+        framework=row.framework,
         attempt=attempt,
         members=members,
         places=places,
@@ -76,7 +75,7 @@ def activate(
     request = request_of(row)
     slot_class = prefetch.slot_class_of(request, job.framework, places[0].node if places else "")
     prepared = prepare(job, around.data, around.base_env, around.addresses, slot_class)
-    return Active(job, request, state, prepared, row["ttl"], row["touched"], slot_class)
+    return Active(job, request, state, prepared, row.ttl, row.touched, slot_class)
 
 
 @dataclass(slots=True)

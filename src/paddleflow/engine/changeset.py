@@ -20,11 +20,12 @@ from paddleflow.engine.run_writes import RunWrites, write_runs
 from paddleflow.errors import Conflict
 from paddleflow.jobs.machine import JobState, TaskState, changed_tasks
 from paddleflow.jobs.model import JobStatus, TaskStatus
-from paddleflow.jobs.rows import SQL, delete_at
+from paddleflow.jobs.queries import placeable_job
+from paddleflow.jobs.rows import SQL, JobRow, delete_at
 from paddleflow.runtimes.runtime import Observation
 from paddleflow.settings import JobSettings
 from paddleflow.store import events, leases
-from paddleflow.store.database import Row, Tx, Value
+from paddleflow.store.database import Tx, Value
 from paddleflow.store.events import NewEvent
 
 
@@ -114,14 +115,14 @@ class Changeset:
             self.writes.changes.append(Change(after, tasks, moved.active.ttl, moved.history))
 
 
-def write_turn(tx: Tx, writes: Writes, lease: tuple[str, int], rules: JobSettings, now: float) -> dict[str, Row]:
+def write_turn(tx: Tx, writes: Writes, lease: tuple[str, int], rules: JobSettings, now: float) -> dict[str, JobRow]:
     """Write all of it; the rows of the jobs whose placement stood, and of those that steps of runs made."""
     leases.check(tx, *lease)
     told: list[NewEvent] = list(writes.told)
     _write_preemptions(tx, writes, now)
     _place_successors(tx, writes.successors, now, told)
     _change(tx, writes.changes, rules, now, told)  # first: an attempt may fail and the next one be placed in one turn
-    fresh: dict[str, Row] = {}
+    fresh: dict[str, JobRow] = {}
     if writes.runs:
         attempts = {item.job: item.attempt for item in writes.placements}
         fresh = write_runs(tx, writes.runs, attempts, {job: reason for job, _, _, reason in writes.waits}, now, told)
@@ -140,7 +141,7 @@ def write_turn(tx: Tx, writes: Writes, lease: tuple[str, int], rules: JobSetting
     return {**fresh, **placed}
 
 
-def _wait(tx: Tx, waits: Sequence[tuple[str, int, int, str]], fresh: Mapping[str, Row], now: float) -> None:
+def _wait(tx: Tx, waits: Sequence[tuple[str, int, int, str]], fresh: Mapping[str, JobRow], now: float) -> None:
     """Jobs that come in crowds wait for the same reason: one statement for each, and one for the events."""
     alike: dict[tuple[int, str], list[tuple[str, int]]] = {}
     for job, seq, touched, reason in waits:
@@ -154,14 +155,14 @@ def _wait(tx: Tx, waits: Sequence[tuple[str, int, int, str]], fresh: Mapping[str
 
 
 def _place(
-    tx: Tx, placements: Sequence[Placement], fresh: Mapping[str, Row], now: float, told: list[NewEvent]
-) -> dict[str, Row]:
+    tx: Tx, placements: Sequence[Placement], fresh: Mapping[str, JobRow], now: float, told: list[NewEvent]
+) -> dict[str, JobRow]:
     placed = {}
     tasks: list[Mapping[str, Value]] = []
     for item in placements:
         row = fresh.get(item.job)
         if row is None:
-            row = tx.one(SQL["jobs_of_placement"], seq=item.seq, touched=item.touched)
+            row = placeable_job(tx, item.seq, item.touched)
             if row is None:
                 continue
             tx.run(SQL["place_job"], **_placed_row(item, now))

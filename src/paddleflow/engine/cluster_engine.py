@@ -32,7 +32,8 @@ from paddleflow.engine.run_io import RunIO
 from paddleflow.engine.step_admission import Admission
 from paddleflow.engine.turn import STARTS_A_TURN, apply_observations, apply_placements, apply_row_changes, decide
 from paddleflow.errors import PaddleFlowError
-from paddleflow.jobs.rows import SQL, members_of
+from paddleflow.jobs.queries import changed_jobs
+from paddleflow.jobs.rows import ChangedJob, JobRow, members_of
 from paddleflow.queues.model import COUNTER, DEFAULT_CLUSTER
 from paddleflow.queues.queues import scheduled_queues
 from paddleflow.runs.counters import RunCounters
@@ -71,8 +72,8 @@ class Parts:
     holder: str  #: names this server in leases
 
 
-def _read_changes(tx: Tx, cluster: str, jobs: int, runs: int) -> tuple[list[Row], list[Row], int]:
-    rows = tx.all(SQL["unseen_jobs"], cluster=cluster, limit=jobs)
+def _read_changes(tx: Tx, cluster: str, jobs: int, runs: int) -> tuple[list[ChangedJob], list[Row], int]:
+    rows = changed_jobs(tx, cluster, jobs)
     return rows, tx.all(RUNS["unseen_runs"], limit=runs) if runs else [], counters.value(tx, COUNTER)
 
 
@@ -303,9 +304,9 @@ class ClusterEngine:
         """Jobs that began although the rows say that they wait: an engine before this one had prefetched them."""
         if jobs := board.prefetch.unplaced(board, seen):
             for row in await self._parts.database.read(read_jobs, self._cluster, jobs):
-                board.prefetch.expect(board, row, members_of(row["members"]), self.nodes[0].name, self._around)
+                board.prefetch.expect(board, row, members_of(row.members), self.nodes[0].name, self._around)
 
-    async def _read_changes(self, board: Board) -> tuple[list[Row], list[Row], int]:
+    async def _read_changes(self, board: Board) -> tuple[list[ChangedJob], list[Row], int]:
         """What others wrote; a turn that only hears of ends does not ask."""
         if not self._changed:
             return [], [], board.queue_version
@@ -364,7 +365,7 @@ class ClusterEngine:
         self._note(changes.synthetic)
         return stood
 
-    async def _write(self, lease: tuple[str, int], changes: Changeset, now: float) -> dict[str, Row]:
+    async def _write(self, lease: tuple[str, int], changes: Changeset, now: float) -> dict[str, JobRow]:
         """Write the turn down. It does not wait for the disk: no kill loses it, and `_renew`, which does wait, comes soon."""
         parts = self._parts
         placed = await parts.database.write_soon(write_turn, changes.writes, lease, parts.settings.jobs, now)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 
-from paddleflow.jobs.durations import DurationHistory, keys_of
-from paddleflow.jobs.rows import SQL, crowd_of
+from paddleflow.jobs.durations import DurationHistory, JobProfile, keys_of
+from paddleflow.jobs.queries import find_job, waiting_jobs
+from paddleflow.jobs.rows import ChangedJob, JobRow, WaitingClass, class_of
 from paddleflow.scheduling.model import Queue
-from paddleflow.store.database import Database, Row, Tx
+from paddleflow.store.database import Database, Tx
 
 
 class ExpectedDurations:
@@ -23,30 +24,30 @@ class ExpectedDurations:
         self._history = DurationHistory()
         self._queues: frozenset[str] = frozenset()  # those that asked last time
 
-    async def fill(self, rows: list[Row], queues: Iterable[Queue | None]) -> list[Row]:
+    async def fill(self, rows: list[ChangedJob], queues: Iterable[Queue | None]) -> list[ChangedJob]:
         """The rows, with `expected` where the queue asks; and the waiting jobs of queues that did not ask before."""
         asking = frozenset(queue.name for queue in queues if queue is not None and queue.order == "shortest")
         began, self._queues = asking - self._queues, asking
         return await self._database.read(self._fill, rows, asking, began) if asking else rows
 
-    async def spread(self, crowds: list[Row], queues: Iterable[Queue | None]) -> list[Row]:
-        """The crowds of a board that is rebuilt; each job of a queue that asks is one of its own, with `expected`."""
+    async def spread(self, classes: list[WaitingClass], queues: Iterable[Queue | None]) -> list[WaitingClass]:
+        """The waiting jobs of a board that is rebuilt; each job of a queue that asks is a class of its own, with `expected`."""
         self._queues = frozenset()
         rows = await self.fill([], queues)
-        return [crowd for crowd in crowds if crowd["queue"] not in self._queues] + [crowd_of(row) for row in rows]
+        return [each for each in classes if each.queue not in self._queues] + [class_of(row) for row in rows]
 
-    def _fill(self, tx: Tx, rows: list[Row], asking: Set[str], began: Set[str]) -> list[Row]:
+    def _fill(self, tx: Tx, rows: list[ChangedJob], asking: Set[str], began: Set[str]) -> list[ChangedJob]:
         self._history.learn(tx)
-        known = {row["id"] for row in rows}
-        waiting = tx.all(SQL["waiting_jobs"], cluster=self._cluster) if began else []
-        rows = rows + [row for row in waiting if row["queue"] in began and row["id"] not in known]
-        return [self._filled(tx, row) if row["queue"] in asking else row for row in rows]
+        known = {row.id for row in rows}
+        waiting = waiting_jobs(tx, self._cluster) if began else []
+        rows = rows + [row for row in waiting if row.queue in began and row.id not in known]
+        return [self._filled(tx, row) if row.queue in asking else row for row in rows]
 
-    def _filled(self, tx: Tx, row: Row) -> Row:
-        whole = tx.one(SQL["job_by_id"], id=row["id"])
-        return row if whole is None else {**row, "expected": self.seconds(whole)}
+    def _filled(self, tx: Tx, row: ChangedJob) -> ChangedJob:
+        whole = find_job(tx, row.id)
+        return row if whole is None else row._replace(expected=self.seconds(whole))
 
-    def seconds(self, row: Row) -> float | None:
+    def seconds(self, row: JobProfile | JobRow) -> float | None:
         """Of one job, by its whole row; None when nothing like it is known. Whole seconds: equal jobs stay equal."""
         found = self._history.durations.middle(keys_of(row)) if self._history.learnt else None
         return None if found is None else float(round(found))

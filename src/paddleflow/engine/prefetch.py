@@ -26,10 +26,10 @@ from paddleflow.engine.launch_context import LaunchContext
 from paddleflow.jobs.facts import Placed
 from paddleflow.jobs.machine import advance
 from paddleflow.jobs.model import Member
+from paddleflow.jobs.rows import JobRow
 from paddleflow.runtimes.prefetch import Returned
 from paddleflow.runtimes.runtime import Observation
 from paddleflow.scheduling.model import Allocation, Assignment, Request
-from paddleflow.store.database import Row
 
 HORIZON = 0.1  #: seconds of work that are prefetched
 MAX_PER_JOB = 128  #: jobs that are prefetched for each that runs
@@ -52,7 +52,7 @@ class Prefetcher(Protocol):
         """The job of a step waits; `predecessors`: it is gated, and comes after these."""
         ...
 
-    def written(self, row: Row, members: tuple[Member, ...]) -> None:
+    def written(self, row: JobRow, members: tuple[Member, ...]) -> None:
         """Its row is in the database, so it may be launched."""
         ...
 
@@ -84,7 +84,7 @@ class Prefetcher(Protocol):
         """Jobs that wait, to the board, although an attempt of theirs has begun: an engine before this one prefetched them."""
         ...
 
-    def expect(self, board: Board, row: Row, members: tuple[Member, ...], node: str, around: LaunchContext) -> None:
+    def expect(self, board: Board, row: JobRow, members: tuple[Member, ...], node: str, around: LaunchContext) -> None:
         """A waiting job may begin on that node before a turn places it."""
         ...
 
@@ -109,7 +109,7 @@ class NoPrefetch:
 
     def queued(self, job: str, run: str, predecessors: Predecessors | None) -> None: ...
 
-    def written(self, row: Row, members: tuple[Member, ...]) -> None: ...
+    def written(self, row: JobRow, members: tuple[Member, ...]) -> None: ...
 
     def placed(self, job: str, slot_class: str) -> None: ...
 
@@ -129,7 +129,9 @@ class NoPrefetch:
     def unplaced(self, board: Board, seen: Iterable[Observation]) -> list[str]:
         return []
 
-    def expect(self, board: Board, row: Row, members: tuple[Member, ...], node: str, around: LaunchContext) -> None: ...
+    def expect(
+        self, board: Board, row: JobRow, members: tuple[Member, ...], node: str, around: LaunchContext
+    ) -> None: ...
 
     def begin(self, board: Board, job: str, changes: Changeset, at: float) -> Active | None:
         return None
@@ -169,7 +171,7 @@ class _Candidate:
 
     run: str
     predecessors: Predecessors | None
-    row: Row | None = None  #: once it is written
+    row: JobRow | None = None  #: once it is written
     members: tuple[Member, ...] = ()
 
 
@@ -198,8 +200,8 @@ class Prefetch:
     def queued(self, job: str, run: str, predecessors: Predecessors | None) -> None:
         self._candidates[job] = _Candidate(run, predecessors)
 
-    def written(self, row: Row, members: tuple[Member, ...]) -> None:
-        candidate = self._candidates.get(row["id"])
+    def written(self, row: JobRow, members: tuple[Member, ...]) -> None:
+        candidate = self._candidates.get(row.id)
         if candidate is not None:
             candidate.row, candidate.members = row, members
 
@@ -255,15 +257,17 @@ class Prefetch:
                 found[job] = None
         return list(found)
 
-    def expect(self, board: Board, row: Row, members: tuple[Member, ...], node: str, around: LaunchContext) -> None:
+    def expect(self, board: Board, row: JobRow, members: tuple[Member, ...], node: str, around: LaunchContext) -> None:
         self._expect(board, row, members, node, around)
 
-    def _expect(self, board: Board, row: Row, members: tuple[Member, ...], node: str, around: LaunchContext) -> Active:
-        attempt = board.waiting[row["id"]].attempt
+    def _expect(
+        self, board: Board, row: JobRow, members: tuple[Member, ...], node: str, around: LaunchContext
+    ) -> Active:
+        attempt = board.waiting[row.id].attempt
         place = MemberPlacement(members[0].role, 0, node=node)
         active = activate(row, members, (), attempt + 1, (place,), around, self)
         active.state = active.state._replace(attempt=attempt)  # the machine counts this attempt itself
-        self._expected[row["id"]] = active
+        self._expected[row.id] = active
         return active
 
     def begin(self, board: Board, job: str, changes: Changeset, at: float) -> Active | None:

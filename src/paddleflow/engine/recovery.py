@@ -31,13 +31,14 @@ from paddleflow.engine.prefetch import Prefetcher
 from paddleflow.engine.turn import advance_job
 from paddleflow.jobs.facts import MemberEnded, StopAsked
 from paddleflow.jobs.model import JobStatus, TaskStatus
-from paddleflow.jobs.rows import SQL, allocation_of, members_of, requests_of, waiting_crowds
+from paddleflow.jobs.queries import evicted_jobs, find_job, held_jobs, tasks_of_held_jobs, waiting_classes
+from paddleflow.jobs.rows import EvictedJob, JobRow, TaskRow, WaitingClass, allocation_of, members_of, requests_of
 from paddleflow.runtimes.prefetch import Returned
 from paddleflow.runtimes.runtime import Observation, Ready, Started
 from paddleflow.scheduling.model import Eviction, Node, Queue, Snapshot
 from paddleflow.scheduling.record import Recorded
 from paddleflow.scheduling.rules import DEFAULTS, Rules
-from paddleflow.store.database import Row, Tx
+from paddleflow.store.database import Tx
 
 LOST = "the process is gone and nobody saw how it ended"
 
@@ -46,28 +47,26 @@ LOST = "the process is gone and nobody saw how it ended"
 class Records:
     """What the database says of all jobs that have not ended."""
 
-    held: list[Row]
-    tasks: list[Row]
-    waiting: list[Row]  #: in crowds
-    evicted: list[Row] = field(default_factory=list)  #: those whose eviction still counts
+    held: list[JobRow]
+    tasks: list[TaskRow]
+    waiting: list[WaitingClass]
+    evicted: list[EvictedJob] = field(default_factory=list)  #: those whose eviction still counts
 
 
 def read_records(tx: Tx, cluster: str, since: float) -> Records:
     """All of a cluster; evictions before `since` count no more."""
     return Records(
-        held=tx.all(SQL["held_jobs"], cluster=cluster),
-        tasks=tx.all(SQL["tasks_of_held_jobs"], cluster=cluster),
-        waiting=waiting_crowds(tx, cluster),
-        evicted=tx.all(SQL["evicted_jobs"], cluster=cluster, since=since),
+        held_jobs(tx, cluster),
+        tasks_of_held_jobs(tx, cluster),
+        waiting_classes(tx, cluster),
+        evicted_jobs(tx, cluster, since),
     )
 
 
-def read_jobs(tx: Tx, cluster: str, jobs: Iterable[str]) -> list[Row]:
+def read_jobs(tx: Tx, cluster: str, jobs: Iterable[str]) -> list[JobRow]:
     """The rows of those of these jobs that wait and are of steps: nobody else is ever ahead, and theirs are the ids that are never used again."""
-    rows = [row for job in jobs if (row := tx.one(SQL["job_by_id"], id=job)) is not None and row["run_id"] is not None]
-    return [
-        row for row in rows if row["cluster"] == cluster and not row["placed"] and not JobStatus(row["status"]).final
-    ]
+    rows = [row for job in jobs if (row := find_job(tx, job)) is not None and row.run_id is not None]
+    return [row for row in rows if row.cluster == cluster and not row.placed and not JobStatus(row.status).final]
 
 
 def rebuild(
@@ -81,61 +80,61 @@ def rebuild(
     rules: Rules = DEFAULTS,
 ) -> Board:
     """The board as the database says; `compare` then takes in what the runtime knows."""
-    tasks: dict[str, list[Row]] = defaultdict(list)
+    tasks: dict[str, list[TaskRow]] = defaultdict(list)
     for task in records.tasks:
-        tasks[task["job_id"]].append(task)
-    current = {row["id"]: _present(tasks[row["id"]], row["attempt"]) for row in records.held}
-    held = tuple(allocation_of(row, current[row["id"]]) for row in records.held)
+        tasks[task.job_id].append(task)
+    current = {row.id: _present(tasks[row.id], row.attempt) for row in records.held}
+    held = tuple(allocation_of(row, current[row.id]) for row in records.held)
     evictions = tuple(
-        Eviction(row["id"], row["evicted_by"], row["evicted_at"], gone=row["status"] != JobStatus.PREEMPTING)
+        Eviction(row.id, row.evicted_by, row.evicted_at, gone=row.status != JobStatus.PREEMPTING)
         for row in records.evicted
     )
-    shrinks = tuple(shrink for row in records.held if (shrink := _shrink(row, current[row["id"]], now)) is not None)
+    shrinks = tuple(shrink for row in records.held if (shrink := _shrink(row, current[row.id], now)) is not None)
     snapshot = Snapshot(now, tuple(nodes), tuple(queues), (), held, evictions=evictions, shrinks=shrinks, rules=rules)
     board = Board(Recorded.of(snapshot), ports, prefetch)
     for row in records.held:
-        mine = current[row["id"]]
-        active = activate(row, members_of(row["members"]), mine, row["attempt"], places_of(mine), around, prefetch)
-        board.active[row["id"]] = active
-        prefetch.placed(row["id"], active.slot_class)
+        mine = current[row.id]
+        active = activate(row, members_of(row.members), mine, row.attempt, places_of(mine), around, prefetch)
+        board.active[row.id] = active
+        prefetch.placed(row.id, active.slot_class)
         ports.hold(active.ports)
-    for crowd in records.waiting:
-        requests, rest = requests_of(crowd), (crowd["framework"], crowd["touched"], crowd["attempt"])
-        if crowd["gated"]:
+    for each in records.waiting:
+        requests, rest = requests_of(each), (each.framework, each.touched, each.attempt)
+        if each.gated:
             for request in requests:
                 board.enqueue(Waiting(request, *rest), None, now, gated=True)
             continue
-        board.enqueue_all([(Waiting(request, *rest), crowd["not_before"]) for request in requests], now)
-        if crowd["status"] == JobStatus.PENDING:
+        board.enqueue_all([(Waiting(request, *rest), each.not_before) for request in requests], now)
+        if each.status == JobStatus.PENDING:
             jobs = [request.job for request in requests]
             board.core.told(jobs)
-            board.reported.append((crowd["message"], jobs))
+            board.reported.append((each.message, jobs))
     return board
 
 
-def places_of(tasks: Iterable[Row]) -> tuple[MemberPlacement, ...]:
+def places_of(tasks: Iterable[TaskRow]) -> tuple[MemberPlacement, ...]:
     """The places that task rows hold."""
     return tuple(
         MemberPlacement(
-            task["role"],
-            task["idx"],
-            task["node"],
-            tuple((name, tuple(numbers)) for name, numbers in json.loads(task["devices"])),
-            tuple(json.loads(task["ports"])),
+            task.role,
+            task.idx,
+            task.node,
+            tuple((name, tuple(numbers)) for name, numbers in json.loads(task.devices)),
+            tuple(json.loads(task.ports)),
         )
         for task in tasks
     )
 
 
-def _present(tasks: Iterable[Row], attempt: int) -> list[Row]:
+def _present(tasks: Iterable[TaskRow], attempt: int) -> list[TaskRow]:
     """The members of the attempt that goes on; those that had to go and have gone are no part of it any more."""
-    return [t for t in tasks if t["attempt"] == attempt and not (t["leaving"] and TaskStatus(t["status"]).final)]
+    return [t for t in tasks if t.attempt == attempt and not (t.leaving and TaskStatus(t.status).final)]
 
 
-def _shrink(row: Row, tasks: Iterable[Row], now: float) -> Eviction | None:
+def _shrink(row: JobRow, tasks: Iterable[TaskRow], now: float) -> Eviction | None:
     """A change of members that was under way: one that is started anew goes on with the members that it had."""
-    going = tuple((task["role"], task["idx"]) for task in tasks if task["leaving"])
-    return Eviction(row["id"], "", now, going) if going or row["outcome"] == JobStatus.PENDING else None
+    going = tuple((task.role, task.idx) for task in tasks if task.leaving)
+    return Eviction(row.id, "", now, going) if going or row.outcome == JobStatus.PENDING else None
 
 
 def compare(board: Board, known: Iterable[Observation], changes: Changeset, now: float) -> None:

@@ -22,12 +22,13 @@ from paddleflow.engine.changeset import Changeset
 from paddleflow.engine.claims import Claims
 from paddleflow.engine.run_writes import Collected, FreshJob, collect
 from paddleflow.engine.step_admission import REFUSALS, Admission, Asked
-from paddleflow.engine.turn import DELETED, advance_job, end_waiting
+from paddleflow.engine.turn import advance_job, end_waiting
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs import facts as job_facts
+from paddleflow.jobs.durations import JobProfile
 from paddleflow.jobs.machine import JobState
 from paddleflow.jobs.model import JobStatus, NewJob, TaskStatus
-from paddleflow.jobs.rows import job_row, request_of
+from paddleflow.jobs.rows import DELETED, ChangedJob, JobRow, job_row, request_of_new
 from paddleflow.runs.counters import REUSED, RunCounters
 from paddleflow.runs.facts import (
     Adopted,
@@ -83,7 +84,7 @@ class RunEngine:
         database: Database,
         admission: Admission,
         results: RunCounters,
-        expected: Callable[[Row], float | None] = lambda row: None,
+        expected: Callable[[JobProfile], float | None] = lambda job: None,
     ) -> None:
         self._database = database
         self._admission = admission
@@ -116,7 +117,7 @@ class RunEngine:
     # ── a turn ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def turn(
-        self, board: Board, changes: Changeset, jobs: Iterable[Row], runs: Iterable[Row], now: float
+        self, board: Board, changes: Changeset, jobs: Iterable[ChangedJob], runs: Iterable[Row], now: float
     ) -> None:
         """Everything that follows for runs from what this turn heard; `decide` comes after it."""
         facts, self.inbox = self.inbox, []
@@ -142,7 +143,7 @@ class RunEngine:
                 self._stop_jobs(board, changes, now)
         self._collect(changes, now)
 
-    def _of_jobs(self, changes: Changeset, rows: Iterable[Row], now: float) -> list[RunFact]:
+    def _of_jobs(self, changes: Changeset, rows: Iterable[ChangedJob], now: float) -> list[RunFact]:
         """Jobs of steps that started or ended."""
         facts: list[RunFact] = []
         if not self.jobs:
@@ -156,13 +157,13 @@ class RunEngine:
                 if fact is not None:
                     facts.append((known[0], fact))
         for row in rows:
-            known = self.jobs.get(row["id"])
-            if known is None or row["id"] in changes.moved:
+            known = self.jobs.get(row.id)
+            if known is None or row.id in changes.moved:
                 continue
-            if row["status"] == DELETED:
+            if row.status == DELETED:
                 facts.append((known[0], JobEnded(now, known[1], JobStatus.TERMINATED, None, "its job was deleted")))
-            elif JobStatus(row["status"]).final:
-                facts.append((known[0], JobEnded(now, known[1], row["status"], None, row["message"])))
+            elif JobStatus(row.status).final:
+                facts.append((known[0], JobEnded(now, known[1], row.status, None, row.message)))
         facts += [(known[0], fact) for state in changes.writes.changes if (known := self.jobs.get(state.after.id)) is not None
                  and (fact := _fact(state.after, known[1], now)) is not None]  # fmt: skip
         return facts
@@ -293,15 +294,17 @@ class RunEngine:
         board.prefetch.queued(job.id, run.id, partial(_awaited_jobs, run, item) if follows else None)
         self._order += 1
         self._counters.started += 1
-        request = request_of({**row, "seq": self._order, "expected": self._expected(row)})
+        needs = str(row["needs"])
+        profile = JobProfile(job.id, job.user, job.name, job.queue, needs, str(row["members"]), now)
+        request = request_of_new(job, needs, now, self._order, self._expected(profile))
         board.enqueue(Waiting(request, job.framework, 1, 0), None, now, gated=follows)
 
-    def settle(self, board: Board, rows: dict[str, Row], changes: Changeset) -> None:
+    def settle(self, board: Board, rows: dict[str, JobRow], changes: Changeset) -> None:
         """The write stood: jobs that wait have their positions now."""
         for job in changes.writes.runs.jobs:
             waiting = board.waiting.get(job)
             if waiting is not None:
-                board.waiting[job] = waiting._replace(request=waiting.request._replace(seq=rows[job]["seq"]))
+                board.waiting[job] = waiting._replace(request=waiting.request._replace(seq=rows[job].seq))
                 board.prefetch.written(rows[job], changes.writes.runs.jobs[job].job.members)
 
     # ── rows ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from paddleflow.jobs.model import JobStatus, NewJob
+from paddleflow.jobs.rows import NEW_JOB, JobRow, job_of, json_text
 from paddleflow.jobs.rows import SQL as JOBS
-from paddleflow.jobs.rows import json_text
 from paddleflow.jobs.submission import index_job
 from paddleflow.runs import artifacts, caches
 from paddleflow.runs.artifacts import INPUT, OUTPUT, NewArtifact
@@ -22,18 +22,12 @@ from paddleflow.runs.rows import SQL, component_row, run_row, text
 from paddleflow.runs.state import Instance, RunState
 from paddleflow.runs.values import Rendered, on_storage
 from paddleflow.spec.pipeline.model import Step
-from paddleflow.store.database import Row, Tx, Value
+from paddleflow.store.database import Tx, Value
 from paddleflow.store.events import NewEvent
 
 Collected: TypeAlias = "list[tuple[RunState, Instance]]"
 RenderedSteps: TypeAlias = "dict[tuple[str, int], Rendered]"
 NOT_MEASURED = Measurement("missing")
-#: what a row that was just inserted has, besides what was given
-NEW: Row = {
-    **dict.fromkeys(("outcome", "not_before", "started_at", "finished_at", "resized_at")),
-    **dict.fromkeys(("preemptions", "resizes"), 0),
-    "touched": 1,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +154,7 @@ def write_runs(
     reasons: Mapping[str, str],
     now: float,
     events: list[NewEvent],
-) -> dict[str, Row]:
+) -> dict[str, JobRow]:
     """Write all of it; the rows of the new jobs. `attempts` are those that were placed at once, `reasons` why others wait."""
     for row in writes.runs:
         tx.run(SQL["update_run"], **row)
@@ -185,15 +179,14 @@ def _held_back(job: str, why: str, now: float) -> NewEvent:
 
 def _insert(
     tx: Tx, jobs: Mapping[str, FreshJob], attempts: Mapping[str, int], reasons: Mapping[str, str], now: float
-) -> dict[str, Row]:
+) -> dict[str, JobRow]:
     """The rows of new jobs: as if they had been submitted, looked at and perhaps placed, in one go."""
-    rows: list[Row] = []
+    rows: list[dict[str, Value]] = []
     for job, new in jobs.items():
         attempt = attempts.get(job, 0)
         looked_at = attempt or new.held_back or job in reasons
         rows.append(
             {
-                **NEW,
                 **new.row,
                 "status": JobStatus.PENDING if looked_at else JobStatus.INIT,
                 "message": reasons.get(job, new.held_back),
@@ -208,4 +201,7 @@ def _insert(
     tx.many(JOBS["insert_step_job"], rows)
     found = tx.all(JOBS["positions"], ids=json_text([[job] for job in jobs]))
     seqs = {row["id"]: row["seq"] for row in found}
-    return {row["id"]: {**row, "seq": seqs[row["id"]]} for row in rows}
+    return {
+        job: job_of({**NEW_JOB, **row, "updated_at": now, "seq": seqs[job]})
+        for job, row in zip(jobs, rows, strict=True)
+    }

@@ -38,16 +38,14 @@ from paddleflow.jobs.facts import (
 )
 from paddleflow.jobs.machine import JobState, Lifecycle, advance
 from paddleflow.jobs.model import JobStatus
-from paddleflow.jobs.rows import members_of, request_of
+from paddleflow.jobs.rows import DELETED, ChangedJob, JobRow, members_of, request_of
 from paddleflow.runtimes.prefetch import Returned
 from paddleflow.runtimes.runtime import Ended, Observation, Ready, Started
 from paddleflow.scheduling.classes import allocated_total
 from paddleflow.scheduling.model import Assignment, Preempt, Reason, Resize, Start, Wait
-from paddleflow.store.database import Row
 
 STARTS_A_TURN = 256  #: bounds a turn, so that a flood of starts does not delay stops
 STOPPED_BY_USER = "stopped by its user"
-DELETED = "deleted"  #: what `unseen_jobs` says of a job whose row is gone
 
 
 def apply_observations(board: Board, observations: Iterable[Observation], changes: Changeset, now: float) -> None:
@@ -91,46 +89,46 @@ def _fact(seen: Started | Ready | Ended, key: Key) -> Fact:
             )
 
 
-def apply_row_changes(board: Board, rows: Iterable[Row], changes: Changeset, now: float) -> None:
+def apply_row_changes(board: Board, rows: Iterable[ChangedJob], changes: Changeset, now: float) -> None:
     """Rows that somebody else wrote."""
     new: list[tuple[Waiting, float | None]] = []
     for row in rows:
-        job = row["id"]
+        job = row.id
         active = board.active.get(job)
-        if row["status"] == DELETED:
+        if row.status == DELETED:
             waiting = board.waiting.get(job)
-            if waiting is not None and waiting.request.seq == row["seq"]:  # not a later job of the same id
+            if waiting is not None and waiting.request.seq == row.seq:  # not a later job of the same id
                 changes.halts += board.forget_waiting(job)
-            changes.writes.deleted.append(row["seq"])
+            changes.writes.deleted.append(row.seq)
             continue
         if active is not None:
-            if row["status"] == JobStatus.TERMINATING:
-                advance_job(board, active, StopAsked(now, row["message"] or STOPPED_BY_USER), changes, now)
-        elif row["status"] in {JobStatus.INIT, JobStatus.PENDING}:
+            if row.status == JobStatus.TERMINATING:
+                advance_job(board, active, StopAsked(now, row.message or STOPPED_BY_USER), changes, now)
+        elif row.status in {JobStatus.INIT, JobStatus.PENDING}:
             changes.recalls += board.forget_waiting(job)
-            if row["gated"]:
+            if row.gated:
                 board.enqueue(waiting_of(row), None, now, gated=True)
             else:
-                new.append((waiting_of(row), row["not_before"]))
+                new.append((waiting_of(row), row.not_before))
         else:
             changes.halts += board.forget_waiting(job)
-            if row["status"] == JobStatus.TERMINATING:
+            if row.status == JobStatus.TERMINATING:
                 _stop_unplaced(board, row, changes, now)
-        changes.writes.seen.append((row["seq"], row["touched"]))
+        changes.writes.seen.append((row.seq, row.touched))
     board.enqueue_all(new, now)
 
 
-def _stop_unplaced(board: Board, row: Row, changes: Changeset, now: float) -> None:
+def _stop_unplaced(board: Board, row: ChangedJob, changes: Changeset, now: float) -> None:
     """A job was stopped while it ended, or while an attempt that failed went back to wait."""
-    moved = changes.moved.get(row["id"])
+    moved = changes.moved.get(row.id)
     if moved is None:
-        changes.writes.changes.append(_ended_unplaced(row, now))
+        changes.writes.changes.append(_ended_unplaced(row.id, row.message, now))
     else:  # that happened in this very turn, and is not written yet: its machine knows whether anything is left to stop
-        advance_job(board, moved.active, StopAsked(now, row["message"] or STOPPED_BY_USER), changes, now)
+        advance_job(board, moved.active, StopAsked(now, row.message or STOPPED_BY_USER), changes, now)
 
 
-def _ended_unplaced(row: Row, now: float) -> Change:
-    state = JobState(row["id"], Lifecycle((), frozenset()), message=row["message"] or STOPPED_BY_USER)
+def _ended_unplaced(job: str, message: str, now: float) -> Change:
+    state = JobState(job, Lifecycle((), frozenset()), message=message or STOPPED_BY_USER)
     state, _ = advance(state, StopAsked(now, state.message))
     return Change(state, (), None, [(now, state.status, state.message)])
 
@@ -138,11 +136,11 @@ def _ended_unplaced(row: Row, now: float) -> Change:
 def end_waiting(board: Board, job: str, message: str, changes: Changeset, now: float) -> None:
     """End a job that waits for its place, on behalf of the engine itself."""
     changes.halts += board.forget_waiting(job)
-    changes.writes.changes.append(_ended_unplaced({"id": job, "message": message}, now))
+    changes.writes.changes.append(_ended_unplaced(job, message, now))
 
 
-def waiting_of(row: Row) -> Waiting:
-    return Waiting(request_of(row), row["framework"], row["touched"], row["attempt"])
+def waiting_of(row: ChangedJob) -> Waiting:
+    return Waiting(request_of(row, row.expected), row.framework, row.touched, row.attempt)
 
 
 def decide(board: Board, changes: Changeset, around: LaunchContext, now: float) -> None:
@@ -214,7 +212,7 @@ def _later_stages(framework: str, keys: Sequence[Key]) -> frozenset[Key]:
 
 
 def apply_placements(
-    board: Board, changes: Changeset, rows: Mapping[str, Row], around: LaunchContext, now: float
+    board: Board, changes: Changeset, rows: Mapping[str, JobRow], around: LaunchContext, now: float
 ) -> None:
     """The write stood: jobs whose placement was taken are active, the others are looked at again."""
     for item in changes.writes.placements:
@@ -227,7 +225,7 @@ def apply_placements(
             board.ports.release(port for place in item.places for port in place.ports)
             continue
         fresh = changes.writes.runs.jobs.get(item.job)
-        members = members_of(row["members"]) if fresh is None else fresh.job.members
+        members = members_of(row.members) if fresh is None else fresh.job.members
         active = activate(row, members, (), item.attempt, item.places, around, board.prefetch)
         active.request = active.request._replace(expected=waiting.request.expected)
         board.active[item.job] = active

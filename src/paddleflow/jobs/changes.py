@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 import json
+from typing import NamedTuple
 
 from paddleflow.errors import Conflict, Fault, Invalid
 from paddleflow.jobs.admission import TTL_ANNOTATION, time_to_live
 from paddleflow.jobs.model import JobStatus
 from paddleflow.jobs.queries import get_job
-from paddleflow.jobs.rows import SQL, delete_at
+from paddleflow.jobs.rows import SQL, JobRow, delete_at
 from paddleflow.settings import JobSettings
 from paddleflow.spec.job import JobChange
 from paddleflow.store import events
-from paddleflow.store.database import Row, Tx
+from paddleflow.store.database import Tx
+
+
+class DueJob(NamedTuple):
+    """A job whose time to live is over."""
+
+    seq: int
+    id: str
+    cluster: str
+    touched: int
+    seen: int
 
 
 def stop_job(tx: Tx, job: str, message: str, now: float, rules: JobSettings) -> None:
     """A job that holds nothing ends at once; one that runs is ended by the engine. Stopping twice is stopping once."""
     row = get_job(tx, job)
-    status = JobStatus(row["status"])
+    status = JobStatus(row.status)
     if status.final:
         raise Conflict(
             f"job[{job}] has ended already, it is {status}",
             code="ActionNotAllowed",
             hint="only active jobs can be stopped",
         )
-    gone_at = delete_at(JobStatus.TERMINATED, now, row["ttl"], rules)
+    gone_at = delete_at(JobStatus.TERMINATED, now, row.ttl, rules)
     if tx.run(SQL["end_unplaced_job"], id=job, message=message, at=now, delete_at=gone_at):
         events.append(tx, "job", job, "status", now, {"status": JobStatus.TERMINATED, "message": message})
     elif tx.run(SQL["ask_to_stop"], id=job, message=message, at=now):
@@ -40,13 +51,13 @@ def modify_job(tx: Tx, job: str, change: JobChange, now: float, rules: JobSettin
         return
     if change.priority and not tx.run(SQL["change_priority"], id=job, priority=change.priority, at=now):
         raise Conflict(
-            f"the priority of job[{job}] cannot change, it is {row['status']}",
+            f"the priority of job[{job}] cannot change, it is {row.status}",
             code="ActionNotAllowed",
             hint="a priority can change while the job is init or pending and has no place yet",
         )
     if change.labels or change.annotations:
-        labels = json.loads(row["labels"]) | change.labels
-        annotations = json.loads(row["annotations"]) | change.annotations
+        labels = json.loads(row.labels) | change.labels
+        annotations = json.loads(row.annotations) | change.annotations
         tx.run(SQL["change_notes"], id=job, labels=_text(labels), annotations=_text(annotations), at=now)
         tx.many(SQL["insert_label"], [{"job_id": job, "key": k, "value": v} for k, v in change.labels.items()])
     if TTL_ANNOTATION in change.annotations:
@@ -54,45 +65,45 @@ def modify_job(tx: Tx, job: str, change: JobChange, now: float, rules: JobSettin
     events.append(tx, "job", job, "modified", now, given)
 
 
-def _change_ttl(tx: Tx, row: Row, change: JobChange, rules: JobSettings) -> None:
+def _change_ttl(tx: Tx, row: JobRow, change: JobChange, rules: JobSettings) -> None:
     try:
         ttl = time_to_live(change.annotations)
     except ValueError as error:
         raise Invalid.of([Fault(f"annotations.{TTL_ANNOTATION}", str(error))], code=change.code) from error
-    gone_at = delete_at(JobStatus(row["status"]), row["finished_at"], ttl, rules)
-    tx.run(SQL["change_ttl"], id=row["id"], ttl=ttl, delete_at=gone_at)
+    gone_at = delete_at(JobStatus(row.status), row.finished_at, ttl, rules)
+    tx.run(SQL["change_ttl"], id=row.id, ttl=ttl, delete_at=gone_at)
 
 
 def _text(notes: dict[str, str]) -> str:
     return json.dumps(notes, ensure_ascii=False)
 
 
-def delete_job(tx: Tx, job: str) -> Row:
+def delete_job(tx: Tx, job: str) -> JobRow:
     """An ended job goes with everything that the database has of it; its folder is the caller's business."""
     row = get_job(tx, job)
-    if not JobStatus(row["status"]).final:
+    if not JobStatus(row.status).final:
         raise Conflict(
-            f"job[{job}] cannot be deleted, it is {row['status']}",
+            f"job[{job}] cannot be deleted, it is {row.status}",
             code="ActionNotAllowed",
             hint=f"stop it first: paddleflow job stop {job}",
         )
-    if row["run_id"] is not None:
+    if row.run_id is not None:
         raise Conflict(
-            f"job[{job}] cannot be deleted, it ran a step of run[{row['run_id']}]",
+            f"job[{job}] cannot be deleted, it ran a step of run[{row.run_id}]",
             code="ActionNotAllowed",
-            hint=f"it goes with its run: paddleflow run delete {row['run_id']}",
+            hint=f"it goes with its run: paddleflow run delete {row.run_id}",
         )
     forget_job(tx, row)
     return row
 
 
-def forget_job(tx: Tx, row: Row) -> None:
+def forget_job(tx: Tx, row: JobRow | DueJob) -> None:
     """Everything that the database has of an ended job; for a run's jobs when their run goes."""
-    if row["touched"] > row["seen"]:
-        tx.run(SQL["note_deleted"], seq=row["seq"], id=row["id"], cluster=row["cluster"])
+    if row.touched > row.seen:
+        tx.run(SQL["note_deleted"], seq=row.seq, id=row.id, cluster=row.cluster)
     for statement in ("delete_tasks", "delete_sizes", "delete_labels", "delete_storages", "delete_job"):
-        tx.run(SQL[statement], id=row["id"])
-    events.delete_for(tx, "job", row["id"])
+        tx.run(SQL[statement], id=row.id)
+    events.delete_for(tx, "job", row.id)
 
 
 def any_due(tx: Tx, now: float) -> bool:
@@ -102,7 +113,7 @@ def any_due(tx: Tx, now: float) -> bool:
 
 def delete_due(tx: Tx, now: float, limit: int) -> list[str]:
     """Delete jobs whose time to live is over, at most so many; their ids."""
-    rows = tx.all(SQL["jobs_to_delete"], now=now, limit=limit)
+    rows = [DueJob(**row) for row in tx.all(SQL["jobs_to_delete"], now=now, limit=limit)]
     for row in rows:
         forget_job(tx, row)
-    return [row["id"] for row in rows]
+    return [row.id for row in rows]

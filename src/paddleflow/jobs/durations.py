@@ -10,26 +10,40 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Mapping, Sequence
 from random import Random
+from typing import NamedTuple
 
-from paddleflow.jobs.rows import SQL
+from paddleflow.jobs.queries import find_job
+from paddleflow.jobs.rows import SQL, JobRow
 from paddleflow.scheduling.forecast import TOGETHER, Calibration, Durations, Forecast, expect
 from paddleflow.scheduling.model import Request, Snapshot
-from paddleflow.store.database import Row, Tx
+from paddleflow.store.database import Tx
 
 _AT_ONCE = 5000  #: ended jobs that are read at a time, and active ones whose names are
 _MOST_ASKED = 500  #: forecasts that wait for their outcome
 Keys = Sequence[Hashable]
 
 
-def keys_of(row: Row) -> Keys:
+class JobProfile(NamedTuple):
+    """What forecasts know of a job."""
+
+    id: str
+    user_name: str
+    name: str
+    queue: str
+    needs: str
+    members: str
+    accepted_at: float
+
+
+def keys_of(row: JobProfile | JobRow) -> Keys:
     """What a job has in common with others, the narrowest first."""
-    user, name = row["user_name"], row["name"]
-    members = json.loads(row["members"])
+    user, name = row.user_name, row.name
+    members = json.loads(row.members)
     image = next((member["document"].get("image", "") for member in members), "")
-    named = [("name", user, name, row["needs"]), ("name", user, name)] if name else []
+    named = [("name", user, name, row.needs), ("name", user, name)] if name else []
     pictured = [("image", user, image)] if image else []
-    together = ("together", user, name, image, row["needs"], row["accepted_at"] // TOGETHER)
-    return (together, *named, *pictured, ("user", user, row["needs"]), ("user", user), ("queue", row["queue"]))
+    together = ("together", user, name, image, row.needs, row.accepted_at // TOGETHER)
+    return (together, *named, *pictured, ("user", user, row.needs), ("user", user), ("queue", row.queue))
 
 
 class DurationHistory:
@@ -47,7 +61,8 @@ class DurationHistory:
         self.learn(tx)
         for job in list(self._asked):
             self._compare(tx, job)
-        return {row["id"]: keys_of(row) for row in tx.all(SQL["active_profiles"], limit=_AT_ONCE)}
+        found = [JobProfile(**row) for row in tx.all(SQL["active_profiles"], limit=_AT_ONCE)]
+        return {row.id: keys_of(row) for row in found}
 
     def learn(self, tx: Tx) -> None:
         """How long those ran that ended since the last time."""
@@ -55,17 +70,20 @@ class DurationHistory:
         for row in reversed(rows):
             began = row["placed_at"] if row["placed_at"] is not None else row["started_at"]
             if began is not None:
-                self.durations.learn(keys_of(row), max(0.0, row["finished_at"] - began))
+                self.durations.learn(
+                    keys_of(JobProfile(*[row[name] for name in JobProfile._fields])),
+                    max(0.0, row["finished_at"] - began),
+                )
                 self.learnt += 1
         self._since = max([self._since, *[row["updated_at"] for row in rows]])
 
     def _compare(self, tx: Tx, job: str) -> None:
         """A forecast whose job has started or ended is worth something for the next ones."""
-        row = tx.one(SQL["job_by_id"], id=job)
-        if row is None or row["finished_at"] is not None or row["placed"]:
+        row = find_job(tx, job)
+        if row is None or row.finished_at is not None or row.placed:
             queue, at, middle = self._asked.pop(job)
-            if row is not None and row["placed_at"] is not None and row["placed_at"] >= at:
-                self._calibration.learn(queue, middle, row["placed_at"] - at)
+            if row is not None and row.placed_at is not None and row.placed_at >= at:
+                self._calibration.learn(queue, middle, row.placed_at - at)
 
     def forecast(self, snapshot: Snapshot, job: str, keys: Mapping[str, Keys], futures: int) -> Forecast | None:
         """When a waiting job starts, by several futures of the queue; None when it starts in none of them."""

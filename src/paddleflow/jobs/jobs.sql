@@ -81,7 +81,7 @@ select seq, id, queue, user_name, framework, priority, needs, accepted_at, attem
        placed, message
 from jobs where cluster = :cluster and placed = 0 and status in ('init', 'pending') order by seq
 
--- name: waiting_crowds
+-- name: waiting_classes
 -- The same with one row for all jobs that are equal to the scheduler: their positions, ids and moments are JSON lists.
 select queue, user_name, framework, priority, needs, attempt, not_before, gated, touched, status, message,
        json_group_array(seq) as seqs, json_group_array(id) as ids,
@@ -89,7 +89,7 @@ select queue, user_name, framework, priority, needs, attempt, not_before, gated,
 from jobs where cluster = :cluster and placed = 0 and status in ('init', 'pending')
 group by queue, user_name, framework, priority, needs, attempt, not_before, gated, touched, status, message
 
--- name: waiting_crowds [postgres]
+-- name: waiting_classes [postgres]
 -- The same with one row for all jobs that are equal to the scheduler: their positions, ids and moments are JSON lists.
 select queue, user_name, framework, priority, needs, attempt, not_before, gated, touched, status, message,
        cast(json_agg(seq) as text) as seqs, cast(json_agg(id) as text) as ids,
@@ -237,7 +237,7 @@ select * from jobs where run_id = :run_id order by seq
 
 -- name: jobs_to_delete
 -- Jobs whose time has come.
-select seq, id, touched, seen from jobs where delete_at is not null and delete_at <= :now
+select seq, id, cluster, touched, seen from jobs where delete_at is not null and delete_at <= :now
 order by delete_at limit :limit
 
 -- name: count_by_status

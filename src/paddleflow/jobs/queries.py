@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from paddleflow.errors import NotFound
-from paddleflow.jobs.rows import SQL
+from paddleflow.jobs.rows import (
+    SQL,
+    ChangedJob,
+    EvictedJob,
+    JobRow,
+    TaskRow,
+    WaitingClass,
+    job_of,
+    task_of,
+)
 from paddleflow.store.conditions import Conditions
-from paddleflow.store.database import Row, Tx, Value
+from paddleflow.store.database import Tx, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +36,7 @@ class JobFilter:
     ids: Sequence[str] = ()
 
 
-def find_jobs(tx: Tx, wanted: JobFilter, before: int, limit: int) -> tuple[list[Row], dict[str, list[Row]]]:
+def find_jobs(tx: Tx, wanted: JobFilter, before: int, limit: int) -> tuple[list[JobRow], dict[str, list[TaskRow]]]:
     """(rows newest first, members by job). `before` is the position of the last row of the page before, 0 at first."""
     where = Conditions()
     if before:
@@ -41,25 +52,32 @@ def find_jobs(tx: Tx, wanted: JobFilter, before: int, limit: int) -> tuple[list[
     for n, (key, value) in enumerate(sorted(wanted.labels.items())):
         params: dict[str, Value] = {f"key_{n}": key, f"value_{n}": value}
         where.add(f"id in (select job_id from job_labels where key = :key_{n} and value = :value_{n})", **params)  # noqa: S608 fixed fragments
-    rows = tx.all(where.statement("select * from jobs", "order by seq desc limit :limit"), limit=limit, **where.params)
-    return rows, members_by_job(tx, [row["id"] for row in rows])
+    found = tx.all(where.statement("select * from jobs", "order by seq desc limit :limit"), limit=limit, **where.params)
+    rows = [job_of(row) for row in found]
+    return rows, members_by_job(tx, [row.id for row in rows])
 
 
-def members_by_job(tx: Tx, jobs: Sequence[str]) -> dict[str, list[Row]]:
+def members_by_job(tx: Tx, jobs: Sequence[str]) -> dict[str, list[TaskRow]]:
     """The members of some jobs, in order."""
-    found: dict[str, list[Row]] = defaultdict(list)
+    found: dict[str, list[TaskRow]] = defaultdict(list)
     if not jobs:
         return found
     where = Conditions()
     where.one_of("job_id", jobs)
     for row in tx.all(where.statement("select * from tasks", "order by job_id, role, idx"), **where.params):
-        found[row["job_id"]].append(row)
+        found[row["job_id"]].append(task_of(row))
     return found
 
 
-def get_job(tx: Tx, job: str) -> Row:
-    """One job's row, or NotFound."""
+def find_job(tx: Tx, job: str) -> JobRow | None:
+    """One job's row, whoever owns it."""
     row = tx.one(SQL["job_by_id"], id=job)
+    return None if row is None else job_of(row)
+
+
+def get_job(tx: Tx, job: str) -> JobRow:
+    """One job's row, or NotFound."""
+    row = find_job(tx, job)
     if row is None:
         raise NotFound(
             f"job[{job}] does not exist", code="JobNotFound", hint="paddleflow job list shows those there are"
@@ -67,5 +85,150 @@ def get_job(tx: Tx, job: str) -> Row:
     return row
 
 
-def get_tasks(tx: Tx, job: str) -> list[Row]:
-    return tx.all(SQL["tasks_of_job"], job_id=job)
+def get_tasks(tx: Tx, job: str) -> list[TaskRow]:
+    return [task_of(row) for row in tx.all(SQL["tasks_of_job"], job_id=job)]
+
+
+def jobs_of_run(tx: Tx, run: str) -> list[JobRow]:
+    """The jobs that ran a run's steps, in the order in which they were made."""
+    return [job_of(row) for row in tx.all(SQL["jobs_of_run"], run_id=run)]
+
+
+# --- for the engine -------------------------------------------------------------------------------------------------
+
+
+def changed_jobs(tx: Tx, cluster: str, limit: int) -> list[ChangedJob]:
+    """Jobs of a cluster that its engine has not seen since somebody else changed them, and those that are gone altogether."""
+    return [ChangedJob(**row) for row in tx.all(SQL["unseen_jobs"], cluster=cluster, limit=limit)]
+
+
+def waiting_jobs(tx: Tx, cluster: str) -> list[ChangedJob]:
+    """All jobs of a cluster that wait for resources."""
+    return [ChangedJob(**row) for row in tx.all(SQL["waiting_jobs"], cluster=cluster)]
+
+
+def waiting_classes(tx: Tx, cluster: str) -> list[WaitingClass]:
+    """The same in classes of jobs that are equal to the scheduler, so that a hundred thousand are few rows."""
+    found = []
+    for row in tx.all(SQL["waiting_classes"], cluster=cluster):
+        lists = [json.loads(row.pop(name)) for name in ("seqs", "ids", "moments")]
+        found.append(WaitingClass(**row, jobs=list(zip(*lists, strict=True))))
+    return found
+
+
+def held_jobs(tx: Tx, cluster: str) -> list[JobRow]:
+    """Jobs that hold resources or are being ended."""
+    return [job_of(row) for row in tx.all(SQL["held_jobs"], cluster=cluster)]
+
+
+def tasks_of_held_jobs(tx: Tx, cluster: str) -> list[TaskRow]:
+    return [task_of(row) for row in tx.all(SQL["tasks_of_held_jobs"], cluster=cluster)]
+
+
+def evicted_jobs(tx: Tx, cluster: str, since: float) -> list[EvictedJob]:
+    """Those whose eviction since then still counts."""
+    return [EvictedJob(**row) for row in tx.all(SQL["evicted_jobs"], cluster=cluster, since=since)]
+
+
+def placeable_job(tx: Tx, seq: int, touched: int) -> JobRow | None:
+    """A job that waits, unless somebody changed it since it was read."""
+    row = tx.one(SQL["jobs_of_placement"], seq=seq, touched=touched)
+    return None if row is None else job_of(row)
+
+
+# --- for metrics and reports ----------------------------------------------------------------------------------------
+
+
+class StatusCount(NamedTuple):
+    """How many active jobs of a queue are in one status."""
+
+    status: str
+    queue: str
+    jobs: int
+
+
+class QueueUse(NamedTuple):
+    """What jobs of a queue with equal scalars hold together; `scalars` is what one of them has, as JSON."""
+
+    queue: str
+    scalars: str
+    jobs: int
+    cpu: int
+    memory: int
+
+
+class EndedJob(NamedTuple):
+    """A job that reached a final status."""
+
+    queue: str
+    status: str
+    accepted_at: float
+    started_at: float | None
+    finished_at: float
+
+
+class PlacedTask(NamedTuple):
+    """A member that holds resources; `needs` and `labels` are its job's."""
+
+    node: str
+    job_id: str
+    role: str
+    idx: int
+    status: str
+    needs: str
+    labels: str
+
+
+class CardJob(NamedTuple):
+    """A job of a queue that ran between two moments."""
+
+    id: str
+    queue: str
+    user_name: str
+    needs: str
+    accepted_at: float
+    started_at: float
+    finished_at: float | None
+
+
+class CardSize(NamedTuple):
+    """From when on a job whose members come and go held which scalars, as JSON."""
+
+    job_id: str
+    at: float
+    scalars: str
+
+
+class JobProgress(NamedTuple):
+    status: str
+    attempt: int
+
+
+def job_progress(tx: Tx, job: str) -> JobProgress | None:
+    row = tx.one(SQL["job_progress"], id=job)
+    return None if row is None else JobProgress(**row)
+
+
+def count_by_status(tx: Tx) -> list[StatusCount]:
+    return [StatusCount(**row) for row in tx.all(SQL["count_by_status"])]
+
+
+def used_by_queue(tx: Tx) -> list[QueueUse]:
+    return [QueueUse(**row) for row in tx.all(SQL["used_by_queue"])]
+
+
+def ended_behind(tx: Tx, after: int) -> list[EndedJob]:
+    """Jobs that reached a final status by an event behind a position."""
+    return [EndedJob(**row) for row in tx.all(SQL["ended_behind"], after=after)]
+
+
+def tasks_on_nodes(tx: Tx, cluster: str) -> list[PlacedTask]:
+    return [PlacedTask(**row) for row in tx.all(SQL["tasks_on_nodes"], cluster=cluster)]
+
+
+def card_jobs(tx: Tx, queue: str, since: float, until: float) -> list[CardJob]:
+    return [CardJob(**row) for row in tx.all(SQL["card_time"], queue=queue, since=since, until=until)]
+
+
+def card_sizes(tx: Tx, queue: str, since: float, until: float) -> list[CardSize]:
+    return [CardSize(**row) for row in tx.all(SQL["card_sizes"], queue=queue, since=since, until=until)]

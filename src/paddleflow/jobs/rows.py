@@ -1,11 +1,16 @@
-"""Jobs as rows: encoding and decoding of what the tables hold. The SQL is in ``jobs.sql``."""
+"""Jobs as rows: their types, and encoding and decoding of what the columns hold. The SQL is in ``jobs.sql``.
+
+Rows leave this package as the named tuples below (the cheapest immutable value: a restart reads a hundred thousand).
+`queries` reads them; engine, API and runs see nothing else of the tables.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from operator import itemgetter
+from typing import Any, Final, NamedTuple, Protocol
 
 from paddleflow.base.quantity import Resources
 from paddleflow.frameworks.catalogue import find
@@ -14,7 +19,7 @@ from paddleflow.jobs.model import JobStatus, Member, MountedStorage, NewJob, Res
 from paddleflow.scheduling.model import Allocation, Assignment, MemberSet, Request
 from paddleflow.settings import JobSettings
 from paddleflow.spec.job import PRIORITIES
-from paddleflow.store.database import Row, Tx, Value
+from paddleflow.store.database import Row, Value
 from paddleflow.store.statements import load
 
 SQL = load("paddleflow.jobs", "jobs.sql")
@@ -24,8 +29,158 @@ json_text = json.JSONEncoder(
 ).encode  #: made once: `json.dumps` makes one a call
 
 
+class JobRow(NamedTuple):
+    """A row of ``jobs``, column by column; the migrations say what each means."""
+
+    id: str
+    name: str
+    user_name: str
+    queue: str
+    cluster: str
+    kind: str
+    framework: str
+    priority: str
+    status: str
+    message: str
+    members: str
+    needs: str
+    labels: str
+    annotations: str
+    template: str | None
+    cpu: int
+    memory: int
+    scalars: str
+    accepted_at: float
+    updated_at: float
+    ttl: float | None
+    seq: int = 0
+    outcome: str | None = None
+    placed: int = 0
+    attempt: int = 0
+    not_before: float | None = None
+    gated: int = 0
+    started_at: float | None = None
+    finished_at: float | None = None
+    delete_at: float | None = None
+    touched: int = 1
+    seen: int = 0
+    run_id: str | None = None
+    placed_at: float | None = None
+    preemptions: int = 0
+    evicted_at: float | None = None
+    evicted_by: str = ""
+    lost_seconds: float = 0.0
+    resizes: int = 0
+    resized_at: float | None = None
+
+
+class TaskRow(NamedTuple):
+    """A row of ``tasks``: one member of a job with its placement."""
+
+    job_id: str
+    role: str
+    idx: int
+    attempt: int
+    status: str
+    node: str
+    devices: str
+    ports: str
+    ready: int
+    exit_code: int | None
+    message: str
+    started_at: float | None
+    finished_at: float | None
+    cpu_seconds: float | None
+    peak_memory: int | None
+    leaving: int
+
+
+class ChangedJob(NamedTuple):
+    """A job that somebody else than the engine wrote, or that waits: no more than the scheduler needs to know."""
+
+    seq: int
+    id: str
+    queue: str
+    user_name: str
+    framework: str
+    priority: str
+    needs: str
+    accepted_at: float
+    attempt: int
+    not_before: float | None
+    gated: int
+    touched: int
+    status: str  #: `DELETED` if the row is gone
+    placed: int
+    message: str
+    expected: float | None = None  #: seconds that it will probably run; no column
+
+
+class WaitingClass(NamedTuple):
+    """Waiting jobs that are equal to the scheduler."""
+
+    queue: str
+    user_name: str
+    framework: str
+    priority: str
+    needs: str
+    attempt: int
+    not_before: float | None
+    gated: int
+    touched: int
+    status: str
+    message: str
+    jobs: Sequence[tuple[int, str, float]]  #: position, id and time of submission of each
+    expected: float | None = None
+
+
+class EvictedJob(NamedTuple):
+    """A job whose last eviction still counts."""
+
+    id: str
+    status: str
+    evicted_at: float
+    evicted_by: str
+
+
+class _Schedulable(Protocol):
+    """What the scheduler needs to know of a job; `JobRow` and `ChangedJob` have it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def seq(self) -> int: ...
+    @property
+    def queue(self) -> str: ...
+    @property
+    def needs(self) -> str: ...
+    @property
+    def accepted_at(self) -> float: ...
+    @property
+    def priority(self) -> str: ...
+    @property
+    def user_name(self) -> str: ...
+
+
+DELETED = "deleted"  #: the status of a `ChangedJob` whose row is gone
+_job_columns = itemgetter(*JobRow._fields)
+_task_columns = itemgetter(*TaskRow._fields)
+
+NEW_JOB: Final[Row] = dict(JobRow._field_defaults)  #: the columns that an insert may leave out
+
+
+def job_of(row: Row) -> JobRow:
+    """A whole row of ``jobs`` as the database gives it."""
+    return JobRow._make(_job_columns(row))
+
+
+def task_of(row: Row) -> TaskRow:
+    """A whole row of ``tasks`` as the database gives it."""
+    return TaskRow._make(_task_columns(row))
+
+
 def job_row(job: NewJob, at: float) -> dict[str, Value]:
-    """The row of a new job."""
+    """What is inserted for a new job."""
     return {**common_row(job), "id": job.id, "name": job.name, "accepted_at": at}
 
 
@@ -52,7 +207,7 @@ def common_row(job: NewJob) -> dict[str, Value]:
 
 @lru_cache(maxsize=4096)
 def needs_text(members: tuple[tuple[str, int, Resources, int | None, bool], ...]) -> str:
-    """What `needs_of` reads; most jobs are of few sizes, and most members all or none."""
+    """What `member_sets_of` reads; most jobs are of few sizes, and most members all or none."""
     return json_text(
         [
             [role, count, *_amounts(each), *([] if least is None else [least, in_place])]
@@ -112,7 +267,7 @@ def members_of(text: str) -> tuple[Member, ...]:
 
 
 @lru_cache(maxsize=4096)
-def needs_of(text: str) -> tuple[MemberSet, ...]:
+def member_sets_of(text: str) -> tuple[MemberSet, ...]:
     """What the scheduler needs to know; equal texts give the same object, so that equal jobs are cheap."""
     return tuple(
         MemberSet(role, count, _resources(cpu, memory, scalars), *rest[:1])
@@ -126,55 +281,61 @@ def _restarts(text: str) -> bool:
     return any(len(need) > 5 and not need[6] for need in json.loads(text))
 
 
-def request_of(row: Row) -> Request:
-    """A job row as the scheduler sees it; `expected` is no column, see `engine.expecting`."""
+def request_of(row: _Schedulable, expected: float | None = None) -> Request:
+    """A job as the scheduler sees it."""
     return Request(
-        job=row["id"],
-        queue=row["queue"],
-        member_sets=needs_of(row["needs"]),
-        submitted_at=row["accepted_at"],
-        seq=row["seq"],
-        priority=PRIORITIES[row["priority"]],
-        user=row["user_name"],
-        expected=row.get("expected"),
-        restarts=_restarts(row["needs"]),
+        job=row.id,
+        queue=row.queue,
+        member_sets=member_sets_of(row.needs),
+        submitted_at=row.accepted_at,
+        seq=row.seq,
+        priority=PRIORITIES[row.priority],
+        user=row.user_name,
+        expected=expected,
+        restarts=_restarts(row.needs),
     )
 
 
-def crowd_of(row: Row) -> Row:
-    """A job row as a crowd of one."""
-    return {**row, "stamps": [(row["seq"], row["id"], row["accepted_at"])]}
+def request_of_new(job: NewJob, needs: str, at: float, seq: int, expected: float | None) -> Request:
+    """The same for a job whose row is not written yet."""
+    priority, restarts = PRIORITIES[job.priority], _restarts(needs)
+    return Request(
+        job.id, job.queue, member_sets_of(needs), at, seq, priority, job.user, expected=expected, restarts=restarts
+    )
 
 
-def waiting_crowds(tx: Tx, cluster: str) -> list[Row]:
-    """All jobs of a cluster that wait: rows of what equal ones have in common, and `stamps` of position, id and moment for each job."""
-    crowds = tx.all(SQL["waiting_crowds"], cluster=cluster)
-    for crowd in crowds:
-        lists = [json.loads(crowd.pop(name)) for name in ("seqs", "ids", "moments")]
-        crowd["stamps"] = list(zip(*lists, strict=True))
-    return crowds
+def requests_of(waiting: WaitingClass) -> list[Request]:
+    """All jobs of a class as the scheduler sees them."""
+    queue, member_sets, priority = waiting.queue, member_sets_of(waiting.needs), PRIORITIES[waiting.priority]
+    seq, job, at = waiting.jobs[0]
+    first = Request(
+        job, queue, member_sets, at, seq, priority, waiting.user_name,
+        expected=waiting.expected, restarts=_restarts(waiting.needs),
+    )  # fmt: skip
+    rest = first[5:]
+    return [Request(job, queue, member_sets, at, seq, *rest) for seq, job, at in waiting.jobs]
 
 
-def requests_of(crowd: Row) -> list[Request]:
-    """A crowd as the scheduler sees it."""
-    seq, job, at = crowd["stamps"][0]
-    first = request_of({**crowd, "seq": seq, "id": job, "accepted_at": at})
-    queue, member_sets, rest = first.queue, first.member_sets, first[5:]
-    return [Request(job, queue, member_sets, at, seq, *rest) for seq, job, at in crowd["stamps"]]
+def class_of(row: ChangedJob) -> WaitingClass:
+    """A waiting job as a class of its own."""
+    return WaitingClass(
+        row.queue, row.user_name, row.framework, row.priority, row.needs, row.attempt, row.not_before, row.gated, row.touched,
+        row.status, row.message, [(row.seq, row.id, row.accepted_at)], row.expected,
+    )  # fmt: skip
 
 
-def allocation_of(row: Row, tasks: Iterable[Row]) -> Allocation:
-    """A job row with its members' places."""
+def allocation_of(row: JobRow, tasks: Iterable[TaskRow]) -> Allocation:
+    """A job with the placement of its members."""
     assignments = tuple(
         Assignment(
-            task["role"],
-            task["idx"],
-            task["node"],
-            tuple((name, tuple(numbers)) for name, numbers in json.loads(task["devices"])),
+            task.role,
+            task.idx,
+            task.node,
+            tuple((name, tuple(numbers)) for name, numbers in json.loads(task.devices)),
         )
         for task in tasks
     )
-    return Allocation(request_of(row), assignments, row["placed_at"] or row["updated_at"], row["resized_at"])
+    return Allocation(request_of(row), assignments, row.placed_at or row.updated_at, row.resized_at)
 
 
 def lifecycle_of(framework: str, members: Sequence[Member], restart_limit: int) -> Lifecycle:
@@ -191,38 +352,38 @@ def _lifecycle(framework: str, roles: tuple[str, ...], restarts: int, requeued: 
     return Lifecycle(table.stages, table.completing(roles), table.completion, restarts, requeued)
 
 
-def state_of(row: Row, tasks: Iterable[Row], lifecycle: Lifecycle) -> JobState:
+def state_of(row: JobRow, tasks: Iterable[TaskRow], lifecycle: Lifecycle) -> JobState:
     """The machine's state that a job row and its members' rows stand for."""
-    status = JobStatus(row["status"])
+    status = JobStatus(row.status)
     states = tuple(
         TaskState(
-            role=task["role"],
-            index=task["idx"],
-            status=TaskStatus(task["status"]),
-            ready=bool(task["ready"]),
-            exit_code=task["exit_code"],
-            message=task["message"],
-            started_at=task["started_at"],
-            finished_at=task["finished_at"],
-            cpu_seconds=task["cpu_seconds"],
-            peak_memory=task["peak_memory"],
-            leaving=bool(task["leaving"]),
+            role=task.role,
+            index=task.idx,
+            status=TaskStatus(task.status),
+            ready=bool(task.ready),
+            exit_code=task.exit_code,
+            message=task.message,
+            started_at=task.started_at,
+            finished_at=task.finished_at,
+            cpu_seconds=task.cpu_seconds,
+            peak_memory=task.peak_memory,
+            leaving=bool(task.leaving),
         )
         for task in tasks
-        if row["placed"] and task["attempt"] == row["attempt"]
+        if row.placed and task.attempt == row.attempt
     )
     return JobState(
-        id=row["id"],
+        id=row.id,
         lifecycle=lifecycle,
         status=status,
-        message=row["message"],
+        message=row.message,
         tasks=states,
-        attempt=row["attempt"],
-        outcome=JobStatus(row["outcome"]) if row["outcome"] else None,
-        started_at=row["started_at"],
-        finished_at=row["finished_at"],
-        not_before=row["not_before"],
-        excused=row["preemptions"] + row["resizes"],
+        attempt=row.attempt,
+        outcome=JobStatus(row.outcome) if row.outcome else None,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        not_before=row.not_before,
+        excused=row.preemptions + row.resizes,
     )
 
 

@@ -9,43 +9,43 @@ from typing import Any
 
 from paddleflow.base.clock import local_text
 from paddleflow.base.ids import task_id
+from paddleflow.jobs.rows import JobRow, TaskRow
 from paddleflow.spec.wire_jobs import DistributedRuntime, Job, TaskRuntime
-from paddleflow.store.database import Row
 
 NAMESPACE = "default"
 _LONGEST = 4096  #: characters of members that are remembered
 
 
-def job_view(row: Row, tasks: Sequence[Row]) -> Job:
+def job_view(row: JobRow, tasks: Sequence[TaskRow]) -> Job:
     """One job with its members."""
-    members = _members(row["members"])
-    policy = {"queue": row["queue"], "priority": row["priority"]}
+    members = _members(row.members)
+    policy = {"queue": row.queue, "priority": row.priority}
     view: Job = {
-        "id": row["id"],
-        "name": row["name"],
-        "UserName": row["user_name"],
-        "labels": _decoded(row["labels"]),
-        "annotations": _decoded(row["annotations"]),
+        "id": row.id,
+        "name": row.name,
+        "UserName": row.user_name,
+        "labels": _decoded(row.labels),
+        "annotations": _decoded(row.annotations),
         "schedulingPolicy": policy,
-        "framework": row["framework"],
+        "framework": row.framework,
         "members": members,
-        "status": row["status"],
-        "message": row["message"],
-        "attempt": row["attempt"],
-        "acceptTime": local_text(row["accepted_at"]),
-        "startTime": local_text(row["started_at"]),
-        "finishTime": local_text(row["finished_at"]),
-        "updateTime": local_text(row["updated_at"]),
+        "status": row.status,
+        "message": row.message,
+        "attempt": row.attempt,
+        "acceptTime": local_text(row.accepted_at),
+        "startTime": local_text(row.started_at),
+        "finishTime": local_text(row.finished_at),
+        "updateTime": local_text(row.updated_at),
     }
-    if row["preemptions"]:
-        view["preemptions"], view["evictedBy"] = row["preemptions"], row["evicted_by"]
-    if row["lost_seconds"]:
-        view["lostSeconds"] = round(row["lost_seconds"], 3)
-    if row["template"]:
-        view["extensionTemplate"] = json.loads(row["template"])
-    runtimes = [_task(row, task) for task in tasks if task["attempt"] == row["attempt"]]
-    if row["kind"] == "single":
-        members[0]["name"] = row["name"]
+    if row.preemptions:
+        view["preemptions"], view["evictedBy"] = row.preemptions, row.evicted_by
+    if row.lost_seconds:
+        view["lostSeconds"] = round(row.lost_seconds, 3)
+    if row.template:
+        view["extensionTemplate"] = json.loads(row.template)
+    runtimes = [_task(row, task) for task in tasks if task.attempt == row.attempt]
+    if row.kind == "single":
+        members[0]["name"] = row.name
         for key in ("flavour", "limitFlavour", "fs", "extraFS", "image", "env", "command", "args", "port"):
             if key in members[0]:
                 view[key] = members[0][key]
@@ -56,12 +56,12 @@ def job_view(row: Row, tasks: Sequence[Row]) -> Job:
     return view
 
 
-def _gang(row: Row, runtimes: list[TaskRuntime]) -> DistributedRuntime:
+def _gang(row: JobRow, runtimes: list[TaskRuntime]) -> DistributedRuntime:
     return {
-        "name": row["id"],
+        "name": row.id,
         "namespace": NAMESPACE,
-        "id": row["id"],
-        "status": row["status"],
+        "id": row.id,
+        "status": row.status,
         "runtimes": runtimes,
     }
 
@@ -96,21 +96,21 @@ def _member(member: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def _task(row: Row, task: Row) -> TaskRuntime:
-    name = f"{task['role']}-{task['idx']}"
-    cards = ",".join(str(number) for _, numbers in json.loads(task["devices"]) for number in numbers)
+def _task(row: JobRow, task: TaskRow) -> TaskRuntime:
+    name = f"{task.role}-{task.idx}"
+    cards = ",".join(str(number) for _, numbers in json.loads(task.devices) for number in numbers)
     return {
         "name": name,
         "namespace": NAMESPACE,
-        "id": task_id(row["id"], task["role"], task["idx"]),
-        "status": task["status"],
-        "nodeName": task["node"],
-        "role": task["role"],
-        "index": task["idx"],
+        "id": task_id(row.id, task.role, task.idx),
+        "status": task.status,
+        "nodeName": task.node,
+        "role": task.role,
+        "index": task.idx,
         "acceleratorCards": cards,
-        "logURL": f"/api/paddleflow/v1/job/{row['id']}/log?task={name}",
-        "message": task["message"],
-        "exitCode": task["exit_code"],
-        "startTime": local_text(task["started_at"]),
-        "finishTime": local_text(task["finished_at"]),
+        "logURL": f"/api/paddleflow/v1/job/{row.id}/log?task={name}",
+        "message": task.message,
+        "exitCode": task.exit_code,
+        "startTime": local_text(task.started_at),
+        "finishTime": local_text(task.finished_at),
     }

@@ -2,6 +2,8 @@
 
     resources    the kinds, their paths, and the parts of an object that everybody reads
     config       where the API server is and how to authenticate: a kubeconfig file, or the pod's service account
+    credentials  tokens and client certificates that change while the process runs: token files, `exec` plugins
+    proxy        which HTTP proxy a connection goes through
     transport    HTTP/1.1 over pooled connections: one exchange, or one streamed response
     errors       what the API server refuses, as leaves of the one error tree
     client       get, list, create, apply, patch, delete, watch; objects are plain JSON dictionaries

@@ -1,17 +1,18 @@
-"""Where the API server is and who we are there: a kubeconfig file, or the service account that a pod is given.
+"""Where the API server is and how to authenticate there: kubeconfig files, or the service account that a pod is given.
 
-Tokens in files are read again while the process lives, for the kubelet renews them. Certificates in a kubeconfig may be
-files or data. Programs that make credentials (`exec`) are not run: such a file is refused in words.
+Several files in KUBECONFIG are merged as kubectl does it: of equal names the first file's counts. Certificates may be files,
+relative to their kubeconfig, or data. What changes while the process runs is in `credentials`, the way there in `proxy`.
 """
 
 from __future__ import annotations
 
 import base64
+import os
 import ssl
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,46 +20,29 @@ from urllib.parse import urlsplit
 import yaml
 
 from paddleflow.errors import Invalid
+from paddleflow.kube.credentials import Credentials, ExecPlugin, StaticToken, TokenFile, read_plugin
+from paddleflow.kube.proxy import Proxy, choose_proxy, read_proxy
 from paddleflow.kube.transport import Endpoint
 from paddleflow.settings import KubernetesEnvironment
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-TOKEN_AGE = 60.0  #: seconds after which a token's file is read again
 
 
-class TokenFile:
-    """A token that is read again when it is older than a minute; an unreadable file leaves the one we have."""
-
-    def __init__(self, file: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        self._file = file
-        self._clock = clock
-        self._token = file.read_text("utf-8").strip()
-        self._read_at = clock()
-
-    def __call__(self) -> str:
-        now = self._clock()
-        if now - self._read_at >= TOKEN_AGE:
-            self._read_at = now
-            try:
-                self._token = self._file.read_text("utf-8").strip() or self._token
-            except OSError:
-                return self._token
-        return self._token
-
-
-def find(around: KubernetesEnvironment, file: Path | None = None, context: str = "") -> Endpoint:
+def find(environment: KubernetesEnvironment, file: Path | None = None, context: str = "") -> Endpoint:
     """The API server to use: the file that was named, else the cluster that this pod is in, else the user's kubeconfig."""
     if file is not None:
-        return from_kubeconfig(file, context)
-    if around.host:
-        return in_cluster(around.host, around.port)
-    if around.kubeconfig:
-        return from_kubeconfig(Path(around.kubeconfig), context)
+        return from_kubeconfig([file], context, environment)
+    if environment.host:
+        return in_cluster(environment)
+    if environment.kubeconfig:
+        files = [Path(each) for each in environment.kubeconfig.split(os.pathsep) if each]
+        return from_kubeconfig([each for each in files if each.exists()] or files, context, environment)
     raise Invalid("no Kubernetes to talk to", hint="name a kubeconfig file, or set KUBECONFIG")
 
 
-def in_cluster(host: str, port: str, folder: Path = SERVICE_ACCOUNT) -> Endpoint:
+def in_cluster(environment: KubernetesEnvironment, folder: Path = SERVICE_ACCOUNT) -> Endpoint:
     """The API server of the cluster that this pod is in; host and port are what the kubelet puts into the environment."""
+    host, port = environment.host, int(environment.port or 443)
     try:
         tls = ssl.create_default_context(cafile=str(folder / "ca.crt"))
         token = TokenFile(folder / "token")
@@ -68,88 +52,137 @@ def in_cluster(host: str, port: str, folder: Path = SERVICE_ACCOUNT) -> Endpoint
             f"service account in {folder}: {error}",
             hint="does the pod have automountServiceAccountToken: false? Outside a cluster name a kubeconfig file",
         ) from error
-    return Endpoint(host, int(port or 443), tls, token=token, namespace=space)
+    proxy = choose_proxy(environment, host, port, secure=True)
+    return Endpoint(host, port, tls, credentials=token, namespace=space, proxy=proxy)
 
 
-def from_kubeconfig(file: Path, context: str = "") -> Endpoint:
-    """The endpoint that a context of a kubeconfig file names; its current one unless another is asked for."""
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A context, cluster or user, with the kubeconfig that it stands in."""
+
+    name: str
+    body: Mapping[str, Any]
+    file: Path
+
+
+def from_kubeconfig(
+    files: Path | Sequence[Path], context: str = "", environment: KubernetesEnvironment | None = None
+) -> Endpoint:
+    """The endpoint that a context of kubeconfig files names; the current one unless another is asked for."""
+    environment = environment or KubernetesEnvironment()
+    documents = {file: _load(file) for file in ([files] if isinstance(files, Path) else files)}
+    wanted = context or next(
+        (str(each["current-context"]) for each in documents.values() if each.get("current-context")), ""
+    )
+    chosen = _named(documents, "contexts", wanted)
+    cluster = _named(documents, "clusters", str(chosen.body.get("cluster")))
+    user = (
+        _named(documents, "users", str(chosen.body["user"])) if chosen.body.get("user") else _Entry("", {}, chosen.file)
+    )
+    server = str(cluster.body.get("server", ""))
+    address = urlsplit(server)
+    if address.scheme not in {"http", "https"} or not address.hostname:
+        raise Invalid(
+            f"kubeconfig {cluster.file}: server {cluster.body.get('server')!r} is not an http or https address"
+        )
+    secure = address.scheme == "https"
+    port = address.port or (443 if secure else 80)
+    if url := cluster.body.get("proxy-url"):
+        proxy: Proxy | None = read_proxy(str(url), f"kubeconfig {cluster.file}: proxy-url")
+    else:
+        proxy = choose_proxy(environment, address.hostname, port, secure=secure)
+    return Endpoint(
+        host=address.hostname,
+        port=port,
+        tls=_tls(cluster, user) if secure else None,
+        prefix=address.path.rstrip("/"),
+        server_name=str(cluster.body.get("tls-server-name") or ""),
+        credentials=_credentials(cluster, user, environment),
+        namespace=str(chosen.body.get("namespace") or "default"),
+        proxy=proxy,
+    )
+
+
+def _load(file: Path) -> Mapping[str, Any]:
     try:
         document = yaml.safe_load(file.read_text("utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise Invalid(f"kubeconfig {file}: {error}") from error
     if not isinstance(document, dict):
         raise Invalid(f"kubeconfig {file}: it is not a mapping but {type(document).__name__}")
-    wanted = context or document.get("current-context") or ""
-    chosen = _named(document, "contexts", wanted, file)["context"]
-    cluster = _named(document, "clusters", str(chosen.get("cluster")), file)["cluster"]
-    user = _named(document, "users", chosen["user"], file)["user"] if chosen.get("user") else {}
-    for way in ("exec", "auth-provider", "username"):
-        if user.get(way):
-            raise Invalid(
-                f"kubeconfig {file}: user {chosen['user']} proves itself by {way}, which is not supported",
-                hint="use a token, a tokenFile or a client certificate",
-            )
-    address = urlsplit(str(cluster.get("server", "")))
-    if address.scheme not in {"http", "https"} or not address.hostname:
-        raise Invalid(f"kubeconfig {file}: server {cluster.get('server')!r} is not an http or https address")
-    secure = address.scheme == "https"
-    return Endpoint(
-        host=address.hostname,
-        port=address.port or (443 if secure else 80),
-        tls=_tls(cluster, user, file) if secure else None,
-        prefix=address.path.rstrip("/"),
-        server_name=str(cluster.get("tls-server-name") or ""),
-        token=_token(user, file),
-        namespace=str(chosen.get("namespace") or "default"),
-    )
+    return document
 
 
-def _named(document: Mapping[str, Any], section: str, wanted: str, file: Path) -> Mapping[str, Any]:
-    entries = document.get(section) or []
-    for entry in entries:
+def _named(documents: Mapping[Path, Mapping[str, Any]], section: str, wanted: str) -> _Entry:
+    entries = [(file, entry) for file, document in documents.items() for entry in document.get(section) or ()]
+    for file, entry in entries:
         if entry.get("name") == wanted:
-            found: Mapping[str, Any] = entry
-            return found
-    known = ", ".join(str(entry.get("name")) for entry in entries) or "none"
-    raise Invalid(f"kubeconfig {file}: no {section[:-1]} named {wanted!r}", hint=f"it has: {known}")
+            return _Entry(wanted, entry.get(section[:-1]) or {}, file)
+    known = ", ".join(str(entry.get("name")) for _, entry in entries) or "none"
+    shown = os.pathsep.join(str(file) for file in documents)
+    raise Invalid(f"kubeconfig {shown}: no {section[:-1]} named {wanted!r}", hint=f"it has: {known}")
 
 
-def _token(user: Mapping[str, Any], file: Path) -> Callable[[], str]:
-    if user.get("tokenFile"):
+def _credentials(cluster: _Entry, user: _Entry, environment: KubernetesEnvironment) -> Credentials:
+    body, file = user.body, user.file
+    for way, instead in (("auth-provider", "an exec plugin"), ("username", "a token or a client certificate")):
+        if body.get(way):
+            raise Invalid(
+                f"kubeconfig {file}: user {user.name} authenticates by {way}, which Kubernetes has removed",
+                hint=f"use {instead}",
+            )
+    if body.get("exec"):
+        plugin = read_plugin(user.name, body["exec"], cluster.body, file)
+        return ExecPlugin(plugin, lambda pem, key: _with_certificate(cluster, user, pem, key), environment.variables)
+    if body.get("tokenFile"):
         try:
-            return TokenFile(file.parent / str(user["tokenFile"]))
+            return TokenFile(file.parent / str(body["tokenFile"]))
         except OSError as error:
             raise Invalid(f"kubeconfig {file}: tokenFile: {error}") from error
-    token = str(user.get("token") or "")
-    return lambda: token
+    return StaticToken(str(body.get("token") or ""))
 
 
-def _tls(cluster: Mapping[str, Any], user: Mapping[str, Any], file: Path) -> ssl.SSLContext:
+def _with_certificate(cluster: _Entry, user: _Entry, pem: str, key: str) -> ssl.SSLContext:
+    """The context of an endpoint with the client certificate of an exec plugin."""
+    tls = _tls(cluster, _Entry(user.name, {}, user.file))
+    with _pem(pem.encode()) as certificate, _pem(key.encode()) as secret:
+        tls.load_cert_chain(certificate, secret)
+    return tls
+
+
+def _tls(cluster: _Entry, user: _Entry) -> ssl.SSLContext:
     tls = ssl.create_default_context()
     try:
-        with _file(cluster, "certificate-authority", file) as authority:
+        with _file(cluster, "certificate-authority") as authority:
             if authority:
                 tls = ssl.create_default_context(cafile=authority)
-        if cluster.get("insecure-skip-tls-verify"):
+        if cluster.body.get("insecure-skip-tls-verify"):
             tls.check_hostname = False
             tls.verify_mode = ssl.CERT_NONE
-        with _file(user, "client-certificate", file) as certificate, _file(user, "client-key", file) as secret:
+        with _file(user, "client-certificate") as certificate, _file(user, "client-key") as secret:
             if certificate:
                 tls.load_cert_chain(certificate, secret or None)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        raise Invalid(f"kubeconfig {file}: certificates: {error}") from error
+        raise Invalid(f"kubeconfig {cluster.file}: certificates: {error}") from error
     return tls
 
 
 @contextmanager
-def _file(section: Mapping[str, Any], name: str, kubeconfig: Path) -> Iterator[str]:
-    """The path of a certificate that stands in a file or, encoded, in the section itself; empty when it is not given."""
-    data = section.get(f"{name}-data")
+def _file(entry: _Entry, name: str) -> Iterator[str]:
+    """The path of a certificate that stands in a file or, encoded, in the entry itself; empty when it is not given."""
+    data = entry.body.get(f"{name}-data")
     if not data:
-        given = section.get(name)
-        yield str(kubeconfig.parent / str(given)) if given else ""
+        given = entry.body.get(name)
+        yield str(entry.file.parent / str(given)) if given else ""
         return
-    with tempfile.NamedTemporaryFile(suffix=".pem") as kept:  # the ssl module reads keys from files only
-        kept.write(base64.b64decode(data))
+    with _pem(base64.b64decode(data)) as file:
+        yield file
+
+
+@contextmanager
+def _pem(data: bytes) -> Iterator[str]:
+    """The data as a file: the ssl module reads keys from nothing else."""
+    with tempfile.NamedTemporaryFile(suffix=".pem") as kept:
+        kept.write(data)
         kept.flush()
         yield kept.name

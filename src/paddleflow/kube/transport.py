@@ -2,7 +2,8 @@
 
 Measured against the libraries (docs/decisions): what an API client needs of HTTP is little, and here it costs one write,
 one C parser and one future per request. Errors of the network become `Unavailable` and never leave in another form; a
-request is never sent twice, except a GET whose kept connection turned out to be dead before a byte of the answer came.
+request is never sent twice, except a GET whose kept connection turned out to be dead before a byte of the response came, and
+one that was refused with 401 while another credential was to be had.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, cast
@@ -21,6 +22,8 @@ import httptools
 
 from paddleflow import __version__
 from paddleflow.errors import Unavailable
+from paddleflow.kube.credentials import Credential, Credentials, StaticToken
+from paddleflow.kube.proxy import Proxy, open_tunnel
 
 KEPT = 60.0  #: seconds after which an idle connection is not used again; API servers close theirs after 90
 STREAM_BUFFER = 1 << 20  #: bytes of a growing answer that wait for their reader before the socket is left alone
@@ -69,15 +72,16 @@ class Transport(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where an API server is and how to be let in. `token` is asked before each request, so that a new one counts at once."""
+    """Where an API server is and how to authenticate there. `credentials` are asked before each request."""
 
     host: str
     port: int
     tls: ssl.SSLContext | None = None
     prefix: str = ""  #: before every path, for servers behind a proxy
     server_name: str = ""  #: the name in the certificate, if it is not the host
-    token: Callable[[], str] = lambda: ""
+    credentials: Credentials = field(default_factory=StaticToken)
     namespace: str = "default"  #: of those who name none
+    proxy: Proxy | None = None
 
     def __str__(self) -> str:
         return f"{'https' if self.tls else 'http'}://{self.host}:{self.port}{self.prefix}"
@@ -110,6 +114,9 @@ class _Connection(asyncio.Protocol):
         self._error = ""
         self.open = False
         self.idle_since = 0.0
+        self.tls: ssl.SSLContext | None = (
+            None  # the context it was made with: another client certificate needs another one
+        )
 
     # ---- called by the transport
 
@@ -239,12 +246,19 @@ class HttpTransport:
         self._head = f" HTTP/1.1\r\nHost: {host}:{endpoint.port}\r\nUser-Agent: paddleflow/{__version__}\r\nAccept: application/json\r\n"
 
     async def send(self, request: Request) -> Response:
-        message = self._message(request)
+        credential = await self._endpoint.credentials.get()
+        response = await self._send(request, credential)
+        if response.status == 401 and self._endpoint.credentials.reject(credential):
+            response = await self._send(request, await self._endpoint.credentials.get())
+        return response
+
+    async def _send(self, request: Request, credential: Credential) -> Response:
+        message = self._message(request, credential)
         async with self._turns:
             try:
                 async with asyncio.timeout(self._timeout):
                     while True:
-                        connection, kept = await self._connection()
+                        connection, kept = await self._connection(credential)
                         try:
                             return await self._exchange(connection, message)
                         except _Lost as lost:
@@ -270,21 +284,39 @@ class HttpTransport:
         return answer
 
     async def stream(self, request: Request, quiet: float) -> AsyncGenerator[Response | bytes, None]:
-        async with self._stream_connection() as connection:
-            try:
-                async with asyncio.timeout(self._timeout):
-                    answer = await connection.begin(self._message(request))
-                yield answer
-                async for part in connection.parts(quiet):
+        credential = await self._endpoint.credentials.get()
+        for attempt in (1, 2):
+            async with self._stream_connection(credential) as connection:
+                response = await self._begin(connection, request, credential)
+                if attempt == 1 and response.status == 401 and self._endpoint.credentials.reject(credential):
+                    credential = await self._endpoint.credentials.get()
+                    continue
+                yield response
+                async for part in self._parts(connection, request, quiet):
                     yield part
-            except TimeoutError as error:
-                raise Unavailable(f"{request}: {self._endpoint} was quiet for too long") from error
-            except _Lost as error:
-                raise Unavailable(f"{request}: lost the connection to {self._endpoint}: {error}") from error
+                return
+
+    async def _begin(self, connection: _Connection, request: Request, credential: Credential) -> Response:
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await connection.begin(self._message(request, credential))
+        except TimeoutError as error:
+            raise Unavailable(f"{request}: {self._endpoint} did not answer within {self._timeout:g} s") from error
+        except _Lost as error:
+            raise Unavailable(f"{request}: lost the connection to {self._endpoint}: {error}") from error
+
+    async def _parts(self, connection: _Connection, request: Request, quiet: float) -> AsyncIterator[bytes]:
+        try:
+            async for part in connection.parts(quiet):
+                yield part
+        except TimeoutError as error:
+            raise Unavailable(f"{request}: {self._endpoint} was quiet for too long") from error
+        except _Lost as error:
+            raise Unavailable(f"{request}: lost the connection to {self._endpoint}: {error}") from error
 
     @asynccontextmanager
-    async def _stream_connection(self) -> AsyncIterator[_Connection]:
-        connection = await self._connect()
+    async def _stream_connection(self, credential: Credential) -> AsyncIterator[_Connection]:
+        connection = await self._connect(credential)
         self._busy.add(connection)
         try:
             yield connection
@@ -292,35 +324,48 @@ class HttpTransport:
             self._busy.discard(connection)
             connection.close()
 
-    async def _connection(self) -> tuple[_Connection, bool]:
+    async def _connection(self, credential: Credential) -> tuple[_Connection, bool]:
         """A connection, and whether it was used before."""
         while self._idle:
             connection = self._idle.pop()
-            if connection.open and time.monotonic() - connection.idle_since < KEPT:
+            fresh = time.monotonic() - connection.idle_since < KEPT
+            if connection.open and fresh and connection.tls is (credential.tls or self._endpoint.tls):
                 return connection, True
             connection.close()
-        return await self._connect(), False
+        return await self._connect(credential), False
 
-    async def _connect(self) -> _Connection:
-        loop = asyncio.get_running_loop()
+    async def _connect(self, credential: Credential) -> _Connection:
         endpoint = self._endpoint
-        name = (endpoint.server_name or None) if endpoint.tls else None
+        tls = credential.tls or endpoint.tls
         try:
             async with asyncio.timeout(self._connect_timeout):
-                _, connection = await loop.create_connection(
-                    lambda: _Connection(loop), endpoint.host, endpoint.port, ssl=endpoint.tls, server_hostname=name
-                )
+                connection = await self._open(tls)
         except TimeoutError as error:
             raise Unavailable(f"no connection to {endpoint} within {self._connect_timeout:g} s") from error
         except OSError as error:  # ssl.SSLError is one
             raise Unavailable(f"cannot reach {endpoint}: {error}") from error
+        connection.tls = tls
         return connection
 
-    def _message(self, request: Request) -> bytes:
-        token = self._endpoint.token()
+    async def _open(self, tls: ssl.SSLContext | None) -> _Connection:
+        loop = asyncio.get_running_loop()
+        endpoint = self._endpoint
+        name = (endpoint.server_name or endpoint.host) if tls else None
+        if endpoint.proxy is None:
+            _, connection = await loop.create_connection(
+                lambda: _Connection(loop), endpoint.host, endpoint.port, ssl=tls, server_hostname=name
+            )
+        else:
+            tunnel = await open_tunnel(endpoint.proxy, endpoint.host, endpoint.port)
+            _, connection = await loop.create_connection(
+                lambda: _Connection(loop), sock=tunnel, ssl=tls, server_hostname=name
+            )
+        return connection
+
+    def _message(self, request: Request, credential: Credential) -> bytes:
         head = f"{request.method} {self._endpoint.prefix}{request.path}{self._head}"
-        if token:
-            head += f"Authorization: Bearer {token}\r\n"
+        if credential.token:
+            head += f"Authorization: Bearer {credential.token}\r\n"
         if request.body or request.method != "GET":
             head += f"Content-Type: {request.content}\r\nContent-Length: {len(request.body)}\r\n"
         return head.encode("latin-1") + b"\r\n" + request.body

@@ -93,6 +93,7 @@ async def serve(arguments: Arguments, stopping: asyncio.Event | None = None) -> 
     async with AsyncExitStack() as stack:
         file = Path(arguments.kubeconfig) if arguments.kubeconfig else None
         where = config.find(settings.kubernetes_environment(), file)
+        await where.credentials.get()  # an exec plugin that cannot run should end the process, with its hint
         client = Client(HttpTransport(where, limit=IN_FLIGHT), manager=COMPONENT)
         plain = Client(HttpTransport(where), manager=COMPONENT)
         stack.push_async_callback(client.close)

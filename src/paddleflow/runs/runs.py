@@ -16,7 +16,7 @@ from functools import lru_cache
 from paddleflow.base.names import nearest
 from paddleflow.errors import Conflict, Fault, Invalid, NotFound
 from paddleflow.jobs.changes import forget_job
-from paddleflow.jobs.rows import SQL as JOBS
+from paddleflow.jobs.queries import jobs_of_run
 from paddleflow.runs import codec, demands, pipelines
 from paddleflow.runs.artifacts import select
 from paddleflow.runs.model import ACTIVE_RUNS, FINAL_RUNS, PAUSED, NewRun, RunStatus
@@ -230,13 +230,13 @@ def delete_run(tx: Tx, run: str, check_cache: bool) -> tuple[Row, list[str]]:
             code="ActionNotAllowed",
             hint=f"delete those first, or delete it all the same: paddleflow run delete -not-cc {run}",
         )
-    jobs = tx.all(JOBS["jobs_of_run"], run_id=run)
+    jobs = jobs_of_run(tx, run)
     for job in jobs:
         forget_job(tx, job)
     for statement in ("delete_components", "delete_loops", "delete_run_artifacts", "delete_run_caches", "delete_run"):
         tx.run(SQL[statement], run_id=run)
     events.delete_for(tx, "run", run)
-    return row, [job["id"] for job in jobs]
+    return row, [job.id for job in jobs]
 
 
 # ── of schedules ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
+from paddleflow import settings
 from paddleflow.errors import Invalid
 
 DEFAULT_PORT = 8999
@@ -39,6 +40,47 @@ def parse(server: str) -> Address:
     if port is None:
         port = DEFAULT_PORT if plain else {"http": 80, "https": 443}[parts.scheme]
     return Address(parts.scheme == "https", parts.hostname, port, parts.path.rstrip("/"))
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """An HTTP proxy, with the credentials that its URL names."""
+
+    host: str
+    port: int
+    credentials: str = ""  #: user:password
+
+
+def proxy_of(address: Address) -> Proxy | None:
+    """The proxy of the environment for a server. Loopback and hosts of NO_PROXY are always reached directly."""
+    plain, secure, bypassed = settings.proxy_environment()
+    url = secure if address.secure else plain
+    if not url or _bypassed(address, bypassed):
+        return None
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        port = parts.port or 80
+    except ValueError:
+        parts, port = urlsplit(""), 0
+    if parts.scheme != "http" or not parts.hostname:
+        name = "HTTPS_PROXY" if address.secure else "HTTP_PROXY"
+        raise Invalid(f"{name} is {url!r}, which is not of the form http://host:port", code="InvalidURI")
+    credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else ""
+    return Proxy(parts.hostname, port, credentials)
+
+
+def _bypassed(address: Address, patterns: str) -> bool:
+    host = address.host.lower()
+    if host in {"localhost", "::1"} or host.startswith("127."):
+        return True
+    for pattern in (part.strip().lower() for part in patterns.split(",")):
+        name, _, port = pattern.partition(":") if pattern.count(":") == 1 else (pattern, "", "")
+        if port and port != str(address.port):
+            continue
+        suffix = name.removeprefix("*").removeprefix(".")
+        if name == "*" or (suffix and (host == suffix or host.endswith(f".{suffix}"))):
+            return True
+    return False
 
 
 def _refused(server: str) -> Invalid:

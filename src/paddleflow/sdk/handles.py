@@ -69,6 +69,10 @@ class Handle(ABC, Generic[R]):
     def succeeded(self) -> bool:
         return self.status == "succeeded"
 
+    def another(self) -> Self:
+        """A handle of its own, for another thread."""
+        return type(self)(self._transport, self.id)
+
     def refresh(self) -> Self:
         self._record = self._read(self._transport.call("GET", self._path))
         return self

@@ -169,10 +169,6 @@ class Run(Handle[RunRecord]):
         """What its steps have left behind so far."""
         return list(Artifacts(self._transport).list(run=self.id, type="output"))
 
-    def another(self) -> Run:
-        """A handle of its own, for another thread."""
-        return Run(self._transport, self.id)
-
     def logs(self, step: str | None = None, follow: bool = False) -> Iterator[str]:
         """The lines that its steps wrote, with their line ends; those of one step, or of a DAG's, by dotted name.
 
@@ -298,6 +294,8 @@ def encoded(yaml: bytes | str | None) -> str | None:
     return base64.b64encode(yaml.encode() if isinstance(yaml, str) else yaml).decode()
 
 
+PENDING = frozenset({"init", "pending"})
+FOLLOWED = 32  #: steps whose logs are read at a time; a run has at most 20 that run
 ENDED = frozenset({"succeeded", "failed", "terminated", "cancelled", "skipped"})
 
 _Message = str | PaddleFlowError | int  #: a line, what went wrong, or one more (1) or fewer (-1) who writes
@@ -344,6 +342,7 @@ class _Following:
         self._step = step
         self._queue: SimpleQueue[_Message] = SimpleQueue()
         self._known: set[str] = set()
+        self._free = threading.Semaphore(FOLLOWED)
         self._left = threading.Event()  #: nobody reads any more
 
     def lines(self) -> Iterator[str]:
@@ -384,7 +383,8 @@ class _Following:
             if self._left.is_set():
                 return
             if event.type == "step" and _meant(self._step, written_name(event.step, runtime), event.step):
-                self._begin(str(event.raw.get("jobID") or ""), event.step)
+                if event.status not in PENDING:  # one that is pending has written nothing, and there may be thousands
+                    self._begin(str(event.raw.get("jobID") or ""), event.step)
                 if self._step is not None and self._ended(event):
                     return
         self._look()
@@ -398,16 +398,21 @@ class _Following:
         _chosen(self._run, self._step)
         meant = [view for name, view in self._run.named_steps() if _meant(self._step, name, view.full_name)]
         for view in meant:
-            self._begin(view.job_id, view.full_name or view.step_name)
+            if view.status not in PENDING:
+                self._begin(view.job_id, view.full_name or view.step_name)
         return self._step is not None and all(view.status in ENDED for view in meant)
 
     def _begin(self, job: str, name: str) -> None:
         if job and job not in self._known:
             self._known.add(job)
+            self._free.acquire()
             self._spawn(partial(self._write, job, name))
 
     def _write(self, job: str, name: str) -> None:
-        for line in Job(self._transport, job).logs(follow=True):
-            self._queue.put(_prefixed(name, line) if self._step is None else line)
-            if self._left.is_set():
-                return
+        try:
+            for line in Job(self._transport, job).logs(follow=True):
+                self._queue.put(_prefixed(name, line) if self._step is None else line)
+                if self._left.is_set():
+                    return
+        finally:
+            self._free.release()

@@ -19,6 +19,7 @@ import select
 import socket
 import ssl
 import time
+from base64 import b64encode
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -100,6 +101,7 @@ class Transport:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.address = address.parse(server)
+        self.proxy = address.proxy_of(self.address)
         self.token = token
         self.credentials = credentials
         self._saved = saved
@@ -217,8 +219,12 @@ class Transport:
         if token:
             headers["x-pf-authorization"] = token
         connection, sock = self._connected(fresh)
+        target = f"{self.address.prefix}{API}{path}{_query_text(query)}"
+        if self.proxy is not None and not self.address.secure:  # a proxy of plain HTTP is asked for the whole URL
+            target = f"{str(self.address).removesuffix(self.address.prefix)}{target}"
+            headers |= _proxy_headers(self.proxy)
         try:
-            connection.request(method, f"{self.address.prefix}{API}{path}{_query_text(query)}", payload, headers)
+            connection.request(method, target, payload, headers)
             return connection, connection.getresponse(), sock
         except TimeoutError as error:
             connection.close()
@@ -236,7 +242,10 @@ class Transport:
                 return kept, kept.sock
             kept.close()
         kind = http.client.HTTPSConnection if self.address.secure else http.client.HTTPConnection
-        connection = kind(self.address.host, self.address.port, timeout=self.timeout)
+        there = self.proxy or self.address
+        connection = kind(there.host, there.port, timeout=self.timeout)
+        if self.proxy is not None and self.address.secure:
+            connection.set_tunnel(self.address.host, self.address.port, _proxy_headers(self.proxy))
         try:
             connection.connect()
         except (OSError, UnicodeError) as error:  # the latter for a host that cannot be a name
@@ -254,6 +263,10 @@ class Transport:
         if isinstance(error, TimeoutError):
             late = Unavailable(f"no connection to {self.address} within {self.timeout:g} s", hint="check the address")
             return _Attempt(late, reached=False)
+        if self.proxy is not None:
+            way = f"{self.address} through the proxy {self.proxy.host}:{self.proxy.port}"
+            unreached = Unavailable(f"cannot reach {way}: {_words(error)}", hint="NO_PROXY names hosts without a proxy")
+            return _Attempt(unreached, reached=False, again=True)
         refused = Unavailable(f"cannot reach {self.address}: {_words(error)}", hint=START_HINT)
         return _Attempt(refused, reached=False, again=True)
 
@@ -324,6 +337,12 @@ def _fault(item: Mapping[str, object]) -> Fault:
 def _words(error: Exception) -> str:
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return str(text)
+
+
+def _proxy_headers(proxy: address.Proxy) -> dict[str, str]:
+    if not proxy.credentials:
+        return {}
+    return {"Proxy-Authorization": "Basic " + b64encode(proxy.credentials.encode()).decode()}
 
 
 def _query_text(query: Query | None) -> str:

@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from paddleflow.api.cluster_view import NodeUse, PodUse
 from paddleflow.base.ids import task_id
 from paddleflow.base.quantity import total
-from paddleflow.jobs.rows import SQL, needs_of
+from paddleflow.jobs.queries import PlacedTask, tasks_on_nodes
+from paddleflow.jobs.rows import member_sets_of
 from paddleflow.runtimes.runtime import NodeInfo
-from paddleflow.store.database import Database, Row, Tx
+from paddleflow.store.database import Database
 
 
 class LocalNodes:
@@ -23,8 +24,8 @@ class LocalNodes:
 
     async def nodes(self, cluster: str) -> Sequence[NodeUse]:
         pods: dict[str, list[PodUse]] = defaultdict(list)
-        for row in await self._database.read(_tasks_on_nodes, cluster):
-            pods[row["node"]].append(_pod(row))
+        for row in await self._database.read(tasks_on_nodes, cluster):
+            pods[row.node].append(_pod(row))
         return [
             NodeUse(
                 name=node.name,
@@ -39,10 +40,6 @@ class LocalNodes:
         ]
 
 
-def _tasks_on_nodes(tx: Tx, cluster: str) -> list[Row]:
-    return tx.all(SQL["tasks_on_nodes"], cluster=cluster)
-
-
-def _pod(row: Row) -> PodUse:
-    each = next(need.each for need in needs_of(row["needs"]) if need.role == row["role"])
-    return PodUse(task_id(row["job_id"], row["role"], row["idx"]), row["status"], json.loads(row["labels"]), each)
+def _pod(row: PlacedTask) -> PodUse:
+    each = next(need.each for need in member_sets_of(row.needs) if need.role == row.role)
+    return PodUse(task_id(row.job_id, row.role, row.idx), row.status, json.loads(row.labels), each)

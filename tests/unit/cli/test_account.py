@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 from inline_snapshot import snapshot
 
+from paddleflow.cli.errors import report
 from paddleflow.cli.main import root
-from paddleflow.cli.refusals import report
 from paddleflow.errors import Fault, Internal, Invalid, NotFound, PaddleFlowError
 from paddleflow.sdk import contexts
 from paddleflow.sdk.contexts import Context
@@ -50,7 +50,7 @@ def test_a_refused_login_saves_nothing(stub: Stub) -> None:
 
 def test_input_that_ends_too_early_is_said(stub: Stub) -> None:
     _, err = call("login", stub.url, code=1, input="")
-    assert "error: input ended before the question was answered" in err
+    assert "error: end of input at a prompt" in err
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_logout_ends_the_token_and_forgets_it(stub: Stub) -> None:
 
 
 def test_contexts(home: Path) -> None:
-    assert call("context", "list")[0] == "no context found; make one with: paddleflow login\n"
+    assert call("context", "list")[0] == "no context found; create one with: paddleflow login\n"
     contexts.save("one", Context("http://one:1", "alice", "tok"), current=True)
     contexts.save("two", Context("http://two:1"), current=False)
     assert (
@@ -133,14 +133,14 @@ def test_contexts_complete(home: Path) -> None:
 
 def test_the_server_gets_its_settings(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[Settings] = []
-    room = ModuleType("paddleflow.server.running")
+    module = ModuleType("paddleflow.server.running")
 
     def run(settings: Settings) -> int:
         started.append(settings)
         return 7
 
-    vars(room)["run"] = run
-    monkeypatch.setitem(sys.modules, "paddleflow.server.running", room)
+    vars(module)["run"] = run
+    monkeypatch.setitem(sys.modules, "paddleflow.server.running", module)
     file = tmp_path / "settings.toml"
     file.write_text('[server]\nport = 1\nhost = "h"\n[local]\ngrace = 2\n')
     call("server", "--port", "0", "--data", str(tmp_path), "--config", str(file), code=7)
@@ -191,7 +191,7 @@ hint: job list shows them
     ]
     assert told(Invalid.of(faults), capsys) == snapshot(
         """\
-error: 2 things are wrong
+error: found 2 errors
   - port: must be in range [0, 65534]
   - imge: is not a known field (did you mean image?)
 """

@@ -44,22 +44,22 @@ MESSAGES: dict[str, tuple[Line, Any, str]] = {
             },
         ),
         {"name": "q"},
-        "queue[q] create success \n",
+        "queue[q] create success\n",
     ),
     "queue update q --maxcpu 5 --location x=": (
         ("PUT", "/queue/q", {}, {"maxResources": {"cpu": "5"}, "location": {"x": ""}}),
         {"name": "q"},
-        "queue[q] update success \n",
+        "queue[q] update success\n",
     ),
     "queue update q --parent lab --weight 2 --order drf": (
         ("PUT", "/queue/q", {}, {"parent": "lab", "weight": 2, "order": "drf"}),
         {"name": "q"},
-        "queue[q] update success \n",
+        "queue[q] update success\n",
     ),
     "queue update q --status closed": (
         ("PUT", "/queue/q", {}, {"status": "closed"}),
         {"name": "q"},
-        "queue[q] update success \n",
+        "queue[q] update success\n",
     ),
     "queue create q default 4 8Gi --parent lab --weight 2 --order fair": (
         (
@@ -76,9 +76,9 @@ MESSAGES: dict[str, tuple[Line, Any, str]] = {
             },
         ),
         {"name": "q"},
-        "queue[q] create success \n",
+        "queue[q] create success\n",
     ),
-    "queue delete q": (("DELETE", "/queue/q", {}, None), None, "queue[q] delete success \n"),
+    "queue delete q": (("DELETE", "/queue/q", {}, None), None, "queue[q] delete success\n"),
     "queue grant alice q": (
         ("POST", "/grant", {}, {"userName": "alice", "resourceType": "queue", "resourceID": "q"}),
         {"grantID": "g"},
@@ -92,10 +92,10 @@ MESSAGES: dict[str, tuple[Line, Any, str]] = {
     "flavour create f -c 1 -m 1Gi -s g=1": (
         ("POST", "/flavour", {}, {"name": "f", "cpu": "1", "mem": "1Gi", "scalarResources": {"g": "1"}}),
         {"name": "f"},
-        "flavour[f] create success \n",
+        "flavour[f] create success\n",
     ),
     "flavour update f -c 2": (("PUT", "/flavour/f", {}, {"cpu": "2"}), {"name": "f"}, "update [f] success\n"),
-    "flavour delete f": (("DELETE", "/flavour/f", {}, None), None, "flavour[f] delete success \n"),
+    "flavour delete f": (("DELETE", "/flavour/f", {}, None), None, "flavour[f] delete success\n"),
     "cluster create c e Local -d words -ns a,b": (
         (
             "POST",
@@ -134,7 +134,7 @@ MESSAGES: dict[str, tuple[Line, Any, str]] = {
         "jobid[j] update success\n",
     ),
     "job stop j": (("PUT", "/job/j", {"action": "stop"}, None), None, "jobid[j] stop success\n"),
-    "job delete j": (("DELETE", "/job/j", {}, None), None, "job[j] delete success \n"),
+    "job delete j": (("DELETE", "/job/j", {}, None), None, "job[j] delete success\n"),
 }
 
 
@@ -145,8 +145,25 @@ def test_what_is_done_is_said_to_the_letter(stub: Stub, shell: Shell, words: str
     result = shell(*words.split())
     assert (result.stdout, result.stderr) == (printed, "")
     assert stub.lines() == [line]
-    machine = json.loads(shell("--output", "json", *words.split()).stdout)
-    assert machine["message"] == printed.rstrip("\n")
+    name = shell("--output", "name", *words.split()).stdout
+    assert name.rstrip("\n") in words.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "routes", "wanted"),
+    [
+        ("queue create q default 4 8Gi", ["POST /queue", "GET /queue/q"], {"name": "q", "status": "open"}),
+        ("job stop j", ["PUT /job/j", "GET /job/j"], {"id": "j", "status": "terminating"}),
+        ("run stop run-000001", ["PUT /run/run-000001", "GET /run/run-000001"], {"id": "run-000001", "status": "x"}),
+    ],
+)
+def test_json_after_an_action_is_the_object(
+    stub: Stub, shell: Shell, words: str, routes: list[str], wanted: dict[str, str]
+) -> None:
+    raw = {"runID": wanted["id"], "status": "x"} if words.startswith("run") else wanted
+    for route in routes:
+        stub.on(route, raw)
+    assert json.loads(shell(*words.split(), "-o", "json").stdout) == wanted
 
 
 PAGE = {"isTruncated": True, "nextMarker": "m2"}
@@ -264,17 +281,26 @@ def cells(grid: str) -> str:
 
 
 @pytest.mark.parametrize("words", LISTS)
-def test_lists_have_their_headers(stub: Stub, shell: Shell, words: str) -> None:
+def test_compat_prints_the_tables_of_the_original_client(stub: Stub, shell: Shell, words: str) -> None:
     line, answer, wanted = LISTS[words]
     stub.on(f"{line[0]} {line[1]}", answer)
-    printed = shell(*words.split()).stdout
+    printed = shell("--output", "compat", *words.split()).stdout
     assert cells(printed).replace(stub.url, "URL") == wanted
     assert stub.lines() == [line]
     headers = wanted.split("\n", 1)[0].split("|")
-    assert all(list(row) == headers for row in json.loads(shell(*words.split(), "--json").stdout))
     text = shell("--output", "text", *words.split()).stdout.splitlines()
     rows = [row for row in text if not row.startswith("marker: ")]
     assert [len(row.split("\t")) for row in rows] == [len(headers)] * len(rows)
+
+
+@pytest.mark.parametrize("words", LISTS)
+def test_no_table_has_rules_or_json(stub: Stub, shell: Shell, words: str) -> None:
+    line, answer, _ = LISTS[words]
+    stub.on(f"{line[0]} {line[1]}", answer)
+    for format in ("table", "wide"):
+        printed = shell(*words.split(), "-o", format).stdout
+        assert not {"|", "{", '"'} & set(printed)
+    assert json.loads(shell(*words.split(), "--json").stdout)
 
 
 @pytest.mark.parametrize(
@@ -286,24 +312,58 @@ def test_lists_have_their_headers(stub: Stub, shell: Shell, words: str) -> None:
         ("flavour list", "GET /flavour", "not find flavour\nmarker: None\n"),
         ("cluster list", "GET /cluster", "no cluster found \nmarker: None\n"),
         ("fs list", "GET /fs", "no fs found \n"),
-        ("statistics job j", "GET /statistics/job/j", "no data\n"),
     ],
 )
 def test_nothing_found(stub: Stub, shell: Shell, words: str, route: str, said: str) -> None:
     stub.on(route, {})
-    assert shell(*words.split()).stdout == said
+    assert shell(*words.split(), "-o", "compat").stdout == said
+    empty = shell(*words.split())
+    assert (empty.stdout, empty.stderr.startswith("No ")) == ("", True)
     assert json.loads(shell("--output", "json", *words.split()).stdout) == []
 
 
-def test_a_cut_list_without_marker_says_so(stub: Stub, shell: Shell) -> None:
+def test_a_cut_list_says_how_to_go_on(stub: Stub, shell: Shell) -> None:
     stub.on("GET /user", {"userList": [{"name": "a"}], **PAGE})
-    assert shell("user", "list").stderr == "hint: there are more; raise -m\n"
+    assert shell("user", "list").stderr == "hint: more users follow; use --all, or --marker m2\n"
+
+
+def test_all_pages_are_listed(stub: Stub, shell: Shell) -> None:
+    stub.on("GET /job", {"jobList": [JOB], **PAGE}, {"jobList": [{**JOB, "id": "job-2"}]})
+    result = shell("job", "list", "--all", "-o", "name")
+    assert (result.stdout, result.stderr) == ("job-1\njob-2\n", "")
+    assert [seen.query for seen in stub.requests] == [{"maxKeys": "500"}, {"maxKeys": "500", "marker": "m2"}]
+
+
+def test_lists_in_every_format(stub: Stub, shell: Shell) -> None:
+    stub.on("GET /run", {"runList": [{"runID": "run-000001", "name": "n", "status": "failed", "runMsg": "why"}]})
+    assert json.loads(shell("run", "list", "-o", "json").stdout) == [
+        {"id": "run-000001", "name": "n", "status": "failed", "runMsg": "why"}
+    ]
+    assert shell("run", "list", "-o", "yaml").stdout == snapshot("""\
+- id: run-000001
+  name: n
+  status: failed
+  runMsg: why
+""")
+    assert shell("run", "list", "-o", "name").stdout == "run-000001\n"
+    assert shell("run", "list").stdout == snapshot("""\
+ID          NAME  USER  STATUS  AGE  TIME  MESSAGE
+run-000001  n           failed             why
+""")
 
 
 def test_show_queue(stub: Stub, shell: Shell) -> None:
-    stub.on("GET /queue/q", {"name": "q", "status": "open", "maxResources": {"cpu": "4"}, "location": {}})
-    assert shell("queue", "show", "q").stdout.replace(": \n", ":~\n") == snapshot(
-        """\
+    raw = {"name": "q", "status": "open", "maxResources": {"cpu": "4", "memory": "24684100Ki"}, "location": {}}
+    stub.on("GET /queue/q", raw)
+    assert shell("queue", "show", "q").stdout == snapshot("""\
+Name:       q
+Status:     open
+Guarantee:  none
+Maximum:    cpu 4, memory 23.5 GiB
+Used:       nothing
+Weight:     1
+""")
+    assert shell("queue", "show", "q", "-o", "compat").stdout.replace(": \n", ":~\n") == snapshot("""\
 +------+-----------+--------+------------+--------------+-------------+-------------+
 | name | namespace | status | quota type | cluster name | create time | update time |
 +======+===========+========+============+==============+=============+=============+
@@ -313,33 +373,77 @@ queue info:~
 [
     {
         "max resources": {
-            "cpu": "4"
+            "cpu": "4",
+            "memory": "24684100Ki"
         }
     }
 ]
-"""
-    )
-    (found,) = json.loads(shell("queue", "show", "q", "-o", "json").stdout)
-    assert (found["name"], found["max resources"]) == ("q", {"cpu": "4"})
+""")
+    assert json.loads(shell("queue", "show", "q", "-o", "json").stdout) == raw
 
 
 def test_show_job(stub: Stub, shell: Shell) -> None:
-    stub.on("GET /job/job-1", {**JOB, "message": "waits", "runtime": {"role": "worker"}, "command": ["a"]})
-    printed = shell("job", "show", "job-1").stdout
+    raw = {**JOB, "message": "waits", "runtime": {"role": "worker", "index": 0, "status": "failed", "exitCode": 3}}
+    stub.on("GET /job/job-1", {**raw, "command": ["a", "b c"]})
+    assert shell("job", "show", "job-1").stdout == snapshot("""\
+ID:         job-1
+Name:       train
+Queue:      q
+Status:     running
+Message:    waits
+Submitted:  t1
+Command:    a 'b c'
+Tasks:      worker-0  failed  exit code 3
+""")
+    printed = shell("job", "show", "job-1", "-o", "compat").stdout
     assert "job config and runtime info: \n" in printed
     (rest,) = json.loads(printed.partition("info: \n")[2])
-    assert rest == {"command": ["a"], "message": "waits", "runtime": {"role": "worker"}}
+    assert rest == {"command": ["a", "b c"], "message": "waits", "runtime": raw["runtime"]}
 
 
 def test_cluster_resource(stub: Stub, shell: Shell) -> None:
-    stub.on("GET /cluster/resource", {"c": {"summary": {"total": {"cpu": "4"}}}})
-    assert '"cpu": "4"' in shell("cluster", "resource").stdout
-    assert json.loads(shell("cluster", "resource", "--json").stdout) == [
-        {"cluster name": "c", "cluster info": {"summary": {"total": {"cpu": "4"}}}}
-    ]
-    stub.on("POST /cluster/resource", {"c": {}})
-    shell("cluster", "statistic", "-cn", "c", "-q", "q")
+    node = {"nodeName": "n1", "total": {"cpu": "4", "memory": "8Gi"}, "idle": {"cpu": "1", "memory": "512Mi"}}
+    raw = {"c": {"summary": {"total": {"cpu": "4"}}, "nodeList": [node]}}
+    stub.on("GET /cluster/resource", raw)
+    assert shell("cluster", "resource").stdout == snapshot("""\
+CLUSTER  NODE  TOTAL                FREE
+c        n1    cpu 4, memory 8 GiB  cpu 1, memory 512 MiB
+""")
+    assert '"cpu": "4"' in shell("cluster", "resource", "-o", "compat").stdout
+    assert json.loads(shell("cluster", "resource", "--json").stdout) == raw
+    stub.on("POST /cluster/resource", {"c": {"capacity": {"n1": {"cpu": "4"}}, "allocatable": {"n1": {"cpu": "1"}}}})
+    assert shell("cluster", "statistic", "-cn", "c", "-q", "q").stdout == snapshot("""\
+CLUSTER  NODE  TOTAL  FREE
+c        n1    cpu 4  cpu 1
+""")
     assert stub.requests[-1].body == {"clusterNames": ["c"], "queueName": "q", "pageSize": 1000}
+
+
+PREFIX = {"jobList": [{"id": "job-6afc1111"}, {"id": "job-6afc2222"}, {"id": "job-6afd3333"}]}
+
+
+@pytest.mark.parametrize(
+    ("given", "found"), [("job-6afd", "job-6afd3333"), ("6afc2", "job-6afc2222"), ("-", "job-6afc1111")]
+)
+def test_a_job_may_be_named_shortly(stub: Stub, shell: Shell, given: str, found: str) -> None:
+    stub.on("GET /job", PREFIX)
+    stub.on(f"GET /job/{found}/why", {"id": found})
+    assert shell("job", "why", given, "-o", "json").stdout.count(found) == 1
+
+
+def test_a_prefix_of_several_jobs_is_refused(stub: Stub, shell: Shell) -> None:
+    stub.on("GET /job", PREFIX)
+    assert shell("job", "why", "6afc", code=1).stderr == snapshot("""\
+error: 2 jobs begin with job-6afc
+hint: such as job-6afc1111 and job-6afc2222
+""")
+
+
+@pytest.mark.parametrize("given", ["7", "run-7", "run-000007", "@latest"])
+def test_a_run_may_be_named_by_its_number(stub: Stub, shell: Shell, given: str) -> None:
+    stub.on("GET /run", {"runList": [{"runID": "run-000007"}]})
+    stub.on("GET /run/run-000007", {"runID": "run-000007", "runYaml": "name: x"})
+    assert shell("run", "show", given, "--yaml").stdout == "name: x\n"
 
 
 def test_a_kubeconfig_file_is_sent_as_base64(stub: Stub, shell: Shell, tmp_path: Path) -> None:
@@ -348,7 +452,7 @@ def test_a_kubeconfig_file_is_sent_as_base64(stub: Stub, shell: Shell, tmp_path:
     stub.on("PUT /cluster/c", {"id": "i"})
     shell("cluster", "update", "c", "-c", str(file))
     assert stub.requests[0].body == {"credential": "a3ViZQ=="}
-    assert "there is no file" in shell("cluster", "update", "c", "-c", "/absent/config", code=2).stderr
+    assert "does not exist" in shell("cluster", "update", "c", "-c", "/absent/config", code=2).stderr
 
 
 def test_versions(stub: Stub, shell: Shell) -> None:

@@ -41,5 +41,5 @@ def test_what_cannot_be_read_or_expressed_is_told_whole(flow: Path, tmp_path: Pa
     flow.write_text("name: flow\nentry_points:\n  a: {command: x}\n  b: {command: x}\n")
     result = call("export", str(flow), "--to", "argo", "-o", str(tmp_path / "out"))
     assert (result.exit_code, (tmp_path / "out").exists()) == (1, False)
-    assert "2 things are wrong\n  - a: it has no image (give it a docker_env)\n  - b: it has no image" in result.stderr
+    assert "found 2 errors\n  - a: it has no image (give it a docker_env)\n  - b: it has no image" in result.stderr
     assert call("export", str(flow), "--to", "make").exit_code == 2

@@ -58,25 +58,25 @@ def test_help_of_a_group() -> None:
     assert shown("job") == snapshot("""\
 Usage: paddleflow job [OPTIONS] COMMAND [ARGS]...
 
-  Submit jobs, look at them, follow and stop them.
+  Submit, list, follow and stop jobs.
 
 Options:
   -h, --help  Show this message and exit.
 
 Commands:
-  create  Submit the job in the JSON file JSONPATH (- for standard input).
-  delete  Delete jobs that are over, and their logs.
-  eta     When a waiting job will probably start.
-  events  What happened to a job, and why it waits.
-  list    List jobs.
-  logs    Print or follow a job's log.
-  run     Run a command as a job: see its log, end with its exit code.
-  show    Show a job: what it was asked to do, how it is and why.
-  stop    Stop jobs that wait or run.
-  submit  Submit the job in a JSON FILE (- for standard input) and print its id.
-  update  Change a job's priority, labels or annotations.
-  wait    Wait until jobs are over.
-  why     Why a job waits, and what would start it now.
+  create  Submit the job document in the file JSONPATH ("-" reads standard input).
+  delete  Delete finished jobs and their logs.
+  eta     Estimate when a pending job will start.
+  events  Show the events of a job.
+  list    List jobs, newest first.
+  logs    Print or follow the log of a job.
+  run     Run a command as a job, print its log and exit with its exit code.
+  show    Show a job: its request, its state and its tasks.
+  stop    Stop pending or running jobs.
+  submit  Submit the job document in FILE (YAML or JSON, "-" reads standard input) and print the...
+  update  Change the priority, labels or annotations of a job.
+  wait    Wait until jobs have finished.
+  why     Explain why a job is pending, and what would start it now.
 """)
 
 
@@ -84,28 +84,28 @@ def test_help_of_a_command() -> None:
     assert shown("job", "run") == snapshot("""\
 Usage: paddleflow job run [OPTIONS] COMMAND...
 
-  Run COMMAND as a single job: see its log here, end with its exit code. Ctrl-C stops the job.
+  Run COMMAND as a job, print its log and exit with its exit code. Ctrl-C stops the job.
 
-  A COMMAND of several words is run as it is; one word is read by the shell.
+  A COMMAND of several words is executed directly; a single word is passed to the shell.
 
   Examples:
     paddleflow job run -- python train.py --epochs 3
     paddleflow job run --flavour flavour1 -e SEED=1 'python a.py && python b.py'
 
 Options:
-  --name TEXT                     Name of the job; the command's first word if not given.
-  -q, --queue TEXT                Queue; the server's default if not given.
-  --flavour TEXT                  Flavour: how much of cores and memory.
-  --priority TEXT                 very_low, low, normal, high or very_high.
-  -e, --env TEXT                  A variable: NAME=value. Repeatable.
-  -l, --label TEXT                A label: name=value. Repeatable.
-  --fs TEXT                       A storage that the job sees.
-  --image TEXT                    Image, where the cluster runs containers.
-  -d, --detach                    Only submit, and print the id.
-  --quiet                         Nothing but the job's own output.
-  -o, --output [table|json|text]  How to print: table, json or text.
-  --json                          Short for --output json.
-  -h, --help                      Show this message and exit.
+  --name TEXT          Name of the job. [default: the first word of the command]
+  -q, --queue TEXT     Queue. [default: default-queue]
+  --flavour TEXT       Flavour: a named size.
+  --priority TEXT      very_low, low, normal, high or very_high.
+  -e, --env TEXT       Environment variable, NAME=value. Repeatable.
+  -l, --label TEXT     Label, name=value. Repeatable.
+  --fs TEXT            Storage to mount.
+  --image TEXT         Container image, on clusters that run containers.
+  -d, --detach         Submit the job, print its id and return.
+  --quiet              Print nothing but the output of the job.
+  -o, --output FORMAT  Output format: table, wide, json, yaml, name, text or compat.
+  --json               Same as --output json.
+  -h, --help           Show this message and exit.
 """)
 
 
@@ -113,46 +113,46 @@ def test_help_of_the_whole() -> None:
     assert shown() == snapshot("""\
 Usage: paddleflow [OPTIONS] COMMAND [ARGS]...
 
-  Run AI jobs for teams: queues, single and distributed jobs, from a laptop to a cluster.
+  Run AI jobs and pipelines: on a laptop, on a server for a team, on Kubernetes.
 
   Examples:
     paddleflow server                              start a server on this machine
-    paddleflow job run -- python train.py          run a job, see its log, end with its exit code
-    paddleflow job list -s running,pending         what runs and what waits
-    paddleflow job logs -f JOB                     follow a log
-    paddleflow --output json queue list            for scripts
+    paddleflow job run -- python train.py          run a job, print its log, exit with its exit code
+    paddleflow job list -s running,pending         list running and pending jobs
+    paddleflow job logs -f @latest                 follow the log of the newest job
+    paddleflow run create run.yaml --watch         run a pipeline and watch it
 
 Options:
-  --pf_config FILE            An ini file with server, user and password, instead of a context.
-  --output [table|json|text]  How to print. Also possible behind a command: -o json, --json.
-                              [default: table]
-  --server URL                The server, instead of the context's.
-  --context NAME              The context, instead of the current one.
-  --version                   Show the version and exit.
-  -h, --help                  Show this message and exit.
+  --pf_config FILE  Ini file with server, user and password, as the original client has it.
+  --output FORMAT   Output format: table, wide, json, yaml, name, text or compat; also after the
+                    command, as -o FORMAT.  [default: table]
+  --server URL      Server address. [default: the one of the context]
+  --context NAME    Context to use. [default: the current one]
+  --version         Show the version and exit.
+  -h, --help        Show this message and exit.
 
 Commands:
-  artifact    Artifacts: what steps of runs took in and left behind.
-  cluster     Clusters, and what they have free.
+  artifact    Artifacts: inputs and outputs of steps.
+  cluster     Clusters and their resources.
   completion  Shell completion for bash, zsh and fish.
-  context     The servers that you work with.
-  flavour     Named amounts of resources.
+  context     Contexts: the servers you work with.
+  flavour     Flavours: named sizes of a job's members.
   fs          Storages that jobs see at a path.
-  job         Submit jobs, look at them, follow and stop them.
-  log         Logs of jobs and runs.
-  login       Log in to a server and remember it as a context.
-  logout      End the token of the context in use.
-  operator    Look after PaddleJobs on Kubernetes.
-  pipeline    Pipeline documents: check, register, export; their versions.
+  job         Submit, list, follow and stop jobs.
+  log         Logs of jobs and runs, as in the original client.
+  login       Log in to a server.
+  logout      Log out of a server.
+  operator    Run the Kubernetes operator for PaddleJobs.
+  pipeline    Check, register, version and export pipelines.
   queue       Queues, and who may use them.
-  run         Runs of pipelines: start, watch, stop, try again, compare.
-  schedule    Pipelines that are run by the clock.
-  scheduler   What the scheduler decided, and whether it would again.
-  server      Start the server on this machine.
-  statistics  What jobs used, and card time.
-  user        Users and their passwords.
-  version     Versions of client and server.
-  whoami      Who you are to the server.
+  run         Start, watch, stop, retry and compare runs of pipelines.
+  schedule    Schedules: run pipelines at the times of a crontab.
+  scheduler   Recorded scheduling decisions.
+  server      Start a server on this machine.
+  statistics  Resource usage of jobs, and accelerator hours.
+  user        Manage users.
+  version     Print the versions of client and server.
+  whoami      Show the current user.
 """)
 
 

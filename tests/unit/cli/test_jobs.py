@@ -44,16 +44,25 @@ def test_submit_prints_the_id_and_guesses_the_kind(stub: Stub, shell: Shell) -> 
     assert stub.requests[0].path == "/job/distributed"
 
 
+def test_submit_takes_yaml(stub: Stub, shell: Shell) -> None:
+    stub.on("POST /job/single", {"id": "y"})
+    assert shell("job", "submit", "-", input="id: y\ncommand: echo hi\nenv: {A: '1'}\n").stdout == "y\n"
+    assert stub.requests[0].body == {"id": "y", "command": "echo hi", "env": {"A": "1"}}
+
+
 def test_submit_takes_a_list(stub: Stub, shell: Shell) -> None:
     stub.on("POST /job/batch", {"ids": ["a", "b"]})
     many = json.dumps([{"id": "a", "command": "1"}, {"id": "b", "command": "2"}])
     assert shell("job", "submit", "-", input=many).stdout == "a\nb\n"
-    assert json.loads(shell("job", "submit", "-", "--json", input=many).stdout) == [{"job id": "a"}, {"job id": "b"}]
+    assert json.loads(shell("job", "submit", "-", "--json", input=many).stdout) == [{"id": "a"}, {"id": "b"}]
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("{", "error: <stdin> is not JSON"), ("3", "error: <stdin> holds neither a JSON object nor a list of them")],
+    [
+        ("{", "error: <stdin> is not a JSON or YAML document"),
+        ("3", "error: <stdin> contains neither a job document nor a list of them"),
+    ],
 )
 def test_a_file_that_is_no_job(stub: Stub, shell: Shell, text: str, message: str) -> None:
     assert shell("job", "submit", "-", input=text, code=1).stderr.startswith(message)
@@ -77,7 +86,7 @@ def test_an_unknown_field_names_the_nearest(shell: Shell) -> None:
 def test_logs(stub: Stub, shell: Shell) -> None:
     stub.on("GET /job/j/log", Answer(b"one\ntwo"))
     assert shell("job", "logs", "j").stdout == "one\ntwo"
-    assert json.loads(shell("job", "logs", "j", "--json").stdout) == {"job id": "j", "log": "one\ntwo"}
+    assert json.loads(shell("job", "logs", "j", "--json").stdout) == {"id": "j", "log": "one\ntwo"}
     stub.on("GET /job/j", {"id": "j", "status": "succeeded"})
     shell("job", "logs", "j", "-f", "--task", "worker-1")
     asked = [seen.query for seen in stub.requests if seen.path.endswith("/log")]
@@ -104,8 +113,9 @@ def test_log_job_knows_both_meanings_of_f(
         stub.requests.clear()
         printed = shell("log", "job", *call).stdout
         assert (printed == "live\n") is follows
-        assert stub.requests[0].path == ("/job/j/log" if follows else "/log/job")
-        assert stub.requests[0].query.get("framework") == framework
+        asked = next(seen for seen in stub.requests if seen.path in {"/job/j/log", "/log/job"})
+        assert asked.path == ("/job/j/log" if follows else "/log/job")
+        assert asked.query.get("framework") == framework
 
 
 def test_log_job_by_limits(stub: Stub, shell: Shell) -> None:
@@ -208,7 +218,8 @@ def test_run_of_one_word_is_for_the_shell(stub: Stub, shell: Shell) -> None:
 def test_run_as_json(stub: Stub, shell: Shell) -> None:
     prepared(stub, "succeeded", 0)
     result = shell("--output", "json", "job", "run", "--quiet", "true")
-    assert json.loads(result.stdout) == {"job id": stub.requests[0].body["id"], "status": "succeeded", "exit code": 0}
+    found = json.loads(result.stdout)
+    assert (found["status"], found["runtime"]["exitCode"]) == ("succeeded", 0)
     assert result.stderr == "hello\nworld"
 
 

@@ -74,7 +74,7 @@ def test_faults_with_their_lines(folder: Path) -> None:
     (folder / "run.yaml").write_text(FAULTY)
     result = call("check", "run.yaml")
     assert result.exit_code == 1
-    assert result.stderr == "3 faults\n"
+    assert result.stderr == "3 errors\n"
     assert result.stdout == snapshot("""\
 run.yaml:3:28: entry_points.prepare.command: unsupported RefParamName[nn] for field[command] of component[prepare]
   3 |   prepare: {command: "echo {{nn}}", parameters: {n: 1}}
@@ -148,7 +148,7 @@ def test_files_that_cannot_be_read(folder: Path) -> None:
     assert (result.exit_code, result.stderr) == (1, "error: nowhere.yaml cannot be read: No such file or directory\n")
     (folder / "large.yaml").write_bytes(b"x" * 10_000_000)
     result = call("check", "large.yaml")
-    assert result.stderr == "error: large.yaml has 10,000,000 bytes, at most 4,194,304 are read\n"
+    assert result.stderr == "error: large.yaml has 10,000,000 bytes, the maximum is 4,194,304\n"
 
 
 def test_a_long_line_is_cut_around_its_fault(folder: Path) -> None:

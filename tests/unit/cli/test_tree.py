@@ -42,24 +42,15 @@ def test_the_tree_is_drawn(stub: Stub, shell: Shell) -> None:
     stub.on("GET /queue", {"queueList": rows})
     assert shell("queue", "tree").stdout == snapshot("""\
 root
-├─ default-queue  cpu 1 / 500m / 8, memory 0 / 1Gi / 16Gi, weight 1, fifo
-├─ lab            cpu 1 / 500m / 8, memory 0 / 1Gi / 16Gi, nvidia.com/gpu 0 / 0 / 4, weight 1, fifo
-│  ├─ dev         cpu 1 / 500m / 8, memory 0 / 1Gi / 16Gi, weight 2, fair
-│  └─ train       cpu 1 / 500m / 8, memory 0 / 1Gi / 16Gi, weight 1, fifo, closed
+├─ default-queue  cpu 1 / 500m / 8, memory 0 B / 1 GiB / 16 GiB, weight 1, fifo
+├─ lab            cpu 1 / 500m / 8, memory 0 B / 1 GiB / 16 GiB, nvidia.com/gpu 0 / 0 / 4, weight 1, fifo
+│  ├─ dev         cpu 1 / 500m / 8, memory 0 B / 1 GiB / 16 GiB, weight 2, fair
+│  └─ train       cpu 1 / 500m / 8, memory 0 B / 1 GiB / 16 GiB, weight 1, fifo, closed
 └─ theirs
-   └─ mine        cpu 1 / 500m / 8, memory 0 / 1Gi / 16Gi, weight 1, fifo
+   └─ mine        cpu 1 / 500m / 8, memory 0 B / 1 GiB / 16 GiB, weight 1, fifo
 """)
     (first, *_) = json.loads(shell("queue", "tree", "-o", "json").stdout)
-    assert first == {
-        "name": "default-queue",
-        "parent": "root",
-        "weight": 1,
-        "order": "fifo",
-        "status": "open",
-        "min resources": {"cpu": "1", "memory": "0"},
-        "max resources": {"cpu": "8", "memory": "16Gi"},
-        "used resources": {"cpu": "500m", "memory": "1Gi"},
-    }
+    assert first == rows[0]
     assert stub.lines()[0] == ("GET", "/queue", {"maxKeys": "500", "usage": "true"}, None)
 
 
@@ -72,7 +63,7 @@ def test_warnings_go_to_standard_error(stub: Stub, shell: Shell) -> None:
     stub.on("POST /queue", {"name": "q", "warnings": ["too much"]})
     stub.on("PUT /queue/q", {"name": "q", "warnings": ["still too much"]})
     made = shell("queue", "create", "q", "default", "4", "8Gi")
-    assert (made.stdout, made.stderr) == ("queue[q] create success \n", "warning: too much\n")
+    assert (made.stdout, made.stderr) == ("queue[q] create success\n", "warning: too much\n")
     assert shell("queue", "update", "q", "--weight", "2").stderr == "warning: still too much\n"
 
 
@@ -95,9 +86,9 @@ def test_why_says_all_that_is_in_the_way(stub: Stub, shell: Shell) -> None:
     assert shell("job", "why", "job-1").stdout == snapshot("""\
 job-1 is pending in queue dev
   quota: queue lab has cpu 1 of 4 free, the job needs 2
-also in its way:
+also blocked by:
   busy: the only node has cpu 1 free, the job needs 2
-what would start it now:
+it would start now with one of:
   in queue default-queue it starts now
 """)
     assert json.loads(shell("job", "why", "job-1", "--json").stdout) == WHY

@@ -19,11 +19,11 @@ from paddleflow.engine.prefetch import HORIZON, MAX_PER_JOB, Prefetch, SlotClass
 from paddleflow.engine.recovery import Records, compare, rebuild
 from paddleflow.engine.turn import apply_observations, apply_row_changes, decide
 from paddleflow.jobs.model import JobStatus, Member
-from paddleflow.jobs.rows import crowd_of, request_of
+from paddleflow.jobs.rows import ChangedJob, JobRow, request_of
 from paddleflow.runtimes.prefetch import Returned
 from paddleflow.runtimes.runtime import Ended, Observation, Started
 from paddleflow.scheduling.model import Node, Queue
-from tests.job_tables import JOB, row_of, task_row
+from tests.job_tables import JOB, changed, row_of, task_row, waiting
 
 ONE = Resources.of(1000, 2**30)
 SMALL = Member("worker", 1, ("true",), {}, ONE, ONE, document={"command": "true"})
@@ -36,26 +36,26 @@ def attempt(number: int) -> AttemptId:
     return AttemptId(f"job-{number}.worker-0.1")
 
 
-def step_row(number: int, run: str = "run-1", **columns: Any) -> dict[str, Any]:
+def step_row(number: int, run: str = "run-1", **columns: Any) -> JobRow:
     return row_of(replace(STEP, id=f"job-{number}"), seq=number, run_id=run, status="pending", **columns)
 
 
-def scene(*waiting: dict[str, Any], after: dict[str, Callable[[], list[str]]] | None = None) -> Board:
+def scene(*steps: JobRow, after: dict[str, Callable[[], list[str]]] | None = None) -> Board:
     """One place, which job-1 has; the others wait, and the engine knows the rows of steps' jobs."""
-    first = step_row(1) | {"status": "running", "placed": 1, "attempt": 1, "started_at": 29.99}
+    first = step_row(1)._replace(status="running", placed=1, attempt=1, started_at=29.99)
     task = task_row(devices="[]", started_at=29.99)
-    records = Records([first], [task], [crowd_of(row) for row in waiting])
+    records = Records([first], [task], waiting(*steps))
     ports = Ports(range(2000, 2010), lambda port: True)
     board = rebuild(records, [Node("n1", ONE)], [Queue("q", None)], ports, AROUND, 20.0, Prefetch())
-    for row in waiting:
-        if row["run_id"] is not None:
-            predecessors = (after or {}).get(row["id"])
-            board.prefetch.queued(row["id"], row["run_id"], predecessors)
+    for row in steps:
+        if row.run_id is not None:
+            predecessors = (after or {}).get(row.id)
+            board.prefetch.queued(row.id, row.run_id, predecessors)
             board.prefetch.written(row, (SMALL,))
     return board
 
 
-def turn(board: Board, *seen: Observation, rows: tuple[dict[str, Any], ...] = ()) -> Changeset:
+def turn(board: Board, *seen: Observation, rows: tuple[ChangedJob, ...] = ()) -> Changeset:
     changes = Changeset()
     apply_observations(board, seen, changes, NOW)
     apply_row_changes(board, rows, changes, NOW)
@@ -104,7 +104,7 @@ def test_an_heir_may_end_in_the_turn_in_which_it_began() -> None:
 def test_somebody_else_who_waits_has_all_asked_back() -> None:
     board = scene(step_row(2))
     assert ahead(turn(board)) == [attempt(2)]
-    other = step_row(9, run="run-2") | {"status": "init", "touched": 2}
+    other = changed(step_row(9, run="run-2"), status="init", touched=2)
     changes = turn(board, rows=(other,))
     assert changes.recalls == [attempt(2)]
     assert turn(board).recalls == [], "once is enough"
@@ -143,7 +143,7 @@ def test_nobody_goes_ahead_while_jobs_of_nobody_s_run_wait() -> None:
 def test_a_step_that_is_stopped_while_it_is_ahead_is_ended_wherever_it_is() -> None:
     board = scene(step_row(2))
     turn(board)
-    changes = turn(board, rows=(step_row(2) | {"status": "terminated", "touched": 2},))
+    changes = turn(board, rows=(changed(step_row(2), status="terminated", touched=2),))
     assert changes.halts == [attempt(2)]
     changes = turn(board, Ended(attempt(1), NOW, 0, successor=attempt(2)), Started(attempt(2), NOW, 7))
     assert changes.writes.successors == []
@@ -154,7 +154,7 @@ def test_a_step_that_is_stopped_while_it_is_ahead_is_ended_wherever_it_is() -> N
 def test_a_step_whose_row_changed_is_asked_back_and_waits_anew() -> None:
     board = scene(step_row(2))
     turn(board)
-    changes = turn(board, rows=(step_row(2) | {"touched": 2, "priority": "NORMAL"},))
+    changes = turn(board, rows=(changed(step_row(2), touched=2, priority="NORMAL"),))
     assert (changes.recalls, changes.halts) == ([attempt(2)], [])
     assert "job-2" in board.core.pending
 
@@ -218,15 +218,15 @@ def test_a_lane_learns_how_long_its_jobs_take() -> None:
 
 def test_a_successor_takes_the_node_of_its_predecessor() -> None:
     """Two nodes, and a job on each: the one that ends first passes its own node on, not the first one there is."""
-    rows = [step_row(n) | {"status": "running", "placed": 1, "attempt": 1, "started_at": 29.99} for n in (1, 2)]
+    rows = [step_row(n)._replace(status="running", placed=1, attempt=1, started_at=29.99) for n in (1, 2)]
     tasks = [task_row(job_id=f"job-{n}", node=f"n{n}", devices="[]", started_at=29.99) for n in (1, 2)]
-    waiting = [step_row(n) for n in (3, 4)]
+    steps = [step_row(n) for n in (3, 4)]
     nodes = [Node("n1", ONE), Node("n2", ONE)]
     ports = Ports(range(2000, 2010), lambda port: True)
-    records = Records(rows, tasks, [crowd_of(row) for row in waiting])
+    records = Records(rows, tasks, waiting(*steps))
     board = rebuild(records, nodes, [Queue("q", None)], ports, AROUND, 20.0, Prefetch())
-    for row in waiting:
-        board.prefetch.queued(row["id"], "run-1", None)
+    for row in steps:
+        board.prefetch.queued(row.id, "run-1", None)
         board.prefetch.written(row, (SMALL,))
     launches = {
         item.launch.prefetch.slot_class: item.launch.attempt for item in turn(board).launches if item.launch.prefetch
@@ -240,7 +240,7 @@ def test_a_successor_takes_the_node_of_its_predecessor() -> None:
 
 def test_what_was_given_back_does_not_count_as_known() -> None:
     """A job was ahead, then placed, and the engine began anew before it could say so: it must be launched."""
-    row = step_row(1) | {"status": "pending", "placed": 1, "attempt": 1}
+    row = step_row(1)._replace(status="pending", placed=1, attempt=1)
     task = task_row(devices="[]", status="pending", ready=0, started_at=None)
     ports = Ports(range(2000, 2010), lambda port: True)
     board = rebuild(Records([row], [task], []), [Node("n1", ONE)], [Queue("q", None)], ports, AROUND, 20.0, Prefetch())

@@ -19,10 +19,10 @@ from paddleflow.engine.prefetch import NoPrefetch, Prefetch, Prefetcher
 from paddleflow.engine.recovery import LOST, Records, compare, rebuild
 from paddleflow.engine.turn import apply_observations, apply_placements, apply_row_changes, decide
 from paddleflow.jobs.model import JobStatus, Member, NewJob
-from paddleflow.jobs.rows import crowd_of
+from paddleflow.jobs.rows import ChangedJob, JobRow, TaskRow
 from paddleflow.runtimes.runtime import Ended, Observation, Ready, Started
 from paddleflow.scheduling.model import Node, Queue
-from tests.job_tables import JOB, WORKER, row_of, task_row
+from tests.job_tables import JOB, WORKER, changed, row_of, task_row, waiting
 
 NODE = Node("n1", Resources.of(4000, 8 * 2**30, {"nvidia.com/gpu": 4000}))
 QUEUE = Queue("q", None)
@@ -51,22 +51,22 @@ def _both(request: pytest.FixtureRequest) -> Iterator[None]:
     PREFETCHERS.pop()
 
 
-def board_of(*rows: dict[str, Any], tasks: Iterable[dict[str, Any]] = ()) -> Board:
-    held = [row for row in rows if row["placed"]]
-    waiting = [crowd_of(row) for row in rows if not row["placed"]]
+def board_of(*rows: JobRow, tasks: Iterable[TaskRow] = ()) -> Board:
+    held = [row for row in rows if row.placed]
+    others = waiting(*[row for row in rows if not row.placed])
     ports = Ports(range(2000, 2010), lambda port: True)
-    return rebuild(Records(held, list(tasks), waiting), [NODE], [QUEUE], ports, AROUND, 20.0, PREFETCHERS[-1]())
+    return rebuild(Records(held, list(tasks), others), [NODE], [QUEUE], ports, AROUND, 20.0, PREFETCHERS[-1]())
 
 
-def running(job: NewJob = JOB, **columns: Any) -> tuple[Board, dict[str, Any]]:
+def running(job: NewJob = JOB, **columns: Any) -> tuple[Board, JobRow]:
     row = row_of(job, status="running", placed=1, attempt=1, started_at=11.0, **columns)
     return board_of(row, tasks=[task_row(message="")]), row
 
 
-def turn(board: Board, seen: Iterable[Observation] = (), rows: Iterable[dict[str, Any]] = ()) -> Changeset:
+def turn(board: Board, seen: Iterable[Observation] = (), rows: Iterable[JobRow | ChangedJob] = ()) -> Changeset:
     changes = Changeset()
     apply_observations(board, seen, changes, 30.0)
-    apply_row_changes(board, rows, changes, 30.0)
+    apply_row_changes(board, [changed(r) if isinstance(r, JobRow) else r for r in rows], changes, 30.0)
     changes.close()
     return changes
 
@@ -80,7 +80,7 @@ def written(changes: Changeset) -> list[tuple[JobStatus, str, list[str]]]:
 
 def test_a_stop_of_a_running_job_halts_it() -> None:
     board, row = running()
-    changes = turn(board, rows=[{**row, "status": "terminating", "message": "stopped by ann", "touched": 2}])
+    changes = turn(board, rows=[changed(row, status="terminating", message="stopped by ann", touched=2)])
     assert written(changes) == [(JobStatus.TERMINATING, "stopped by ann", [])]
     assert changes.halts == [A1]
     assert changes.writes.seen == [(7, 2)]
@@ -88,7 +88,7 @@ def test_a_stop_of_a_running_job_halts_it() -> None:
 
 def test_a_stop_that_comes_in_the_turn_of_the_end_changes_nothing() -> None:
     board, row = running()
-    stop = {**row, "status": "terminating", "message": "stopped by ann", "touched": 2}
+    stop = changed(row, status="terminating", message="stopped by ann", touched=2)
     changes = turn(board, [Ended(A1, 29.0, 0)], [stop])
     assert written(changes) == [(JobStatus.SUCCEEDED, "", ["succeeded"])]
     assert changes.writes.seen == [(7, 2)]
@@ -98,7 +98,7 @@ def test_a_stop_that_comes_in_the_turn_of_the_end_changes_nothing() -> None:
 
 def test_a_stop_that_comes_in_the_turn_of_a_restart_ends_the_job_once() -> None:
     board, row = running(AGAIN)
-    stop = {**row, "status": "terminating", "message": "stopped by ann", "touched": 2}
+    stop = changed(row, status="terminating", message="stopped by ann", touched=2)
     changes = turn(board, [Ended(A1, 29.0, 1)], [stop])
     ((status, message, history),) = written(changes)
     assert (status, message, history) == (JobStatus.TERMINATED, "stopped by ann", ["pending", "terminated"])
@@ -113,7 +113,7 @@ def test_a_stop_that_is_seen_one_turn_after_a_restart_ends_the_job() -> None:
     board, row = running(AGAIN)
     turn(board, [Ended(A1, 29.0, 1)])
     assert set(board.waiting) == {"job-1"}
-    changes = turn(board, rows=[{**row, "status": "terminating", "placed": 0, "message": "enough", "touched": 2}])
+    changes = turn(board, rows=[changed(row, status="terminating", placed=0, message="enough", touched=2)])
     assert written(changes) == [(JobStatus.TERMINATED, "enough", ["terminated"])]
     assert not board.waiting
 

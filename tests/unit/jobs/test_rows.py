@@ -19,8 +19,8 @@ from paddleflow.jobs.rows import (
     delete_at,
     job_row,
     lifecycle_of,
+    member_sets_of,
     members_of,
-    needs_of,
     request_of,
     state_of,
 )
@@ -55,7 +55,7 @@ MEMBERS = st.builds(
 def test_members_come_back_as_they_were(members: tuple[Member, ...]) -> None:
     row = job_row(replace(JOB, members=members), 1.0)
     assert members_of(str(row["members"])) == members
-    assert needs_of(str(row["needs"])) == tuple(MemberSet(m.role, m.replicas, m.request) for m in members)
+    assert member_sets_of(str(row["needs"])) == tuple(MemberSet(m.role, m.replicas, m.request) for m in members)
 
 
 def test_the_scheduler_s_view_of_a_row() -> None:
@@ -72,10 +72,10 @@ def test_the_scheduler_s_view_of_a_row() -> None:
 def test_texts_are_kept_as_they_are() -> None:
     job = replace(JOB, template={"kind": "Pod", "名": [1, None]})
     row = row_of(job)
-    assert json.loads(row["labels"]) == {"k": "ü"}
-    assert json.loads(row["template"]) == job.template
-    assert row["ttl"] == 5.0
-    assert (row["cpu"], row["memory"], json.loads(row["scalars"])) == (1000, 2**30, {"nvidia.com/gpu": 1000})
+    assert json.loads(row.labels) == {"k": "ü"}
+    assert json.loads(row.template or "") == job.template
+    assert row.ttl == 5.0
+    assert (row.cpu, row.memory, json.loads(row.scalars)) == (1000, 2**30, {"nvidia.com/gpu": 1000})
     view = job_view(row, [])
     assert (view["labels"], view["extensionTemplate"]) == ({"k": "ü"}, job.template)
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from paddleflow.errors import Invalid
-from paddleflow.kube.config import TokenFile, find, from_kubeconfig, in_cluster
+from paddleflow.kube.config import find, from_kubeconfig, in_cluster
 from paddleflow.settings import KubernetesEnvironment, kubernetes_environment
 
 
@@ -27,10 +27,10 @@ def write(folder: Path, cluster: dict[str, Any], user: dict[str, Any], **more: A
     return file
 
 
-def test_a_plain_address_with_a_token(tmp_path: Path) -> None:
+async def test_a_plain_address_with_a_token(tmp_path: Path) -> None:
     endpoint = from_kubeconfig(write(tmp_path, {"server": "http://127.0.0.1:8080/k8s/"}, {"token": "t"}, namespace="n"))
     assert (endpoint.host, endpoint.port, endpoint.prefix, endpoint.tls) == ("127.0.0.1", 8080, "/k8s", None)
-    assert (endpoint.token(), endpoint.namespace) == ("t", "n")
+    assert ((await endpoint.credentials.get()).token, endpoint.namespace) == ("t", "n")
     assert str(endpoint) == "http://127.0.0.1:8080/k8s"
 
 
@@ -46,7 +46,9 @@ def test_tls_is_checked_unless_the_file_says_otherwise(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cluster", "user", "words"),
     [
-        ({"server": "https://h"}, {"exec": {"command": "x"}}, "proves itself by exec"),
+        ({"server": "https://h"}, {"exec": {"command": "x"}}, "apiVersion '' is not supported"),
+        ({"server": "https://h"}, {"auth-provider": {"name": "gcp"}}, "authenticates by auth-provider"),
+        ({"server": "https://h", "proxy-url": "socks5://p"}, {}, "proxy-url: .* type socks5"),
         ({"server": "ftp://h"}, {}, "'ftp://h' is not an http"),
         ({}, {}, "None is not an http"),
         ({"server": "https://h", "certificate-authority": "nowhere.crt"}, {}, "certificates: .*No such file"),
@@ -72,23 +74,9 @@ def test_a_context_that_is_not_there_is_named_with_those_that_are(tmp_path: Path
         from_kubeconfig(tmp_path / "list")
 
 
-def test_a_token_is_read_again_after_a_while(tmp_path: Path) -> None:
-    now = 0.0
-    file = tmp_path / "token"
-    file.write_text("one\n")
-    token = TokenFile(file, lambda: now)
-    file.write_text("two")
-    assert token() == "one"
-    now = 61.0
-    assert token() == "two"
-    file.unlink()
-    now = 200.0
-    assert token() == "two"
-
-
-def test_a_pod_without_a_service_account_is_told(tmp_path: Path) -> None:
+def test_a_pod_without_a_service_account_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="service account") as caught:
-        in_cluster("10.0.0.1", "443", tmp_path)
+        in_cluster(KubernetesEnvironment("10.0.0.1", "443"), tmp_path)
     assert "automountServiceAccountToken" in caught.value.hint
 
 
@@ -103,10 +91,31 @@ def test_what_was_named_wins_over_the_pod_and_the_pod_over_the_users_file(tmp_pa
         find(KubernetesEnvironment())
 
 
-def test_the_surroundings_are_read_from_the_environment(tmp_path: Path) -> None:
+def test_proxies_and_files_are_read_from_the_environment(tmp_path: Path) -> None:
     assert kubernetes_environment({"HOME": str(tmp_path)}) == KubernetesEnvironment()
-    given = {"HOME": str(tmp_path), "KUBERNETES_SERVICE_HOST": "h", "KUBERNETES_SERVICE_PORT": "1", "KUBECONFIG": "f"}
-    assert kubernetes_environment(given) == KubernetesEnvironment("h", "1", "f")
+    given = {
+        "HOME": str(tmp_path),
+        "KUBERNETES_SERVICE_HOST": "h",
+        "KUBERNETES_SERVICE_PORT": "1",
+        "KUBECONFIG": "f",
+        "https_proxy": "p",
+    }
+    assert kubernetes_environment(given) == KubernetesEnvironment("h", "1", "f", https_proxy="p")
     (tmp_path / ".kube").mkdir()
     (tmp_path / ".kube" / "config").write_text("")
     assert kubernetes_environment({"HOME": str(tmp_path)}).kubeconfig == str(tmp_path / ".kube" / "config")
+
+
+async def test_several_files_are_merged_and_the_first_one_counts(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    one = write(tmp_path / "a", {"server": "http://one"}, {"tokenFile": "token"})
+    two = write(tmp_path / "b", {"server": "http://two"}, {"token": "t"})
+    (tmp_path / "a" / "token").write_text("beside its file")
+    document = yaml.safe_load(two.read_text())
+    document["contexts"].append({"name": "there", "context": {"cluster": "c", "user": "u", "namespace": "n"}})
+    two.write_text(yaml.safe_dump(document))
+    files = KubernetesEnvironment(kubeconfig=f"{tmp_path / 'nowhere'}:{one}:{two}")
+    assert find(files).host == "one"
+    found = find(files, context="there")
+    assert (found.host, found.namespace, (await found.credentials.get()).token) == ("one", "n", "beside its file")

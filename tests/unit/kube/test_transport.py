@@ -10,6 +10,7 @@ import pytest
 import uvloop
 
 from paddleflow.errors import Unavailable
+from paddleflow.kube.credentials import StaticToken
 from paddleflow.kube.transport import Endpoint, HttpTransport, Request, Response
 from tests.patience import soon
 
@@ -39,15 +40,15 @@ class Server:
 @asynccontextmanager
 async def serving(handler: Handler, **options: float) -> AsyncIterator[tuple[Server, HttpTransport]]:
     server = Server(handler)
-    serve_pages = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-    port: int = serve_pages.sockets[0].getsockname()[1]
-    wire = HttpTransport(Endpoint("127.0.0.1", port, token=lambda: "secret"), limit=2, **options)
+    listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    port: int = listener.sockets[0].getsockname()[1]
+    wire = HttpTransport(Endpoint("127.0.0.1", port, credentials=StaticToken("secret")), limit=2, **options)
     try:
         async with asyncio.timeout(30):
             yield server, wire
     finally:
         await wire.close()
-        serve_pages.close()
+        listener.close()
 
 
 async def request(reader: asyncio.StreamReader) -> bytes:

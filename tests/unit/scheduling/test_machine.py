@@ -26,7 +26,7 @@ from paddleflow.scheduling.model import (
     Start,
     Wait,
 )
-from tests.scheduling_reference import GPU, Model, Place, needs_of, put, reference, sizes_of
+from tests.scheduling_reference import GPU, Model, Place, member_sets_of, put, reference, sizes_of
 
 # --- the simulation: one core, every event checked -----------------------------------------------------------------------
 
@@ -234,7 +234,7 @@ class Simulation:
         usage: dict[str, Resources] = {}
         for allocation in snapshot.allocations:
             request = allocation.request
-            usage[request.queue] = usage.get(request.queue, Resources()) + needs_of(request)
+            usage[request.queue] = usage.get(request.queue, Resources()) + member_sets_of(request)
             members = Counter(assignment.role for assignment in allocation.assignments)
             assert members == Counter({member_set.role: member_set.count for member_set in request.member_sets}), (
                 "a gang is whole"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from paddleflow import errors
 from paddleflow.errors import Conflict, Fault, Invalid, NotFound, PaddleFlowError, Unauthenticated, Unavailable
-from paddleflow.sdk.address import Address, parse
+from paddleflow.sdk.address import Address, Proxy, parse, proxy_of
 from paddleflow.sdk.transport import Transport, refusal, segment
 from tests.client_stub import Answer, Stub
 from tests.patience import eventually
@@ -270,3 +270,47 @@ def test_addresses_as_people_write_them(text: str, address: Address) -> None:
 def test_other_addresses_are_refused(text: str) -> None:
     with pytest.raises(Invalid, match="is not of the form"):
         parse(text)
+
+
+# ---- proxies
+
+
+def proxies(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_a_plain_request_goes_through_the_proxy(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    proxies(monkeypatch, http_proxy=stub.url.replace("//", "//me:se%40cret@"))
+    stub.on("GET /version", {"gitVersion": "2"})
+    assert Transport("http://train.example:8999").call("GET", "/version") == {"gitVersion": "2"}
+    headers = stub.requests[0].headers
+    assert (headers["host"], headers["proxy-authorization"]) == ("train.example:8999", "Basic bWU6c2VAY3JldA==")
+
+
+@pytest.mark.parametrize(
+    ("server", "bypassed", "wanted"),
+    [
+        ("http://a.example", "", Proxy("p", 3128)),
+        ("https://a.example", "", Proxy("s", 8443)),
+        ("http://127.0.0.1:8999", "", None),
+        ("http://localhost", "", None),
+        ("http://a.example", "b.example, .example", None),
+        ("http://a.example:8999", "a.example:80", Proxy("p", 3128)),
+        ("http://a.example:8999", "a.example:8999", None),
+        ("http://notexample", "example", Proxy("p", 3128)),
+        ("http://a.example", "*", None),
+    ],
+)
+def test_which_proxy(monkeypatch: pytest.MonkeyPatch, server: str, bypassed: str, wanted: Proxy | None) -> None:
+    proxies(monkeypatch, HTTP_PROXY="http://p:3128", https_proxy="s:8443", no_proxy=bypassed)
+    assert proxy_of(parse(server)) == wanted
+
+
+def test_a_proxy_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    proxies(monkeypatch, HTTP_PROXY="socks5://p:1080")
+    with pytest.raises(Invalid, match="HTTP_PROXY is 'socks5://p:1080'"):
+        proxy_of(parse("http://a.example"))

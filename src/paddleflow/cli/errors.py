@@ -1,4 +1,4 @@
-"""Refusals in words: what, every fault of it, and what to do. Light, because every command loads it."""
+"""Error messages on stderr: the error, each of its faults, and a hint. Light, because every command loads it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from paddleflow.errors import Invalid, PaddleFlowError
 
 
 def report(error: PaddleFlowError) -> None:
-    """An error in words: what, every fault of it, and what to do."""
+    """Prints an error, each of its faults, and a hint."""
     several = len(error.details) > 1
     joined = "; ".join(str(fault) for fault in error.details)
-    message = f"{len(error.details)} things are wrong" if several and error.message == joined else error.message
+    message = f"found {len(error.details)} errors" if several and error.message == joined else error.message
     click.echo(f"error: {message}", err=True)
     if several:
         for fault in error.details:
@@ -28,7 +28,7 @@ def report(error: PaddleFlowError) -> None:
 
 
 def each(ids: Sequence[str], act: Callable[[str], None]) -> None:
-    """Does something to each of several things: those that refuse are said, and the others still have their turn."""
+    """Calls `act` for each id. An error of one is printed and does not stop the others."""
     refused = 0
     for id in ids:
         try:
@@ -44,7 +44,7 @@ def each(ids: Sequence[str], act: Callable[[str], None]) -> None:
 
 @contextmanager
 def faults_of(file: Path | None) -> Iterator[None]:
-    """Faults of a document that was sent are said with the name of its file, as editors and terminals know places."""
+    """Errors in a submitted document are printed with the name of its file, in the format that editors understand."""
     try:
         yield
     except Invalid as error:

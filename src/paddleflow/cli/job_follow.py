@@ -1,0 +1,191 @@
+"""`paddleflow job logs`, `wait`, `events`, `eta` and `why`: what follows or explains a job."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+from paddleflow.cli import output
+from paddleflow.cli.lazy import Command
+from paddleflow.cli.output import Column, Kind
+from paddleflow.cli.session import Session, note, pass_session
+from paddleflow.errors import PaddleFlowError
+
+if TYPE_CHECKING:
+    from paddleflow.cli.progress import Watched
+    from paddleflow.sdk.follow import Event
+    from paddleflow.sdk.jobs import Job
+
+EVENT_HEADERS = ["seq", "time", "event", "status", "task", "message"]
+
+
+def print_log(lines: Iterable[str]) -> None:
+    """Lines as they come, without buffering."""
+    for line in lines:
+        sys.stdout.write(line)
+        sys.stdout.flush()
+
+
+def show_log(session: Session, job: Job, *, follow: bool, task: str | None) -> None:
+    lines = job.logs(follow, task=task)
+    if session.machine:
+        output.print_data(session, {"id": job.id, "log": "".join(lines)})
+        return
+    if follow:
+        threading.Thread(target=_explain, args=(job.another(),), daemon=True).start()
+    print_log(lines)
+
+
+def _explain(job: Job) -> None:
+    """Says why a job that is followed has no log yet. In a thread: the log does not wait for it."""
+    try:
+        if job.status in {"init", "pending"}:
+            note(f"{job.id} is {job.status}: {job.why().text}")
+    except PaddleFlowError:
+        return  # following says what is wrong
+
+
+@click.command(cls=Command)
+@click.argument("jobid")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing until the job has finished.")
+@click.option("--task", "--member", "task", help="Only this member, for example worker-0.")
+@pass_session
+def logs(session: Session, jobid: str, follow: bool, task: str | None) -> None:
+    """Print the log of a job. With several members each line begins with its member: [worker-0].
+
+    \b
+    Examples:
+      paddleflow job logs @latest -f
+      paddleflow job logs job-6afbf4d02ba6c48ef9e95063 --member worker-1
+    """
+    show_log(session, session.job(jobid), follow=follow, task=task)
+
+
+WAITED: Kind[Watched] = Kind(
+    "jobs",
+    lambda one: one.work.id,
+    lambda one: one.work.record.raw,
+    (
+        Column(lambda one: one.work.id, "ID", "job id"),
+        Column(lambda one: one.work.record.name, "NAME", "job name", flexible=True),
+        Column(lambda one: one.status, "STATUS", "status"),
+        Column(lambda one: one.run_time, "TIME"),
+        Column(lambda one: one.reason, "MESSAGE", "message", flexible=True),
+    ),
+)
+
+
+@click.command(cls=Command)
+@click.argument("jobids", nargs=-1, required=True, metavar="JOBID...")
+@click.option("--timeout", type=float, help="Give up after this many seconds.")
+@click.pass_context
+def wait(ctx: click.Context, jobids: tuple[str, ...], timeout: float | None) -> None:
+    """Wait until jobs have finished, showing their state and the reason while they are pending.
+
+    Exits with 0 if all of them succeeded, with 1 if one did not or the timeout was reached.
+
+    \b
+    Example:
+      paddleflow job wait job-6afbf4d02ba6c48ef9e95063 --timeout 600
+    """
+    from paddleflow.cli.progress import wait_for
+
+    session = ctx.find_object(Session)
+    assert session is not None
+    over = wait_for([session.job(id) for id in jobids], timeout)
+    output.show_list(session, WAITED, over)
+    ctx.exit(0 if all(one.work.succeeded for one in over) else 1)
+
+
+def event_kind(part: str) -> Kind[Event]:
+    """Events of a job or of a run; `part` is what an event may be about: a task, a step."""
+    from paddleflow.base.clock import rfc3339
+
+    return Kind(
+        "events",
+        lambda event: str(event.seq),
+        lambda event: {"seq": event.seq, "type": event.type, **event.raw},
+        (
+            Column(lambda event: event.seq, "SEQ", "seq"),
+            Column(lambda event: rfc3339(event.at), "TIME", "time"),
+            Column(lambda event: event.type, "EVENT", "event"),
+            Column(lambda event: event.status, "STATUS", "status"),
+            Column(lambda event: getattr(event, part), part.upper(), part, flexible=True),
+            Column(lambda event: event.message, "MESSAGE", "message", flexible=True),
+        ),
+    )
+
+
+def show_events(session: Session, events: Iterable[Event], part: str, *, follow: bool) -> None:
+    """All of them as a table, or each as it comes: a line of text, or of JSON."""
+    kind = event_kind(part)
+    if not follow:
+        output.show_list(session, kind, events)
+        return
+    headers = [column.compat for column in kind.columns]
+    rows = ((event, [column.value(event) for column in kind.columns]) for event in events)
+    print_log(output.line(session, headers, row, kind.data(event)) + "\n" for event, row in rows)
+
+
+@click.command(cls=Command)
+@click.argument("jobid")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing until the job has finished.")
+@click.option("--after", type=int, default=0, help="Only events after this sequence number.")
+@pass_session
+def events(session: Session, jobid: str, follow: bool, after: int) -> None:
+    """Show the events of a job. With -f each event is printed as it happens."""
+    show_events(session, session.job(jobid).events(after, follow=follow), "task", follow=follow)
+
+
+@click.command(cls=Command)
+@click.argument("jobid")
+@pass_session
+def eta(session: Session, jobid: str) -> None:
+    """Estimate when a pending job will start, from the run times of similar jobs.
+
+    \b
+    Example:
+      paddleflow job eta @latest
+    """
+    found = session.job(jobid).eta()
+    if session.machine:
+        output.print_data(session, found.raw)
+        return
+    click.echo(f"{found.id}: {found.text}")
+    if found.seconds is not None:
+        between = f"between {found.early:.0f} and {found.late:.0f}"
+        click.echo(f"  in {found.seconds:.0f} s ({between}), based on {found.learnt_from} finished jobs")
+
+
+@click.command(cls=Command)
+@click.argument("jobid")
+@pass_session
+def why(session: Session, jobid: str) -> None:
+    """Explain the state of a job. For a pending job: everything that keeps it pending, and what would start it now.
+
+    \b
+    Example:
+      paddleflow job why @latest
+    """
+    found = session.job(jobid).why()
+    if session.machine:
+        output.print_data(session, found.raw)
+        return
+    if session.output == "text":
+        click.echo(f"{found.id}\t{found.status}\t{found.code}\t{found.text}")
+        return
+    click.echo(f"{found.id} is {found.status} in queue {found.queue}")
+    click.echo(f"  {found.code}: {found.text}")
+    causes = [cause for cause in found.causes if cause.text != found.text]
+    if causes:
+        click.echo("also blocked by:")
+    for cause in causes:
+        click.echo(f"  {cause.code}: {cause.text}")
+    if found.suggestions:
+        click.echo("it would start now with one of:")
+    for suggestion in found.suggestions:
+        click.echo(f"  {suggestion.text}")
