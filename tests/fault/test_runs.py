@@ -25,7 +25,7 @@ from paddleflow.errors import PaddleFlowError
 from paddleflow.queues.defaults import ensure_defaults
 from paddleflow.runs.model import NewRun
 from paddleflow.runs.runs import create, get_components, get_run
-from paddleflow.runtimes.memory import EXIT, SECONDS, MemoryCluster, MemoryRuntime
+from paddleflow.runtimes.memory import EXIT, SECONDS, MemoryCluster
 from paddleflow.settings import Settings
 from paddleflow.spec.pipeline.model import CONTINUE, Cache, Component, Dag, FsMount, Pipeline, Retry, Step
 from paddleflow.spec.storage import NewStorage
@@ -35,6 +35,7 @@ from paddleflow.store.bus import LocalBus
 from paddleflow.store.database import Database, Tx
 from tests.databases import MakeDatabase
 from tests.fault.faulty import FaultyDatabase, InjectedFault, killed_at_random_awaits, run_until_no_fault
+from tests.run_scene import FilesRuntime
 
 CAPACITY = Resources.of(4000, 8 * 2**30)
 CLOCK = SystemClock()
@@ -109,7 +110,7 @@ class Scene:
                 self.run = await self.database.write(fill)
 
     def engine(self) -> ClusterEngine:
-        runtime = MemoryRuntime(CLOCK, CAPACITY, self.world)
+        runtime = FilesRuntime(CLOCK, self.world, self.data / "storage" / "root" / "store")
         parts = Parts(self.database, CLOCK, self.bus, Settings(), self.data, "engine")
         return ClusterEngine(parts, runtime, prefetch=self.prefetch)
 

@@ -22,7 +22,8 @@ from paddleflow.spec.pipeline.model import Pipeline
 from paddleflow.spec.pipeline.positions import Places
 from paddleflow.spec.pipeline.run_request import bind
 from paddleflow.spec.registered import PipelineDocument, PipelineQuery, PipelineText, VersionQuery
-from paddleflow.storage import files, storages
+from paddleflow.storage import storages
+from paddleflow.storage.stores import read_document
 from paddleflow.store.database import Row, Tx
 
 DEFAULT_PATH = "./run.yaml"
@@ -81,7 +82,7 @@ async def _text(platform: Platform, document: PipelineDocument, user: str, root:
                 hint="name the storage (fsName), or send the document itself (yamlRaw)",
             )
         storage = await platform.database.read(storages.get_storage, user, root, document.fs_name)
-        raw = await asyncio.to_thread(files.read_file, storage, path, data=platform.settings.data_folder)
+        raw = await platform.files.run(read_document, storage, path, data=platform.settings.data_folder)
     pipeline = await asyncio.to_thread(checked, raw, path)
     text = raw.decode("utf-8")
     await platform.database.read(demands.require_storages, pipeline, user, root, Places(text, path))

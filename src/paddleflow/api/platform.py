@@ -21,6 +21,7 @@ from paddleflow.scheduling.model import Reason, Snapshot
 from paddleflow.scheduling.record import Entry
 from paddleflow.scheduling.suggestions import Suggestion
 from paddleflow.settings import Settings
+from paddleflow.storage.file_pool import FilePool
 from paddleflow.store.bus import Bus
 from paddleflow.store.database import Database
 
@@ -88,6 +89,7 @@ class Platform:
     bus: Bus
     workplace: Workplace | None = None  #: None in tests of routes that run nothing
     clusters: ClusterView = field(default_factory=NoNodes)  #: who knows the nodes
+    files: FilePool = field(default_factory=FilePool)  #: where files of users are read
     sessions: Sessions = field(init=False)  #: who calls
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)  #: what /metrics shows
     refresh: list[Refresh] = field(default_factory=list)  #: what /metrics awaits before it shows the registry

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from paddleflow.base.clock import Clock
@@ -43,6 +43,7 @@ from paddleflow.scheduling.model import Node, Reason, Snapshot
 from paddleflow.scheduling.record import Entry, Recorded
 from paddleflow.scheduling.suggestions import Suggestion, suggest
 from paddleflow.settings import Settings
+from paddleflow.storage.file_pool import FilePool
 from paddleflow.store import counters, leases
 from paddleflow.store.bus import EVENTS, JOBS, SCHEDULES, Bus
 from paddleflow.store.database import Database, Row, Tx
@@ -70,6 +71,7 @@ class Parts:
     settings: Settings
     data: Path
     holder: str  #: names this server in leases
+    files: FilePool = field(default_factory=FilePool)  #: where files of users are read
 
 
 def _read_changes(tx: Tx, cluster: str, jobs: int, runs: int) -> tuple[list[ChangedJob], list[Row], int]:
@@ -321,7 +323,7 @@ class ClusterEngine:
         parts = self._parts
         admission = Admission({self._cluster: self.capacities}, parts.settings.jobs.skip_resource_validate)
         engine = RunEngine(parts.database, admission, self._run_counters, self._durations.seconds)
-        self._run_io = RunIO(parts.database, parts.clock, parts.data, engine, self._wake.set)
+        self._run_io = RunIO(parts.database, parts.clock, parts.data, parts.files, engine, self._wake.set)
         return engine
 
     def _send_out(self) -> None:

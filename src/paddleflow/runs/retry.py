@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from paddleflow.base.names import nearest
 from paddleflow.errors import Conflict, Invalid
 from paddleflow.runs import codec
-from paddleflow.runs.artifacts import SQL as ARTIFACTS
+from paddleflow.runs.artifacts import NewArtifact, artifacts_of_run, note
 from paddleflow.runs.model import GOOD, ComponentStatus, NewRun, RunStatus
 from paddleflow.runs.names import component_names
 from paddleflow.runs.rows import SQL
@@ -120,8 +120,10 @@ def _copy(tx: Tx, old: str, new: str, again: set[str], from_step: str, now: floa
     if loops:
         tx.many(SQL["insert_loop"], loops)
     steps = {row["full_name"] for row in kept}
-    records = [row for row in tx.all(ARTIFACTS["artifacts_of_run"], run_id=old) if row["step"] in steps]
-    if records:
-        columns = ("fs_id", "fs_name", "user_name", "path", "step", "job_id", "kind", "name", "hash", "size")
-        copies = [{**{key: row[key] for key in columns}, "run_id": new, "meta": "reused", "at": now} for row in records]
-        tx.many(ARTIFACTS["insert_artifact"], copies)
+    copies = [
+        NewArtifact(new, each.fs_id, each.fs_name, each.user, each.path, each.step, each.job_id, each.kind, each.name,
+                    each.hash, each.size, "reused")
+        for each in artifacts_of_run(tx, old)
+        if each.step in steps
+    ]  # fmt: skip
+    note(tx, copies, now)

@@ -36,6 +36,7 @@ from paddleflow.server.listener import HttpServer, open_listener
 from paddleflow.server.logs import configure
 from paddleflow.server.node_usage import LocalNodes
 from paddleflow.settings import Settings, strays
+from paddleflow.storage.file_pool import FilePool
 from paddleflow.store.connection import open_bus, open_database
 
 log = Log("server")
@@ -104,7 +105,9 @@ async def assembled(settings: Settings, data: Path) -> AsyncIterator[tuple[Parts
         stack.push_async_callback(bus.close)
         nodes = await runtime.capacity()
         await database.write(ensure_defaults, clock.now(), total(node.capacity for node in nodes))
-        parts = Parts(database, clock, bus, settings, data, holder=server_id(data))
+        files = FilePool()
+        stack.callback(files.close)
+        parts = Parts(database, clock, bus, settings, data, server_id(data), files)
         counters = RunCounters()
 
         def local(cluster: Cluster) -> Runtime:
@@ -119,6 +122,7 @@ async def assembled(settings: Settings, data: Path) -> AsyncIterator[tuple[Parts
             database=database,
             clock=clock,
             bus=bus,
+            files=files,
             workplace=Workplace(data, runtime, engines),
             clusters=LocalNodes(database, engines.nodes),
         )

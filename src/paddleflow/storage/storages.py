@@ -53,10 +53,10 @@ def find_storage(tx: Tx, user: str, name: str) -> Storage | None:
     return storage_of(row) if row else None
 
 
-def storage_folder(tx: Tx, storage: str) -> str:
-    """The folder of a storage by its id, whoever asks; empty when there is none any more."""
+def storage_by_id(tx: Tx, storage: str) -> Storage | None:
+    """A storage by its id, whoever asks; None when there is none any more."""
     row = tx.one(SQL["storage_by_id"], id=storage)
-    return storage_of(row).folder if row else ""
+    return storage_of(row) if row else None
 
 
 def usable_storage(tx: Tx, user: str, root: bool, name: str) -> Storage | None:
