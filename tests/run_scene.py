@@ -20,6 +20,7 @@ from paddleflow.base.quantity import Resources
 from paddleflow.engine.cluster_engine import ClusterEngine, Parts
 from paddleflow.queues.defaults import ensure_defaults
 from paddleflow.runs.model import NewRun
+from paddleflow.runs.rows import ComponentRow, RunRow
 from paddleflow.runs.runs import create, get_components, get_run
 from paddleflow.runtimes.memory import EXIT, MemoryCluster, MemoryRuntime
 from paddleflow.runtimes.runtime import Launch
@@ -97,23 +98,23 @@ class RunScene:
             with suppress(asyncio.CancelledError):
                 await task
 
-    async def run_row(self, run: str) -> Mapping[str, Any]:
-        return dict(await self.database.read(get_run, run))
+    async def run_row(self, run: str) -> RunRow:
+        return await self.database.read(get_run, run)
 
-    async def steps(self, run: str) -> dict[str, Mapping[str, Any]]:
-        return {row["full_name"]: row for row in await self.database.read(get_components, run)}
+    async def steps(self, run: str) -> dict[str, ComponentRow]:
+        return {row.full_name: row for row in await self.database.read(get_components, run)}
 
-    async def until(self, run: str, *statuses: str) -> Mapping[str, Any]:
+    async def until(self, run: str, *statuses: str) -> RunRow:
         """The run once it is in one of these statuses."""
         deadline = asyncio.get_running_loop().time() + PATIENCE
-        while (row := await self.run_row(run))["status"] not in statuses:
+        while (row := await self.run_row(run)).status not in statuses:
             if asyncio.get_running_loop().time() > deadline:
-                steps = {name: (step["status"], step["message"]) for name, step in (await self.steps(run)).items()}
-                pytest.fail(f"{run} is {row['status']}, not {statuses}: {row['message']}; {steps}")
+                steps = {name: (step.status, step.message) for name, step in (await self.steps(run)).items()}
+                pytest.fail(f"{run} is {row.status}, not {statuses}: {row.message}; {steps}")
             await asyncio.sleep(0.002)
         return row
 
-    async def end_of(self, pipeline: Pipeline) -> tuple[Mapping[str, Any], dict[str, Mapping[str, Any]]]:
+    async def end_of(self, pipeline: Pipeline) -> tuple[RunRow, dict[str, ComponentRow]]:
         """A run to its end: its row, and the rows of its steps by name."""
         run = await self.submit(pipeline)
         row = await self.until(run, "succeeded", "failed", "terminated")

@@ -116,8 +116,8 @@ class Scene:
 
     async def statuses(self) -> tuple[str, dict[str, str]]:
         def look(tx: Tx) -> tuple[str, dict[str, str]]:
-            found = {row["full_name"]: row["status"] for row in get_components(tx, self.run)}
-            return get_run(tx, self.run)["status"], found
+            found = {row.full_name: row.status for row in get_components(tx, self.run)}
+            return get_run(tx, self.run).status, found
 
         return await self.database.read(look)
 

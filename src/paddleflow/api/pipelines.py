@@ -24,7 +24,7 @@ from paddleflow.spec.pipeline.run_request import bind
 from paddleflow.spec.registered import PipelineDocument, PipelineQuery, PipelineText, VersionQuery
 from paddleflow.storage import storages
 from paddleflow.storage.stores import read_document
-from paddleflow.store.database import Row, Tx
+from paddleflow.store.database import Tx
 
 DEFAULT_PATH = "./run.yaml"
 
@@ -112,7 +112,7 @@ async def list_pipelines(platform: Platform, call: Call[NoBody, PipelineQuery]) 
         names=listed(query.name_filter),
     )
     rows, truncated, marker = page(found, query)
-    shown = [pipeline_answer(pipelines.registered_of(row)) for row in rows]
+    shown = [pipeline_answer(row) for row in rows]
     return {**page_fields(query, truncated, marker), "pipelineList": shown}
 
 
@@ -126,14 +126,14 @@ def filtered_users(caller: Caller, user_filter: str) -> list[str]:
 async def show_pipeline(platform: Platform, call: Call[NoBody, VersionQuery]) -> wire.PipelineWithVersions:
     query = call.query
 
-    def look(tx: Tx) -> tuple[Registered, list[Row]]:
+    def look(tx: Tx) -> tuple[Registered, list[Version]]:
         registered = owned_pipeline(tx, call.caller, call.path["id"])
         found = pipelines.list_versions(tx, registered, query.after, query.limit, fs_names=listed(query.fs_filter))
         return registered, found
 
     registered, found = await platform.database.read(look)
     rows, truncated, marker = page(found, query)
-    versions = [version_answer(pipelines.version_of(row)) for row in rows]
+    versions = [version_answer(row) for row in rows]
     return {
         "pipeline": pipeline_answer(registered),
         "pplVersions": {**page_fields(query, truncated, marker), "pplVersionList": versions},

@@ -16,12 +16,13 @@ from paddleflow.jobs.folders import log_file
 from paddleflow.jobs.queries import find_job, get_tasks
 from paddleflow.jobs.rows import JobRow, TaskRow
 from paddleflow.runs.log_pages import read_page
+from paddleflow.runs.rows import RunRow
 from paddleflow.runs.runs import get_components
 from paddleflow.spec import wire_jobs
 from paddleflow.spec import wire_runs as wire
 from paddleflow.spec.run import RunLogQuery
 from paddleflow.store import events
-from paddleflow.store.database import Row, Tx
+from paddleflow.store.database import Tx
 
 EVENT_LINES = 100  #: of a job's history shown beside its log
 
@@ -34,13 +35,13 @@ async def run_log(platform: Platform, call: Call[NoBody, RunLogQuery]) -> wire.R
     for job, tasks, lines in jobs:
         parts = [await asyncio.to_thread(_task_log, data, job.id, task, query) for task in tasks]
         logs.append({"jobID": job.id, "name": job.name, "type": job.kind, "taskList": parts, "eventList": lines})
-    return {"submitLog": run["message"], "runLog": logs, "runID": run["id"]}
+    return {"submitLog": run.message, "runLog": logs, "runID": run.id}
 
 
-def _jobs(tx: Tx, caller: Caller, run: str, job: str) -> tuple[Row, list[tuple[JobRow, list[TaskRow], list[str]]]]:
+def _jobs(tx: Tx, caller: Caller, run: str, job: str) -> tuple[RunRow, list[tuple[JobRow, list[TaskRow], list[str]]]]:
     """The run, and its jobs (or one of them) with their members and history. Jobs of runs that it goes on with count too."""
     row = owned_run(tx, caller, run)
-    ids = dict.fromkeys(each["job_id"] for each in get_components(tx, run) if each["job_id"])
+    ids = dict.fromkeys(each.job_id for each in get_components(tx, run) if each.job_id)
     if job:
         if job not in ids:
             raise NotFound(f"run[{run}] has no job[{job[:80]}]", code="JobNotFound")

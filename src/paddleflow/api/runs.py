@@ -19,6 +19,7 @@ from paddleflow.jobs.folders import remove_folder
 from paddleflow.runs import codec, files
 from paddleflow.runs import runs as records
 from paddleflow.runs.retry import retry_run
+from paddleflow.runs.rows import ComponentRow, RunRow
 from paddleflow.runs.runs import RunFilter, create, find_runs, get_components, get_run
 from paddleflow.runs.views import run_summary, run_view
 from paddleflow.spec import wire_runs as wire
@@ -28,15 +29,15 @@ from paddleflow.storage.model import Storage
 from paddleflow.storage.storages import storage_by_id
 from paddleflow.storage.stores import open_store
 from paddleflow.store.bus import EVENTS, JOBS
-from paddleflow.store.database import Row, Tx
+from paddleflow.store.database import Tx
 
 log = Log("api")
 
 
-def owned_run(tx: Tx, caller: Caller, run: str) -> Row:
+def owned_run(tx: Tx, caller: Caller, run: str) -> RunRow:
     """A run's row for its owner or root."""
     row = get_run(tx, run)
-    require_owner(caller, row["user_name"], f"run[{run}]")
+    require_owner(caller, row.user_name, f"run[{run}]")
     return row
 
 
@@ -76,12 +77,12 @@ async def show_run(platform: Platform, call: Call[NoBody, NoQuery]) -> bytes:
     return await asyncio.to_thread(_shown, row, components, platform.clock.now())
 
 
-def _shown(row: Row, components: Sequence[Row], now: float) -> bytes:
+def _shown(row: RunRow, components: Sequence[ComponentRow], now: float) -> bytes:
     """In a thread: a run may have ten thousand steps."""
     return to_json(run_view(row, components, now))
 
 
-def run_with_components(tx: Tx, caller: Caller, run: str) -> tuple[Row, list[Row]]:
+def run_with_components(tx: Tx, caller: Caller, run: str) -> tuple[RunRow, list[ComponentRow]]:
     return owned_run(tx, caller, run), get_components(tx, run)
 
 
@@ -111,15 +112,15 @@ async def remove_run(platform: Platform, call: Call[RunDeletion | None, NoQuery]
     run = call.path["id"]
     check_cache = call.body.check_cache if call.body is not None else True
 
-    def remove(tx: Tx) -> tuple[Row, list[str], Storage | None]:
+    def remove(tx: Tx) -> tuple[RunRow, list[str], Storage | None]:
         owned_run(tx, call.caller, run)
         row, jobs = records.delete_run(tx, run, check_cache)
-        return row, jobs, storage_by_id(tx, row["fs_id"])
+        return row, jobs, storage_by_id(tx, row.fs_id)
 
     row, jobs, storage = await platform.database.write(remove)
     data = platform.jobs_run_here.data
     await asyncio.to_thread(_remove_folders, data, jobs)
-    main = codec.load(row["pipeline"]).main_fs
+    main = codec.load(row.pipeline).main_fs
     if storage is not None and main is not None:
         await platform.files.run_in_slices(_remove_artifacts(storage, data, main.sub_path, run))
     platform.bus.wake(EVENTS)

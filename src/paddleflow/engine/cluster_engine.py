@@ -37,7 +37,7 @@ from paddleflow.jobs.rows import ChangedJob, JobRow, members_of
 from paddleflow.queues.model import COUNTER, DEFAULT_CLUSTER
 from paddleflow.queues.queues import scheduled_queues
 from paddleflow.runs.counters import RunCounters
-from paddleflow.runs.rows import SQL as RUNS
+from paddleflow.runs.rows import ChangedRun, changed_runs
 from paddleflow.runtimes.runtime import NodeInfo, Observation, Runtime
 from paddleflow.scheduling.model import Node, Reason, Snapshot
 from paddleflow.scheduling.record import Entry, Recorded
@@ -46,7 +46,7 @@ from paddleflow.settings import Settings
 from paddleflow.storage.file_pool import FilePool
 from paddleflow.store import counters, leases
 from paddleflow.store.bus import EVENTS, JOBS, SCHEDULES, Bus
-from paddleflow.store.database import Database, Row, Tx
+from paddleflow.store.database import Database, Tx
 
 LEASE_SECONDS = 15.0
 LOOK_EVERY = 1.0
@@ -74,9 +74,9 @@ class Parts:
     files: FilePool = field(default_factory=FilePool)  #: where files of users are read
 
 
-def _read_changes(tx: Tx, cluster: str, jobs: int, runs: int) -> tuple[list[ChangedJob], list[Row], int]:
+def _read_changes(tx: Tx, cluster: str, jobs: int, runs: int) -> tuple[list[ChangedJob], list[ChangedRun], int]:
     rows = changed_jobs(tx, cluster, jobs)
-    return rows, tx.all(RUNS["unseen_runs"], limit=runs) if runs else [], counters.value(tx, COUNTER)
+    return rows, changed_runs(tx, runs) if runs else [], counters.value(tx, COUNTER)
 
 
 class ClusterEngine:
@@ -308,7 +308,7 @@ class ClusterEngine:
             for row in await self._parts.database.read(read_jobs, self._cluster, jobs):
                 board.prefetch.expect(board, row, members_of(row.members), self.nodes[0].name, self._around)
 
-    async def _read_changes(self, board: Board) -> tuple[list[ChangedJob], list[Row], int]:
+    async def _read_changes(self, board: Board) -> tuple[list[ChangedJob], list[ChangedRun], int]:
         """What others wrote; a turn that only hears of ends does not ask."""
         if not self._changed:
             return [], [], board.queue_version

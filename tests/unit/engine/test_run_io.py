@@ -42,19 +42,19 @@ def reader(name: str = "read", **more: object) -> Step:
 async def test_an_output_that_was_never_written_fails_its_step_by_name_and_is_not_kept(scene: RunScene) -> None:
     async with scene.engine():
         row, steps = await scene.end_of(pipeline(maker(cached=True, env={WRITES_NOTHING: "1"})))
-        assert row["status"] == "failed"
-        assert "output artifact[out] was not written" in steps["make"]["message"]
-        assert "fs[store]" in steps["make"]["message"]
+        assert row.status == "failed"
+        assert "output artifact[out] was not written" in steps["make"].message
+        assert "fs[store]" in steps["make"].message
         row, steps = await scene.end_of(pipeline(maker(cached=True, env={WRITES_NOTHING: "1"})))
-        assert steps["make"]["reused_run"] == ""
+        assert steps["make"].reused_run == ""
 
 
 async def test_a_step_whose_output_is_missing_is_tried_again_as_its_retry_says(scene: RunScene) -> None:
     async with scene.engine():
         step = maker(env={WRITES_NOTHING: "1"}, retry=Retry(times=1, delay=0.001))
         row, steps = await scene.end_of(pipeline(step))
-    assert (row["status"], steps["make"]["tries"]) == ("failed", 2)
-    assert "try 2 of 2" in steps["make"]["message"]
+    assert (row.status, steps["make"].tries) == ("failed", 2)
+    assert "try 2 of 2" in steps["make"].message
 
 
 async def test_a_result_of_an_earlier_release_whose_output_was_never_there_serves_nobody(scene: RunScene) -> None:
@@ -67,7 +67,7 @@ async def test_a_result_of_an_earlier_release_whose_output_was_never_there_serve
         await scene.database.write(lambda tx: tx.run(compose(poisoned), outputs=outputs))
         made.unlink()
         row, steps = await scene.end_of(pipeline(maker(cached=True)))
-    assert (row["status"], steps["make"]["reused_run"]) == ("succeeded", "")
+    assert (row.status, steps["make"].reused_run) == ("succeeded", "")
 
 
 async def start(scene: RunScene, run: str, step: str) -> AttemptId:
@@ -96,9 +96,9 @@ async def test_an_output_that_is_no_file_fails_its_step_and_delays_nobody(scene:
         scene.runtime.finish(attempt, 0)
         await scene.until(run, "failed")
         steps = await scene.steps(run)
-    assert "output artifact[out] cannot be read" in steps["bad"]["message"]
-    assert "neither a file nor a folder" in steps["bad"]["message"]
-    assert steps["good"]["status"] == "succeeded"
+    assert "output artifact[out] cannot be read" in steps["bad"].message
+    assert "neither a file nor a folder" in steps["bad"].message
+    assert steps["good"].status == "succeeded"
 
 
 async def test_a_cached_step_with_an_input_that_cannot_be_read_fails_with_words(
@@ -109,13 +109,13 @@ async def test_a_cached_step_with_an_input_that_cannot_be_read_fails_with_words(
     async with scene.engine():
         first, steps = await scene.end_of(pipeline(maker(cached=True), reader()))
         _, steps = await scene.end_of(pipeline(maker(cached=True), reader()))
-        assert [steps[name]["reused_run"] for name in ("make", "read")] == [first["id"], first["id"]]
-        made = output_of(scene, first["id"], "make")
+        assert [steps[name].reused_run for name in ("make", "read")] == [first.id, first.id]
+        made = output_of(scene, first.id, "make")
         made.unlink()
         made.symlink_to(tmp_path / "secret")
         again, steps = await scene.end_of(pipeline(maker(cached=True), reader()))
-        assert (again["status"], steps["make"]["reused_run"]) == ("succeeded", "")
-        assert json.loads(steps["make"]["misses"]) == [OUTPUTS_UNREADABLE]
+        assert (again.status, steps["make"].reused_run) == ("succeeded", "")
+        assert json.loads(steps["make"].misses) == [OUTPUTS_UNREADABLE]
 
         run = await scene.submit(pipeline(Step("make", "x", outputs=("out",)), reader(), parallelism=1))
         attempt = await start(scene, run, "make")
@@ -133,8 +133,8 @@ async def test_a_cached_step_with_an_input_that_cannot_be_read_fails_with_words(
             scene.runtime.finish(attempt, 0)
             await scene.until(run, "failed")
         steps = await scene.steps(run)
-    assert "could not be read" in steps["read"]["message"]
-    assert "leads out of the store" in steps["read"]["message"]
+    assert "could not be read" in steps["read"].message
+    assert "leads out of the store" in steps["read"].message
 
 
 async def test_a_stop_gives_up_an_output_of_eight_terabytes(scene: RunScene) -> None:
@@ -145,11 +145,11 @@ async def test_a_stop_gives_up_an_output_of_eight_terabytes(scene: RunScene) -> 
             file.truncate(8 * 2**40)
         scene.runtime.finish(attempt, 0)
         other, _ = await scene.end_of(pipeline(maker(env={CONTENT: "other"})))
-        assert other["status"] == "succeeded", "other runs do not wait for it"
+        assert other.status == "succeeded", "other runs do not wait for it"
         await scene.database.write(stop_run, run, False, "stopped", scene.clock.now())
         scene.bus.wake(JOBS)
         await scene.until(run, "terminated")
-        assert "while its outputs were being read" in (await scene.steps(run))["huge"]["message"]
+        assert "while its outputs were being read" in (await scene.steps(run))["huge"].message
 
 
 async def test_a_fault_of_the_server_while_it_reads_files_fails_that_step_only(scene: RunScene) -> None:
@@ -162,5 +162,5 @@ async def test_a_fault_of_the_server_while_it_reads_files_fails_that_step_only(s
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(files, "measure", faulty)
             row, steps = await scene.end_of(pipeline(maker("bad"), maker("good"), strategy=CONTINUE))
-    assert (row["status"], steps["good"]["status"]) == ("failed", "succeeded")
-    assert "RuntimeError" in steps["bad"]["message"]
+    assert (row.status, steps["good"].status) == ("failed", "succeeded")
+    assert "RuntimeError" in steps["bad"].message
