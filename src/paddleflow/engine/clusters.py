@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from paddleflow.base.log import Log
@@ -152,8 +151,7 @@ class ClusterEngines:
         self.problems.pop(name, None)
         if running.task is not None:
             running.task.cancel()
-            with suppress(asyncio.CancelledError):
-                await running.task
+            await asyncio.wait([running.task])
         await running.runtime.close()
         log.info("cluster runs no longer", cluster=name)
 
