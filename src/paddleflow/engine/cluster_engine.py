@@ -20,8 +20,7 @@ from paddleflow.base.quantity import Resources, parse_quantity
 from paddleflow.engine.board import Board
 from paddleflow.engine.changeset import Changeset, write_turn
 from paddleflow.engine.expected_durations import ExpectedDurations
-from paddleflow.engine.launch import PreparedLaunch
-from paddleflow.engine.launch_context import LaunchContext, rules_of
+from paddleflow.engine.launch import LaunchContext
 from paddleflow.engine.ports import Ports, parse_range
 from paddleflow.engine.prefetch import NoPrefetch, Prefetch, Prefetcher
 from paddleflow.engine.recovery import compare, read_jobs, read_records, rebuild
@@ -35,11 +34,19 @@ from paddleflow.jobs.rows import ChangedJob, JobRow, members_of
 from paddleflow.queues.queues import scheduled_queues
 from paddleflow.runs.counters import RunCounters
 from paddleflow.runs.rows import ChangedRun, changed_runs
-from paddleflow.runtimes.runtime import NodeInfo, Observation, Runtime
+from paddleflow.runtimes.runtime import (
+    AttemptObservation,
+    NodeChanged,
+    NodeInfo,
+    NodeObservation,
+    NodeRemoved,
+    Runtime,
+)
 from paddleflow.scheduling.model import Node, Reason, Snapshot
 from paddleflow.scheduling.record import Recorded
+from paddleflow.scheduling.rules import Rules
 from paddleflow.scheduling.suggestions import Suggestion, suggest
-from paddleflow.settings import Settings
+from paddleflow.settings import SchedulingSettings, Settings
 from paddleflow.storage.file_pool import FilePool
 from paddleflow.store import counters, leases
 from paddleflow.store.bus import EVENTS, JOBS, SCHEDULES, Bus
@@ -94,11 +101,12 @@ class ClusterEngine:
         self._changed = True  #: others may have written rows that no turn has looked at
         self._ahead = asyncio.Event()  #: turns were written that may not be on the disk yet
         self._crowded = False  #: the last new jobs had to wait
-        self._heard: list[Observation] = []  #: what no turn has dealt with yet
+        self._heard: list[AttemptObservation] = []  #: what no turn has dealt with yet
         self._durations = ExpectedDurations(parts.database)
         self._board: Board | None = None
         self.run_counters = RunCounters()
         self.nodes: Sequence[NodeInfo] = ()
+        self._node_changes: list[NodeObservation] = []  #: that no turn has applied yet
         self.first_turn = asyncio.Event()  #: set once the board was rebuilt and decided upon
 
     def why(self, job: str) -> Reason | None:
@@ -198,9 +206,12 @@ class ClusterEngine:
 
     async def _listen(self) -> None:
         async for batch in self._parts.runtime.observe():
-            self._note(batch)
+            self._note([seen for seen in batch if not isinstance(seen, NodeChanged | NodeRemoved)])
+            if nodes := [seen for seen in batch if isinstance(seen, NodeChanged | NodeRemoved)]:
+                self._node_changes += nodes
+                self._wake.set()
 
-    def _note(self, seen: Sequence[Observation]) -> None:
+    def _note(self, seen: Sequence[AttemptObservation]) -> None:
         if seen:
             self._heard.extend(seen)
             self._wake.set()
@@ -223,9 +234,9 @@ class ClusterEngine:
         self._changed = True
         now = parts.clock.now()
         known = await parts.runtime.adopt()
-        self.nodes = await parts.runtime.capacity()
+        self.nodes = await parts.runtime.nodes()
         self._around = LaunchContext(
-            data=parts.data,
+            job_folder=parts.runtime.job_folder,
             base_env=parts.base_env,
             addresses={node.name: node.address for node in self.nodes},
             restart_limit=parts.settings.jobs.restart_limit,
@@ -234,7 +245,7 @@ class ClusterEngine:
         rules = rules_of(parts.settings.scheduling)
         records = await parts.database.read(read_records, now - rules.window)
         records = replace(records, waiting=await self._durations.spread(records.waiting, queues))
-        nodes = [Node(n.name, n.capacity, n.labels, n.schedulable) for n in self.nodes]
+        nodes = [_scheduled(node) for node in self.nodes]
         ports = Ports(parse_range(parts.settings.local.ports), begin=secrets.randbelow(65536))
         board = rebuild(records, nodes, queues, ports, self._around, now, self._new_prefetch(), rules)
         if parse_quantity(parts.settings.scheduling.log_size):
@@ -259,6 +270,7 @@ class ClusterEngine:
             now = parts.clock.now()
             observed, self._heard = self._heard, []
             rows, runs, version = await self._read_changes(board)
+            self._apply_node_changes(board)
             changes = Changeset()
             await self._acquaint(board, observed)
             apply_observations(board, observed, changes, now)
@@ -276,7 +288,23 @@ class ClusterEngine:
                 self._changed or len(changes.writes.placements) >= STARTS_A_TURN or self._heard or self._runs.inbox
             )
 
-    async def _acquaint(self, board: Board, seen: Sequence[Observation]) -> None:
+    def _apply_node_changes(self, board: Board) -> None:
+        """Nodes that came, went, were cordoned or have another capacity: the scheduler places by them from now on."""
+        if not self._node_changes:
+            return
+        changes, self._node_changes = self._node_changes, []
+        nodes = {node.name: node for node in self.nodes}
+        for change in changes:
+            match change:
+                case NodeChanged(node):
+                    nodes[node.name] = node
+                case NodeRemoved(name):
+                    nodes.pop(name, None)
+        self.nodes = tuple(nodes.values())
+        self._around = replace(self._around, addresses={node.name: node.address for node in self.nodes})
+        board.core.set_nodes([_scheduled(node) for node in self.nodes])
+
+    async def _acquaint(self, board: Board, seen: Sequence[AttemptObservation]) -> None:
         """Jobs that began although the rows say that they wait: an engine before this one had prefetched them."""
         if jobs := board.prefetch.unplaced(board, seen):
             for row in await self._parts.database.read(read_jobs, jobs):
@@ -330,8 +358,6 @@ class ClusterEngine:
         if changes.ended:  # first, because what is forgotten may travel with what is started
             await parts.runtime.forget(changes.ended)
         if changes.launches:
-            if files := [item for item in changes.launches if item.files]:
-                await asyncio.to_thread(_make_files, files)
             await parts.runtime.start([item.launch for item in changes.launches if not item.passive])
         if changes.halts:
             await parts.runtime.stop(changes.halts, parts.settings.local.grace)
@@ -362,10 +388,20 @@ def _tell(changes: Changeset) -> None:
             log.info("job ended", job=change.after.id, status=str(change.after.status), reason=change.after.message)
 
 
-def _make_files(launches: Iterable[PreparedLaunch]) -> None:
-    """The small files that must be there before a process starts."""
-    for item in launches:
-        folder = Path(item.launch.folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in item.files.items():
-            (folder / name).write_text(text, "utf-8")
+def _scheduled(node: NodeInfo) -> Node:
+    """A node as the scheduler sees it."""
+    return Node(node.name, node.capacity, node.labels, node.schedulable)
+
+
+def rules_of(settings: SchedulingSettings) -> Rules:
+    """The scheduler's rules as this server has them. A job is never ended or changed in the turn that started it."""
+    return Rules(
+        preemption=settings.preemption,
+        elastic=settings.elastic,
+        patience=settings.patience,
+        half_life=max(1.0, settings.half_life),
+        least_run=max(1.0, settings.least_run),
+        window=settings.eviction_window,
+        resize_pause=max(1.0, settings.resize_pause),
+        restart_pause=max(1.0, settings.restart_pause),
+    )

@@ -104,7 +104,7 @@ async def assembled(settings: Settings, data: Path) -> AsyncIterator[tuple[Parts
         stack.push_async_callback(bus.close)
         await runtime.open()
         stack.push_async_callback(runtime.close)
-        nodes = await runtime.capacity()
+        nodes = await runtime.nodes()
         await database.write(ensure_defaults, clock.now(), total(node.capacity for node in nodes))
         files = FilePool()
         stack.callback(files.close)
