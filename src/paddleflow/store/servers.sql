@@ -13,5 +13,5 @@ select l.holder, coalesce(s.address, '') as address from leases l left join serv
 where l.name = :name and l.holder <> '' and l.expires_at > :now
 
 -- name: cluster_of_job
--- The cluster of a job, by its queue.
-select q.cluster from jobs j join queues q on q.name = j.queue where j.id = :id
+-- The cluster of a job.
+select cluster from jobs where id = :id
