@@ -258,6 +258,11 @@ def client_environment() -> tuple[str, str]:
     return os.environ.get(f"{PREFIX}SERVER", ""), os.environ.get(f"{PREFIX}TOKEN", "")
 
 
+def caller_environment() -> dict[str, str]:
+    """What a job that runs in the caller's own folder is given of the caller's shell: where programs are."""
+    return {name: os.environ[name] for name in ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX") if os.environ.get(name)}
+
+
 def proxy_environment(environ: Mapping[str, str] | None = None) -> tuple[str, str, str]:
     """(HTTP_PROXY, HTTPS_PROXY, NO_PROXY), in upper or lower case, for the client library; empty: not set."""
     env = os.environ if environ is None else environ

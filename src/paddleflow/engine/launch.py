@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from urllib.parse import quote
 
 from paddleflow.base.ids import AttemptId, attempt_id, task_id
 from paddleflow.base.quantity import total
 from paddleflow.frameworks.catalogue import find
 from paddleflow.frameworks.framework import PlacedMember, Plan
+from paddleflow.jobs.code import FOLDER, checkout_command
 from paddleflow.jobs.facts import Key
 from paddleflow.jobs.folders import job_place, log_name
-from paddleflow.jobs.model import Member
+from paddleflow.jobs.model import Code, Member
 from paddleflow.runtimes.prefetch import PrefetchRequest
 from paddleflow.runtimes.runtime import Launch, Mount
 
@@ -68,7 +71,7 @@ def prepare(
     placed = [_placed(roles[place.role], place, folder, addresses) for place in job.places]
     plans = find(job.framework).plan(job.id, placed)
     prepared = {
-        place.key: _prepared(job, roles[place.role], place, plan, folder, base_env, slot_class)
+        place.key: _prepared(job, roles[place.role], place, plan, data, base_env, slot_class)
         for place, plan in zip(job.places, plans, strict=True)
     }
     passive = [place for place in job.places if prepared[place.key].passive]
@@ -112,27 +115,31 @@ def _prepared(
     member: Member,
     place: MemberPlacement,
     plan: Plan,
-    folder: str,
+    data: Path,
     base_env: Mapping[str, str],
     slot_class: str,
 ) -> PreparedLaunch:
+    folder = job_place(data, job.id)
     task = task_id(job.id, place.role, place.index)
     mounts = tuple(
         Mount(f"{s.source}/{s.sub_path}" if s.sub_path else s.source, s.mount_path, s.read_only)
         for s in member.storages
     )
     work = f"{folder}/work"
+    argv, cwd = plan.argv, mounts[0].target if mounts else work
+    if member.code is not None and not plan.passive:
+        argv, cwd = _with_code(member.code, job.user, argv, work, folder, data)
     # Who it is and which devices it has is not the user's to say: the next member may have been given the others.
     given = {key: base_env[key] for key in (VISIBLE,) if key in base_env} | _devices(place.devices)
     env = {**base_env, **plan.env, **_identity(job, place), **given, "PF_WORK_DIR": work}
     return PreparedLaunch(
         launch=Launch(
             attempt=attempt_id(task, job.attempt),
-            argv=plan.argv,
+            argv=argv,
             env=env,
             folder=folder,
             log=f"{folder}/{log_name(place.role, place.index)}",
-            cwd=mounts[0].target if mounts else work,
+            cwd=cwd,
             work=work,
             request=member.request,
             limit=member.limit,
@@ -143,6 +150,17 @@ def _prepared(
         passive=plan.passive,
         files=plan.files,
     )
+
+
+def _with_code(
+    code: Code, user: str, argv: tuple[str, ...], work: str, folder: str, data: Path
+) -> tuple[tuple[str, ...], str]:
+    """Command and working directory of a member with code: the folder itself, or what `jobs.checkout` makes of a snapshot."""
+    if code.path:
+        return argv, f"{code.path}/{code.workdir}" if code.workdir else code.path
+    store = f"file://{quote(str(data / FOLDER))}"
+    before = checkout_command(sys.executable, store, user, code.snapshot, f"{folder}/code", code.workdir)
+    return (*before, *argv), work
 
 
 def _identity(job: PlacedJob, place: MemberPlacement) -> dict[str, str]:

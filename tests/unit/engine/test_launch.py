@@ -82,6 +82,24 @@ def test_folder_log_and_working_directory() -> None:
     assert (launch.request, launch.limit, launch.mounts, launch.ready_port) == (EACH, EACH, (), None)
 
 
+def with_code(**code: str) -> Member:
+    return Member("worker", 1, ("python", "train.py"), {}, EACH, EACH, document={"code": code})
+
+
+def test_a_folder_of_this_machine_is_the_working_directory() -> None:
+    launch = alone(members=(with_code(path="/home/me/project", workdir="src"),)).launch
+    assert (launch.cwd, launch.argv) == ("/home/me/project/src", ("python", "train.py"))
+
+
+def test_a_snapshot_is_unpacked_before_the_command() -> None:
+    launch = alone(members=(with_code(snapshot="ab" * 32, workdir="src"),)).launch
+    place = f"{job_folder(DATA, 'job-1')}/code"
+    assert launch.argv[1:] == (
+        *("-I", "-m", "paddleflow.jobs.checkout", "file:///data/code", "alice", "ab" * 32, place, "src"),
+        *("python", "train.py"),
+    )
+
+
 def test_folders_are_spread_and_differ() -> None:
     folders = {job_folder(DATA, f"job-{n}") for n in range(500)}
     assert len(folders) == 500
