@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from paddleflow.jobs.model import UNTIL_TOLD
 from paddleflow.runs import codec
 from paddleflow.runs.facts import (
     Adopted,
@@ -36,7 +35,7 @@ from paddleflow.runs.machine import advance
 from paddleflow.runs.model import GOOD
 from paddleflow.runs.prefetch import awaited, dependencies_of
 from paddleflow.runs.recovery import RunRecords, restore
-from paddleflow.runs.rows import component_row
+from paddleflow.runs.rows import ComponentRecord, Loop, RunRow, component_row
 from paddleflow.runs.state import Phase, RunState
 from paddleflow.runs.values import rendered
 from paddleflow.spec.pipeline.model import Pipeline
@@ -81,24 +80,25 @@ class RunWorld:
     def restart(self) -> None:
         """All memory is lost; the rows are not, and neither is what runs."""
         components = [self._with_job(row) for _, row in sorted(self.rows.items())]
-        loops = [{"parent": key[0], "name": key[1], "items": json.dumps(items)} for key, items in self.loops.items()]
+        loops = [Loop(*key, json.dumps(items)) for key, items in self.loops.items()]
         codes = {job: 1 for job, end in self.jobs.items() if end is not None and end.status == "failed"}
-        self.state, ended = restore(RunRecords(self.row, components, loops, codes), self.now)
+        self.state, ended = restore(RunRecords(RunRow(**self.row), components, loops, codes), self.now)
         self.pending = []
         self.tell(Adopted(self.now))
         for fact in ended:
             self.tell(fact)
 
-    def _with_job(self, row: dict[str, Any]) -> dict[str, Any]:
+    def _with_job(self, row: dict[str, Any]) -> ComponentRecord:
         end = self.jobs.get(row["job_id"])
         known = row["job_id"] in self.jobs
-        return {
+        found = {
             **row,
             "job_status": (end.status if end is not None else "running") if known else None,
             "job_message": end.message if end is not None else "",
             "job_started_at": self.began.get(row["job_id"]),
-            "job_not_before": UNTIL_TOLD if row["job_id"] in self.held.values() else None,
+            "job_gated": int(row["job_id"] in self.held.values()),
         }
+        return ComponentRecord(**{each.name: found[each.name] for each in fields(ComponentRecord)})
 
     def tell(self, fact: Fact) -> None:
         """Advance, answer what can be answered, write rows."""

@@ -25,6 +25,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+MOST_FAULTS = 100  #: faults of one document that are told
+MOST_WHERE, MOST_MESSAGE = 200, 1000  #: characters of the place and of the words of one fault
+
+
+def shorten(text: str, most: int) -> str:
+    """The text, or its beginning and an ellipsis."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -33,6 +41,12 @@ class Fault:
     where: str
     message: str
     hint: str = ""
+
+    def shortened(self) -> Fault:
+        """The same, with nothing in it so long that a hundred of them would not fit into an answer."""
+        if len(self.where) <= MOST_WHERE and len(self.message) <= MOST_MESSAGE:
+            return self
+        return Fault(shorten(self.where, MOST_WHERE), shorten(self.message, MOST_MESSAGE), self.hint)
 
     def __str__(self) -> str:
         return f"{self.where}: {self.message}" if self.where else self.message
@@ -62,9 +76,12 @@ class Invalid(PaddleFlowError):
 
     @classmethod
     def of(cls, faults: Sequence[Fault], *, code: str = "") -> Invalid:
-        """One error for all faults; the message is readable by itself."""
-        hint = next((fault.hint for fault in faults if fault.hint), "")
-        return cls("; ".join(str(fault) for fault in faults), code=code, hint=hint, details=faults)
+        """One error for all faults; the message is readable by itself. The first `MOST_FAULTS` are told, the rest counted."""
+        told = [fault.shortened() for fault in faults[:MOST_FAULTS]]
+        if len(faults) > len(told):
+            told.append(Fault("", f"… and {len(faults) - len(told):,} more"))
+        hint = next((fault.hint for fault in told if fault.hint), "")
+        return cls("; ".join(map(str, told)), code=code, hint=hint, details=told)
 
 
 class Unauthenticated(PaddleFlowError):
@@ -89,6 +106,11 @@ class Conflict(PaddleFlowError):
 
 class TooLarge(PaddleFlowError):
     status = 413
+    default_code = "InvalidHTTPRequest"
+
+
+class TimedOut(PaddleFlowError):
+    status = 408
     default_code = "InvalidHTTPRequest"
 
 
@@ -128,5 +150,16 @@ class Permanent(LoopError):
 #: For clients: which class an HTTP status stands for.
 BY_STATUS: dict[int, type[PaddleFlowError]] = {
     error.status: error
-    for error in (Invalid, Unauthenticated, Forbidden, NotFound, Conflict, TooLarge, TooMany, Unavailable, Internal)
+    for error in (
+        Invalid,
+        Unauthenticated,
+        Forbidden,
+        NotFound,
+        Conflict,
+        TimedOut,
+        TooLarge,
+        TooMany,
+        Unavailable,
+        Internal,
+    )
 }

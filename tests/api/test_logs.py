@@ -10,7 +10,7 @@ from starlette.types import Message
 
 from paddleflow.api import logs
 from paddleflow.api.platform import Platform
-from paddleflow.store.database import Database
+from paddleflow.store.database import Database, Tx
 from tests.api.client import Answer, Api
 from tests.api.workshop import TINY, Workshop, until
 from tests.patience import PATIENCE, soon
@@ -39,7 +39,7 @@ def database_url() -> str:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "LOOK_AGAIN", 0.005)
+    monkeypatch.setattr(logs, "POLL_FILES", 0.005)
 
 
 async def part(client: Api, job: str = "one", **query: object) -> dict[str, Any]:
@@ -162,6 +162,33 @@ async def test_following_goes_on_until_the_job_has_ended(alice: Api, platform: P
             workshop.finish("one.worker-0.1")
             await until(alice, "one", "succeeded")
     assert follower.result().body == b"half a line\nthe end\nreally\n"
+
+
+async def test_a_follower_asks_the_database_only_when_something_happened(
+    alice: Api, platform: Platform, workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def counted(tx: Tx, job: str) -> tuple[bool, bool]:
+        asked.append(job)
+        return ask(tx, job)
+
+    ask = logs._begun_and_ended
+    monkeypatch.setattr(logs, "_begun_and_ended", counted)
+    monkeypatch.setattr(logs, "ASK_EVERY", PATIENCE)
+    (await alice.post("/job/single", JOB)).ok()
+    sent: list[Message] = []
+    async with workshop.open(platform), asyncio.TaskGroup() as group:
+        group.create_task(alice.call("GET", "/job/one/log", query={"follow": "true"}, sent=sent))
+        await until(alice, "one", "running")
+        workshop.say("one.worker-0.1", b".")
+        await soon(lambda: text_of(sent) == b".")
+        before = len(asked)
+        for number in range(2, 12):
+            workshop.say("one.worker-0.1", b".")
+            await soon(lambda wanted=b"." * number: bool(text_of(sent) == wanted))  # type: ignore[misc]  # a default is no argument
+        assert len(asked) - before <= 2  # a late event of its start
+        workshop.finish("one.worker-0.1")
 
 
 async def test_all_members_each_line_with_its_task(alice: Api, platform: Platform, workshop: Workshop) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 
 from paddleflow.api.platform import Platform
 from paddleflow.base.clock import ManualClock
-from paddleflow.engine.cluster_engine import Parts
-from paddleflow.engine.deciding import keep_for_ever
-from paddleflow.queues.decision_log import folder_of, read
-from paddleflow.scheduling.record import Released
+from paddleflow.engine.decision_log import folder_of, read
+from paddleflow.queues.model import DEFAULT_CLUSTER
+from paddleflow.scheduling.codec import encode
+from paddleflow.scheduling.model import Start
+from paddleflow.scheduling.record import Decided, Released
 from tests.api.client import Api
 from tests.api.workshop import Workshop, eventually_answers, until
 from tests.patience import soon
@@ -88,7 +90,7 @@ async def _recorded(platform: Platform, workshop: Workshop, least: int) -> None:
     """Until so many ends are in the record."""
 
     def look() -> bool:
-        found = list(read(folder_of(workshop.place.data)))
+        found = list(read(folder_of(workshop.place.data, DEFAULT_CLUSTER)))
         return sum(isinstance(entry, Released) for entry in found) >= least
 
     await soon(look, "the record is written")
@@ -98,10 +100,7 @@ async def test_a_past_is_played_again_with_and_without_a_change(
     root: Api, alice: Api, platform: Platform, workshop: Workshop, clock: ManualClock
 ) -> None:
     async with workshop.open(platform) as engine, asyncio.TaskGroup() as group:
-        parts = Parts(
-            platform.database, workshop.runtime, clock, platform.bus, platform.settings, workshop.place.data, {}, "test"
-        )
-        keeping = group.create_task(keep_for_ever(parts, engine))
+        keeping = group.create_task(engine.keep_decisions())
         await soon(lambda: (engine.scheduler is not None) and engine.scheduler.recording, "it is recorded")
         for seconds in (10.0, 5.0, 8.0):
             await ran(alice, workshop, clock, seconds)
@@ -130,6 +129,15 @@ async def test_a_past_is_played_again_with_and_without_a_change(
         assert row["finished"] == 5
         assert row["meanWait"] <= 60, "they come with the beginning of the record, which is younger than an hour"
         assert (await root.get("/queue/nlp")).status != 200, "nothing was applied"
+        recent = (await root.post("/queue/whatif", {"past": 1.0})).ok()
+        assert recent["cycles"] < same["cycles"], "only the stretch that was asked for is played"
+        last = max(folder_of(workshop.place.data, DEFAULT_CLUSTER).glob("*.jsonl"))
+        wrong = Decided(clock.now(), 256, (Start("job-ghost", ()),))
+        with last.open("a") as file:
+            file.write(json.dumps(encode(wrong)) + "\n")
+        refused = str((await root.post("/queue/whatif", {})).refused(409, "NotReproducible"))
+        assert "decided start job-ghost" in refused
+        assert "the simulation nothing more" in refused
         keeping.cancel()
 
 
@@ -141,6 +149,10 @@ async def test_a_change_that_makes_no_sense_is_refused_with_every_fault(
         answer = str((await root.post("/queue/whatif", wrong)).refused(400, "QueueInvalidField"))
         assert "node[n9] is not there" in answer
         assert "queue[nobody] does not exist" in answer
+        new = {"queues": [{"name": "default-queeu", "weight": 2}]}
+        answer = str((await root.post("/queue/whatif", new)).refused(400, "QueueInvalidField"))
+        assert "queue[default-queeu] does not exist" in answer
+        assert "default-queue" in answer
         bad = {"queues": [{"name": "default-queue", "minResources": {"cpu": "99"}}]}
         assert "minResources" in str((await root.post("/queue/whatif", bad)).refused(400, "QueueInvalidField"))
         (await alice.post("/queue/whatif", {})).refused(403, "OnlyRootAllowed")

@@ -25,7 +25,7 @@ from paddleflow.errors import PaddleFlowError
 from paddleflow.queues.defaults import ensure_defaults
 from paddleflow.runs.model import NewRun
 from paddleflow.runs.runs import create, get_components, get_run
-from paddleflow.runtimes.memory import EXIT, SECONDS, MemoryCluster, MemoryRuntime
+from paddleflow.runtimes.memory import EXIT, SECONDS, MemoryCluster
 from paddleflow.settings import Settings
 from paddleflow.spec.pipeline.model import CONTINUE, Cache, Component, Dag, FsMount, Pipeline, Retry, Step
 from paddleflow.spec.storage import NewStorage
@@ -35,6 +35,7 @@ from paddleflow.store.bus import LocalBus
 from paddleflow.store.database import Database, Tx
 from tests.databases import MakeDatabase
 from tests.fault.faulty import FaultyDatabase, InjectedFault, killed_at_random_awaits, run_until_no_fault
+from tests.run_scene import FilesRuntime
 
 CAPACITY = Resources.of(4000, 8 * 2**30)
 CLOCK = SystemClock()
@@ -84,7 +85,7 @@ class Scene:
         self.database = database
         self.data = data
         self.pipeline = pipeline or full_pipeline()
-        self.world = MemoryCluster()
+        self.cluster = MemoryCluster()
         self.bus = LocalBus()
         self.run = ""
 
@@ -109,14 +110,14 @@ class Scene:
                 self.run = await self.database.write(fill)
 
     def engine(self) -> ClusterEngine:
-        runtime = MemoryRuntime(CLOCK, CAPACITY, self.world)
-        parts = Parts(self.database, runtime, CLOCK, self.bus, Settings(), self.data, {}, "engine")
-        return ClusterEngine(parts, prefetch=self.prefetch)
+        runtime = FilesRuntime(CLOCK, self.cluster, self.data / "storage" / "root" / "store")
+        parts = Parts(self.database, CLOCK, self.bus, Settings(), self.data, "engine")
+        return ClusterEngine(parts, runtime, prefetch=self.prefetch)
 
     async def statuses(self) -> tuple[str, dict[str, str]]:
         def look(tx: Tx) -> tuple[str, dict[str, str]]:
-            found = {row["full_name"]: row["status"] for row in get_components(tx, self.run)}
-            return get_run(tx, self.run)["status"], found
+            found = {row.full_name: row.status for row in get_components(tx, self.run)}
+            return get_run(tx, self.run).status, found
 
         return await self.database.read(look)
 
@@ -138,7 +139,7 @@ class Scene:
                 await engine
         if isinstance(self.database, FaultyDatabase):
             self.database.heal()
-        return Counter(launch.attempt for launch in self.world.launched)
+        return Counter(launch.attempt for launch in self.cluster.launched)
 
     async def to_the_expected_end(self) -> None:
         launched = await self.to_the_end()
@@ -194,7 +195,7 @@ async def test_steps_that_follow_each_other_while_every_store_operation_fails_on
         scene = Scene(database, tmp_path, wide_pipeline())
         await scene.prepare()
         await check_wide(scene)
-        heirs.append(scene.world.successors)
+        heirs.append(scene.cluster.successors)
 
     heirs: list[int] = []
     assert await run_until_no_fault(make_database, scenario) > 10
@@ -223,4 +224,4 @@ async def test_without_prefetch_the_same_comes_out(seed: int, tmp_path: Path, ma
         await scene.prepare()
         await killed_at_random_awaits(rng, lambda: scene.engine().run(), lives=8, awaits=60)
         await check_wide(scene)
-        assert scene.world.successors == 0
+        assert scene.cluster.successors == 0

@@ -6,12 +6,14 @@ Guarantees:
   returns. Ended by another replica, it counts for at most `TTL` seconds more.
 * Failed logins of one name are limited over all replicas, because they are counted in the database; attempts on one
   name wait for each other, so that many at once cannot slip under the limit.
+* A stream ends with its token: at once when that was ended here, within `CHECK_EVERY` seconds otherwise.
 * A login of an unknown user takes as long as one with a wrong password, and is refused with the same words.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
@@ -26,6 +28,7 @@ from paddleflow.settings import AccessSettings
 from paddleflow.store.database import Database, Tx
 
 TTL = 2.0  #: seconds that an answer of the database is believed
+CHECK_EVERY = 10.0  #: seconds between two checks of a stream's token; another server may have ended it
 _MOST = 50_000  #: tokens remembered
 
 
@@ -48,6 +51,7 @@ class Sessions:
         self._settings = settings
         self._known: dict[str, Session] = {}
         self._changes = 0  # a look-up that began before a change must not be remembered
+        self._changed = asyncio.Event()  #: set and replaced at each change
         self._logins: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def cached(self, token: str) -> Caller | None:
@@ -78,6 +82,20 @@ class Sessions:
         """Tokens may have ended: believe nothing that was looked up before. Call it after the write."""
         self._changes += 1
         self._known.clear()
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def ended(self, token: str) -> None:
+        """Return when the token counts no more: for streams, which must not outlive it."""
+        while True:
+            try:
+                session = await self.look_up(token)
+            except Unauthenticated:
+                return
+            changes = self._changed
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, min(CHECK_EVERY, session.expires_at - self._clock.now()))):
+                    await changes.wait()
 
     async def login(self, name: str, password: str) -> str:
         """A new token. Unauthenticated AuthFailed when name and password do not fit, TooMany after too many tries."""

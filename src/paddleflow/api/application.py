@@ -1,30 +1,32 @@
 """One ASGI callable from tables of routes: the thin path between a socket and a handler.
 
-For every request, in this order: find the route, authenticate, read and decode body and query, refuse callers who name
-another user, run the handler, encode. A refusal is an error of `paddleflow.errors` wherever it comes from; anything else
+`Application.__call__` is the whole way of a request: find the route, authenticate, read and decode query and body, refuse
+callers who name another user, run the handler, encode. A refusal is an error of `paddleflow.errors` wherever it comes from; anything else
 that is raised is a fault of ours: 500 with the request's id, and the traceback in the log under the same id.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any
 
 from pydantic import ValidationError
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from paddleflow.access.callers import NOBODY, Caller, require_root
 from paddleflow.api import answers, codes, health, metrics, openapi, requests
+from paddleflow.api.bodies import Bodies
 from paddleflow.api.dispatch import Table
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, Route, Socket
+from paddleflow.api.sse import EventStream, until_first
 from paddleflow.errors import Internal, NotFound, PaddleFlowError, TooMany, Unavailable
 from paddleflow.spec.document import Document
 
@@ -66,61 +68,74 @@ class Application:
     def __init__(self, platform: Platform, routes: Sequence[Route], sockets: Sequence[Socket]) -> None:
         self._platform = platform
         self._sessions = platform.sessions
-        self._limit = platform.settings.server.max_body
-        self._loose = platform.settings.server.unknown_fields == "ignore"
+        self._bodies = Bodies(platform.settings.server)
         entries = [_entry(route) for route in routes]
         self._table = Table((entry.route.method, entry.path, entry) for entry in entries)
         self._sockets = Table(("GET", socket.prefix + socket.path, socket) for socket in sockets)
         self._times = metrics.RequestTimes(platform.registry)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            await self._http(scope, receive, send)
-        elif scope["type"] == "websocket":
-            await self._websocket(scope, receive, send)
-        else:
-            await self._lifespan(receive, send)
-
-    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await (self._websocket if scope["type"] == "websocket" else self._lifespan)(scope, receive, send)
+            return
         began = perf_counter()
         headers = dict(scope["headers"])
         request_id = requests.request_id(headers)
         REQUEST_ID.set(request_id)
         entry: _Entry | None = None
+        result: object = None
         extra: answers.Headers = []
         try:
             entry, path = self._find(scope)
-            result = await self._answer(entry, path, headers, request_id, scope, receive)
-            status = entry.route.status
-            body = b"" if isinstance(result, Response) else answers.encoded(result)
+            route = entry.route
+            caller = NOBODY if route.open else await self._caller(headers)
+            if route.root and not caller.root:
+                require_root(caller, f"call {route.method} {route.path}")
+            query = entry.no_query
+            if scope["query_string"] or (route.query is not None and query is None):
+                query = _query(route, caller, scope["query_string"])
+            body = None
+            if route.body is not None:
+                body = await self._bodies.document(route, headers, receive, caller.name)
+                if entry.user_field and body is not None and not caller.root and not route.open:
+                    requests.refuse_other_user(getattr(body, entry.user_field) or "", caller.name)
+            result = await route.handler(
+                self._platform, Call(caller, path, body, query, request_id, Request(scope, receive))
+            )
+            status, content = route.status, b"" if isinstance(result, Response) else answers.encoded(result)
         except PaddleFlowError as error:
-            result, status, body = None, error.status, answers.refusal(error, request_id)
+            result, status, content = None, error.status, answers.refusal(error, request_id)
             extra = self._extra(error, scope)
-            if status >= 500:  # a full disk needs no traceback, a fault of ours does
-                known = isinstance(error, Unavailable)
-                level, cause = (logging.WARNING, None) if known else (logging.ERROR, error)
-                _log.log(level, "%s %s: %s", scope["method"], scope["path"], error, exc_info=cause)
+            _log_refusal(error, scope)
         except ClientDisconnect:
             return
         except Exception as error:
             _log.exception("%s %s failed", scope["method"], scope["path"])
-            result, status, body = None, 500, answers.refusal(_internal(error), request_id)
+            result, status, content = None, 500, answers.refusal(_internal(error), request_id)
         if isinstance(result, Response):
             status = result.status_code
             result.headers["x-pf-request-id"] = request_id
-            if scope["method"] == "HEAD":
-                await send({"type": "http.response.start", "status": status, "headers": result.raw_headers})
-                await send({"type": "http.response.body", "body": b""})
-            else:
-                await result(scope, receive, send)
+            await self._stream(result, headers, scope, receive, send)
         else:
             start = {"type": "http.response.start", "status": status}
-            start["headers"] = (
-                [*answers.headers(body, request_id), *extra] if extra else answers.headers(body, request_id)
-            )
+            start["headers"] = [*answers.headers(content, request_id), *extra]
             await send(start)
-            await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+            await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else content})
         self._note(scope, entry, status, (perf_counter() - began) * 1000)
+
+    async def _stream(
+        self, response: Response, headers: requests.RawHeaders, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Send a response that the handler made. A stream ends with the token of its caller."""
+        if scope["method"] == "HEAD":
+            await send({"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers})
+            await send({"type": "http.response.body", "body": b""})
+        elif not isinstance(response, EventStream | StreamingResponse):
+            await response(scope, receive, send)
+        elif not await until_first(
+            lambda: response(scope, receive, send), lambda: self._sessions.ended(requests.token(headers))
+        ):
+            await send({"type": "http.response.body", "body": b""})
 
     def _find(self, scope: Scope) -> tuple[_Entry, Mapping[str, str]]:
         method, path, raw_path = scope["method"], scope["path"], scope.get("raw_path") or scope["path"].encode()
@@ -131,38 +146,6 @@ class Application:
         if not allowed:
             raise NotFound(f"there is no path {path[:200]!r}", code="PathNotFound", hint="see /openapi.json")
         raise _MethodNotAllowed(f"{path[:200]!r} does not take {method[:20]!r}", hint=f"it takes {', '.join(allowed)}")
-
-    async def _answer(
-        self,
-        entry: _Entry,
-        path: Mapping[str, str],
-        headers: requests.RawHeaders,
-        request_id: str,
-        scope: Scope,
-        receive: Receive,
-    ) -> object:
-        route = entry.route
-        caller = NOBODY if route.open else await self._caller(headers)
-        if route.root and not caller.root:
-            require_root(caller, f"call {route.method} {route.path}")
-        body: Any = None
-        if route.body is not None:
-            raw = await requests.read_body(receive, headers, self._limit)
-            body = requests.decode_body(route, raw, ignore_unknown=self._loose)
-        query = entry.no_query
-        text: bytes = scope["query_string"]
-        if text or (route.query is not None and query is None):
-            pairs = requests.query_pairs(text)
-            if not caller.root and not route.open:
-                for key, value in pairs:
-                    if key.lower() == "username":
-                        requests.refuse_other_user(value, caller.name)
-            if route.query is not None:
-                query = requests.decode_query(route.query, pairs)
-        if entry.user_field and body is not None and not caller.root and not route.open:
-            requests.refuse_other_user(getattr(body, entry.user_field) or "", caller.name)
-        call = Call(caller, path, body, query, request_id, Request(scope, receive))
-        return await route.handler(self._platform, call)
 
     async def _caller(self, headers: requests.RawHeaders) -> Caller:
         token = requests.token(headers)
@@ -213,9 +196,14 @@ class Application:
             else:
                 await websocket.close(1008, error.message[:100])
             return
-        await found[0].handler(self._platform, caller, websocket)
+        socket, token = found[0], requests.token(headers)
+        if not await until_first(
+            lambda: socket.handler(self._platform, caller, websocket), lambda: self._sessions.ended(token)
+        ):
+            with contextlib.suppress(RuntimeError):  # the client has gone
+                await websocket.close(1008, "the token has ended")
 
-    async def _lifespan(self, receive: Receive, send: Send) -> None:
+    async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The composition root opens and closes everything; there is nothing to do here but to say so."""
         while True:
             message = await receive()
@@ -237,6 +225,24 @@ def _entry(route: Route) -> _Entry:
         except ValidationError:
             no_query = None
     return _Entry(route, route.prefix + route.path, names.get("username", ""), no_query)
+
+
+def _query(route: Route, caller: Caller, text: bytes) -> Document | None:
+    """The query as the route's document. Only root may name another user in it."""
+    pairs = requests.query_pairs(text)
+    if not caller.root and not route.open:
+        for key, value in pairs:
+            if key.lower() == "username":
+                requests.refuse_other_user(value, caller.name)
+    return None if route.query is None else requests.decode_query(route.query, pairs)
+
+
+def _log_refusal(error: PaddleFlowError, scope: Scope) -> None:
+    """A fault of ours needs a traceback, a full disk does not, a wrong request needs no line at all."""
+    if error.status >= 500:
+        known = isinstance(error, Unavailable)
+        level, cause = (logging.WARNING, None) if known else (logging.ERROR, error)
+        _log.log(level, "%s %s: %s", scope["method"], scope["path"], error, exc_info=cause)
 
 
 def _internal(error: Exception) -> Internal:

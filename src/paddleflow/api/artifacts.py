@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,14 +15,23 @@ from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, Route
 from paddleflow.base.clock import local_text
 from paddleflow.errors import NotFound
+from paddleflow.objects.store import Entry, Kind, ObjectStore
 from paddleflow.runs import archive, files
-from paddleflow.runs.artifacts import ArtifactFilter, find_artifacts, lineage, remove_artifact, require_artifact
+from paddleflow.runs.artifacts import (
+    Artifact,
+    ArtifactFilter,
+    Lineage,
+    find_artifacts,
+    lineage,
+    remove_artifact,
+    require_artifact,
+)
 from paddleflow.spec import wire_runs as wire
 from paddleflow.spec.run import ArtifactDeletionQuery, ArtifactListQuery, ArtifactQuery
 from paddleflow.storage.model import Storage
-from paddleflow.storage.places import check_folder
 from paddleflow.storage.storages import get_storage
-from paddleflow.store.database import Row, Tx
+from paddleflow.storage.stores import open_store
+from paddleflow.store.database import Tx
 
 
 async def list_artifacts(platform: Platform, call: Call[NoBody, ArtifactListQuery]) -> wire.ArtifactEventList:
@@ -49,26 +57,30 @@ async def artifact_content(platform: Platform, call: Call[NoBody, ArtifactQuery]
         return storage
 
     storage = await platform.database.read(find)
-    place = await asyncio.to_thread(_place, platform.settings.data_folder, storage, query.path)
-    folder = await asyncio.to_thread(place.is_dir)
-    name = f"{place.name}.tar" if folder else place.name
-    headers = {"content-disposition": f"attachment; filename*=UTF-8''{quote(name)}"}
-    chunks = archive.tar(place) if folder else archive.file(place)
+    store, entry = await platform.files.run(_open, platform.settings.data_folder, storage, query.path)
+    folder = entry.kind is Kind.FOLDER
+    name = entry.key.rpartition("/")[2] or storage.name
+    headers = {"content-disposition": f"attachment; filename*=UTF-8''{quote(f'{name}.tar' if folder else name)}"}
+    content = archive.tar(store, entry.key) if folder else files.content(store, entry.key)
     kind = "application/x-tar" if folder else "application/octet-stream"
-    return StreamingResponse(chunks, media_type=kind, headers=headers)
+    return StreamingResponse(platform.files.iterate(content), media_type=kind, headers=headers)
 
 
-def _place(data: Path, storage: Storage, path: str) -> Path:
-    folder = check_folder(storage.folder, data=data, user=storage.user, confined=storage.confined)
-    return files.existing(folder, path)
+def _open(data: Path, storage: Storage, path: str) -> tuple[ObjectStore, Entry]:
+    store = open_store(storage, data=data)
+    try:
+        return store, files.existing(store, path)
+    except BaseException:
+        store.close()
+        raise
 
 
 async def artifact_lineage(platform: Platform, call: Call[NoBody, ArtifactQuery]) -> wire.Lineage:
     query = call.query
 
-    def find(tx: Tx) -> Row:
+    def find(tx: Tx) -> Lineage:
         found = lineage(tx, _storage(tx, call.caller, query.username, query.fs_name).id, query.path)
-        if not found["run_id"]:
+        if found.maker is None:
             raise NotFound(
                 f"no step made what lies at {query.path[:200]} on fs[{query.fs_name[:80]}]",
                 code="ArtifactEventNotFound",
@@ -93,36 +105,37 @@ def _storage(tx: Tx, caller: Caller, username: str, name: str) -> Storage:
     return get_storage(tx, user, is_root(user), name)
 
 
-def _event(row: Row) -> wire.ArtifactEvent:
+def _event(row: Artifact) -> wire.ArtifactEvent:
     return {
-        "runID": row["run_id"],
-        "fsname": row["fs_name"],
-        "username": row["user_name"],
-        "artifactPath": row["path"],
-        "step": row["step"],
-        "jobID": row["job_id"],
-        "type": row["kind"],
-        "artifactName": row["name"],
-        "meta": row["meta"],
-        "hash": row["hash"],
-        "size": row["size"],
-        "createTime": local_text(row["created_at"]),
-        "updateTime": local_text(row["updated_at"]),
+        "runID": row.run_id,
+        "fsname": row.fs_name,
+        "username": row.user,
+        "artifactPath": row.path,
+        "step": row.step,
+        "jobID": row.job_id,
+        "type": row.kind,
+        "artifactName": row.name,
+        "meta": row.meta,
+        "hash": row.hash,
+        "size": row.size,
+        "createTime": local_text(row.created_at),
+        "updateTime": local_text(row.updated_at),
     }
 
 
-def _lineage(row: Row, fs_name: str) -> wire.Lineage:
-    inputs: list[Any] = [_lineage(each, fs_name) for each in row["inputs"]]
+def _lineage(found: Lineage, fs_name: str) -> wire.Lineage:
+    maker = found.maker
+    inputs: list[Any] = [_lineage(each, fs_name) for each in found.inputs]
     return {
         "fsname": fs_name,
-        "path": row["path"],
-        "name": row["name"],
-        "runID": row["run_id"],
-        "step": row.get("step", ""),
-        "jobID": row.get("job_id", ""),
-        "hash": row.get("hash", ""),
-        "size": row.get("size", 0),
-        "createTime": local_text(row.get("created_at")),
+        "path": found.path,
+        "name": found.name,
+        "runID": "" if maker is None else maker.run_id,
+        "step": "" if maker is None else maker.step,
+        "jobID": "" if maker is None else maker.job_id,
+        "hash": "" if maker is None else maker.hash,
+        "size": 0 if maker is None else maker.size,
+        "createTime": local_text(None if maker is None else maker.created_at),
         "inputs": inputs,
     }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from pydantic_core import to_json
@@ -10,10 +9,8 @@ from pydantic_core import to_json
 from paddleflow.access.callers import Caller, require_owner
 from paddleflow.api.paging import listed, page, page_fields
 from paddleflow.api.platform import Platform
-from paddleflow.api.routing import Call, NoBody, NoQuery, Route
-from paddleflow.base.log import Log
+from paddleflow.api.routing import Call, Handler, NoBody, NoQuery, Route
 from paddleflow.jobs.changes import delete_job, modify_job, stop_job
-from paddleflow.jobs.folders import remove_folder
 from paddleflow.jobs.model import JobStatus
 from paddleflow.jobs.queries import JobFilter, find_jobs, get_job, get_tasks
 from paddleflow.jobs.rows import JobRow, TaskRow
@@ -26,7 +23,6 @@ from paddleflow.spec.job_sets import JobSet, read_job_sets
 from paddleflow.store.bus import EVENTS, JOBS
 from paddleflow.store.database import Tx
 
-log = Log("api")
 NOT_WAITING = {"unknown_job", "running"}  #: what the scheduler says of a job that does not wait for it
 
 
@@ -37,39 +33,34 @@ def owned_job(tx: Tx, caller: Caller, job: str) -> JobRow:
     return row
 
 
-async def _submit(platform: Platform, caller: Caller, job_sets: Sequence[JobSet], *, batch: bool = False) -> list[str]:
+def _submission(platform: Platform, caller: Caller, job_sets: Sequence[JobSet], *, batch: bool = False) -> Submission:
     submitter = Submitter(
         user=caller.name,
         root=caller.root,
-        nodes=[(node.name, node.capacity) for node in platform.jobs_run_here.nodes()],
+        nodes=platform.jobs_run_here.engines.capacities(),
         skip_queue_maximum=platform.settings.jobs.skip_resource_validate,
         queues=platform.jobs_run_here.queues,
         admitted=platform.jobs_run_here.admitted,
     )
-    ids = await platform.database.write(submit, Submission(job_sets, submitter, platform.clock.now(), batch))
-    platform.bus.wake(JOBS)
-    log.debug("jobs accepted", jobs=ids, user=caller.name)
-    return ids
+    return Submission(job_sets, submitter, platform.clock.now(), batch)
 
 
-async def _submit_one(platform: Platform, call: Call[list[JobSet], NoQuery]) -> wire.JobId:
-    return {"id": (await _submit(platform, call.caller, call.body))[0]}
+def _create(operation: str) -> Handler:
+    """The handler that submits one job of any kind."""
 
+    async def create(platform: Platform, call: Call[list[JobSet], NoQuery]) -> wire.JobId:
+        [id] = await platform.database.write(submit, _submission(platform, call.caller, call.body))
+        platform.bus.wake(JOBS)
+        return {"id": id}
 
-async def create_single(platform: Platform, call: Call[list[JobSet], NoQuery]) -> wire.JobId:
-    return await _submit_one(platform, call)
-
-
-async def create_distributed(platform: Platform, call: Call[list[JobSet], NoQuery]) -> wire.JobId:
-    return await _submit_one(platform, call)
-
-
-async def create_workflow(platform: Platform, call: Call[list[JobSet], NoQuery]) -> wire.JobId:
-    return await _submit_one(platform, call)
+    create.__name__ = operation
+    return create
 
 
 async def create_batch(platform: Platform, call: Call[list[JobSet], NoQuery]) -> wire.JobIds:
-    return {"ids": await _submit(platform, call.caller, call.body, batch=True)}
+    ids = await platform.database.write(submit, _submission(platform, call.caller, call.body, batch=True))
+    platform.bus.wake(JOBS)
+    return {"ids": ids}
 
 
 async def list_jobs(platform: Platform, call: Call[NoBody, JobListQuery]) -> bytes:
@@ -102,7 +93,8 @@ def _job_with_tasks(tx: Tx, caller: Caller, job: str) -> tuple[JobRow, list[Task
 def _view(platform: Platform, row: JobRow, tasks: Sequence[TaskRow]) -> wire.Job:
     """A waiting job's message is the reason of this moment, not the one when it was first looked at."""
     if row.status == JobStatus.PENDING and not row.placed and row.not_before is None:
-        reason = platform.jobs_run_here.why(row.id)
+        engine = platform.jobs_run_here.engines.engine(row.cluster)
+        reason = None if engine is None else engine.why(row.id)
         if reason is not None and reason.code not in NOT_WAITING:
             row = row._replace(message=reason.text)
     return job_view(row, tasks)
@@ -131,7 +123,7 @@ async def remove_job(platform: Platform, call: Call[NoBody, NoQuery]) -> None:
         delete_job(tx, job)
 
     await platform.database.write(remove)
-    await asyncio.to_thread(remove_folder, platform.jobs_run_here.data, job)
+    await platform.jobs_run_here.runtime.logs.remove([job])
     platform.bus.wake(EVENTS)
 
 
@@ -141,20 +133,20 @@ _REFUSED = (
 
 ROUTES = (
     Route(
-        "POST", "/job/single", create_single, "Submit a job of one process.",
+        "POST", "/job/single", _create("create_single"), "Submit a job of one process.",
         body=SingleJob, reader=read_job_sets, answer=wire.JobId, errors=_REFUSED,
     ),
     Route(
-        "POST", "/job/distributed", create_distributed, "Submit a job of several members that start together or not at all.",
+        "POST", "/job/distributed", _create("create_distributed"), "Submit a job of several members that start together or not at all.",
         body=DistributedJob, reader=read_job_sets, answer=wire.JobId, errors=_REFUSED,
     ),
     Route(
-        "POST", "/job/workflow", create_workflow, "Submit an Argo Workflow; only clusters of type Kubernetes can run one.",
+        "POST", "/job/workflow", _create("create_workflow"), "Submit an Argo Workflow; only clusters of type Kubernetes can run one.",
         body=WorkflowJob, reader=read_job_sets, answer=wire.JobId, errors=_REFUSED,
     ),
     Route(
         "POST", "/job/batch", create_batch, "Submit many single jobs at once; all are accepted or none.",
-        body=JobBatch, reader=read_job_sets, answer=wire.JobIds, errors=_REFUSED,
+        body=JobBatch, bulk=True, reader=read_job_sets, answer=wire.JobIds, errors=_REFUSED,
     ),
     Route(
         "GET", "/job", list_jobs, "Jobs, newest first: one's own, or everybody's for root.",

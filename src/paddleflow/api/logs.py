@@ -17,19 +17,21 @@ from paddleflow.base.names import nearest
 from paddleflow.base.quantity import parse_quantity
 from paddleflow.errors import Invalid, NotFound
 from paddleflow.jobs.facts import Key
-from paddleflow.jobs.folders import log_file
 from paddleflow.jobs.log_pages import LogPage, Window
 from paddleflow.jobs.model import JobStatus
 from paddleflow.jobs.queries import get_tasks, job_progress
 from paddleflow.jobs.rows import JobRow, TaskRow, member_sets_of
-from paddleflow.runtimes.runtime import LogChunk
+from paddleflow.runtimes.log_store import LogChunk, TaskAddress
 from paddleflow.spec import wire_jobs as wire
 from paddleflow.spec.job_query import JobLogQuery, TaskLogQuery
 from paddleflow.store import events
+from paddleflow.store.bus import EVENTS
 from paddleflow.store.database import Tx
 
 CHUNK = 2**18
-LOOK_AGAIN = 0.2  #: seconds between two looks at a log that is followed
+POLL_FILES = 0.2  #: seconds between two reads of a log that is followed
+ASK_EVERY = 5.0  #: seconds between two questions whether the job goes on, when no wake-up comes
+SETTLE = 0.05  #: seconds after a wake-up in which further ones join it
 EVENT_LINES = 200  #: of a job's history shown beside its log
 
 
@@ -69,9 +71,8 @@ async def _page(platform: Platform, job: str, key: Key, query: JobLogQuery) -> L
 
 async def _part(platform: Platform, job: str, key: Key, offset: int, limit: int) -> LogChunk:
     """Part of a log; one that was never written, as that of a member without a process, is empty."""
-    place = platform.jobs_run_here
     try:
-        return await place.runtime.log(str(log_file(place.data, job, *key)), offset, limit)
+        return await platform.jobs_run_here.runtime.logs.read(TaskAddress(job, *key), offset, limit)
     except NotFound:
         return LogChunk(b"", 0, 0, 0)
 
@@ -113,19 +114,29 @@ class _Follower:
         self._partial: dict[str, bytes] = {}
 
     async def lines(self) -> AsyncIterator[bytes]:
-        while True:
-            begun, ended = await self._platform.database.read(_begun_and_ended, self._job)
-            for name in self._keys if begun else ():
-                async for part in self._new(name):
-                    yield part
-            if ended or not self._follow or self._platform.closing.is_set():
-                for part in self._rest():
-                    yield part
-                return
-            await asyncio.sleep(LOOK_AGAIN)
+        """A process that writes wakes nobody, so its file is polled; whether the job goes on is asked of the database
+        when the bus says that something happened, and now and then because wake-ups may be lost."""
+        loop = asyncio.get_running_loop()
+        begun = ended = False
+        with self._platform.bus.subscribe(EVENTS) as subscription:
+            ask_at = loop.time()
+            while True:
+                if not ended and loop.time() >= ask_at:
+                    begun, ended = await self._platform.database.read(_begun_and_ended, self._job)
+                    ask_at = loop.time() + ASK_EVERY
+                for name in self._keys if begun else ():
+                    async for part in self._new(name):
+                        yield part
+                if ended or not self._follow or self._platform.closing.is_set():
+                    for part in self._rest():
+                        yield part
+                    return
+                if await subscription.wait(POLL_FILES):
+                    ask_at = loop.time()
+                    await asyncio.sleep(min(POLL_FILES, SETTLE))  # many events in a row are one question
 
     async def _new(self, name: str) -> AsyncIterator[bytes]:
-        """What has been written since the last look."""
+        """What has been written since the last read."""
         while True:
             offset = self._offsets[name]
             chunk = await _part(self._platform, self._job, self._keys[name], offset, CHUNK)

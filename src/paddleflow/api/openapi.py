@@ -28,6 +28,7 @@ _REASONS = {
     404: "Not found",
     405: "Method not allowed",
     409: "Exists already, or is in a state that does not allow this",
+    408: "The body did not arrive in time",
     413: "The body is too large",
     429: "Too many attempts; the hint says when to try again",
     500: "A fault of the server",
@@ -50,6 +51,7 @@ def declared_errors(route: Route) -> dict[int, set[str]]:
         errors += [(400, "InvalidMarker")]
     if route.body is not None:
         errors += [(400, "MalformedJSON"), (400, "InappropriateJSON"), (413, "InvalidHTTPRequest")]
+        errors += [(408, "InvalidHTTPRequest"), (429, "TooManyRequests")]
         errors += [(400, route.body.code)]
     errors += map(declared, route.errors)
     table: dict[int, set[str]] = {}

@@ -22,8 +22,9 @@ from paddleflow.spec.pipeline.model import Pipeline
 from paddleflow.spec.pipeline.positions import Places
 from paddleflow.spec.pipeline.run_request import bind
 from paddleflow.spec.registered import PipelineDocument, PipelineQuery, PipelineText, VersionQuery
-from paddleflow.storage import files, storages
-from paddleflow.store.database import Row, Tx
+from paddleflow.storage import storages
+from paddleflow.storage.stores import read_document
+from paddleflow.store.database import Tx
 
 DEFAULT_PATH = "./run.yaml"
 
@@ -81,7 +82,7 @@ async def _text(platform: Platform, document: PipelineDocument, user: str, root:
                 hint="name the storage (fsName), or send the document itself (yamlRaw)",
             )
         storage = await platform.database.read(storages.get_storage, user, root, document.fs_name)
-        raw = await asyncio.to_thread(files.read_file, storage, path, data=platform.settings.data_folder)
+        raw = await platform.files.run(read_document, storage, path, data=platform.settings.data_folder)
     pipeline = await asyncio.to_thread(checked, raw, path)
     text = raw.decode("utf-8")
     await platform.database.read(demands.require_storages, pipeline, user, root, Places(text, path))
@@ -111,7 +112,7 @@ async def list_pipelines(platform: Platform, call: Call[NoBody, PipelineQuery]) 
         names=listed(query.name_filter),
     )
     rows, truncated, marker = page(found, query)
-    shown = [pipeline_answer(pipelines.registered_of(row)) for row in rows]
+    shown = [pipeline_answer(row) for row in rows]
     return {**page_fields(query, truncated, marker), "pipelineList": shown}
 
 
@@ -125,14 +126,14 @@ def filtered_users(caller: Caller, user_filter: str) -> list[str]:
 async def show_pipeline(platform: Platform, call: Call[NoBody, VersionQuery]) -> wire.PipelineWithVersions:
     query = call.query
 
-    def look(tx: Tx) -> tuple[Registered, list[Row]]:
+    def look(tx: Tx) -> tuple[Registered, list[Version]]:
         registered = owned_pipeline(tx, call.caller, call.path["id"])
         found = pipelines.list_versions(tx, registered, query.after, query.limit, fs_names=listed(query.fs_filter))
         return registered, found
 
     registered, found = await platform.database.read(look)
     rows, truncated, marker = page(found, query)
-    versions = [version_answer(pipelines.version_of(row)) for row in rows]
+    versions = [version_answer(row) for row in rows]
     return {
         "pipeline": pipeline_answer(registered),
         "pplVersions": {**page_fields(query, truncated, marker), "pplVersionList": versions},
@@ -212,11 +213,11 @@ _REFUSED = (
 ROUTES: tuple[Route, ...] = (
     Route(
         "POST", "/pipeline", create_pipeline, "Register a pipeline with its first version",
-        body=PipelineDocument, answer=wire.PipelineMade, status=201, errors=("DuplicatedName", *_REFUSED),
+        body=PipelineDocument, bulk=True, answer=wire.PipelineMade, status=201, errors=("DuplicatedName", *_REFUSED),
     ),
     Route(
         "POST", "/pipeline/check", check_pipeline, "Say everything that is wrong with a document, and register nothing",
-        body=PipelineText, answer=wire.PipelineCheck, errors=_CHECKED,
+        body=PipelineText, bulk=True, answer=wire.PipelineCheck, errors=_CHECKED,
     ),
     Route(
         "GET", "/pipeline", list_pipelines, "List one's own registered pipelines, or everybody's for root",
@@ -224,7 +225,7 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route(
         "POST", "/pipeline/{id}", update_pipeline, "Add a version; the document must give itself the pipeline's name",
-        body=PipelineDocument, answer=wire.PipelineVersionMade, status=201, errors=("PipelineNotFound", *_REFUSED),
+        body=PipelineDocument, bulk=True, answer=wire.PipelineVersionMade, status=201, errors=("PipelineNotFound", *_REFUSED),
     ),
     Route(
         "GET", "/pipeline/{id}", show_pipeline, "Show a pipeline with its versions, a page of them",

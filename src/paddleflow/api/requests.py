@@ -1,31 +1,24 @@
-"""From bytes on the socket to documents: body, query, token, request id.
+"""From the head of a request to values: query, token, request id. (`bodies` reads what follows it.)
 
-Everything here is refused with words and a code before a handler sees it: bodies over the limit (without reading them
-whole), text that no database could keep (NUL, lone surrogates), queries that are not UTF-8, known keys given twice.
+Everything here is refused with words and a code before a handler sees it: queries that are not UTF-8, known keys given
+twice, callers who name somebody else.
 """
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import parse_qsl
 
-from starlette.requests import ClientDisconnect
-from starlette.types import Receive
-
-from paddleflow.api.routing import Route
-from paddleflow.errors import Fault, Forbidden, Invalid, TooLarge, Unauthenticated
+from paddleflow.errors import Fault, Forbidden, Invalid, Unauthenticated
 from paddleflow.spec.document import Document, parse
 
 D = TypeVar("D", bound=Document)
 RawHeaders = Mapping[bytes, bytes]
 
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
-#: escapes of NUL and of surrogates; the latter are fine in pairs
-_SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 _MOST_PARAMETERS = 100
 
 
@@ -51,84 +44,6 @@ def token(headers: RawHeaders) -> str:
             hint="send the token of POST /login in the header x-pf-authorization",
         )
     return given.decode("latin-1")
-
-
-async def read_body(receive: Receive, headers: RawHeaders, limit: int) -> bytes:
-    """The whole body; TooLarge as soon as it is known to be more than `limit` bytes."""
-    declared = headers.get(b"content-length", b"0")
-    if len(declared) > 18 or (declared.isdigit() and int(declared) > limit):
-        raise _too_large(limit)
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        raise ClientDisconnect
-    body: bytes = message.get("body", b"")
-    if message.get("more_body", False):
-        body = await _read_rest(receive, body, limit)
-    if len(body) > limit:
-        raise _too_large(limit)
-    return body
-
-
-async def _read_rest(receive: Receive, first: bytes, limit: int) -> bytes:
-    chunks, size = [first], len(first)
-    while size <= limit:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        chunk: bytes = message.get("body", b"")
-        chunks.append(chunk)
-        size += len(chunk)
-        if not message.get("more_body", False):
-            break
-    return b"".join(chunks)
-
-
-def _too_large(limit: int) -> TooLarge:
-    return TooLarge(
-        f"the request body is larger than {limit} bytes",
-        code="InvalidHTTPRequest",
-        hint="send less at once; the setting server.max_body is the limit",
-    )
-
-
-def decode_body(route: Route, body: bytes, *, ignore_unknown: bool) -> Any:
-    """The document in a body, as the route's reader gives it; None only for an optional one that was left out."""
-    if route.body_optional and body.strip() in (b"", b"null"):
-        return None
-    if b"\x00" in body:
-        raise Invalid("the request body is not JSON in UTF-8: it holds a NUL byte", code="MalformedJSON")
-    if b"\\u" in body and _SUSPECT.search(body):
-        _refuse_unstorable(body)
-    return route.reader(route.body, body, ignore_unknown=ignore_unknown)
-
-
-def _refuse_unstorable(body: bytes) -> None:
-    """Refuse text that JSON can spell and no database keeps. Only bodies with suspect escapes come here."""
-    try:
-        rest: list[object] = [json.loads(body)]
-    except (ValueError, RecursionError):
-        return  # decoding says what is wrong
-    while rest:
-        item = rest.pop()
-        if isinstance(item, dict):
-            rest.extend(item.keys())
-            rest.extend(item.values())
-        elif isinstance(item, list):
-            rest.extend(item)
-        elif isinstance(item, str) and ("\x00" in item or not _encodable(item)):
-            shown = item[:40].encode("utf-8", "backslashreplace").decode("utf-8").replace("\x00", "\\u0000")
-            raise Invalid(
-                f"text holds a NUL character or half a surrogate pair, which cannot be stored: {shown}",
-                code="InappropriateJSON",
-            )
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def query_pairs(raw: bytes) -> list[tuple[str, str]]:

@@ -8,15 +8,15 @@ from paddleflow.api.pipelines import filtered_users
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.base.clock import local_text
-from paddleflow.runs.caches import CacheFilter, find_caches, get_cache, remove_cache
+from paddleflow.runs.caches import CacheFilter, CacheRow, find_caches, get_cache, remove_cache
 from paddleflow.spec import wire_runs as wire
 from paddleflow.spec.run import RunCacheListQuery
-from paddleflow.store.database import Row, Tx
+from paddleflow.store.database import Tx
 
 
-def _owned(tx: Tx, caller: Caller, cache: str) -> Row:
+def _owned(tx: Tx, caller: Caller, cache: str) -> CacheRow:
     row = get_cache(tx, cache)
-    require_owner(caller, row["user_name"], f"run cache[{cache}]")
+    require_owner(caller, row.user, f"run cache[{cache}]")
     return row
 
 
@@ -42,22 +42,22 @@ async def remove_run_cache(platform: Platform, call: Call[NoBody, NoQuery]) -> N
     await platform.database.write(remove)
 
 
-def _answer(row: Row) -> wire.RunCache:
+def _answer(row: CacheRow) -> wire.RunCache:
     return {
-        "cacheID": row["id"],
-        "firstFp": row["first_fp"],
-        "secondFp": row["second_fp"],
-        "runID": row["run_id"],
-        "source": row["source"],
-        "step": row["step"],
-        "jobID": row["job_id"],
-        "fsname": row["fs_name"],
-        "username": row["user_name"],
-        "expiredTime": str(row["expired_time"]),
+        "cacheID": row.id,
+        "firstFp": row.first_fp,
+        "secondFp": row.second_fp,
+        "runID": row.run_id,
+        "source": row.source,
+        "step": row.step,
+        "jobID": row.job_id,
+        "fsname": row.fs_name,
+        "username": row.user,
+        "expiredTime": str(row.expired_time),
         "strategy": "conservative",
         "custom": "",
-        "createTime": local_text(row["created_at"]),
-        "updateTime": local_text(row["updated_at"]),
+        "createTime": local_text(row.created_at),
+        "updateTime": local_text(row.updated_at),
     }
 
 

@@ -5,7 +5,7 @@ With several servers on one database only the one whose engine moves the runs co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -14,8 +14,8 @@ from prometheus_client.registry import Collector
 from paddleflow.base.log import Log
 from paddleflow.errors import PaddleFlowError
 from paddleflow.runs.counters import RunCounters
-from paddleflow.runs.rows import SQL
-from paddleflow.store.database import Database, Row, Tx
+from paddleflow.runs.rows import count_active_runs
+from paddleflow.store.database import Database
 
 log = Log("api")
 
@@ -26,21 +26,21 @@ class RunMetrics(Collector):
     def __init__(self, database: Database, registry: CollectorRegistry, counters: RunCounters) -> None:
         self._database = database
         self._counters = counters
-        self._active: Sequence[Row] = ()
+        self._active: Mapping[str, int] = {}
         registry.register(self)
 
     async def refresh(self) -> None:
         """Look again. A database that does not answer leaves the gauge out."""
         try:
-            self._active = await self._database.read(_active_runs)
+            self._active = await self._database.read(count_active_runs)
         except PaddleFlowError as error:
             log.warning("metrics without runs", reason=error.message)
-            self._active = ()
+            self._active = {}
 
     def collect(self) -> Iterator[Metric]:
         runs = GaugeMetricFamily("pf_metric_runs", "Runs that have not ended.", labels=["status"])
-        for row in self._active:
-            runs.add_metric([row["status"]], row["runs"])
+        for status, count in self._active.items():
+            runs.add_metric([status], count)
         yield runs
         yield _counts("pf_metric_runs_ended", "Runs that ended since this server started.", self._counters.runs)
         yield CounterMetricFamily("pf_metric_steps_started", "Jobs of steps, each try.", value=self._counters.started)
@@ -50,10 +50,6 @@ class RunMetrics(Collector):
             "Steps that only their run's parallelism holds back.",
             value=self._counters.waiting,
         )
-
-
-def _active_runs(tx: Tx) -> list[Row]:
-    return tx.all(SQL["count_active_runs"])
 
 
 def _counts(name: str, about: str, counts: Mapping[str, int]) -> CounterMetricFamily:

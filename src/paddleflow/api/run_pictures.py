@@ -17,11 +17,10 @@ from paddleflow.runs import codec
 from paddleflow.runs.difference import difference
 from paddleflow.runs.graph import graph_of, mermaid
 from paddleflow.runs.model import FINAL_RUNS
-from paddleflow.runs.rows import SQL
+from paddleflow.runs.rows import SQL, ComponentRow, RunRow
 from paddleflow.runs.svg import svg
 from paddleflow.spec import wire_runs as wire
 from paddleflow.spec.run import DifferenceQuery, GraphQuery
-from paddleflow.store.database import Row
 
 RUN = Told("run", SQL["run_status"], FINAL_RUNS)
 _MEDIA = {"json": "application/json", "svg": "image/svg+xml", "mermaid": "text/plain; charset=utf-8"}
@@ -38,12 +37,12 @@ async def run_graph(platform: Platform, call: Call[NoBody, GraphQuery]) -> Respo
     return Response(body, media_type=_MEDIA[call.query.format])
 
 
-def _picture(row: Row, components: Sequence[Row], form: str, now: float) -> bytes:
-    pipeline = codec.load(row["pipeline"])
-    graph = graph_of(pipeline, row["status"], components, now)
+def _picture(row: RunRow, components: Sequence[ComponentRow], form: str, now: float) -> bytes:
+    pipeline = codec.load(row.pipeline)
+    graph = graph_of(pipeline, row.status, components, now)
     if form == "json":
         return to_json(graph)
-    return (svg(graph, f"{row['id']} {row['name']}: {row['status']}") if form == "svg" else mermaid(graph)).encode()
+    return (svg(graph, f"{row.id} {row.name}: {row.status}") if form == "svg" else mermaid(graph)).encode()
 
 
 async def run_difference(platform: Platform, call: Call[NoBody, DifferenceQuery]) -> wire.Difference:

@@ -14,25 +14,29 @@ from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.api.run_sources import Source, from_json, source_of
 from paddleflow.base.log import Log
-from paddleflow.jobs.folders import remove_folder
+from paddleflow.errors import PaddleFlowError
 from paddleflow.runs import codec, files
 from paddleflow.runs import runs as records
 from paddleflow.runs.retry import retry_run
+from paddleflow.runs.rows import ComponentRow, RunRow
 from paddleflow.runs.runs import RunFilter, create, find_runs, get_components, get_run
 from paddleflow.runs.views import run_summary, run_view
 from paddleflow.spec import wire_runs as wire
 from paddleflow.spec.run import RunActionQuery, RunChange, RunDeletion, RunDocument, RunJson, RunListQuery
-from paddleflow.storage.storages import storage_folder
+from paddleflow.storage.file_pool import Progress
+from paddleflow.storage.model import Storage
+from paddleflow.storage.storages import storage_by_id
+from paddleflow.storage.stores import open_store
 from paddleflow.store.bus import EVENTS, JOBS
-from paddleflow.store.database import Row, Tx
+from paddleflow.store.database import Tx
 
 log = Log("api")
 
 
-def owned_run(tx: Tx, caller: Caller, run: str) -> Row:
+def owned_run(tx: Tx, caller: Caller, run: str) -> RunRow:
     """A run's row for its owner or root."""
     row = get_run(tx, run)
-    require_owner(caller, row["user_name"], f"run[{run}]")
+    require_owner(caller, row.user_name, f"run[{run}]")
     return row
 
 
@@ -72,12 +76,12 @@ async def show_run(platform: Platform, call: Call[NoBody, NoQuery]) -> bytes:
     return await asyncio.to_thread(_shown, row, components, platform.clock.now())
 
 
-def _shown(row: Row, components: Sequence[Row], now: float) -> bytes:
+def _shown(row: RunRow, components: Sequence[ComponentRow], now: float) -> bytes:
     """In a thread: a run may have ten thousand steps."""
     return to_json(run_view(row, components, now))
 
 
-def run_with_components(tx: Tx, caller: Caller, run: str) -> tuple[Row, list[Row]]:
+def run_with_components(tx: Tx, caller: Caller, run: str) -> tuple[RunRow, list[ComponentRow]]:
     return owned_run(tx, caller, run), get_components(tx, run)
 
 
@@ -107,22 +111,30 @@ async def remove_run(platform: Platform, call: Call[RunDeletion | None, NoQuery]
     run = call.path["id"]
     check_cache = call.body.check_cache if call.body is not None else True
 
-    def remove(tx: Tx) -> tuple[Row, list[str], str]:
+    def remove(tx: Tx) -> tuple[RunRow, list[str], Storage | None]:
         owned_run(tx, call.caller, run)
         row, jobs = records.delete_run(tx, run, check_cache)
-        return row, jobs, storage_folder(tx, row["fs_id"])
+        return row, jobs, storage_by_id(tx, row.fs_id)
 
-    row, jobs, folder = await platform.database.write(remove)
-    await asyncio.to_thread(_remove_files, platform.jobs_run_here.data, row, jobs, folder)
+    row, jobs, storage = await platform.database.write(remove)
+    data = platform.jobs_run_here.data
+    await platform.jobs_run_here.runtime.logs.remove(jobs)
+    main = codec.load(row.pipeline).main_fs
+    if storage is not None and main is not None:
+        await platform.files.run_in_slices(_remove_artifacts(storage, data, main.sub_path, run))
     platform.bus.wake(EVENTS)
 
 
-def _remove_files(data: Path, row: Row, jobs: Sequence[str], folder: str) -> None:
-    for job in jobs:
-        remove_folder(data, job)
-    main = codec.load(row["pipeline"]).main_fs
-    if folder and main is not None:
-        files.remove_run(Path(folder), main.sub_path, row["id"])
+def _remove_artifacts(storage: Storage, data: Path, sub_path: str, run: str) -> Progress[None]:
+    """The files of a run that is gone; what cannot be removed stays, and the log says so."""
+    try:
+        store = open_store(storage, data=data)
+        try:
+            yield from files.remove_run(store, sub_path, run)
+        finally:
+            store.close()
+    except PaddleFlowError as error:
+        log.warning("artifacts of a deleted run stay", run=run, storage=storage.id, reason=error.message)
 
 
 _REFUSED = ("404 RunNotFound", "403 AccessDenied")
@@ -134,11 +146,11 @@ _CREATION = (
 ROUTES = (
     Route(
         "POST", "/run", create_run, "Run a pipeline: its text, a registered one, or a file on a storage.",
-        body=RunDocument, answer=wire.RunId, status=201, errors=_CREATION,
+        body=RunDocument, bulk=True, answer=wire.RunId, status=201, errors=_CREATION,
     ),
     Route(
         "POST", "/runjson", create_run_json, "Run a pipeline that is written as JSON.",
-        body=RunJson, answer=wire.RunId, status=201, errors=_CREATION,
+        body=RunJson, bulk=True, answer=wire.RunId, status=201, errors=_CREATION,
     ),
     Route(
         "GET", "/run", list_runs, "Runs, newest first: one's own, or everybody's for root.",

@@ -13,6 +13,7 @@ from paddleflow.base.clock import local_text, rfc3339
 from paddleflow.base.names import nearest
 from paddleflow.errors import Invalid
 from paddleflow.runs import pipelines
+from paddleflow.runs.rows import RunRow
 from paddleflow.runs.runs import RunFilter, find_runs
 from paddleflow.runs.views import run_summary
 from paddleflow.schedules import rules, schedules
@@ -29,7 +30,7 @@ from paddleflow.spec.schedule import (
 )
 from paddleflow.storage.storages import require_user
 from paddleflow.store.bus import EVENTS, SCHEDULES
-from paddleflow.store.database import Row, Tx
+from paddleflow.store.database import Tx
 
 
 def owned_schedule(tx: Tx, caller: Caller, id: str) -> Schedule:
@@ -66,14 +67,14 @@ async def list_schedules(platform: Platform, call: Call[NoBody, ScheduleQuery]) 
     )
     found = await platform.database.read(schedules.list_schedules, wanted, query.after, query.limit)
     rows, truncated, marker = page(found, query)
-    shown = [schedule_answer(schedules.schedule_of(row)) for row in rows]
+    shown = [schedule_answer(row) for row in rows]
     return {**page_fields(query, truncated, marker), "scheduleList": shown}
 
 
 async def show_schedule(platform: Platform, call: Call[NoBody, ScheduleRunsQuery]) -> wire.ScheduleWithRuns:
     query = call.query
 
-    def look(tx: Tx) -> tuple[Schedule, list[Row]]:
+    def look(tx: Tx) -> tuple[Schedule, list[RunRow]]:
         schedule = owned_schedule(tx, call.caller, call.path["id"])
         wanted = RunFilter(schedules=[schedule.id], runs=listed(query.run_filter), statuses=listed(query.status_filter))
         return schedule, find_runs(tx, wanted, query.after, query.limit)

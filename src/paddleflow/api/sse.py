@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 
 from pydantic import Field
@@ -111,7 +111,7 @@ class EventStream(Response):
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             await write(b": stream of events\n\n")  # the head goes out now, not with the first event
-            await _until_first((events, disconnected, comments, self._closing.wait))
+            await until_first(events, disconnected, comments, self._closing.wait)
             await write(b"", more=False)
         except OSError:
             return
@@ -120,17 +120,20 @@ class EventStream(Response):
         return b"event: error\ndata: %s\n\n" % answers.refusal(error, self.headers.get("x-pf-request-id", ""))
 
 
-async def _until_first(works: Iterable[Callable[[], Awaitable[object]]]) -> None:
-    """Run all until one of them ends, then end the others."""
+async def until_first(*works: Callable[[], Awaitable[object]]) -> bool:
+    """Run all until one of them ends, then end the others; whether it was the first of them that ended."""
+    first: list[int] = []
 
-    async def run(work: Callable[[], Awaitable[object]]) -> None:
+    async def run(number: int, work: Callable[[], Awaitable[object]]) -> None:
         try:
             await work()
         finally:
+            first.append(number)
             for task in tasks:
                 if task is not asyncio.current_task():
                     task.cancel()
 
     tasks: list[asyncio.Task[None]] = []
     async with asyncio.TaskGroup() as group:
-        tasks += [group.create_task(run(work)) for work in works]
+        tasks += [group.create_task(run(number, work)) for number, work in enumerate(works)]
+    return first[0] == 0

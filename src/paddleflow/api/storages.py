@@ -76,7 +76,7 @@ async def list_storages(platform: Platform, call: Call[NoBody, StorageQuery]) ->
         "marker": query.marker,
         "truncated": truncated,
         "nextMarker": marker,
-        "fsList": [storage_answer(storages.storage_of(row)) for row in rows],
+        "fsList": [storage_answer(row) for row in rows],
     }
 
 

@@ -8,7 +8,7 @@ import click
 
 from paddleflow.cli import output
 from paddleflow.cli.account import show_grants
-from paddleflow.cli.lazy import Paging, group, paging, pair_each
+from paddleflow.cli.lazy import Late, Paging, group, paging, pair_each
 from paddleflow.cli.output import Column, Kind
 from paddleflow.cli.session import Session, pass_session
 
@@ -30,7 +30,12 @@ STORAGE: Kind[Storage] = Kind(
     "no fs found ",
 )
 
-fs = group(help="Storages (fs): named places for files that jobs see at a path.")
+LATE = {
+    "mount": Late("fs_mount:mount", "Mount a storage or a URL on a folder of this machine."),
+    "stats": Late("fs_mount:stats", "Show what a mount did: requests, times, how files were opened."),
+    "umount": Late("fs_mount:umount", "Unmount a folder."),
+}
+fs = group(help="Storages (fs): named places for files that jobs see at a path.", late=LATE)
 _owner = click.option("-u", "--username", help="Owner of the storage (root only). [default: yourself]")
 
 

@@ -27,7 +27,7 @@ from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs import facts as job_facts
 from paddleflow.jobs.durations import JobProfile
 from paddleflow.jobs.machine import JobState
-from paddleflow.jobs.model import UNTIL_TOLD, JobStatus, NewJob, TaskStatus
+from paddleflow.jobs.model import JobStatus, NewJob, TaskStatus
 from paddleflow.jobs.rows import DELETED, ChangedJob, JobRow, job_row, request_of_new
 from paddleflow.runs.counters import REUSED, RunCounters
 from paddleflow.runs.facts import (
@@ -51,11 +51,11 @@ from paddleflow.runs.machine import advance
 from paddleflow.runs.model import ComponentStatus, RunStatus
 from paddleflow.runs.prefetch import awaited
 from paddleflow.runs.recovery import RunRecords, read_run, restore
-from paddleflow.runs.rows import SQL
+from paddleflow.runs.rows import ChangedRun, active_runs, run_by_id
 from paddleflow.runs.state import Instance, Phase, RunState
 from paddleflow.runs.values import Rendered, rendered
 from paddleflow.spec.pipeline.model import Step
-from paddleflow.store.database import Database, Row, Tx
+from paddleflow.store.database import Database, Tx
 
 HELD_BACK = "its turn comes after other steps of its run"
 NOT_WANTED = "not started: a step before it did not succeed, or its run was changed"
@@ -68,12 +68,12 @@ log = Log("engine")
 
 def read_active(tx: Tx) -> list[RunRecords]:
     """All runs that have not ended."""
-    return [read_run(tx, row) for row in tx.all(SQL["active_runs"])]
+    return [read_run(tx, row) for row in active_runs(tx)]
 
 
 def _read_one(tx: Tx, run: str) -> RunRecords | None:
-    row = tx.one(SQL["run_by_id"], id=run)
-    return None if row is None or RunStatus(row["status"]).final else read_run(tx, row)
+    row = run_by_id(tx, run)
+    return None if row is None or RunStatus(row.status).final else read_run(tx, row)
 
 
 class RunEngine:
@@ -117,7 +117,7 @@ class RunEngine:
     # ── a turn ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def turn(
-        self, board: Board, changes: Changeset, jobs: Iterable[ChangedJob], runs: Iterable[Row], now: float
+        self, board: Board, changes: Changeset, jobs: Iterable[ChangedJob], runs: Iterable[ChangedRun], now: float
     ) -> None:
         """Everything that follows for runs from what this turn heard; `decide` comes after it."""
         facts, self.inbox = self.inbox, []
@@ -168,18 +168,18 @@ class RunEngine:
                  and (fact := _fact(state.after, known[1], now)) is not None]  # fmt: skip
         return facts
 
-    async def _of_runs(self, rows: Iterable[Row], changes: Changeset, now: float) -> list[RunFact]:
+    async def _of_runs(self, rows: Iterable[ChangedRun], changes: Changeset, now: float) -> list[RunFact]:
         """Runs that people made or changed."""
         facts: list[RunFact] = []
         for row in rows:
-            changes.writes.runs.seen.append({"seq": row["seq"], "touched": row["touched"]})
-            run = self.runs.get(row["id"])
+            changes.writes.runs.seen.append({"seq": row.seq, "touched": row.touched})
+            run = self.runs.get(row.id)
             if run is not None:
-                facts.append((run, BreakpointsSet(now, frozenset(json.loads(row["breakpoints"])))))
-                if row["stop"] and not (run.stopping and run.force >= (row["stop"] > 1)):
-                    facts.append((run, StopRequested(now, row["stop"] > 1, row["message"])))
-            elif not RunStatus(row["status"]).final:
-                records = await self._database.read(_read_one, row["id"])
+                facts.append((run, BreakpointsSet(now, frozenset(json.loads(row.breakpoints)))))
+                if row.stop and not (run.stopping and run.force >= (row.stop > 1)):
+                    facts.append((run, StopRequested(now, row.stop > 1, row.message)))
+            elif not RunStatus(row.status).final:
+                records = await self._database.read(_read_one, row.id)
                 if records is not None:
                     facts += self.adopt(records, now)
         return facts
@@ -297,7 +297,7 @@ class RunEngine:
         needs = str(row["needs"])
         profile = JobProfile(job.id, job.user, job.name, job.queue, needs, str(row["members"]), now)
         request = request_of_new(job, needs, now, self._order, self._expected(profile))
-        board.enqueue(Waiting(request, job.framework, 1, 0), UNTIL_TOLD if follows else None, now)
+        board.enqueue(Waiting(request, job.framework, 1, 0), None, now, gated=follows)
 
     def settle(self, board: Board, rows: dict[str, JobRow], changes: Changeset) -> None:
         """The write stood: jobs that wait have their positions now."""

@@ -1,61 +1,46 @@
-"""Artifacts as streams of bytes: a file as it is, a folder as a tar file, without holding either in memory. Blocks on the disk."""
+"""A folder of a store as a tar file, without holding it in memory. Blocks on the store; called by `api.artifacts` in a `FilePool`.
+
+Only regular files go into it, each read through the store, which resolves every name anew and refuses what leads out: a name
+that is swapped for a link meanwhile gains nothing. A link to a file of the same store is that file; links to folders are left out.
+"""
 
 from __future__ import annotations
 
-import os
 import tarfile
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Generator, Iterator
 
-CHUNK = 2**18
+from paddleflow.objects.store import Entry, Kind, ObjectStore
+
+CHUNK = 2**20
 _BLOCK = 512
 
 
-def file(place: Path) -> Iterator[bytes]:
-    with place.open("rb") as opened:
-        while chunk := opened.read(CHUNK):
-            yield chunk
+def tar(store: ObjectStore, folder: str) -> Generator[bytes, None, None]:
+    """All files below a folder. One that changes meanwhile is cut or filled to the size it had; one that cannot be read any
+    more ends the stream with an error. The store is closed behind it."""
+    try:
+        entries = [entry for entry in store.list_entries(folder, recursive=True) if entry.kind is Kind.FILE]
+        for entry in sorted(entries, key=lambda entry: entry.key):
+            yield _header(entry, folder)
+            yield from _padded(store, entry)
+        yield bytes(2 * _BLOCK)
+    finally:
+        store.close()
 
 
-def tar(place: Path) -> Iterator[bytes]:
-    """Everything below a folder; links stay links. A file that changes meanwhile is cut or filled to the size it had."""
-    for folder, names, found in os.walk(place):
-        names.sort()
-        for name in sorted([*names, *found]):
-            path = Path(folder, name)
-            relative = str(path.relative_to(place))
-            entry = _entry(path, relative)
-            if entry is None:
-                continue
-            yield entry.tobuf(tarfile.PAX_FORMAT)
-            if entry.isreg():
-                yield from _padded(path, entry.size)
-    yield bytes(2 * _BLOCK)
+def _header(entry: Entry, folder: str) -> bytes:
+    header = tarfile.TarInfo(entry.key.removeprefix(f"{folder}/") if folder else entry.key)
+    header.mode, header.mtime, header.size = 0o644, int(entry.modified_at), entry.size
+    return header.tobuf(tarfile.PAX_FORMAT)
 
 
-def _entry(path: Path, name: str) -> tarfile.TarInfo | None:
-    info = path.lstat()
-    entry = tarfile.TarInfo(name)
-    entry.mode, entry.mtime = info.st_mode & 0o777, int(info.st_mtime)
-    if path.is_symlink():
-        entry.type, entry.linkname = tarfile.SYMTYPE, str(path.readlink())
-    elif path.is_dir():
-        entry.type = tarfile.DIRTYPE
-    elif path.is_file():
-        entry.size = info.st_size
-    else:
-        return None
-    return entry
-
-
-def _padded(path: Path, size: int) -> Iterator[bytes]:
-    left = size
-    with path.open("rb") as opened:
-        while left and (chunk := opened.read(min(CHUNK, left))):
-            left -= len(chunk)
-            yield chunk
-    while left:
-        part = min(left, CHUNK)
-        left -= part
+def _padded(store: ObjectStore, entry: Entry) -> Iterator[bytes]:
+    at = 0
+    while at < entry.size and (chunk := store.read(entry.key, offset=at, size=min(CHUNK, entry.size - at))):
+        at += len(chunk)
+        yield chunk
+    while at < entry.size:
+        part = min(entry.size - at, CHUNK)
+        at += part
         yield bytes(part)
-    yield bytes(-size % _BLOCK)
+    yield bytes(-entry.size % _BLOCK)

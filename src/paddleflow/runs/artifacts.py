@@ -52,7 +52,63 @@ def note(tx: Tx, found: Iterable[NewArtifact], now: float) -> None:
         tx.many(SQL["insert_artifact"], rows)
 
 
-def find_artifacts(tx: Tx, wanted: ArtifactFilter, before: int, limit: int) -> list[Row]:
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A record as it was written."""
+
+    seq: int
+    run_id: str
+    fs_id: str
+    fs_name: str
+    user: str
+    path: str
+    step: str
+    job_id: str
+    kind: str
+    name: str
+    hash: str
+    size: int
+    meta: str
+    created_at: float
+    updated_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """What lies at a path: who made it (None: no step that is known), and what that was made of."""
+
+    path: str
+    name: str
+    maker: Artifact | None = None
+    inputs: Sequence[Lineage] = ()
+
+
+def _artifact(row: Row) -> Artifact:
+    return Artifact(
+        seq=row["seq"],
+        run_id=row["run_id"],
+        fs_id=row["fs_id"],
+        fs_name=row["fs_name"],
+        user=row["user_name"],
+        path=row["path"],
+        step=row["step"],
+        job_id=row["job_id"],
+        kind=row["kind"],
+        name=row["name"],
+        hash=row["hash"],
+        size=row["size"],
+        meta=row["meta"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+    )
+
+
+def artifacts_of_run(tx: Tx, run: str) -> list[Artifact]:
+    """What all steps of a run read and made, in order."""
+    return [_artifact(row) for row in tx.all(SQL["artifacts_of_run"], run_id=run)]
+
+
+def find_artifacts(tx: Tx, wanted: ArtifactFilter, before: int, limit: int) -> list[Artifact]:
     """Records, newest first."""
     columns = (
         ("user_name", wanted.users),
@@ -61,7 +117,7 @@ def find_artifacts(tx: Tx, wanted: ArtifactFilter, before: int, limit: int) -> l
         ("kind", wanted.kinds),
         ("path", wanted.paths),
     )
-    return select(tx, "artifacts", columns, before, limit)
+    return [_artifact(row) for row in select(tx, "artifacts", columns, before, limit)]
 
 
 def select(tx: Tx, table: str, columns: Iterable[tuple[str, Sequence[str]]], before: int, limit: int) -> list[Row]:
@@ -85,24 +141,24 @@ def remove_artifact(tx: Tx, fs_id: str, run: str, path: str) -> None:
         )
 
 
-def lineage(tx: Tx, fs_id: str, path: str) -> Row:
-    """Which step made what lies at a path: its record, with `inputs`, each of them a record of the same kind."""
+def lineage(tx: Tx, fs_id: str, path: str) -> Lineage:
+    """Which step made what lies at a path, and what that was made of, back to what no step made."""
     left = [MOST_LINEAGE]
 
-    def trace(name: str, path: str, above: frozenset[str]) -> Row:
+    def trace(name: str, path: str, above: frozenset[str]) -> Lineage:
         makers = tx.all(SQL["artifact_makers"], fs_id=fs_id, path=path)
         left[0] -= 1
         if not makers or path in above or left[0] < 0:
-            return {"fs_id": fs_id, "path": path, "name": name, "run_id": "", "inputs": []}
-        maker = makers[0]
-        around = tx.all(SQL["artifacts_of_step"], run_id=maker["run_id"], step=maker["step"])
+            return Lineage(path, name)
+        maker = _artifact(makers[0])
+        around = tx.all(SQL["artifacts_of_step"], run_id=maker.run_id, step=maker.step)
         inputs = [
             trace(row["name"], each, above | {path})
             for row in around
             if row["kind"] == INPUT
             for each in row["path"].split(",")
         ]
-        return {**maker, "inputs": inputs}
+        return Lineage(maker.path, maker.name, maker, inputs)
 
     return trace("", path, frozenset())
 

@@ -6,6 +6,7 @@ import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from paddleflow.errors import NotFound
 from paddleflow.runs.artifacts import select
@@ -47,12 +48,47 @@ class Question:
     most_age: int  #: seconds; -1: any
 
 
+class Output(NamedTuple):
+    """An output of a result that is kept."""
+
+    path: str
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A result that would serve."""
+
+    run_id: str
+    job_id: str
+    outputs: Mapping[str, Output]
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """The results that would serve, newest first; without one, what has changed since the step's last result."""
 
-    rows: Sequence[Row] = ()
+    results: Sequence[Result] = ()
     misses: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CacheRow:
+    """A result as it is listed."""
+
+    seq: int
+    id: str
+    first_fp: str
+    second_fp: str
+    run_id: str
+    source: str
+    step: str
+    job_id: str
+    fs_name: str
+    user: str
+    expired_time: int
+    created_at: float
+    updated_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +140,7 @@ def _answer(tx: Tx, question: Question, now: float) -> Found:
     )
     fresh = [row for row in rows if _counts(row, question, now)]
     if fresh:
-        return Found(fresh)
+        return Found([_result(row) for row in fresh])
     if rows:
         return Found((), (EXPIRED,))
     last = tx.one(SQL["last_cache_of_step"], user_name=question.user, pipeline=question.pipeline, step=question.step)
@@ -118,13 +154,18 @@ def _counts(row: Row, question: Question, now: float) -> bool:
     return not ages or row["updated_at"] + min(ages) >= now
 
 
-def find_caches(tx: Tx, wanted: CacheFilter, before: int, limit: int) -> list[Row]:
+def _result(row: Row) -> Result:
+    outputs = {name: Output(*each) for name, each in json.loads(row["outputs"]).items()}
+    return Result(row["run_id"], row["job_id"], outputs)
+
+
+def find_caches(tx: Tx, wanted: CacheFilter, before: int, limit: int) -> list[CacheRow]:
     """Results, newest first."""
     columns = (("user_name", wanted.users), ("fs_name", wanted.storages), ("run_id", wanted.runs))
-    return select(tx, "run_caches", columns, before, limit)
+    return [_cache_row(row) for row in select(tx, "run_caches", columns, before, limit)]
 
 
-def get_cache(tx: Tx, cache: str) -> Row:
+def get_cache(tx: Tx, cache: str) -> CacheRow:
     row = tx.one(SQL["cache_by_id"], id=cache)
     if row is None:
         raise NotFound(
@@ -132,7 +173,25 @@ def get_cache(tx: Tx, cache: str) -> Row:
             code="RunCacheNotFound",
             hint="paddleflow run listcache shows those there are",
         )
-    return row
+    return _cache_row(row)
+
+
+def _cache_row(row: Row) -> CacheRow:
+    return CacheRow(
+        seq=row["seq"],
+        id=row["id"],
+        first_fp=row["first_fp"],
+        second_fp=row["second_fp"],
+        run_id=row["run_id"],
+        source=row["source"],
+        step=row["step"],
+        job_id=row["job_id"],
+        fs_name=row["fs_name"],
+        user=row["user_name"],
+        expired_time=row["expired_time"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+    )
 
 
 def remove_cache(tx: Tx, cache: str) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from paddleflow.runs.fingerprints import changed_parts
+from paddleflow.runs.rows import ComponentRow, RunRow
 from paddleflow.spec import wire_runs as wire
-from paddleflow.store.database import Row
 
 MOST_LINES = 2000  #: of a document's difference
 RUN_ID = "{{PF_RUN_ID}}"  #: stands for a run's own id
@@ -17,15 +17,17 @@ RUN_ID = "{{PF_RUN_ID}}"  #: stands for a run's own id
 _Facts: TypeAlias = dict[str, Any]
 
 
-def difference(first: Row, first_steps: Sequence[Row], second: Row, second_steps: Sequence[Row]) -> wire.Difference:
+def difference(
+    first: RunRow, first_steps: Sequence[ComponentRow], second: RunRow, second_steps: Sequence[ComponentRow]
+) -> wire.Difference:
     """The first run is the old one. What is equal is left out; a value that only one has stands beside None."""
     lines = difflib.unified_diff(
-        first["document"].splitlines(), second["document"].splitlines(), first["id"], second["id"], lineterm=""
+        first.document.splitlines(), second.document.splitlines(), first.id, second.id, lineterm=""
     )
     return {
-        "runs": [first["id"], second["id"]],
-        "status": [first["status"], second["status"]],
-        "parameters": _values(json.loads(first["parameters"]), json.loads(second["parameters"])),
+        "runs": [first.id, second.id],
+        "status": [first.status, second.status],
+        "parameters": _values(json.loads(first.parameters), json.loads(second.parameters)),
         "document": [line for line, _ in zip(lines, range(MOST_LINES), strict=False)],
         "steps": _steps(_facts_of(first, first_steps), _facts_of(second, second_steps)),
     }
@@ -57,19 +59,19 @@ def _steps(old: Mapping[str, _Facts], new: Mapping[str, _Facts]) -> dict[str, _F
     return found
 
 
-def _facts_of(run: Row, steps: Sequence[Row]) -> dict[str, _Facts]:
+def _facts_of(run: RunRow, steps: Sequence[ComponentRow]) -> dict[str, _Facts]:
     """Step → what is compared of it. The run's own id, which paths of artifacts hold, is no difference."""
     found = {}
     for row in steps:
-        if row["kind"] != "step":
+        if row.kind != "step":
             continue
-        begun, ended = row["started_at"], row["finished_at"]
-        found[row["full_name"]] = {
-            "status": row["status"],
-            "command": json.loads(row["details"] or "{}").get("command", "").replace(run["id"], RUN_ID),
-            "parameters": json.loads(row["parameters"] or "{}"),
+        begun, ended = row.started_at, row.finished_at
+        found[row.full_name] = {
+            "status": row.status,
+            "command": json.loads(row.details or "{}").get("command", "").replace(run.id, RUN_ID),
+            "parameters": json.loads(row.parameters or "{}"),
             "seconds": None if begun is None or ended is None else round(ended - begun, 3),
-            "reusedFrom": row["reused_run"],
-            "parts": row["parts"] if row["first_fp"] else "",
+            "reusedFrom": row.reused_run,
+            "parts": row.parts if row.first_fp else "",
         }
     return found

@@ -116,6 +116,15 @@ class OutputsRecorded:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputsProgress:
+    """A step's outputs take long to measure: so many bytes were read by now."""
+
+    at: float
+    number: int
+    done: int
+
+
+@dataclass(frozen=True, slots=True)
 class StopRequested:
     at: float
     force: bool
@@ -145,6 +154,7 @@ Fact: TypeAlias = (
     | CacheAnswered
     | OutputsPrepared
     | OutputsRecorded
+    | OutputsProgress
     | StopRequested
     | BreakpointsSet
     | TimePassed

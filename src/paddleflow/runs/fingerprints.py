@@ -25,6 +25,7 @@ _SYSTEM = ("PF_RUN_ID", "PF_STEP_NAME", "PF_USER_NAME", "PF_INPUT_ARTIFACT_", "P
 NOTHING_YET = "no earlier result"
 EXPIRED = "expired"
 OUTPUTS_GONE = "its outputs were changed or removed"
+OUTPUTS_UNREADABLE = "its outputs could not be read"
 
 
 def fingerprints(

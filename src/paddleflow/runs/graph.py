@@ -1,4 +1,4 @@
-"""A run as a graph: nodes with their states, and what waits for what. As JSON, as Mermaid text; `drawing` makes SVG. Pure."""
+"""A run as a graph: nodes with their states, and what waits for what. As JSON, as Mermaid text; `svg` makes SVG. Pure."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from paddleflow.runs.machine import group_result
 from paddleflow.runs.model import ComponentStatus, RunStatus
+from paddleflow.runs.rows import ComponentRow
 from paddleflow.runs.state import POST, ROOT
 from paddleflow.spec import wire_runs as wire
 from paddleflow.spec.pipeline.model import Component, Dag, Pipeline
-from paddleflow.store.database import Row
 
 POST_PROCESS = "post_process"  #: id of the node of the post-process begins with this
 #: colours of states: fill, line
@@ -27,7 +27,7 @@ COLOURS = {
 }
 
 
-def graph_of(pipeline: Pipeline, status: str, components: Sequence[Row], now: float) -> wire.Graph:
+def graph_of(pipeline: Pipeline, status: str, components: Sequence[ComponentRow], now: float) -> wire.Graph:
     """Every component of the document, with what became of it; the elements of a loop are one node."""
     building = _Building(RunStatus(status).final, components, now)
     nodes = list(building.nodes(pipeline.entry_points, {ROOT}, "", ""))
@@ -42,12 +42,12 @@ def graph_of(pipeline: Pipeline, status: str, components: Sequence[Row], now: fl
 
 
 class _Building:
-    def __init__(self, over: bool, components: Sequence[Row], now: float) -> None:
+    def __init__(self, over: bool, components: Sequence[ComponentRow], now: float) -> None:
         self._over = over
         self._now = now
-        self._rows: dict[tuple[int, str], list[Row]] = defaultdict(list)
+        self._rows: dict[tuple[int, str], list[ComponentRow]] = defaultdict(list)
         for row in components:
-            self._rows[row["parent"], row["name"]].append(row)
+            self._rows[row.parent, row.name].append(row)
 
     def nodes(
         self, children: Mapping[str, Component], parents: set[int], path: str, parent: str
@@ -65,23 +65,23 @@ class _Building:
                 "count": max(len(rows), 1),
             }
             if isinstance(child, Dag):
-                yield from self.nodes(child.children, {row["number"] for row in rows}, f"{path}{name}.", path + name)
+                yield from self.nodes(child.children, {row.number for row in rows}, f"{path}{name}.", path + name)
 
-    def _status(self, rows: Sequence[Row]) -> str:
+    def _status(self, rows: Sequence[ComponentRow]) -> str:
         if not rows:
             return ComponentStatus.CANCELLED if self._over else ComponentStatus.INIT
-        found = {ComponentStatus(row["status"]) for row in rows}
+        found = {ComponentStatus(row.status) for row in rows}
         for word in (ComponentStatus.RUNNING, ComponentStatus.TERMINATING, ComponentStatus.PENDING):
             if word in found:
                 return word
         return group_result(found)
 
-    def _seconds(self, rows: Sequence[Row]) -> float:
-        begun = [row for row in rows if row["started_at"] is not None]
+    def _seconds(self, rows: Sequence[ComponentRow]) -> float:
+        begun = [row for row in rows if row.started_at is not None]
         if not begun:
             return 0.0
-        last = max(row["finished_at"] or self._now for row in begun)
-        return round(float(last - min(row["started_at"] for row in begun)), 3)
+        last = max(row.finished_at or self._now for row in begun)
+        return round(float(last - min(row.started_at or 0.0 for row in begun)), 3)
 
 
 def _edges(children: Mapping[str, Component], path: str) -> Iterator[list[str]]:

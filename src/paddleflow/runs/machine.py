@@ -37,6 +37,7 @@ from paddleflow.runs.facts import (
     JobStarted,
     LookUpCache,
     OutputsPrepared,
+    OutputsProgress,
     OutputsRecorded,
     PrepareOutputs,
     ReadFiles,
@@ -122,6 +123,9 @@ class Machine:
                     self.end(item, _FAILED, fact.error)
                 else:
                     self.submit(item, Phase.RUNNING)
+            case OutputsProgress() if item.phase is Phase.RECORDING:
+                item.message = f"its outputs are being read: {fact.done / 2**30:.1f} GiB so far"
+                self.run.changed[item.number] = item
             case OutputsRecorded() if item.phase is Phase.RECORDING:
                 if fact.error:
                     self._failed(item, fact.error, None)
@@ -521,9 +525,12 @@ class Machine:
         for item in list(run.instances.values()):
             if (item.post and not run.force) or item.number not in run.instances:
                 continue
-            if item.number in run.frames or item.phase is Phase.RECORDING:
+            if item.number in run.frames:
                 continue
-            if item.phase is Phase.RUNNING:
+            if item.phase is Phase.RECORDING:
+                if run.stopping:  # it may take long; a failure of another step does not undo what this one made
+                    self.end(item, _TERMINATED, f"{run.halting}, while its outputs were being read")
+            elif item.phase is Phase.RUNNING:
                 self.stop_job(item, run.halting)
             elif item.frame.groups[item.child].begun and item.phase is not Phase.PREFETCHED:
                 self.end(item, _CANCELLED, run.halting)

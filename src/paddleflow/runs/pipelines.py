@@ -154,22 +154,25 @@ def get_version(tx: Tx, pipeline: Registered, version: str = "") -> Version:
 
 def list_pipelines(
     tx: Tx, after: int, limit: int, *, users: Sequence[str] = (), names: Sequence[str] = ()
-) -> list[Row]:
-    """Rows behind the position `after`, oldest first; `registered_of` reads them."""
+) -> list[Registered]:
+    """Pipelines behind the position `after`, oldest first."""
     where = Conditions()
     where.add("seq > :after", after=after)
     where.one_of("user_name", users)
     where.one_of("name", names)
-    return tx.all(where.statement("select * from pipelines", "order by seq limit :limit"), limit=limit, **where.params)
+    statement = where.statement("select * from pipelines", "order by seq limit :limit")
+    return [registered_of(row) for row in tx.all(statement, limit=limit, **where.params)]
 
 
-def list_versions(tx: Tx, pipeline: Registered, after: int, limit: int, *, fs_names: Sequence[str] = ()) -> list[Row]:
-    """Rows behind the position `after`, oldest first; `version_of` reads them."""
+def list_versions(
+    tx: Tx, pipeline: Registered, after: int, limit: int, *, fs_names: Sequence[str] = ()
+) -> list[Version]:
+    """Versions behind the position `after`, oldest first."""
     where = Conditions()
     where.add("pipeline = :pipeline and seq > :after", pipeline=pipeline.seq, after=after)
     where.one_of("fs_name", fs_names)
     statement = where.statement("select * from pipeline_versions", "order by seq limit :limit")
-    return tx.all(statement, limit=limit, **where.params)
+    return [version_of(row) for row in tx.all(statement, limit=limit, **where.params)]
 
 
 def delete(tx: Tx, pipeline: Registered) -> None:

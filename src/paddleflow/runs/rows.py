@@ -1,19 +1,128 @@
-"""Runs as rows: encoding of what the machine changed. The SQL is in ``runs.sql``."""
+"""Runs as rows: what leaves this package of them, and the encoding of what the machine changed. The SQL is in ``runs.sql``."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
 from paddleflow.runs.state import Instance, RunState
 from paddleflow.runs.values import Rendered
 from paddleflow.spec.pipeline.model import Dag
-from paddleflow.store.database import Value
+from paddleflow.store.database import Tx, Value
 from paddleflow.store.statements import load
 
 SQL = load("paddleflow.runs", "runs.sql")
 text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """A run as its row has it; the columns are described in the migration."""
+
+    id: str
+    user_name: str
+    pipeline: str
+    status: str
+    seq: int = 0
+    name: str = ""
+    source: str = ""
+    fs_id: str = ""
+    fs_name: str = ""
+    description: str = ""
+    document: str = ""
+    parameters: str = "{}"
+    docker_env: str = ""
+    disabled: str = ""
+    schedule_id: str = ""
+    scheduled_at: float | None = None
+    retry_of: str = ""
+    breakpoints: str = "[]"
+    message: str = ""
+    stop: int = 0
+    created_at: float = 0.0
+    activated_at: float | None = None
+    finished_at: float | None = None
+    updated_at: float = 0.0
+    touched: int = 0
+    seen: int = 0
+
+
+class ChangedRun(NamedTuple):
+    """A run that somebody else than the engine made or changed."""
+
+    seq: int
+    id: str
+    touched: int
+    status: str
+    message: str
+    stop: int
+    breakpoints: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentRow:
+    """A component as its row has it."""
+
+    run_id: str
+    number: int  #: 0: it has not begun, and has no row
+    parent: int
+    name: str
+    full_name: str
+    kind: str
+    seq: int
+    status: str
+    message: str = ""
+    job_id: str = ""
+    tries: int = 0
+    not_before: float | None = None
+    details: str = ""
+    parameters: str = ""
+    outputs: str = ""
+    first_fp: str = ""
+    second_fp: str = ""
+    parts: str = ""
+    reused_run: str = ""
+    reused_job: str = ""
+    misses: str = ""
+    started_at: float | None = None
+    finished_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentRecord:
+    """As much of a component as the engine needs to go on with it, with what became of its job."""
+
+    number: int
+    parent: int
+    name: str
+    kind: str
+    seq: int
+    status: str
+    message: str
+    job_id: str
+    tries: int
+    not_before: float | None
+    parameters: str
+    outputs: str
+    first_fp: str
+    second_fp: str
+    parts: str
+    misses: str
+    started_at: float | None
+    job_status: str | None  #: None: the job is gone, or the component has ended
+    job_message: str | None
+    job_started_at: float | None
+    job_gated: int | None
+
+
+class Loop(NamedTuple):
+    """The elements of a loop, once they are known."""
+
+    parent: int
+    name: str
+    items: str  #: JSON list
 
 
 def component_row(run: RunState, item: Instance, rendered: Rendered | None = None) -> dict[str, Value]:
@@ -71,3 +180,37 @@ def run_row(run: RunState, at: float) -> dict[str, Value]:
         "finished_at": run.finished_at,
         "at": at,
     }
+
+
+def values_of(row: ComponentRow) -> dict[str, Value]:
+    """The columns of a component's row."""
+    return {each.name: getattr(row, each.name) for each in fields(row)}
+
+
+def run_by_id(tx: Tx, run: str) -> RunRow | None:
+    row = tx.one(SQL["run_by_id"], id=run)
+    return None if row is None else RunRow(**row)
+
+
+def active_runs(tx: Tx) -> list[RunRow]:
+    """All runs that have not ended."""
+    return [RunRow(**row) for row in tx.all(SQL["active_runs"])]
+
+
+def count_active_runs(tx: Tx) -> dict[str, int]:
+    """How many runs are in each status that is not final."""
+    return {row["status"]: row["runs"] for row in tx.all(SQL["count_active_runs"])}
+
+
+def changed_runs(tx: Tx, limit: int) -> list[ChangedRun]:
+    """Runs that the engine has not seen since somebody else changed them."""
+    return [ChangedRun(**row) for row in tx.all(SQL["unseen_runs"], limit=limit)]
+
+
+def components_of(tx: Tx, run: str) -> list[ComponentRow]:
+    """Everything that is known of a run's components, in the order in which they began."""
+    return [ComponentRow(**row) for row in tx.all(SQL["components_of_run"], run_id=run)]
+
+
+def loops_of(tx: Tx, run: str) -> list[Loop]:
+    return [Loop(**row) for row in tx.all(SQL["loops_of_run"], run_id=run)]

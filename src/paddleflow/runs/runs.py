@@ -21,13 +21,13 @@ from paddleflow.runs import codec, demands, pipelines
 from paddleflow.runs.artifacts import select
 from paddleflow.runs.model import ACTIVE_RUNS, FINAL_RUNS, PAUSED, NewRun, RunStatus
 from paddleflow.runs.names import component_names
-from paddleflow.runs.rows import SQL
+from paddleflow.runs.rows import SQL, ComponentRow, RunRow, components_of, run_by_id
 from paddleflow.spec.pipeline.document import read
 from paddleflow.spec.pipeline.model import Pipeline
 from paddleflow.spec.pipeline.positions import Places
 from paddleflow.spec.pipeline.run_request import bind
 from paddleflow.store import events
-from paddleflow.store.database import Row, Tx
+from paddleflow.store.database import Tx
 
 STOP, FORCE = 1, 2  #: values of the column `stop`
 
@@ -44,7 +44,7 @@ class RunFilter:
     schedules: Sequence[str] = ()
 
 
-def find_runs(tx: Tx, wanted: RunFilter, before: int, limit: int) -> list[Row]:
+def find_runs(tx: Tx, wanted: RunFilter, before: int, limit: int) -> list[RunRow]:
     """Runs, newest first. `before` is the position of the last row of the page before, 0 at first."""
     columns = (
         ("user_name", wanted.users),
@@ -54,7 +54,7 @@ def find_runs(tx: Tx, wanted: RunFilter, before: int, limit: int) -> list[Row]:
         ("status", _statuses(wanted.statuses)),
         ("schedule_id", wanted.schedules),
     )
-    return select(tx, "runs", columns, before, limit)
+    return [RunRow(**row) for row in select(tx, "runs", columns, before, limit)]
 
 
 def _statuses(words: Sequence[str]) -> list[str]:
@@ -65,9 +65,9 @@ def _statuses(words: Sequence[str]) -> list[str]:
     return found
 
 
-def get_run(tx: Tx, run: str) -> Row:
+def get_run(tx: Tx, run: str) -> RunRow:
     """One run's row, or NotFound."""
-    row = tx.one(SQL["run_by_id"], id=run)
+    row = run_by_id(tx, run)
     if row is None:
         raise NotFound(
             f"run[{run[:80]}] does not exist", code="RunNotFound", hint="paddleflow run list shows those there are"
@@ -75,8 +75,9 @@ def get_run(tx: Tx, run: str) -> Row:
     return row
 
 
-def get_components(tx: Tx, run: str) -> list[Row]:
-    return tx.all(SQL["components_of_run"], run_id=run)
+def get_components(tx: Tx, run: str) -> list[ComponentRow]:
+    """Its components, in the order in which they began."""
+    return components_of(tx, run)
 
 
 # ── create ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -164,7 +165,7 @@ def change_breakpoints(tx: Tx, run: str, add: Sequence[str], remove: Sequence[st
     """Where it pauses from now on."""
     row = get_run(tx, run)
     _refuse_ended(row, "paused")
-    known = component_names(codec.load(row["pipeline"]))
+    known = component_names(codec.load(row.pipeline))
     faults = [
         Fault(f"{field}[{number}]", f"component[{name[:120]}] does not exist", nearest(name[:120], known))
         for field, names in (("add", add), ("remove", remove))
@@ -173,7 +174,7 @@ def change_breakpoints(tx: Tx, run: str, add: Sequence[str], remove: Sequence[st
     ]
     if faults:
         raise Invalid.of(faults, code="InvalidArguments")
-    return _set_breakpoints(tx, row, [*json.loads(row["breakpoints"]), *add], remove, now)
+    return _set_breakpoints(tx, row, [*json.loads(row.breakpoints), *add], remove, now)
 
 
 def resume_run(tx: Tx, run: str, step: str, now: float) -> list[str]:
@@ -181,7 +182,7 @@ def resume_run(tx: Tx, run: str, step: str, now: float) -> list[str]:
     row = get_run(tx, run)
     _refuse_ended(row, "resumed")
     paused = [each["full_name"] for each in tx.all(SQL["paused_components"], run_id=run, message=PAUSED)]
-    names = json.loads(row["breakpoints"])
+    names = json.loads(row.breakpoints)
     waiting = [name for name in names if any(plain_name(each) == name or each == name for each in paused)]
     if step and step not in waiting and step not in paused:
         raise Conflict(
@@ -199,27 +200,27 @@ def plain_name(full_name: str) -> str:
     )
 
 
-def _set_breakpoints(tx: Tx, row: Row, names: Sequence[str], without: Sequence[str], now: float) -> list[str]:
+def _set_breakpoints(tx: Tx, row: RunRow, names: Sequence[str], without: Sequence[str], now: float) -> list[str]:
     left = [name for name in dict.fromkeys(names) if name not in without]
-    tx.run(SQL["change_breakpoints"], id=row["id"], breakpoints=json.dumps(left), at=now)
+    tx.run(SQL["change_breakpoints"], id=row.id, breakpoints=json.dumps(left), at=now)
     return left
 
 
-def _refuse_ended(row: Row, what: str) -> None:
-    if RunStatus(row["status"]).final:
+def _refuse_ended(row: RunRow, what: str) -> None:
+    if RunStatus(row.status).final:
         raise Conflict(
-            f"run[{row['id']}] cannot be {what}, it is {row['status']}",
+            f"run[{row.id}] cannot be {what}, it is {row.status}",
             code="ActionNotAllowed",
             hint="only runs that have not ended can be",
         )
 
 
-def delete_run(tx: Tx, run: str, check_cache: bool) -> tuple[Row, list[str]]:
+def delete_run(tx: Tx, run: str, check_cache: bool) -> tuple[RunRow, list[str]]:
     """An ended run goes with its jobs and results; (its row, the ids of its jobs). Its files are the caller's business."""
     row = get_run(tx, run)
-    if not RunStatus(row["status"]).final:
+    if not RunStatus(row.status).final:
         raise Conflict(
-            f"run[{run}] cannot be deleted, it is {row['status']}",
+            f"run[{run}] cannot be deleted, it is {row.status}",
             code="ActionNotAllowed",
             hint=f"stop it first: paddleflow run stop {run}",
         )

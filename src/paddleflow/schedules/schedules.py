@@ -80,8 +80,8 @@ def find(tx: Tx, seq: int) -> Schedule | None:
     return schedule_of(row) if row else None
 
 
-def list_schedules(tx: Tx, wanted: ScheduleFilter, after: int, limit: int) -> list[Row]:
-    """Rows behind the position `after`, oldest first; `schedule_of` reads them."""
+def list_schedules(tx: Tx, wanted: ScheduleFilter, after: int, limit: int) -> list[Schedule]:
+    """Schedules behind the position `after`, oldest first."""
     where = Conditions()
     where.add("seq > :after", after=after)
     where.one_of("user_name", wanted.users)
@@ -91,7 +91,8 @@ def list_schedules(tx: Tx, wanted: ScheduleFilter, after: int, limit: int) -> li
     where.one_of("status", wanted.statuses)
     if wanted.ids:
         where.one_of("seq", [parse_schedule_id(id) or 0 for id in wanted.ids])
-    return tx.all(where.statement("select * from schedules", "order by seq limit :limit"), limit=limit, **where.params)
+    statement = where.statement("select * from schedules", "order by seq limit :limit")
+    return [schedule_of(row) for row in tx.all(statement, limit=limit, **where.params)]
 
 
 def using(tx: Tx, pipeline: str, version: str = "") -> list[str]:

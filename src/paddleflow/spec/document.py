@@ -15,9 +15,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
 from paddleflow.base.names import nearest
-from paddleflow.errors import Fault, Invalid
+from paddleflow.errors import MOST_FAULTS, Fault, Invalid
 
 D = TypeVar("D", bound="Document")
+_MANY = 10_000  #: faults of one document beyond which only the first is described
 
 
 class Document(BaseModel):
@@ -89,9 +90,7 @@ def _tidied(
         known = names.get(str(key).lower())
         if known is None:
             if not loose:
-                faults.append(
-                    Fault(path, "is not a known field", nearest(str(key), {alias for alias, _ in names.values()}))
-                )
+                faults.append(_UNTOLD if len(faults) >= MOST_FAULTS else _unknown(path, str(key), names))
             continue
         alias, inner = known
         if value is None:
@@ -108,6 +107,14 @@ def _tidied(
         else:
             tidy[alias] = value
     return tidy
+
+
+#: Stands for a fault that is only counted: to find the nearest known word for each of a million keys takes minutes.
+_UNTOLD = Fault("", "")
+
+
+def _unknown(path: str, key: str, names: Mapping[str, tuple[str, type[Document] | None]]) -> Fault:
+    return Fault(path, "is not a known field", nearest(key[:80], {alias for alias, _ in names.values()}))
 
 
 @cache
@@ -134,15 +141,15 @@ _WANTED = {"model_type": "an object is wanted", "dict_type": "an object is wante
 
 
 def _faults(error: ValidationError) -> list[Fault]:
+    if error.error_count() > _MANY:  # to build what each of them found would take seconds
+        first, *rest = error.errors(include_url=False, include_context=False, include_input=False)
+        return [Fault(_place(first["loc"]), first["msg"]), *(_UNTOLD for _ in rest)]
     faults = []
     for item in error.errors(include_url=False):
         last = item["loc"][-1] if item["loc"] else ""
         if _branch(last) and isinstance(item["input"], list) == (last == "str"):
             continue  # of a text or a list: the other branch has the fault
-        where = ""
-        for part in item["loc"]:
-            if not _branch(part):
-                where += f"[{part}]" if isinstance(part, int) else f"{'.' if where else ''}{part}"
+        where = _place(item["loc"])
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] != "value_error":  # those are sentences of ours
             message = _WANTED.get(item["type"]) or message[:1].lower() + message[1:]
@@ -152,6 +159,15 @@ def _faults(error: ValidationError) -> list[Fault]:
                 message = f"{message}, found {_shape(item.get('input'))}"
         faults.append(Fault(where, message))
     return faults
+
+
+def _place(parts: tuple[int | str, ...]) -> str:
+    """``members[0].flavour.cpu``"""
+    where = ""
+    for part in parts:
+        if not _branch(part):
+            where += f"[{part}]" if isinstance(part, int) else f"{'.' if where else ''}{part}"
+    return where
 
 
 def _branch(part: object) -> bool:
@@ -164,5 +180,5 @@ def _shape(value: object) -> str:
         return "an object"
     if isinstance(value, list):
         return "a list"
-    text = json.dumps(value, default=str, ensure_ascii=False)
+    text = json.dumps(value[:100] if isinstance(value, str) else value, default=str, ensure_ascii=False)
     return text if len(text) <= 60 else text[:57] + "..."

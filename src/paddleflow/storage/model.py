@@ -26,6 +26,7 @@ class Storage:
     confined: bool
     created_at: float
     updated_at: float
+    seq: int = 0  #: position in lists
 
     @property
     def folder(self) -> str:

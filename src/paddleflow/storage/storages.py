@@ -53,10 +53,10 @@ def find_storage(tx: Tx, user: str, name: str) -> Storage | None:
     return storage_of(row) if row else None
 
 
-def storage_folder(tx: Tx, storage: str) -> str:
-    """The folder of a storage by its id, whoever asks; empty when there is none any more."""
+def storage_by_id(tx: Tx, storage: str) -> Storage | None:
+    """A storage by its id, whoever asks; None when there is none any more."""
     row = tx.one(SQL["storage_by_id"], id=storage)
-    return storage_of(row).folder if row else ""
+    return storage_of(row) if row else None
 
 
 def usable_storage(tx: Tx, user: str, root: bool, name: str) -> Storage | None:
@@ -98,17 +98,18 @@ def _there(tx: Tx, user: str, root: bool, name: str, storage: Storage | None) ->
 
 def storage_names(tx: Tx, user: str, root: bool) -> list[str]:
     """The names by which this user may name storages: own and granted ones; for root those of others are ids."""
-    rows = list_storages(tx, 0, _MANY, user=user, root=root)
-    return [row["id"] if root and row["user_name"] != user else row["name"] for row in rows]
+    found = list_storages(tx, 0, _MANY, user=user, root=root)
+    return [each.id if root and each.user != user else each.name for each in found]
 
 
 def list_storages(
     tx: Tx, before: int, limit: int, *, user: str, root: bool, owner: str = "", name: str = ""
-) -> list[Row]:
-    """Rows that the user may see, before the position `before` (0: all), newest first; `storage_of` reads them."""
-    return tx.all(
+) -> list[Storage]:
+    """Storages that the user may see, before the position `before` (0: all), newest first."""
+    rows = tx.all(
         SQL["list_storages"], before=before, limit=limit, user_name="" if root else user, owner=owner, name=name
     )
+    return [storage_of(row) for row in rows]
 
 
 def require_user(tx: Tx, user: str) -> None:
@@ -202,6 +203,7 @@ def storage_of(row: Row) -> Storage:
         confined=bool(row["confined"]),
         created_at=row["created_at"],
         updated_at=row["updated_at"],
+        seq=row["seq"],
     )
 
 

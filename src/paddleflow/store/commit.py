@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import time
 from copy import copy
-from typing import Protocol
+from typing import Any, Protocol
 
 from paddleflow.errors import PaddleFlowError
 from paddleflow.store.database import Batched, Tx
@@ -64,47 +64,70 @@ class Session(Protocol):
         ...
 
 
-def commit_group(session: Session, calls: list[DatabaseCall]) -> None:
+def commit_group(session: Session, calls: list[DatabaseCall[Any]], attempt: int = 1) -> None:
     """Run all calls and commit once; afterwards each call has its value or its error."""
-    for attempt in range(1, ATTEMPTS + 1):
+    tx, batch = session.tx, calls[:1]
+    try:
+        session.begin(marked=False, durable=any(call.durable for call in calls))
         try:
-            _run(session, calls)
-            return
-        except Aborted as aborted:
-            session.rollback()
-            if aborted.apart and len(calls) > 1:
-                for call in calls:
-                    commit_group(session, [call])
+            for batch in _batches(calls):
+                tx.failure = None
+                fn, first = batch[0].fn, batch[0]
+                if isinstance(fn, Batched):
+                    found = fn.many(tx, [call.args[0] for call in batch])
+                    for call, value in zip(batch, found, strict=True):
+                        call.value, call.error = (None, value) if isinstance(value, PaddleFlowError) else (value, None)
+                else:
+                    first.value, first.error = fn(tx, *first.args, **first.kwargs), None
+                if tx.failure is not None:
+                    raise tx.failure
+        except BaseException as error:
+            if error.__traceback__ is not None:  # our frame would hold the call that holds the error
+                error.__traceback__ = error.__traceback__.tb_next
+            batch[0].value, batch[0].error = None, error
+            session.undo()
+            if len(calls) > 1:
+                _run_marked(session, calls)
                 return
-            if not aborted.again or attempt == ATTEMPTS:
-                for call in calls:
-                    call.error = copy(aborted.error)  # each caller raises its own
-                    call.error.__cause__ = aborted.error.__cause__
-                return
-        except BaseException:
-            session.rollback()
-            raise
+        session.commit()
+    except Aborted as aborted:
+        _recover(session, calls, aborted, attempt)
+    except BaseException:
+        session.rollback()
+        raise
+
+
+def _recover(session: Session, calls: list[DatabaseCall[Any]], aborted: Aborted, attempt: int) -> None:
+    """The transaction is gone: try again where that may help, and tell the callers otherwise."""
+    session.rollback()
+    if aborted.apart and len(calls) > 1:
+        for call in calls:
+            commit_group(session, [call])
+    elif aborted.again and attempt < ATTEMPTS:
         # Jitter, so that two servers that got into each other's way do not do so again.
         time.sleep(random.uniform(0, _PAUSE * 2**attempt))  # noqa: S311 - no secret is made of it
+        commit_group(session, calls, attempt + 1)
+    else:
+        for call in calls:
+            call.error = copy(aborted.error)  # each caller raises its own
+            call.error.__cause__ = aborted.error.__cause__
 
 
-def _run(session: Session, calls: list[DatabaseCall]) -> None:
-    durable = any(call.durable for call in calls)
-    session.begin(marked=False, durable=durable)
-    if all(_run_batch(session, batch) for batch in _batches(calls)) or len(calls) == 1:
-        session.commit()
-        return
-    session.begin(marked=True, durable=durable)
+def _run_marked(session: Session, calls: list[DatabaseCall[Any]]) -> None:
+    """Run each call in a savepoint of its own, so that one that fails is undone alone, and commit the rest."""
+    session.begin(marked=True, durable=any(call.durable for call in calls))
     for number, call in enumerate(calls):
         if number:
             session.mark()
-        _run_alone(session, call)
+        call.value, call.error = run_one(session.tx, call)
+        if call.error is not None:
+            session.undo()
     session.commit()
 
 
-def _batches(calls: list[DatabaseCall]) -> list[list[DatabaseCall]]:
+def _batches(calls: list[DatabaseCall[Any]]) -> list[list[DatabaseCall[Any]]]:
     """The calls in their order; neighbours of one `Batched` function share a list."""
-    batches: list[list[DatabaseCall]] = []
+    batches: list[list[DatabaseCall[Any]]] = []
     for call in calls:
         if batches and isinstance(call.fn, Batched) and call.fn is batches[-1][0].fn:
             batches[-1].append(call)
@@ -113,34 +136,12 @@ def _batches(calls: list[DatabaseCall]) -> list[list[DatabaseCall]]:
     return batches
 
 
-def _run_batch(session: Session, batch: list[DatabaseCall]) -> bool:
-    """Run a batch; whether it succeeded. A call that was refused in words has left nothing to undo."""
-    fn = batch[0].fn
-    if not isinstance(fn, Batched):
-        return _run_alone(session, batch[0])
-    whole = DatabaseCall(fn.many, ([call.args[0] for call in batch],), {})
-    if not _run_alone(session, whole):
-        batch[0].error = whole.error
-        return False
-    for call, found in zip(batch, whole.value, strict=True):
-        call.value, call.error = (None, found) if isinstance(found, PaddleFlowError) else (found, None)
-    return True
-
-
-def _run_alone(session: Session, call: DatabaseCall) -> bool:
-    """Run one call; whether it succeeded: what it did is undone when it fails."""
-    call.value, call.error = run_one(session.tx, call)
-    if call.error is not None:
-        session.undo()
-    return call.error is None
-
-
-def run_one(tx: OpenTx, call: DatabaseCall) -> tuple[object, BaseException | None]:
+def run_one(tx: OpenTx, call: DatabaseCall[Any]) -> tuple[object, BaseException | None]:
     """Value and error of one call. A failed statement counts even if the function swallowed it: PostgreSQL cannot go on
     after one, so SQLite does not either."""
     tx.failure = None
     try:
-        value = call.run(tx)
+        value = call.fn(tx, *call.args, **call.kwargs)
     except BaseException as error:
         return None, error
     return value, tx.failure

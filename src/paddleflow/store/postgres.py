@@ -20,7 +20,8 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Concatenate, LiteralString, NoReturn, ParamSpec, TypeVar, cast
+from functools import partial
+from typing import Any, LiteralString, NoReturn, ParamSpec, TypeVar, cast
 
 import psycopg
 from psycopg import pq
@@ -31,7 +32,7 @@ from psycopg.rows import dict_row
 
 from paddleflow.errors import Conflict, Internal, Invalid, PaddleFlowError, Unavailable
 from paddleflow.store.commit import Aborted, commit_group, run_one
-from paddleflow.store.database import Row, Tx, Value
+from paddleflow.store.database import Row, Value
 from paddleflow.store.statements import Statement
 from paddleflow.store.threads import DatabaseCall, WorkerThreads
 
@@ -99,24 +100,10 @@ class PostgresDatabase:
     def __init__(self, writer: Link, readers: list[Link]) -> None:
         self._links = [writer, *readers]
         session = _Session(writer)
-        self._writer = WorkerThreads("database-writer", [lambda calls: commit_group(session, calls)], at_once=_AT_ONCE)
+        self._writer = WorkerThreads("database-writer", [partial(commit_group, session)], at_once=_AT_ONCE)
         self._readers = WorkerThreads("database-reader", [_reader(link) for link in readers], at_once=1)
-
-    async def write(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        value: T = await self._writer.execute(DatabaseCall(fn, args, kwargs))
-        return value
-
-    async def write_soon(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        value: T = await self._writer.execute(DatabaseCall(fn, args, kwargs, durable=False))
-        return value
-
-    async def read(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        value: T = await self._readers.execute(DatabaseCall(fn, args, kwargs))
-        return value
-
-    async def peek(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        value: T = await self._readers.execute(DatabaseCall(fn, args, kwargs))
-        return value
+        self.write, self.write_soon = self._writer.run, self._writer.run_soon
+        self.read = self.peek = self._readers.run
 
     async def close(self) -> None:
         await self._writer.close()
@@ -302,15 +289,15 @@ class _Session:
             raise _aborted(error, again=self._lost() or _code(error) in _AGAIN) from error
 
 
-def _reader(link: Link) -> Callable[[list[DatabaseCall]], None]:
+def _reader(link: Link) -> Callable[[list[DatabaseCall[Any]]], None]:
     tx = PostgresTx()
 
-    def serve(calls: list[DatabaseCall]) -> None:
+    def serve(calls: list[DatabaseCall[Any]]) -> None:
         for call in calls:
             if not attempt(call):
                 attempt(call)  # the connection was lost while idle; a read may always be repeated
 
-    def attempt(call: DatabaseCall) -> bool:
+    def attempt(call: DatabaseCall[Any]) -> bool:
         call.value, call.error = None, None
         try:
             tx.connection = link.get()

@@ -15,6 +15,7 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
@@ -90,34 +91,21 @@ class SqliteDatabase:
         self._closed = False
         self._connections = [*readers, writer]  # the writer last: only it may fold the WAL back into the file
         session = _Session(file, writer, may_wait=durable)
-        self._writer = WorkerThreads("database-writer", [lambda calls: commit_group(session, calls)], at_once=_AT_ONCE)
+        self._writer = WorkerThreads("database-writer", [partial(commit_group, session)], at_once=_AT_ONCE)
+        self.write, self.write_soon = self._writer.run, self._writer.run_soon
         peeker, *others = readers
         self._peek = _reader(file, peeker)
         self._readers = WorkerThreads(
             "database-reader", [_reader(file, connection) for connection in others], at_once=1
         )
-
-    async def write(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        value: T = await self._writer.execute(DatabaseCall(fn, args, kwargs))
-        return value
-
-    async def write_soon(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        value: T = await self._writer.execute(DatabaseCall(fn, args, kwargs, durable=False))
-        return value
-
-    async def read(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        value: T = await self._readers.execute(DatabaseCall(fn, args, kwargs))
-        return value
+        self.read = self._readers.run
 
     async def peek(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         if self._closed:
             raise Unavailable("database: it is closed")
         call = DatabaseCall(fn, args, kwargs)
         self._peek([call])
-        if call.error is not None:
-            raise call.error
-        value: T = call.value
-        return value
+        return call.result()
 
     async def close(self) -> None:
         self._closed = True
@@ -239,10 +227,10 @@ class _Session:
             raise Aborted(meaning, apart=isinstance(error, sqlite3.IntegrityError)) from error
 
 
-def _reader(file: str, connection: sqlite3.Connection) -> Callable[[list[DatabaseCall]], None]:
+def _reader(file: str, connection: sqlite3.Connection) -> Callable[[list[DatabaseCall[Any]]], None]:
     tx = SqliteTx(file, connection)
 
-    def serve(calls: list[DatabaseCall]) -> None:
+    def serve(calls: list[DatabaseCall[Any]]) -> None:
         for call in calls:
             try:
                 connection.execute("begin deferred")

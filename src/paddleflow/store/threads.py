@@ -13,33 +13,39 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
 from paddleflow.errors import Unavailable
 from paddleflow.store.database import Tx
 
+P = ParamSpec("P")
+T = TypeVar("T")
 
-class DatabaseCall:
+
+class DatabaseCall(Generic[T]):
     """One function for a database thread; the worker leaves the value or the error in it."""
 
-    __slots__ = ("_kwargs", "args", "durable", "error", "fn", "future", "loop", "value")
+    __slots__ = ("args", "durable", "error", "fn", "future", "kwargs", "loop", "value")
 
     def __init__(
-        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, durable: bool = True
+        self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any], *, durable: bool = True
     ) -> None:
-        self.fn, self.args, self._kwargs = fn, args, kwargs
+        self.fn, self.args, self.kwargs = fn, args, kwargs
         self.durable = durable  #: it is answered when even a power cut cannot take it back
         self.loop: asyncio.AbstractEventLoop  #: where its answer goes
         self.future: asyncio.Future[None]
-        self.value: Any = None
+        self.value: T | None = None
         self.error: BaseException | None = None
 
-    def run(self, tx: Tx) -> Any:
-        return self.fn(tx, *self.args, **self._kwargs)
+    def result(self) -> T:
+        """The value, or the error raised; only after the worker has answered."""
+        if self.error is not None:
+            raise self.error
+        return cast(T, self.value)
 
 
 #: Serves some calls: when it returns, each has its value or its error.
-Worker = Callable[[list[DatabaseCall]], None]
+Worker = Callable[[list[DatabaseCall[Any]]], None]
 
 
 class WorkerThreads:
@@ -48,7 +54,7 @@ class WorkerThreads:
     def __init__(self, name: str, workers: Sequence[Worker], *, at_once: int) -> None:
         """`at_once`: the most calls that a worker is given in one go."""
         self._name = name
-        self._queue: SimpleQueue[DatabaseCall | None] = SimpleQueue()
+        self._queue: SimpleQueue[DatabaseCall[Any] | None] = SimpleQueue()
         self._gate = threading.Lock()  # no call may be queued behind the end marks
         self._closed = False
         self._threads = [
@@ -58,21 +64,32 @@ class WorkerThreads:
         for thread in self._threads:
             thread.start()
 
-    async def execute(self, call: DatabaseCall) -> Any:
-        """Run the call on one of the threads; its value, or its error raised."""
+    async def run(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run ``fn(tx, …)`` on one of the threads; its value, or its error raised."""
+        call = self._enqueue(DatabaseCall(fn, args, kwargs))
+        await call.future
+        try:
+            return call.result()
+        finally:
+            del call  # an error's traceback holds this frame: without this line they would hold each other
+
+    async def run_soon(self, fn: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The same, without waiting for the disk."""
+        call = self._enqueue(DatabaseCall(fn, args, kwargs, durable=False))
+        await call.future
+        try:
+            return call.result()
+        finally:
+            del call
+
+    def _enqueue(self, call: DatabaseCall[T]) -> DatabaseCall[T]:
         call.loop = asyncio.get_running_loop()
         call.future = call.loop.create_future()
         with self._gate:
             if self._closed:
                 raise Unavailable(f"{self._name}: the database is closed")
             self._queue.put(call)
-        await call.future
-        if call.error is None:
-            return call.value
-        try:
-            raise call.error
-        finally:
-            del call  # the error's traceback holds this frame: without this line they would hold each other
+        return call
 
     async def close(self) -> None:
         """Finish what is queued, then end the threads."""
@@ -99,9 +116,9 @@ class WorkerThreads:
                 return
             del calls  # nothing is kept alive while waiting for the next call
 
-    def _take(self, at_once: int) -> tuple[list[DatabaseCall], bool]:
+    def _take(self, at_once: int) -> tuple[list[DatabaseCall[Any]], bool]:
         """Wait for a call, then take those behind it; True when the end mark came."""
-        calls: list[DatabaseCall] = []
+        calls: list[DatabaseCall[Any]] = []
         try:
             call = self._queue.get()
             while call is not None:
@@ -114,7 +131,7 @@ class WorkerThreads:
         return calls, True
 
 
-def _deliver(calls: list[DatabaseCall]) -> None:
+def _deliver(calls: list[DatabaseCall[Any]]) -> None:
     loops = {call.loop for call in calls}
     for loop in loops:
         here = calls if len(loops) == 1 else [call for call in calls if call.loop is loop]
@@ -124,7 +141,7 @@ def _deliver(calls: list[DatabaseCall]) -> None:
             continue
 
 
-def _resolve(calls: list[DatabaseCall]) -> None:
+def _resolve(calls: list[DatabaseCall[Any]]) -> None:
     for call in calls:
         if not call.future.done():
             call.future.set_result(None)

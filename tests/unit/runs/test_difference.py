@@ -5,16 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from paddleflow.runs.difference import difference
+from paddleflow.runs.rows import ComponentRow, RunRow
 
 
-def run(number: int, command: str, **more: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def run(number: int, command: str, **more: Any) -> tuple[RunRow, list[ComponentRow]]:
     id = f"run-{number:06}"
-    step = {
-        "kind": "step", "full_name": "train", "status": "succeeded", "parameters": "{}", "reused_run": "",
-        "details": f'{{"command": "{command.format(id)}"}}', "first_fp": "", "parts": "", "started_at": 1.0,
-        "finished_at": 3.0, **more,
-    }  # fmt: skip
-    return {"id": id, "status": "succeeded", "parameters": "{}", "document": "name: x"}, [step]
+    details = f'{{"command": "{command.format(id)}"}}'
+    columns = {"parameters": "{}", "details": details, "started_at": 1.0, "finished_at": 3.0, **more}
+    step = ComponentRow(
+        run_id=id,
+        number=1,
+        parent=0,
+        name="train",
+        full_name="train",
+        kind="step",
+        seq=0,
+        status="succeeded",
+        **columns,
+    )
+    return RunRow(id=id, user_name="alice", pipeline="{}", status="succeeded", document="name: x"), [step]
 
 
 def test_runs_of_the_same_document_do_not_differ_by_the_paths_of_their_artifacts() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from paddleflow.errors import Forbidden, Invalid
-from paddleflow.storage.files import read_file
 from paddleflow.storage.model import Storage
+from paddleflow.storage.stores import read_document
 
 
 @pytest.fixture
@@ -28,19 +28,19 @@ def storage(folder: Path) -> Storage:
 
 def test_paths_are_relative_to_the_storage(folder: Path) -> None:
     for path in ("./run.yaml", "run.yaml", "/run.yaml"):
-        assert read_file(storage(folder), path, data=folder) == b"name: a\n"
-    assert read_file(storage(folder), "deep/b.yaml", data=folder) == b"name: b\n"
+        assert read_document(storage(folder), path, data=folder) == b"name: a\n"
+    assert read_document(storage(folder), "deep/b.yaml", data=folder) == b"name: b\n"
 
 
 def test_links_may_stay_inside(folder: Path) -> None:
     (folder / "link.yaml").symlink_to("deep/b.yaml")
-    assert read_file(storage(folder), "link.yaml", data=folder) == b"name: b\n"
+    assert read_document(storage(folder), "link.yaml", data=folder) == b"name: b\n"
 
 
 @pytest.mark.parametrize("path", ["../secret", "deep/../../secret", "", "/", ".", "a\x00b"])
 def test_paths_that_leave_are_refused(folder: Path, path: str) -> None:
     with pytest.raises(Invalid, match="must name a file inside") as refused:
-        read_file(storage(folder), path, data=folder)
+        read_document(storage(folder), path, data=folder)
     assert refused.value.code == "ReadYamlFileFailed"
 
 
@@ -49,7 +49,7 @@ def test_links_that_leave_are_refused(folder: Path, tmp_path: Path) -> None:
     (folder / "far").symlink_to(tmp_path)
     for path in ("out.yaml", "far/secret"):
         with pytest.raises(Forbidden, match="leads out of the storage"):
-            read_file(storage(folder), path, data=folder)
+            read_document(storage(folder), path, data=folder)
 
 
 def test_what_is_no_file_of_a_bearable_size_is_refused(folder: Path) -> None:
@@ -62,4 +62,4 @@ def test_what_is_no_file_of_a_bearable_size_is_refused(folder: Path) -> None:
         ("big", "more than 100 bytes"),
     ):
         with pytest.raises(Invalid, match=fault):
-            read_file(storage(folder), path, data=folder, most=100)
+            read_document(storage(folder), path, data=folder, most=100)

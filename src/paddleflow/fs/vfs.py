@@ -1,0 +1,505 @@
+"""Requests of the kernel, given a meaning: one method per operation, between `kernel` (bytes) and a `Tree`.
+
+Holds what belongs to neither: handles of open files, folders that are being listed, and the decision how a file is opened:
+
+- **passthrough**: the kernel reads and writes a local file by itself. For files of `PASSTHROUGH_FROM` bytes and more, and
+  for all that are opened for writing. Needs the kernel's consent at INIT and root.
+- **kept**: reads come to us once, then from the kernel's page cache, which is kept from one open to the next as long as
+  the content is the same.
+- **no open**: OPEN is answered ENOSYS once, and the kernel never asks again. Only on immutable read-only mounts, for it
+  holds for the whole mount and excludes passthrough.
+- **direct**: neither, where the kernel refuses to mix the two on one node.
+
+Called by `session` from several threads at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from itertools import count
+
+from paddleflow.fs import kernel
+from paddleflow.fs.device import Device
+from paddleflow.fs.kernel import Fattr, Fopen, Init, Op, Request
+from paddleflow.fs.tree import NOW, Changes, Found, Listed, OpenFile, Owner, Tree
+
+PASSTHROUGH_FROM = 128 * 1024  #: bytes; below, lending a file to the kernel costs more than it saves
+MOST_IDLE_FILES = 512  #: files kept open on mounts where the kernel neither opens nor closes
+MAX_WRITE = 1 << 20
+READ_AHEAD = 4 << 20
+
+Answer = bytes | tuple[bytes, ...]
+
+
+class Unanswered(Exception):
+    """The request has no answer (FORGET, INTERRUPT)."""
+
+
+class _Folder:
+    """An open folder: entries come from the tree as they are asked for, and again from the start after rewinddir()."""
+
+    def __init__(self, tree: Tree, node: int) -> None:
+        self._tree, self.node = tree, node
+        self._lock = threading.Lock()
+        self._restart(look_up=False)
+
+    def _restart(self, look_up: bool) -> None:
+        self._look_up = look_up
+        self._entries: Iterator[Listed] | None = None
+        self._position = 0  #: offset of `_pending`, or of the next entry
+        self._pending: Listed | None = None
+
+    def read(self, offset: int, size: int, look_up: bool, pack: Callable[[Listed, int], bytes]) -> bytes:
+        with self._lock:
+            if offset != self._position or (look_up != self._look_up and self._pending is None):
+                self._skip_to(offset, look_up)
+            packed: list[bytes] = []
+            room = size
+            while (entry := self._next()) is not None:
+                piece = pack(entry, self._position + 1)
+                if len(piece) > room:
+                    self._pending = entry
+                    break
+                packed.append(piece)
+                room -= len(piece)
+                self._position += 1
+            return b"".join(packed)
+
+    def _skip_to(self, offset: int, look_up: bool) -> None:
+        self._drop_pending()
+        if offset != self._position or offset == 0:
+            self._restart(look_up=False)
+            while self._position < offset and self._next() is not None:
+                self._position += 1
+            self._position = offset
+        self._look_up = look_up
+        if offset == 0:
+            self._entries = None
+
+    def _next(self) -> Listed | None:
+        if self._pending is not None:
+            entry, self._pending = self._pending, None
+            return entry
+        if self._entries is None:
+            self._entries = self._dots()
+        return next(self._entries, None)
+
+    def _dots(self) -> Iterator[Listed]:
+        folder = stat.S_IFDIR >> 12
+        yield Listed(b".", self.node, folder)
+        yield Listed(b"..", self.node, folder)
+        yield from self._tree.listdir(self.node, look_up=self._look_up)
+
+    def _drop_pending(self) -> None:
+        if self._pending is not None and self._pending.found is not None:
+            self._tree.forget(self._pending.found.node, 1)  # looked up, but never told to the kernel
+        self._pending = None
+
+    def close(self) -> None:
+        with self._lock:
+            self._drop_pending()
+            self._entries = None
+
+
+class _Usage:
+    """How a node is open now: the kernel refuses to mix ways on one node."""
+
+    __slots__ = ("backing", "count", "way")
+
+    def __init__(self, way: str, backing: int) -> None:
+        self.way, self.backing, self.count = way, backing, 0
+
+
+class Vfs:
+    """Answers requests. `handle` may be called from many threads."""
+
+    def __init__(self, tree: Tree, device: Device, *, read_only: bool, passthrough: bool = True) -> None:
+        self.tree, self._device = tree, device
+        self._want_passthrough = passthrough
+        self.no_open = read_only and tree.immutable
+        self.passthrough = False  #: agreed at INIT
+        self.minor = 0
+        self.counts: Counter[str] = Counter()  #: requests by operation, opens by way
+        self._lock = threading.Lock()
+        self._numbers = count(1)
+        self._files: dict[int, tuple[OpenFile, int, str]] = {}  #: by handle: file, node, way
+        self._folders: dict[int, _Folder] = {}
+        self._usage: dict[int, _Usage] = {}
+        self._idle: OrderedDict[int, OpenFile] = OrderedDict()  #: by node, where the kernel never opens
+        self._methods: dict[int, Callable[[Request, memoryview], Answer]] = {
+            Op.INIT: self._init,
+            Op.DESTROY: self._destroy,
+            Op.INTERRUPT: self._interrupt,
+            Op.LOOKUP: self._lookup,
+            Op.FORGET: self._forget,
+            Op.BATCH_FORGET: self._batch_forget,
+            Op.GETATTR: self._getattr,
+            Op.SETATTR: self._setattr,
+            Op.READLINK: self._readlink,
+            Op.SYMLINK: self._symlink,
+            Op.MKNOD: self._mknod,
+            Op.MKDIR: self._mkdir,
+            Op.UNLINK: self._unlink,
+            Op.RMDIR: self._rmdir,
+            Op.RENAME: self._rename,
+            Op.RENAME2: self._rename2,
+            Op.LINK: self._link,
+            Op.OPEN: self._open,
+            Op.CREATE: self._create,
+            Op.READ: self._read,
+            Op.WRITE: self._write,
+            Op.FLUSH: self._flush,
+            Op.FSYNC: self._fsync,
+            Op.RELEASE: self._release,
+            Op.FALLOCATE: self._fallocate,
+            Op.LSEEK: self._lseek,
+            Op.OPENDIR: self._opendir,
+            Op.RELEASEDIR: self._releasedir,
+            Op.FSYNCDIR: self._fsyncdir,
+            Op.READDIR: self._readdir,
+            Op.READDIRPLUS: self._readdirplus,
+            Op.STATFS: self._statfs,
+            Op.GETXATTR: self._getxattr,
+            Op.LISTXATTR: self._listxattr,
+            Op.SETXATTR: self._setxattr,
+            Op.REMOVEXATTR: self._removexattr,
+        }
+
+    def handle(self, request: Request, body: memoryview) -> Answer:
+        """The answer's body. OSError: an errno for the program; `Unanswered`: no answer at all."""
+        method = self._methods.get(request.opcode)
+        if method is None:
+            raise OSError(errno.ENOSYS, "not known here")
+        return method(request, body)
+
+    # ---- the session ----
+
+    def _init(self, request: Request, body: memoryview) -> Answer:
+        if len(body) >= kernel.INIT_IN.size:
+            major, minor, ahead, low, high = kernel.INIT_IN.unpack_from(body)
+        else:
+            major, minor, ahead, low = kernel.INIT_IN_OLD.unpack_from(body)
+            high = 0
+        if major != kernel.MAJOR or minor < kernel.OLDEST_MINOR:
+            raise OSError(errno.EPROTO, f"FUSE {major}.{minor}")
+        offered = Init(low | (high << 32 if low & Init.INIT_EXT else 0))
+        wanted = (
+            Init.ASYNC_READ | Init.ATOMIC_O_TRUNC | Init.BIG_WRITES | Init.DO_READDIRPLUS | Init.READDIRPLUS_AUTO
+            | Init.ASYNC_DIO | Init.PARALLEL_DIROPS | Init.MAX_PAGES | Init.CACHE_SYMLINKS | Init.INIT_EXT
+            | Init.AUTO_INVAL_DATA | Init.HANDLE_KILLPRIV_V2 | Init.DIRECT_IO_ALLOW_MMAP
+        )  # fmt: skip
+        if self.no_open:
+            wanted |= Init.NO_OPEN_SUPPORT | Init.NO_OPENDIR_SUPPORT
+        elif self._want_passthrough and os.geteuid() == 0:
+            wanted |= Init.PASSTHROUGH
+        agreed = int(offered & wanted)
+        self.no_open = self.no_open and bool(agreed & Init.NO_OPEN_SUPPORT)
+        self.passthrough, self.minor = bool(agreed & Init.PASSTHROUGH), minor
+        return kernel.INIT_OUT.pack(
+            kernel.MAJOR, min(minor, kernel.MINOR), max(ahead, READ_AHEAD), agreed & 0xFFFFFFFF,
+            64, 48, MAX_WRITE, 1, MAX_WRITE // 4096, 0, agreed >> 32, 1 if self.passthrough else 0,
+        )  # fmt: skip
+
+    def _destroy(self, request: Request, body: memoryview) -> Answer:
+        return b""
+
+    def _interrupt(self, request: Request, body: memoryview) -> Answer:
+        raise Unanswered
+
+    # ---- names and attributes ----
+
+    def _entry(self, found: Found) -> bytes:
+        return kernel.pack_entry(found.node, 0, found.attributes, self.tree.entry_seconds, self.tree.attr_seconds)
+
+    def _lookup(self, request: Request, body: memoryview) -> Answer:
+        (name,) = kernel.names(body, 1)
+        try:
+            return self._entry(self.tree.lookup(request.node, name))
+        except FileNotFoundError:
+            if self.tree.entry_seconds <= 1.0:
+                raise
+            return kernel.pack_no_entry(self.tree.entry_seconds)
+
+    def _forget(self, request: Request, body: memoryview) -> Answer:
+        self.tree.forget(request.node, kernel.FORGET_IN.unpack_from(body)[0])
+        raise Unanswered
+
+    def _batch_forget(self, request: Request, body: memoryview) -> Answer:
+        number, _ = kernel.BATCH_FORGET_IN.unpack_from(body)
+        ones = body[kernel.BATCH_FORGET_IN.size :][: number * kernel.FORGET_ONE.size]
+        for node, times in kernel.FORGET_ONE.iter_unpack(ones):
+            self.tree.forget(node, times)
+        raise Unanswered
+
+    def _getattr(self, request: Request, body: memoryview) -> Answer:
+        return kernel.pack_attr_answer(self.tree.getattr(request.node), self.tree.attr_seconds)
+
+    def _setattr(self, request: Request, body: memoryview) -> Answer:
+        (valid, _, fh, size, _, atime, mtime, _, atime_ns, mtime_ns, _, mode, _, uid, gid, _) = (
+            kernel.SETATTR_IN.unpack_from(body)
+        )
+        when = {"atime": None, "mtime": None}
+        for name, seconds, rest in (("atime", atime, atime_ns), ("mtime", mtime, mtime_ns)):
+            if valid & Fattr[f"{name.upper()}_NOW"]:
+                when[name] = NOW  # type: ignore[assignment]  # mypy takes the values for None only
+            elif valid & Fattr[name.upper()]:
+                when[name] = kernel.signed_time(seconds, rest)  # type: ignore[assignment]  # the same
+        changes = Changes(
+            mode=mode if valid & Fattr.MODE else None,
+            uid=uid if valid & Fattr.UID else None,
+            gid=gid if valid & Fattr.GID else None,
+            size=size if valid & Fattr.SIZE else None,
+            atime=when["atime"],
+            mtime=when["mtime"],
+            kill_suid=bool(valid & Fattr.KILL_SUIDGID),
+        )
+        file = self._files[fh][0] if valid & Fattr.FH and fh in self._files else None
+        return kernel.pack_attr_answer(self.tree.setattr(request.node, changes, file), self.tree.attr_seconds)
+
+    def _readlink(self, request: Request, body: memoryview) -> Answer:
+        return self.tree.readlink(request.node)
+
+    def _symlink(self, request: Request, body: memoryview) -> Answer:
+        name, target = kernel.names(body, 2)
+        return self._entry(self.tree.symlink(request.node, name, target, Owner(request.uid, request.gid)))
+
+    def _mknod(self, request: Request, body: memoryview) -> Answer:
+        mode, rdev, _, _ = kernel.MKNOD_IN.unpack_from(body)
+        (name,) = kernel.names(body[kernel.MKNOD_IN.size :], 1)
+        return self._entry(self.tree.mknod(request.node, name, mode, rdev, Owner(request.uid, request.gid)))
+
+    def _mkdir(self, request: Request, body: memoryview) -> Answer:
+        mode, _ = kernel.MKDIR_IN.unpack_from(body)
+        (name,) = kernel.names(body[kernel.MKDIR_IN.size :], 1)
+        return self._entry(self.tree.mkdir(request.node, name, mode, Owner(request.uid, request.gid)))
+
+    def _unlink(self, request: Request, body: memoryview) -> Answer:
+        self.tree.unlink(request.node, kernel.names(body, 1)[0])
+        return b""
+
+    def _rmdir(self, request: Request, body: memoryview) -> Answer:
+        self.tree.rmdir(request.node, kernel.names(body, 1)[0])
+        return b""
+
+    def _rename(self, request: Request, body: memoryview) -> Answer:
+        (folder,) = kernel.RENAME_IN.unpack_from(body)
+        name, new_name = kernel.names(body[kernel.RENAME_IN.size :], 2)
+        self.tree.rename(request.node, name, folder, new_name, 0)
+        return b""
+
+    def _rename2(self, request: Request, body: memoryview) -> Answer:
+        folder, flags, _ = kernel.RENAME2_IN.unpack_from(body)
+        name, new_name = kernel.names(body[kernel.RENAME2_IN.size :], 2)
+        self.tree.rename(request.node, name, folder, new_name, flags)
+        return b""
+
+    def _link(self, request: Request, body: memoryview) -> Answer:
+        (node,) = kernel.LINK_IN.unpack_from(body)
+        (name,) = kernel.names(body[kernel.LINK_IN.size :], 1)
+        return self._entry(self.tree.link(node, request.node, name))
+
+    # ---- files ----
+
+    def _open(self, request: Request, body: memoryview) -> Answer:
+        if self.no_open:
+            raise OSError(errno.ENOSYS, "the kernel need not ask")
+        flags, open_flags = kernel.OPEN_IN.unpack_from(body)
+        file = self.tree.open(request.node, flags, kill_suid=bool(open_flags & kernel.OPEN_KILL_SUIDGID))
+        return self._opened(request.node, file, flags)
+
+    def _create(self, request: Request, body: memoryview) -> Answer:
+        flags, mode, _, _ = kernel.CREATE_IN.unpack_from(body)
+        (name,) = kernel.names(body[kernel.CREATE_IN.size :], 1)
+        found, file = self.tree.create(request.node, name, flags, mode, Owner(request.uid, request.gid))
+        return self._entry(found) + self._opened(found.node, file, flags)
+
+    def _opened(self, node: int, file: OpenFile, flags: int) -> bytes:
+        """The handle, and the way in which the kernel treats it."""
+        number = next(self._numbers)
+        with self._lock:
+            way, backing = self._way(node, file, flags)
+            self._files[number] = (file, node, way)
+        self.counts[f"open {way}"] += 1
+        answer = {"passthrough": Fopen.PASSTHROUGH, "kept": Fopen.KEEP_CACHE, "fresh": Fopen(0)}.get(
+            way, Fopen.DIRECT_IO
+        )
+        return kernel.OPEN_OUT.pack(number, answer, backing)
+
+    def _way(self, node: int, file: OpenFile, flags: int) -> tuple[str, int]:
+        usage = self._usage.get(node)
+        if self.passthrough and (usage is None or usage.way == "passthrough"):
+            backing = self._backing(usage, file, flags)
+            if backing:
+                usage = self._usage.setdefault(node, _Usage("passthrough", backing))
+                usage.count += 1
+                return "passthrough", usage.backing
+        if usage is not None and usage.way == "passthrough":
+            return "direct", 0
+        usage = self._usage.setdefault(node, _Usage("cached", 0))
+        usage.count += 1
+        return ("kept" if file.keep_cache else "fresh"), 0
+
+    def _backing(self, usage: _Usage | None, file: OpenFile, flags: int) -> int:
+        if usage is not None:
+            return usage.backing
+        fd = file.backing()
+        if fd is None or (flags & os.O_ACCMODE == os.O_RDONLY and os.fstat(fd).st_size < PASSTHROUGH_FROM):
+            return 0
+        try:
+            return self._device.open_backing(fd)
+        except OSError:
+            self.counts["passthrough refused"] += 1  # a backing file system that is itself stacked, for one
+            return 0
+
+    def _file(self, request: Request, fh: int) -> OpenFile:
+        known = self._files.get(fh)
+        if known is not None:
+            return known[0]
+        if not self.no_open:
+            raise OSError(errno.EBADF, "no such handle")
+        with self._lock:
+            file = self._idle.pop(request.node, None)
+            if file is None:
+                file = self.tree.open(request.node, os.O_RDONLY)
+            self._idle[request.node] = file
+            old = self._idle.popitem(last=False)[1] if len(self._idle) > MOST_IDLE_FILES else None
+        if old is not None:
+            old.release()
+        return file
+
+    def _read(self, request: Request, body: memoryview) -> Answer:
+        fh, offset, size, *_ = kernel.READ_IN.unpack_from(body)
+        return self._file(request, fh).read(size, offset)
+
+    def _write(self, request: Request, body: memoryview) -> Answer:
+        fh, offset, size, flags, *_ = kernel.WRITE_IN.unpack_from(body)
+        data = body[kernel.WRITE_IN.size :][:size]
+        kill = bool(flags & kernel.WRITE_KILL_SUIDGID)
+        return kernel.WRITE_OUT.pack(self._file(request, fh).write(data, offset, kill_suid=kill), 0)
+
+    def _flush(self, request: Request, body: memoryview) -> Answer:
+        self._file(request, kernel.RELEASE_IN.unpack_from(body)[0]).flush()
+        return b""
+
+    def _fsync(self, request: Request, body: memoryview) -> Answer:
+        fh, flags, _ = kernel.FSYNC_IN.unpack_from(body)
+        self._file(request, fh).fsync(data_only=bool(flags & kernel.FSYNC_DATA))
+        return b""
+
+    def _release(self, request: Request, body: memoryview) -> Answer:
+        fh = kernel.RELEASE_IN.unpack_from(body)[0]
+        with self._lock:
+            file, node, way = self._files.pop(fh, (None, 0, ""))
+            usage = self._usage.get(node) if way and way != "direct" else None
+            backing = 0
+            if usage is not None:
+                usage.count -= 1
+                if not usage.count:
+                    del self._usage[node]
+                    backing = usage.backing
+        if backing:
+            self._device.close_backing(backing)
+        if file is not None:
+            file.release()
+        return b""
+
+    def _fallocate(self, request: Request, body: memoryview) -> Answer:
+        fh, offset, length, mode, _ = kernel.FALLOCATE_IN.unpack_from(body)
+        self._file(request, fh).allocate(mode, offset, length)
+        return b""
+
+    def _lseek(self, request: Request, body: memoryview) -> Answer:
+        fh, offset, whence, _ = kernel.LSEEK_IN.unpack_from(body)
+        return kernel.LSEEK_OUT.pack(self._file(request, fh).seek(offset, whence))
+
+    # ---- folders ----
+
+    def _opendir(self, request: Request, body: memoryview) -> Answer:
+        if self.no_open:
+            raise OSError(errno.ENOSYS, "the kernel need not ask")
+        number = next(self._numbers)
+        self._folders[number] = _Folder(self.tree, request.node)
+        return kernel.OPEN_OUT.pack(number, 0, 0)
+
+    def _releasedir(self, request: Request, body: memoryview) -> Answer:
+        folder = self._folders.pop(kernel.RELEASE_IN.unpack_from(body)[0], None)
+        if folder is not None:
+            folder.close()
+        return b""
+
+    def _fsyncdir(self, request: Request, body: memoryview) -> Answer:
+        self.tree.syncdir(request.node)
+        return b""
+
+    def _folder(self, node: int, fh: int) -> _Folder:
+        # Without OPENDIR each request starts anew, and the kernel keeps the listing: it is asked for once.
+        return self._folders.get(fh) or _Folder(self.tree, node)
+
+    def _readdir(self, request: Request, body: memoryview) -> Answer:
+        fh, offset, size, *_ = kernel.READ_IN.unpack_from(body)
+        return self._folder(request.node, fh).read(
+            offset, size, False, lambda entry, after: kernel.pack_dirent(entry.ino, after, entry.kind, entry.name)
+        )
+
+    def _readdirplus(self, request: Request, body: memoryview) -> Answer:
+        fh, offset, size, *_ = kernel.READ_IN.unpack_from(body)
+        nothing = kernel.pack_no_entry(0)
+
+        def pack(entry: Listed, after: int) -> bytes:
+            head = nothing if entry.found is None else self._entry(entry.found)
+            return head + kernel.pack_dirent(entry.ino, after, entry.kind, entry.name)
+
+        return self._folder(request.node, fh).read(offset, size, True, pack)
+
+    # ---- the rest ----
+
+    def _statfs(self, request: Request, body: memoryview) -> Answer:
+        found = self.tree.statfs()
+        return kernel.STATFS_OUT.pack(
+            found.blocks, found.free, found.available, found.files, found.files_free,
+            found.block_size, found.name_length, found.block_size, 0,
+        )  # fmt: skip
+
+    def _getxattr(self, request: Request, body: memoryview) -> Answer:
+        size, _ = kernel.GETXATTR_IN.unpack_from(body)
+        (name,) = kernel.names(body[kernel.GETXATTR_IN.size :], 1)
+        return _sized(self.tree.getxattr(request.node, name), size)
+
+    def _listxattr(self, request: Request, body: memoryview) -> Answer:
+        size, _ = kernel.GETXATTR_IN.unpack_from(body)
+        return _sized(b"".join(name + b"\0" for name in self.tree.listxattr(request.node)), size)
+
+    def _setxattr(self, request: Request, body: memoryview) -> Answer:
+        size, flags = kernel.SETXATTR_IN.unpack_from(body)
+        rest = body[kernel.SETXATTR_IN.size :]
+        (name,) = kernel.names(rest, 1)
+        value = bytes(rest[len(name) + 1 :][:size])
+        self.tree.setxattr(request.node, name, value, flags)
+        return b""
+
+    def _removexattr(self, request: Request, body: memoryview) -> Answer:
+        self.tree.removexattr(request.node, kernel.names(body, 1)[0])
+        return b""
+
+    def close(self) -> None:
+        """Let go of everything that is open; the mount is gone."""
+        with self._lock:
+            files = [file for file, _, _ in self._files.values()] + list(self._idle.values())
+            self._files.clear()
+            self._idle.clear()
+        for file in files:
+            file.release()
+
+
+def _sized(value: bytes, size: int) -> bytes:
+    """The kernel first asks how long the value is, with size 0."""
+    if size == 0:
+        return kernel.WRITE_OUT.pack(len(value), 0)
+    if len(value) > size:
+        raise OSError(errno.ERANGE, "value is longer than the buffer")
+    return value

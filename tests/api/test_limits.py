@@ -1,0 +1,150 @@
+"""Bounds that hold for every request (``docs/internals/limits.md``): bodies, faults, streams and their tokens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from starlette.types import Message
+
+from paddleflow.api import bodies, events, jobs, users
+from paddleflow.api.platform import Platform
+from paddleflow.api.routing import Call, NoQuery, Route
+from paddleflow.errors import MOST_FAULTS, Fault, Invalid
+from paddleflow.spec import wire
+from paddleflow.spec.document import Document, decode
+from tests.api.client import Api
+from tests.api.workshop import TINY
+from tests.patience import soon
+
+NAMES: list[str] = []
+
+
+class Things(Document):
+    """A list of things."""
+
+    things: list[int]
+
+
+def read_things(kind: type[Things], body: bytes, *, ignore_unknown: bool) -> Things:
+    NAMES.append(threading.current_thread().name)
+    return decode(kind, body, ignore_unknown=ignore_unknown)
+
+
+async def count(platform: Platform, call: Call[Things, NoQuery]) -> dict[str, object]:
+    return {"count": len(call.body.things)}
+
+
+@pytest.fixture
+def database_url() -> str:
+    """Nothing here depends on the engine."""
+    return ""
+
+
+@pytest.fixture
+def routes() -> list[Route]:
+    return [
+        *users.ROUTES,
+        *jobs.ROUTES,
+        *events.ROUTES,
+        Route("POST", "/things", count, "x", body=Things, reader=read_things, answer=wire.Name),
+        Route("POST", "/many", count, "x", body=Things, bulk=True, reader=read_things, answer=wire.Name),
+    ]
+
+
+async def test_who_is_not_known_sends_little(nobody: Api) -> None:
+    body = json.dumps({"username": "alice", "password": "x" * 70_000}).encode()
+    answer = (await nobody.post("/login", body)).refused(413, "InvalidHTTPRequest")
+    assert "65536 bytes" in answer["message"]
+
+
+async def test_a_million_faults_are_a_short_answer(alice: Api) -> None:
+    body = {f"unknown{number}": number for number in range(40_000)}
+    answer = (await alice.post("/things", body)).refused(400, "InvalidArguments")
+    assert len(answer["details"]) == MOST_FAULTS + 1
+    assert answer["details"][-1]["message"] == "… and 39,901 more"  # one of them: things is missing
+    assert len(json.dumps(answer)) < 50_000
+    wrong = (await alice.post("/things", {"things": ["x"] * 50_000})).refused(400, "InvalidArguments")
+    assert wrong["details"][-1]["message"].startswith("… and 49,9")
+    assert len(json.dumps(wrong)) < 50_000
+
+
+def test_each_fault_is_short() -> None:
+    told = Invalid.of([Fault("x" * 5000, "y" * 5000), Fault("a", "b")])
+    assert [len(fault.where) for fault in told.details] == [200, 1]
+    assert [len(fault.message) for fault in told.details] == [1000, 1]
+
+
+async def test_a_large_body_is_decoded_off_the_loop_and_a_small_one_on_it(alice: Api) -> None:
+    NAMES.clear()
+    assert (await alice.post("/things", {"things": [1]})).ok() == {"count": 1}
+    assert (await alice.post("/things", {"things": [1] * 20_000})).ok() == {"count": 20_000}
+    assert NAMES[0] == threading.current_thread().name
+    assert NAMES[1].startswith("decode")
+
+
+async def test_the_number_of_values_is_bounded(alice: Api) -> None:
+    answer = (await alice.post("/many", {"things": [1] * (bodies.MOST_VALUES + 1)})).refused(413, "InvalidHTTPRequest")
+    assert f"at most {bodies.MOST_VALUES}" in answer["message"]
+
+
+async def test_bulk_routes_take_more(alice: Api) -> None:
+    body = json.dumps({"things": [1]}).encode() + b" " * 1_500_000
+    (await alice.post("/things", body)).refused(413, "InvalidHTTPRequest")
+    assert (await alice.post("/many", body)).ok() == {"count": 1}
+
+
+async def test_a_user_has_few_large_bodies_at_once(alice: Api, root: Api) -> None:
+    gate = asyncio.Event()
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b'{"things": ['
+        await gate.wait()
+        yield b"1]}"
+
+    async with asyncio.TaskGroup() as group:
+        sent: list[list[Message]] = [[] for _ in range(bodies.LARGE_PER_USER)]
+        held = [group.create_task(alice.call("POST", "/things", chunks=slow(), sent=each)) for each in sent]
+        await soon(lambda: alice_is_held(alice) == bodies.LARGE_PER_USER)
+        refused = await alice.call("POST", "/things", chunks=slow())
+        assert "of user[alice]" in refused.refused(429, "TooManyRequests")["message"]
+        (await alice.post("/things", {"things": []})).ok()
+        (await root.post("/things", {"things": [1] * 20_000})).ok()
+        gate.set()
+    assert all(task.result().ok() == {"count": 1} for task in held)
+    (await alice.post("/things", {"things": [1] * 20_000})).ok()
+
+
+def alice_is_held(client: Api) -> int:
+    app: Any = client.app
+    return int(app._bodies._large["alice"])
+
+
+async def test_a_body_that_does_not_come_is_refused(alice: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.Event().wait()
+
+    app: Any = alice.app
+    settings = app._bodies._settings
+    monkeypatch.setattr(app._bodies, "_settings", type(settings)(max_body=settings.max_body, body_timeout=0.01))
+    answer = (await alice.call("POST", "/things", chunks=never())).refused(408, "InvalidHTTPRequest")
+    assert "0.01 s" in answer["message"]
+
+
+@pytest.mark.usefixtures("ready")
+async def test_a_stream_ends_with_its_token(alice: Api, root: Api) -> None:
+    (await alice.post("/job/single", {"id": "one", "command": "x", "flavour": TINY})).ok()
+    sent: list[Message] = []
+    async with asyncio.TaskGroup() as group:
+        stream = group.create_task(alice.call("GET", "/job/one/events", sent=sent))
+        await soon(lambda: any(b"init" in message.get("body", b"") for message in sent))
+        assert not stream.done()
+        (await alice.post("/logout")).ok()
+        await stream
+    assert sent[-1] == {"type": "http.response.body", "body": b""}
+    (await root.get("/job/one")).ok()

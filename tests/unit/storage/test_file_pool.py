@@ -1,0 +1,76 @@
+"""Work on files takes turns: small work never waits for huge work, and huge work ends when nobody wants it any more."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Generator
+
+import pytest
+
+from paddleflow.storage.file_pool import FilePool, Progress
+from tests.patience import soon
+
+
+def endless(closed: threading.Event) -> Progress[None]:
+    done = 0
+    try:
+        while True:
+            done += 1
+            yield done
+    finally:
+        closed.set()
+
+
+def three() -> Progress[str]:
+    yield 1
+    yield 2
+    return "three"
+
+
+async def test_small_work_is_done_beside_work_without_end() -> None:
+    pool = FilePool(threads=1, slice_seconds=0.001)
+    closed = threading.Event()
+    progress: list[int] = []
+    huge = asyncio.ensure_future(pool.run_in_slices(endless(closed), progress.append))
+    await soon(lambda: progress)
+    assert await pool.run_in_slices(three()) == "three"
+    assert await pool.run(lambda: 7) == 7
+    huge.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await huge
+    await soon(closed.is_set, "the work is closed")
+    pool.close()
+
+
+async def test_a_report_may_end_the_work() -> None:
+    pool = FilePool(threads=1, slice_seconds=0.0)
+    closed = threading.Event()
+
+    def enough(done: int) -> None:
+        if done > 3:
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        await pool.run_in_slices(endless(closed), enough)
+    assert closed.is_set()
+    pool.close()
+
+
+async def test_a_stream_is_closed_when_its_reader_goes() -> None:
+    pool = FilePool(threads=1)
+    closed = threading.Event()
+
+    def pieces() -> Generator[bytes, None, None]:
+        try:
+            while True:
+                yield b"x"
+        finally:
+            closed.set()
+
+    stream = pool.iterate(pieces())
+    assert await anext(stream) == b"x"
+    await stream.aclose()  # type: ignore[attr-defined]  # an async generator
+    assert closed.is_set()
+    assert [piece async for piece in pool.iterate(piece for piece in (b"a", b"b"))] == [b"a", b"b"]
+    pool.close()
