@@ -60,7 +60,7 @@ async def test_a_job_without_a_snapshot_has_none_to_give(alice: Api) -> None:
 async def test_what_is_not_whole_is_not_kept(alice: Api) -> None:
     (await alice.post("/code", MANIFEST.to_json())).refused(409, "CodeIncomplete")
     (await alice.post("/code/chunks", b"nonsense")).refused(400, "InvalidCode")
-    (await alice.post("/code/chunks", bytes(1_000_001))).refused(413, "InvalidHTTPRequest")
+    (await alice.post("/code/chunks", bytes(17 * 2**20))).refused(413, "InvalidHTTPRequest")
     (await alice.post("/code", {"files": [["../x", 0, False, []]]})).refused(400, "InvalidCode")
     (await alice.post("/code", b"{")).refused(400, "MalformedJSON")
 

@@ -13,7 +13,6 @@ from typing import Any
 from pydantic import Field
 from starlette.responses import StreamingResponse
 
-from paddleflow.api import requests
 from paddleflow.api.jobs import owned_job
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, NoQuery, Route
@@ -24,8 +23,6 @@ from paddleflow.spec import wire_code as wire
 from paddleflow.spec.code import MOST_MANIFEST, Manifest, read_manifest, unpack_chunks
 from paddleflow.spec.document import Document
 from paddleflow.store.database import Tx
-
-MOST_UPLOAD = 32 * 2**20  #: bytes of one body of chunks
 
 
 class CodeManifest(Document):
@@ -46,6 +43,14 @@ def _manifest(kind: type[Document], body: bytes, *, ignore_unknown: bool) -> Man
     return read_manifest(data)
 
 
+class CodeChunks(Document):
+    """Chunks one after the other: for each PFCHUNK1, its sha256 (32 bytes), its length (8 bytes) and its bytes."""
+
+
+def _chunks(kind: type[Document], body: bytes, *, ignore_unknown: bool) -> list[tuple[str, bytes]]:
+    return list(unpack_chunks(body))
+
+
 def _store(platform: Platform) -> CodeStore:
     folder = platform.settings.data_folder / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
@@ -59,18 +64,14 @@ async def missing_chunks(platform: Platform, call: Call[Manifest, NoQuery]) -> w
     return {"id": call.body.id, "missing": await asyncio.to_thread(find)}
 
 
-async def put_chunks(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.StoredChunks:
-    headers = dict(call.request.scope["headers"])
-    body = await requests.read_body(call.request.receive, headers, min(MOST_UPLOAD, platform.settings.server.max_body))
-
-    def keep() -> int:
-        store, count = _store(platform), 0
-        for name, content in unpack_chunks(body):
+async def put_chunks(platform: Platform, call: Call[list[tuple[str, bytes]], NoQuery]) -> wire.StoredChunks:
+    def keep() -> None:
+        store = _store(platform)
+        for name, content in call.body:
             store.put_chunk(call.caller.name, name, content)
-            count += 1
-        return count
 
-    return {"stored": await asyncio.to_thread(keep)}
+    await asyncio.to_thread(keep)
+    return {"stored": len(call.body)}
 
 
 async def create_snapshot(platform: Platform, call: Call[Manifest, NoQuery]) -> wire.CodeSnapshot:
@@ -109,6 +110,7 @@ ROUTES: tuple[Route, ...] = (
         "Which chunks of a code snapshot must be sent",
         body=CodeManifest,
         reader=_manifest,
+        bulk=True,
         answer=wire.MissingChunks,
         errors=("400 InvalidCode", "MalformedJSON"),
     ),
@@ -117,8 +119,12 @@ ROUTES: tuple[Route, ...] = (
         "/code/chunks",
         put_chunks,
         "Send chunks of code: for each the word PFCHUNK1, its sha256 (32 bytes), its length (8 bytes), its bytes",
+        body=CodeChunks,
+        reader=_chunks,
+        binary=True,
+        bulk=True,
         answer=wire.StoredChunks,
-        errors=("400 InvalidCode", "413 InvalidHTTPRequest"),
+        errors=("400 InvalidCode",),
     ),
     Route(
         "POST",
@@ -127,6 +133,7 @@ ROUTES: tuple[Route, ...] = (
         "Keep a code snapshot whose chunks are all there",
         body=CodeManifest,
         reader=_manifest,
+        bulk=True,
         answer=wire.CodeSnapshot,
         errors=("400 InvalidCode", "409 CodeIncomplete", "MalformedJSON"),
     ),

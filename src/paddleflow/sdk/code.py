@@ -43,7 +43,7 @@ from paddleflow.spec.code import (
 
 SMALL = 2**20  #: files up to this size share a chunk with their neighbours
 PACK = 2 * 2**20  #: a chunk of small files is closed behind this size
-UPLOAD = 16 * 2**20  #: bytes of one request
+UPLOAD = 12 * 2**20  #: most bytes of one request; a server takes 16 MiB
 LARGEST_SHOWN = 5
 CACHE = "code-cache"  #: folder beside the contexts
 LOOPBACK = ("127.", "localhost", "::1")
@@ -293,11 +293,12 @@ def _batches(found: Scan, missing: list[str]) -> Iterator[bytes]:
         content = found.chunks[name].read()
         if hashlib.sha256(content).hexdigest() != name:
             raise Invalid("a file changed while the code was sent", hint="try again")
-        batch.append(pack_chunk(content))
-        size += len(batch[-1])
-        if size >= UPLOAD:
+        packed = pack_chunk(content)
+        if batch and size + len(packed) > UPLOAD:
             yield b"".join(batch)
             batch, size = [], 0
+        batch.append(packed)
+        size += len(packed)
     if batch:
         yield b"".join(batch)
 
