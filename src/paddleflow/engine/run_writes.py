@@ -51,6 +51,7 @@ class RunWrites:
     artifacts: list[artifacts.NewArtifact] = field(default_factory=list)
     caches: list[caches.NewCache] = field(default_factory=list)
     seen: list[dict[str, Value]] = field(default_factory=list)  #: runs: seq, touched
+    numbers: list[dict[str, Value]] = field(default_factory=list)  #: id, numbers: of runs with withdrawn components
     withdrawn: list[dict[str, Value]] = field(default_factory=list)  #: components whose rows go: run_id, number
     events: list[NewEvent] = field(default_factory=list)
 
@@ -75,6 +76,8 @@ def collect(run: RunState, rendered: RenderedSteps, writes: RunWrites, now: floa
                 _succeeded(run, item, writes)
     run.changed.clear()
     writes.withdrawn += [{"run_id": run.id, "number": number} for number in run.withdrawn]
+    if run.withdrawn:
+        writes.numbers.append({"id": run.id, "numbers": run.next_number})
     run.withdrawn.clear()
     for frame, name, items in run.loops:
         writes.loops.append({"run_id": run.id, "parent": frame, "name": name, "items": text(list(items))})
@@ -162,6 +165,8 @@ def write_runs(
         tx.many(SQL["mark_run_seen"], writes.seen)
     if writes.loops:
         tx.many(SQL["insert_loop"], writes.loops)
+    for row in writes.numbers:
+        tx.run(SQL["keep_numbers"], **row)
     if writes.withdrawn:
         tx.many(SQL["forget_component"], writes.withdrawn)
     if writes.components:

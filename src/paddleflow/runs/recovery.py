@@ -62,6 +62,7 @@ class _Restoring:
         self.run.activated_at = row.activated_at
         self.run.breakpoints = frozenset(json.loads(row.breakpoints))
         self.run.frames[ROOT] = root
+        self.run.next_number = max(self.run.next_number, row.numbers)
         self.run.stopping, self.run.force = row.stop > 0, row.stop > 1
         self.records = records
         self.now = now

@@ -47,6 +47,7 @@ class RunRow:
     updated_at: float = 0.0
     touched: int = 0
     seen: int = 0
+    numbers: int = 0
 
 
 class ChangedRun(NamedTuple):

@@ -43,6 +43,10 @@ update runs set status = :status, message = :message, activated_at = coalesce(ac
                 finished_at = :finished_at, updated_at = :at
 where id = :id
 
+-- name: keep_numbers
+-- Component numbers below this one are not given again.
+update runs set numbers = :numbers where id = :id and numbers < :numbers
+
 -- name: ask_run_to_stop
 -- Tells the engine to end a run: politely with 1, with 2 without its post-process.
 update runs set stop = :stop, status = 'terminating', message = :message, updated_at = :at, touched = touched + 1
