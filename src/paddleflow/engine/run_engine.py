@@ -13,17 +13,17 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from paddleflow.base.log import Log
 from paddleflow.engine.board import Board, Waiting
 from paddleflow.engine.changeset import Changeset
 from paddleflow.engine.claims import Claims
-from paddleflow.engine.run_writes import Collected, FreshJob, collect
+from paddleflow.engine.run_writes import Collected, FreshJob, collect, taken_ids
 from paddleflow.engine.step_admission import REFUSALS, Admission, Asked
 from paddleflow.engine.turn import advance_job, end_waiting
-from paddleflow.errors import PaddleFlowError
+from paddleflow.errors import Conflict, PaddleFlowError
 from paddleflow.jobs import facts as job_facts
 from paddleflow.jobs.durations import JobProfile
 from paddleflow.jobs.machine import JobState
@@ -50,11 +50,11 @@ from paddleflow.runs.facts import (
 from paddleflow.runs.machine import advance
 from paddleflow.runs.model import ComponentStatus, RunStatus
 from paddleflow.runs.prefetch import awaited
-from paddleflow.runs.recovery import RunRecords, read_run, restore
+from paddleflow.runs.recovery import FINAL_JOBS, RunRecords, read_run, restore
 from paddleflow.runs.rows import ChangedRun, active_runs, run_by_id
-from paddleflow.runs.state import Instance, Phase, RunState
+from paddleflow.runs.state import ROOT, Instance, Phase, RunState, frame_of, plan_of
 from paddleflow.runs.values import Rendered, rendered
-from paddleflow.spec.pipeline.model import Step
+from paddleflow.spec.pipeline.model import Pipeline, Step
 from paddleflow.store.database import Database, Tx
 
 HELD_BACK = "its turn comes after other steps of its run"
@@ -85,7 +85,9 @@ class RunEngine:
         admission: Admission,
         results: RunCounters,
         expected: Callable[[JobProfile], float | None] = lambda job: None,
+        set_aside: dict[str, str] | None = None,
     ) -> None:
+        """`set_aside`: runs that an engine before this one could not write down, and why; they are failed."""
         self._database = database
         self._admission = admission
         self._counters = results
@@ -96,19 +98,36 @@ class RunEngine:
         self.io_requests: list[tuple[RunState, Command]] = []  #: to be done after this turn's write
         self.rendered: dict[tuple[str, int], Rendered] = {}  #: of steps whose row is not written yet
         self.claims = Claims()
+        self._set_aside = {} if set_aside is None else set_aside
+        self._abandoned: list[tuple[RunState, Sequence[str]]] = []  #: runs that cannot be restored, with their jobs
         self._submits: list[tuple[RunState, Instance]] = []
         self._touched: dict[str, RunState] = {}
         self._order = NOT_KNOWN_YET
 
     def adopt(self, records: RunRecords, now: float) -> list[RunFact]:
-        """Take a run up, from its rows; what its machine must be facts."""
-        run, ended = restore(records, now)
+        """Take a run up, from its rows; the facts for its machine. One that cannot be taken up is failed, with words."""
+        try:
+            if records.run.id in self._set_aside:
+                raise Conflict(self._set_aside[records.run.id])
+            run, ended = restore(records, now)
+        except Exception as error:  # whatever is wrong with the rows of one run, others go on
+            self._abandon(records, error, now)
+            return []
         self.runs[run.id] = run
         for item in run.instances.values():
             if item.job and (item.slot or item.phase is Phase.PREFETCHED):
                 self.jobs[item.job] = run, item.number
                 self.claims.restore(run, item)
         return [(run, Adopted(now)), *((run, fact) for fact in ended)]
+
+    def _abandon(self, records: RunRecords, error: Exception, now: float) -> None:
+        row = records.run
+        run = RunState(row.id, row.user_name, Pipeline(row.name, {}), row.fs_id, frame_of(ROOT, plan_of({})))
+        run.activated_at = row.activated_at
+        self._fail(run, error, now)
+        jobs = [each.job_id for each in records.components if each.job_id and each.job_status not in FINAL_JOBS]
+        self._abandoned.append((run, jobs))
+        self._touched[run.id] = run
 
     def next_due(self) -> float | None:
         """When a run must be looked at even if nothing happens."""
@@ -133,6 +152,11 @@ class RunEngine:
         facts += [
             (run, TimePassed(now)) for run in self.runs.values() if (due := run.next_due()) is not None and due <= now
         ]
+        for run, jobs in self._abandoned:
+            changes.writes.runs.abandoned.append({"run_id": run.id, "message": run.message, "at": now})
+            for job in jobs:
+                self._end_job(board, changes, job, run.message, now)
+        self._abandoned.clear()
         while facts or self._submits:
             for run, fact in facts:
                 self._advance(run, fact)
@@ -206,9 +230,7 @@ class RunEngine:
 
     def _give_up(self, run: RunState, error: Exception, now: float) -> list[Command]:
         """End a run that this code cannot go on with; what it had at work is stopped."""
-        log.error("a run cannot go on", run=run.id, reason="".join(traceback.format_exception(error)))
-        run.status, run.finished_at, run.changed_itself = RunStatus.FAILED, now, True
-        run.message = f"a fault of the server ended it: {type(error).__name__}; the server's log has the details"
+        self._fail(run, error, now)
         commands: list[Command] = [FinishRun()]
         for item in run.instances.values():
             if item.job and item.phase in {Phase.RUNNING, Phase.PREFETCHED}:
@@ -218,6 +240,19 @@ class RunEngine:
         run.queue.clear()
         run.timers.clear()
         return commands
+
+    def _fail(self, run: RunState, error: Exception, now: float) -> None:
+        log.error("a run cannot go on", run=run.id, reason="".join(traceback.format_exception(error)))
+        run.status, run.finished_at, run.changed_itself = RunStatus.FAILED, now, True
+        words = _words(error) if isinstance(error, PaddleFlowError) else type(error).__name__
+        run.message = f"a fault of the server ended it: {words}; the server's log has the details"
+
+    async def find_conflicts(self, changes: Changeset) -> None:
+        """A turn could not be written: the runs whose jobs have ids that are taken are set aside, or it would fail again."""
+        fresh = changes.writes.runs.jobs
+        if fresh:
+            for job in await self._database.read(taken_ids, list(fresh)):
+                self._set_aside[fresh[job].run] = f"a job of the id {job} exists already, and is not its own"
 
     # ── jobs of steps ──────────────────────────────────────────────────────────────────────────────────────────────
 

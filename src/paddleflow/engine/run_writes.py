@@ -5,7 +5,7 @@ and `writes` (write).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -53,6 +53,7 @@ class RunWrites:
     seen: list[dict[str, Value]] = field(default_factory=list)  #: runs: seq, touched
     numbers: list[dict[str, Value]] = field(default_factory=list)  #: id, numbers: of runs with withdrawn components
     withdrawn: list[dict[str, Value]] = field(default_factory=list)  #: components whose rows go: run_id, number
+    abandoned: list[dict[str, Value]] = field(default_factory=list)  #: run_id, message, at: their components end
     events: list[NewEvent] = field(default_factory=list)
 
     def __bool__(self) -> bool:
@@ -161,6 +162,8 @@ def write_runs(
     """Write all of it; the rows of the new jobs. `attempts` are those that were placed at once, `reasons` why others wait."""
     for row in writes.runs:
         tx.run(SQL["update_run"], **row)
+    for row in writes.abandoned:
+        tx.run(SQL["end_components"], **row)
     if writes.seen:
         tx.many(SQL["mark_run_seen"], writes.seen)
     if writes.loops:
@@ -210,3 +213,8 @@ def _insert(
         job: job_of({**NEW_JOB, **row, "updated_at": now, "seq": seqs[job]})
         for job, row in zip(jobs, rows, strict=True)
     }
+
+
+def taken_ids(tx: Tx, jobs: Sequence[str]) -> list[str]:
+    """Those of these ids that jobs have already."""
+    return [row["id"] for row in tx.all(JOBS["positions"], ids=json_text([[job] for job in jobs]))]

@@ -98,6 +98,11 @@ on conflict (run_id, number) do update set
     reused_run = excluded.reused_run, reused_job = excluded.reused_job, misses = excluded.misses,
     started_at = excluded.started_at, finished_at = excluded.finished_at
 
+-- name: end_components
+-- The components of a run that cannot be taken up again.
+update run_components set status = 'terminated', message = :message, finished_at = :at
+where run_id = :run_id and status in ('pending', 'running', 'terminating')
+
 -- name: forget_component
 -- A component that had not begun after all.
 delete from run_components where run_id = :run_id and number = :number

@@ -47,7 +47,12 @@ async def running(scene: RunScene, run: str, name: str, tries: int = 1) -> Attem
 
 async def test_a_restart_while_a_step_waits_for_its_next_try_and_its_successor_was_prefetched(scene: RunScene) -> None:
     """The withdrawn job keeps its row, so its component's number is never given again."""
-    steps = [step("a", env=OK), step("b", "a", env=OK), step("c", "b", retry=Retry(times=1, delay=60.0)), step("d", "c", env=OK)]
+    steps = [
+        step("a", env=OK),
+        step("b", "a", env=OK),
+        step("c", "b", retry=Retry(times=1, delay=60.0)),
+        step("d", "c", env=OK),
+    ]
     async with scene.engine():
         run = await scene.submit(pipeline(*steps))
         attempt = await running(scene, run, "c")
@@ -85,7 +90,7 @@ async def test_a_run_whose_machine_raises_fails_with_words_and_others_go_on(
 
     monkeypatch.setattr("paddleflow.engine.run_engine.advance", faulty)
     steps = [step("a", env=OK), step("b", "a", env=OK), step("c", env=OK, loop_argument=[1, 2])]
-    ends = []
+    ends: list[str] = []
     async with scene.engine():
         while not ends or ends[-1] != "succeeded":
             count[0] = 0
