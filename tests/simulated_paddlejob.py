@@ -53,6 +53,7 @@ class SimulatedCluster:
         self.status_writes = 0
         self.deleted_job = False
         self.starts: list[tuple[str, int, dict[str, str]]] = []  #: name, formation, what the container was environment
+        self.gang_reason = ""  #: what Volcano says in an event
         self._numbers = itertools.count(1)
 
     # ---- the operator ----------------------------------------------------------------------------------------------
@@ -61,10 +62,21 @@ class SimulatedCluster:
         def of(kind: str) -> list[Obj]:
             return [obj for (found, _), obj in self.objects.items() if found == kind]
 
-        return Children(of("Pod"), of("ConfigMap"), of("Service"), of("PodGroup"))
+        groups = of("PodGroup")
+        owned = [each for each in groups if each["metadata"].get("ownerReferences")]
+        unowned = next((each for each in groups if each not in owned), None)
+        return Children(of("Pod"), of("ConfigMap"), of("Service"), owned, unowned)
 
     def plan(self, refused: Event | None = None) -> Writes:
-        return reconcile(read(self.job), self.children(), self.now, self.options, refused=refused, host_port=40000)
+        return reconcile(
+            read(self.job),
+            self.children(),
+            self.now,
+            self.options,
+            refused=refused,
+            host_port=40000,
+            gang_reason=self.gang_reason,
+        )
 
     def step(self) -> Writes:
         """One pass, carried out."""
@@ -91,6 +103,8 @@ class SimulatedCluster:
             self.objects[key] = made
         for patch in writes.patches:
             _merge(self.objects[patch.obj["kind"], patch.obj["metadata"]["name"]], patch.body)
+        if writes.finalizers is not None:
+            self.job["metadata"]["finalizers"] = list(writes.finalizers)
         self.events.extend(writes.events)
         self.deleted_job |= bool(writes.expired)
         return writes

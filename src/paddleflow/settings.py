@@ -44,6 +44,18 @@ class ServerSettings:
     max_body: int = _setting(2**20, "Largest request body in bytes.")
     max_bulk_body: int = _setting(16 * 2**20, "Largest request body in bytes of a batch of jobs, a pipeline or a run.")
     body_timeout: float = _setting(60.0, "Seconds within which a request body must arrive.")
+    head_timeout: float = _setting(20.0, "Seconds within which the head of a request must arrive.")
+    keep_alive: int = _setting(75, "Seconds that a connection without a request is kept.")
+    write_timeout: float = _setting(
+        60.0, "Seconds after which a client that does not read what waits for it is cut off."
+    )
+    max_connections: int = _setting(4096, "Most connections at once; fewer when the process may open fewer files.")
+    max_connections_per_address: int = _setting(
+        1024, "Most connections from one address; at this limit the one that is idle longest makes place."
+    )
+    trusted_proxies: str = _setting(
+        "", "Addresses of proxies whose X-Forwarded-For names the client, comma-separated. Empty: none."
+    )
     unknown_fields: str = _setting(
         "refuse", "What an unknown field in a request means: refuse, or ignore as older servers did."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from paddleflow.base.clock import ManualClock
 from paddleflow.engine.cluster_engine import Parts
 from paddleflow.engine.deciding import keep_for_ever
 from paddleflow.queues.decision_log import folder_of, read
-from paddleflow.scheduling.record import Released
+from paddleflow.scheduling.codec import encode
+from paddleflow.scheduling.model import Start
+from paddleflow.scheduling.record import Decided, Released
 from tests.api.client import Api
 from tests.api.workshop import Workshop, eventually_answers, until
 from tests.patience import soon
@@ -130,6 +133,15 @@ async def test_a_past_is_played_again_with_and_without_a_change(
         assert row["finished"] == 5
         assert row["meanWait"] <= 60, "they come with the beginning of the record, which is younger than an hour"
         assert (await root.get("/queue/nlp")).status != 200, "nothing was applied"
+        recent = (await root.post("/queue/whatif", {"past": 1.0})).ok()
+        assert recent["cycles"] < same["cycles"], "only the stretch that was asked for is played"
+        last = max(folder_of(workshop.place.data).glob("*.jsonl"))
+        wrong = Decided(clock.now(), 256, (Start("job-ghost", ()),))
+        with last.open("a") as file:
+            file.write(json.dumps(encode(wrong)) + "\n")
+        refused = str((await root.post("/queue/whatif", {})).refused(409, "NotReproducible"))
+        assert "decided start job-ghost" in refused
+        assert "the simulation nothing more" in refused
         keeping.cancel()
 
 
@@ -141,6 +153,10 @@ async def test_a_change_that_makes_no_sense_is_refused_with_every_fault(
         answer = str((await root.post("/queue/whatif", wrong)).refused(400, "QueueInvalidField"))
         assert "node[n9] is not there" in answer
         assert "queue[nobody] does not exist" in answer
+        new = {"queues": [{"name": "default-queeu", "weight": 2}]}
+        answer = str((await root.post("/queue/whatif", new)).refused(400, "QueueInvalidField"))
+        assert "queue[default-queeu] does not exist" in answer
+        assert "default-queue" in answer
         bad = {"queues": [{"name": "default-queue", "minResources": {"cpu": "99"}}]}
         assert "minResources" in str((await root.post("/queue/whatif", bad)).refused(400, "QueueInvalidField"))
         (await alice.post("/queue/whatif", {})).refused(403, "OnlyRootAllowed")

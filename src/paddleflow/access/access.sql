@@ -23,7 +23,7 @@ delete from users where name = :name
 -- name: active_jobs_of
 -- Jobs of a user that have not ended: while there are any, the user stays.
 select count(*) from jobs
-where user_name = :name and status in ('init', 'pending', 'running', 'terminating', 'preempting')
+where user_name = :name and status in $ACTIVE
 
 -- name: add_token
 -- A token that was just given.

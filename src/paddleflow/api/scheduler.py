@@ -11,8 +11,9 @@ from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.api.why import standing
 from paddleflow.base.clock import local_text
+from paddleflow.base.names import nearest
 from paddleflow.base.quantity import Resources
-from paddleflow.errors import Fault, Invalid, Unavailable
+from paddleflow.errors import Conflict, Fault, Invalid, Unavailable
 from paddleflow.jobs.durations import DurationHistory, Keys
 from paddleflow.jobs.rows import JobRow
 from paddleflow.queues.decision_log import folder_of, read
@@ -81,22 +82,30 @@ async def what_if(platform: Platform, call: Call[WhatIf, NoQuery]) -> wire.WhatI
     folder = folder_of(place.data)
 
     def both() -> wire.WhatIfAnswer:
-        script = scenario_of(read(folder, now - asked.past), now - asked.past) or Scenario(live)
+        scenario = scenario_of(read(folder, now - asked.past), now - asked.past) or Scenario(live)
 
         def length(request: model.Request, ran: float) -> float:
             return place.durations.length(request, ran, keys)
 
+        base = play(scenario, Change(), length, asked.horizon)
+        if base.first is not None:
+            raise Conflict(
+                f"the past {asked.past:.0f} s cannot be reproduced, so a simulation of a change would say nothing: "
+                f"at {local_text(base.first.at)} {base.first}",
+                code="NotReproducible",
+                hint="try a shorter past, such as --past 60; paddleflow scheduler replay says whether the record is sound",
+            )
         # The record may begin later than the past that was asked for; jobs of before it would only seem to have waited.
-        begins = max(now - asked.past, script.snapshot.now)
+        begins = max(now - asked.past, scenario.snapshot.now)
         changed = replace(change, arrivals=_arrivals(asked.team, begins)) if asked.team else change
-        base, other = (play(script, each, length, asked.horizon) for each in (Change(), changed))
+        other = play(scenario, changed, length, asked.horizon)
         until = max(base.ends, other.ends)
         return {
             "begins": local_text(base.begins),
             "now": local_text(base.now),
             "cycles": base.cycles,
-            "reproduced": base.first is None,
-            "firstChange": "" if other.first is None else local_text(other.first[0]),
+            "reproduced": True,
+            "firstChange": "" if other.first is None else local_text(other.first.at),
             "before": _side(report(base, until), base.ends),
             "after": _side(report(other, until), other.ends),
         }
@@ -111,6 +120,18 @@ def _look(tx: Tx, durations: DurationHistory) -> tuple[list[Queue], Mapping[str,
 def _change(asked: WhatIf, queues: Sequence[Queue], live: model.Snapshot, now: float) -> Change:
     """The change that was asked for; refused as making it would be."""
     known = {queue.name: queue for queue in queues}
+    new = "" if asked.team is None else asked.team.queue  # a new queue makes sense for those who bring jobs to it
+    unknown = [
+        Fault(
+            f"queues[{n}].name",
+            f"queue[{item.name}] does not exist",
+            f"{nearest(item.name, known)}; a new queue needs jobs of its own, named in team",
+        )
+        for n, item in enumerate(asked.queues)
+        if item.name not in known and item.name != new
+    ]
+    if unknown:
+        raise Invalid.of(unknown, code=WhatIf.code)
     for item in asked.queues:
         blank = Queue(
             id="", name=item.name, namespace="default", cluster=DEFAULT_CLUSTER, quota_type="elasticQuota",
@@ -136,11 +157,12 @@ def _change(asked: WhatIf, queues: Sequence[Queue], live: model.Snapshot, now: f
         for number in range(item.count)
     )
     lost = set(asked.nodes_lost)
-    return Change(
-        queues=queues_with([as_scheduled(known[item.name], True) for item in asked.queues]),
-        nodes=lambda nodes: (*[node for node in nodes if node.name not in lost], *added),
-        rules={key: value for key, value in asked.rules.model_dump().items() if value is not None},
-    )
+    change = Change(rules={key: value for key, value in asked.rules.model_dump().items() if value is not None})
+    if asked.queues:
+        change = replace(change, queues=queues_with([as_scheduled(known[item.name], True) for item in asked.queues]))
+    if lost or added:
+        change = replace(change, nodes=lambda nodes: (*[node for node in nodes if node.name not in lost], *added))
+    return change
 
 
 def _arrivals(team: TeamIf, begin: float) -> tuple[tuple[model.Request, float], ...]:
@@ -218,7 +240,7 @@ ROUTES = (
     ),
     Route(
         "POST", "/queue/whatif", what_if, "Try a change of queues, nodes or rules on the recent past; nothing is applied.",
-        body=WhatIf, answer=wire.WhatIfAnswer, errors=("QueueInvalidField",), root=True,
+        body=WhatIf, answer=wire.WhatIfAnswer, errors=("QueueInvalidField", "409 NotReproducible"), root=True,
     ),
     Route(
         "GET", "/scheduler/replay", replay_record, "Execute recorded decisions again, up to the first difference.",

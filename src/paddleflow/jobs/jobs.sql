@@ -68,25 +68,25 @@ order by seq limit :limit
 
 -- name: held_jobs
 -- Jobs that hold resources or are being ended: what the engine takes up again after a restart.
-select * from jobs where placed = 1 and status in ('init', 'pending', 'running', 'terminating', 'preempting')
+select * from jobs where placed = 1 and status in $ACTIVE
 
 -- name: tasks_of_held_jobs
 -- The members of all jobs that hold resources.
 select t.* from tasks t join jobs j on j.id = t.job_id
-where j.placed = 1 and j.status in ('init', 'pending', 'running', 'terminating', 'preempting')
+where j.placed = 1 and j.status in $ACTIVE
 
 -- name: waiting_jobs
 -- Jobs that wait for resources, with no more than the scheduler needs to know.
 select seq, id, queue, user_name, framework, priority, needs, accepted_at, attempt, not_before, touched, status, placed,
        message
-from jobs where placed = 0 and status in ('init', 'pending') order by seq
+from jobs where placed = 0 and status in $WAITING order by seq
 
 -- name: waiting_classes
 -- The same with one row for all jobs that are equal to the scheduler: their positions, ids and moments are JSON lists.
 select queue, user_name, framework, priority, needs, attempt, not_before, touched, status, message,
        json_group_array(seq) as seqs, json_group_array(id) as ids,
        json_group_array(json(printf('%!.17g', accepted_at))) as moments
-from jobs where placed = 0 and status in ('init', 'pending')
+from jobs where placed = 0 and status in $WAITING
 group by queue, user_name, framework, priority, needs, attempt, not_before, touched, status, message
 
 -- name: waiting_classes [postgres]
@@ -94,18 +94,18 @@ group by queue, user_name, framework, priority, needs, attempt, not_before, touc
 select queue, user_name, framework, priority, needs, attempt, not_before, touched, status, message,
        cast(json_agg(seq) as text) as seqs, cast(json_agg(id) as text) as ids,
        cast(json_agg(accepted_at) as text) as moments
-from jobs where placed = 0 and status in ('init', 'pending')
+from jobs where placed = 0 and status in $WAITING
 group by queue, user_name, framework, priority, needs, attempt, not_before, touched, status, message
 
 -- name: jobs_of_placement
 -- What the engine needs to launch a waiting job, and only if nobody changed it since it was looked at.
-select * from jobs where seq = :seq and touched = :touched and placed = 0 and status in ('init', 'pending')
+select * from jobs where seq = :seq and touched = :touched and placed = 0 and status in $WAITING
 
 -- name: mark_waiting
 -- The engine looked at new jobs and they have to wait, all for the same reason; which of them nobody changed meanwhile.
 update jobs set status = 'pending', message = :message, updated_at = :at, seen = :touched
 where seq in (select cast(value ->> 0 as bigint) from json_each(:seqs)) and touched = :touched
-  and status in ('init', 'pending') and placed = 0
+  and status in $WAITING and placed = 0
 returning seq
 
 -- name: mark_seen
@@ -120,7 +120,7 @@ delete from deleted_jobs where seq = :seq
 -- Every member has its place: the durable intent before anything is started.
 update jobs set status = 'pending', message = '', placed = 1, attempt = :attempt, not_before = null, updated_at = :at,
                 placed_at = :placed_at, seen = :touched
-where seq = :seq and touched = :touched and status in ('init', 'pending') and placed = 0
+where seq = :seq and touched = :touched and status in $WAITING and placed = 0
 
 -- name: insert_task
 -- A member with its place; a restart takes the row again.
@@ -173,19 +173,19 @@ where updated_at > :since and finished_at is not null order by updated_at desc l
 -- name: active_profiles
 -- What jobs that have not ended have in common with others.
 select id, user_name, name, queue, needs, members, accepted_at from jobs
-where status in ('init', 'pending', 'running', 'terminating', 'preempting') order by seq limit :limit
+where status in $ACTIVE order by seq limit :limit
 
 -- name: evicted_jobs
 -- Evictions that still count, after a restart of the engine.
 select id, status, evicted_at, evicted_by from jobs
-where evicted_at > :since and status in ('init', 'pending', 'running', 'terminating', 'preempting')
+where evicted_at > :since and status in $ACTIVE
 
 -- name: end_unplaced_job
 -- Stops a job that holds nothing yet; the engine forgets it when it sees the row.
 update jobs set status = 'terminated', message = :message, finished_at = :at, updated_at = :at,
                 delete_at = case when run_id is null then cast(:delete_at as double precision) else null end,
                 touched = touched + 1
-where id = :id and placed = 0 and status in ('init', 'pending')
+where id = :id and placed = 0 and status in $WAITING
 
 -- name: ask_to_stop
 -- Tells the engine to end a job that holds resources.
@@ -195,7 +195,7 @@ where id = :id and placed = 1 and status in ('init', 'pending', 'running', 'pree
 -- name: change_priority
 -- A new priority for a job that has not started.
 update jobs set priority = :priority, updated_at = :at, touched = touched + 1
-where id = :id and status in ('init', 'pending') and placed = 0
+where id = :id and status in $WAITING and placed = 0
 
 -- name: change_notes
 -- New labels and annotations, whole.
@@ -243,13 +243,13 @@ order by delete_at limit :limit
 -- name: count_by_status
 -- How many jobs are in each active status, for the metrics.
 select status, queue, count(*) as jobs from jobs
-where status in ('init', 'pending', 'running', 'terminating', 'preempting') group by status, queue
+where status in $ACTIVE group by status, queue
 
 -- name: used_by_queue
 -- What the jobs of every queue hold now, summed per set of scalars, for the metrics.
 select queue, scalars, count(*) as jobs, cast(sum(cpu) as bigint) as cpu, cast(sum(memory) as bigint) as memory
 from jobs
-where placed = 1 and status in ('init', 'pending', 'running', 'terminating', 'preempting')
+where placed = 1 and status in $ACTIVE
 group by queue, scalars
 
 -- name: ended_behind
@@ -262,7 +262,7 @@ where finished_at is not null
 -- What every member that holds resources takes, and where.
 select t.node, t.job_id, t.role, t.idx, t.status, j.needs, j.labels
 from tasks t join jobs j on j.id = t.job_id
-where j.placed = 1 and j.status in ('init', 'pending', 'running', 'terminating', 'preempting')
+where j.placed = 1 and j.status in $ACTIVE
 
 -- name: card_time
 -- Jobs of some queues that ran between two moments, for the card-time report.

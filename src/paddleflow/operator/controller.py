@@ -11,19 +11,33 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from paddleflow.base.clock import Clock
-from paddleflow.errors import Forbidden
+from paddleflow.errors import Forbidden, PaddleFlowError
 from paddleflow.kube.cache import Cache, all_unpacked, packed, unpacked
 from paddleflow.kube.client import Client
 from paddleflow.kube.controller import DONE, RequeueAfter, Result
 from paddleflow.kube.recorder import Recorder
-from paddleflow.kube.resources import CONFIG_MAPS, PADDLEJOBS, PODGROUPS, PODS, SERVICES, Object, Resource, View, uid
+from paddleflow.kube.resources import (
+    CONFIG_MAPS,
+    EVENTS,
+    PADDLEJOBS,
+    PODGROUPS,
+    PODS,
+    SERVICES,
+    Object,
+    Resource,
+    View,
+    owner,
+    uid,
+)
 from paddleflow.operator import transforms
 from paddleflow.operator.etcd import Etcd
 from paddleflow.operator.executor import DEFINITION_TOO_OLD, WriteExecutor, refusal_event
 from paddleflow.operator.metrics import Metrics
 from paddleflow.operator.paddlejob.contract import choose_host_port
+from paddleflow.operator.paddlejob.gang import held_reason
 from paddleflow.operator.paddlejob.job import Job, Options, read
-from paddleflow.operator.paddlejob.pods import JOB_LABEL
+from paddleflow.operator.paddlejob.pods import JOB_LABEL, NAME_LABEL
+from paddleflow.operator.paddlejob.reconcile import GANG_REASON_AGE
 from paddleflow.operator.paddlejob.reconcile import reconcile as reconcile_job
 from paddleflow.operator.paddlejob.writes import Children, Event, Writes
 
@@ -51,20 +65,24 @@ class PaddleJobController:
         namespace: str = "",
         etcd: Etcd | None = None,
     ) -> None:
-        self.jobs = _cache(client, PADDLEJOBS, namespace, transforms.job, labels="")
-        self.pods = _cache(client, PODS, namespace, transforms.pod)
-        self.config_maps = _cache(client, CONFIG_MAPS, namespace, transforms.config_map)
-        self.services = _cache(client, SERVICES, namespace, transforms.child)
-        self.pod_groups = _cache(client, PODGROUPS, namespace, transforms.pod_group)
+        self.jobs = _cache(client, PADDLEJOBS, namespace, transforms.job)
+        self.pods = _cache(client, PODS, namespace, transforms.pod, NAME_LABEL)
+        self.config_maps = _cache(client, CONFIG_MAPS, namespace, transforms.config_map, NAME_LABEL)
+        self.services = _cache(client, SERVICES, namespace, transforms.child, JOB_LABEL)
+        self.pod_groups = _cache(client, PODGROUPS, namespace, transforms.pod_group)  # people make some, without labels
         self.caches = {
             "PaddleJob": self.jobs,
             "Pod": self.pods,
             "ConfigMap": self.config_maps,
             "Service": self.services,
         }
+        self.watched = list(
+            self.caches.values()
+        )  #: those without which nothing works; PodGroups where Volcano is there
         self.caches["PodGroup"] = self.pod_groups
         self.metrics: Metrics | None = None
         self._executor = WriteExecutor(client, self.caches)
+        self._client = client
         self._recorder = recorder
         self._clock = clock
         self._options = options
@@ -72,6 +90,10 @@ class PaddleJobController:
         self._refused: dict[str, _Refused | None] = {}  # by the job's uid; None: the status is not believed any more
         self._held: dict[str, float] = {}  # since when a job's status is held back
         self._uids: dict[str, str] = {}  # of jobs seen so far, to drop what is kept about those that are gone
+        self._lifted: set[str] = set()  # jobs whose finalizer was taken off once
+        self._gang_reasons: dict[
+            str, tuple[float, str]
+        ] = {}  # when Volcano was asked, and what it said, by the job's uid
         self._ports: dict[str, tuple[int, int]] = {}  # ranges of jobs on the nodes' network: first port, members
 
     async def reconcile(self, key: str) -> Result:
@@ -84,6 +106,7 @@ class PaddleJobController:
         self._uids[key] = uid(obj)
         job = read(obj)
         refused = self._known_refusal(job)
+        await self._ask_volcano(job)
         writes = self._pass(job, refused.event if refused else None)
         try:
             event = await self._carry_out(obj, job, writes)
@@ -104,9 +127,14 @@ class PaddleJobController:
         return all_unpacked(self.jobs.all())
 
     def _pass(self, job: Job, refused: Event | None) -> Writes:
-        children = self._children(job.uid)
         writes = reconcile_job(
-            job, children, self._clock.now(), self._options, refused=refused, host_port=self._host_port(job)
+            job,
+            self._children(job),
+            self._clock.now(),
+            self._options,
+            refused=refused,
+            host_port=self._host_port(job),
+            gang_reason=self._gang_reasons.get(job.uid, (0.0, ""))[1],
         )
         if refused and refused.reason == DEFINITION_TOO_OLD:
             writes.first = True  # without a memory nothing else may be done
@@ -129,14 +157,46 @@ class PaddleJobController:
         else:
             del self._held[job.uid]
 
-    def _children(self, job_uid: str) -> Children:
-        caches = (self.pods, self.config_maps, self.services, self.pod_groups)
-        return Children(*(all_unpacked(cache.by_owner(job_uid)) for cache in caches))
+    def _children(self, job: Job) -> Children:
+        return Children(
+            pods=all_unpacked(self.pods.by_owner(job.uid)),
+            config_maps=all_unpacked(self.config_maps.by_owner(job.uid)),
+            services=all_unpacked(self.services.by_owner(job.uid)),
+            pod_groups=all_unpacked(self.pod_groups.by_owner(job.uid)),
+            unowned_pod_group=self._unowned_pod_group(job),
+        )
+
+    def _unowned_pod_group(self, job: Job) -> Object | None:
+        kept = self.pod_groups.get(f"{job.namespace}/{job.name}")
+        found = None if kept is None else unpacked(kept)
+        if found is None or "deletionTimestamp" in found["metadata"] or owner(found) is not None:
+            return None
+        return found
+
+    async def _ask_volcano(self, job: Job) -> None:
+        """Why Volcano holds the gang of a job back: it says so in events of the PodGroup and nowhere else."""
+        kept = self.pod_groups.get(f"{job.namespace}/{job.name}")
+        group = None if kept is None or job.ended else unpacked(kept)
+        if group is None or (group.get("status") or {}).get("phase") != "Pending":
+            self._gang_reasons.pop(job.uid, None)
+            return
+        now = self._clock.monotonic()
+        asked, reason = self._gang_reasons.get(job.uid, (float("-inf"), ""))
+        if now - asked < (GANG_REASON_AGE if reason else SETTLE):
+            return
+        with suppress(PaddleFlowError):  # an older role may not list events: the message says where they are
+            fields = f"involvedObject.uid={uid(group)}"
+            events = (await self._client.list(EVENTS, job.namespace, fields=fields)).items
+            reason = held_reason(events)
+        self._gang_reasons[job.uid] = now, reason
 
     async def _carry_out(self, obj: View, job: Job, writes: Writes) -> Event | None:
         """Write everything, in order; what was refused."""
         if writes.status is not None and writes.first and (event := await self._write_status(obj, writes)):
             return event
+        if writes.finalizers is not None and (job.deleting or job.uid not in self._lifted):
+            await self._executor.set_finalizers(job, writes.finalizers)
+            self._lifted.add(job.uid)
         if writes.np is not None and self._etcd is not None:
             await self._etcd.set_workers(job.namespace, job.name, writes.np)
         if writes.deletes:
@@ -215,10 +275,12 @@ class PaddleJobController:
         self._refused.pop(job_uid, None)
         self._held.pop(job_uid, None)
         self._ports.pop(job_uid, None)
+        self._gang_reasons.pop(job_uid, None)
+        self._lifted.discard(job_uid)
 
 
 def _cache(
-    client: Client, resource: Resource, namespace: str, transform: Callable[[Object], Object], labels: str = JOB_LABEL
+    client: Client, resource: Resource, namespace: str, transform: Callable[[Object], Object], labels: str = ""
 ) -> Cache[bytes]:
     return Cache(client, resource, namespace, labels=labels, transform=packed(transform))
 

@@ -16,6 +16,7 @@ from paddleflow.kube.client import Client
 from paddleflow.kube.errors import AlreadyExists
 from paddleflow.kube.resources import PADDLEJOBS, View, key, name, namespace, owner, uid
 from paddleflow.kube.writer import Writer
+from paddleflow.operator.paddlejob.job import Job
 from paddleflow.operator.paddlejob.writes import Delete, Event, Patch
 
 DEFINITION_TOO_OLD = "DefinitionTooOld"
@@ -59,6 +60,16 @@ class WriteExecutor:
         except NotFound:
             return False
 
+    async def set_finalizers(self, job: Job, finalizers: list[str]) -> None:
+        """Replace the job's finalizers, if nobody wrote the job in between."""
+        body = {"metadata": {"uid": job.uid, "resourceVersion": job.version, "finalizers": finalizers}}
+        try:
+            answer = await self._client.patch(PADDLEJOBS, job.name, job.namespace, body=body)
+        except NotFound:
+            return
+        if answer["metadata"].get("deletionTimestamp") is None:
+            self._caches["PaddleJob"].record_write(answer)
+
     async def expire(self, job: View) -> None:
         try:
             await self._client.delete(PADDLEJOBS, name(job), namespace(job), uid=uid(job))
@@ -72,9 +83,14 @@ class WriteExecutor:
         await _together([self._patch(each) for each in patches])
 
     async def create(self, job: View, objects: Iterable[View]) -> Event | None:
-        """Make everything; the first refusal, if there was one."""
-        refused = await _together([self._create(job, each) for each in objects])
-        return next((each for each in refused if each is not None), None)
+        """Create everything, the pods last: without the Service that names them, or their PodGroup, they must not start. The
+        first refusal, if there was one; nothing is created after it."""
+        for group in _in_order(objects):
+            refused: list[Event | None] = await _together([self._create(job, each) for each in group])
+            event = next((each for each in refused if each is not None), None)
+            if event is not None:
+                return event
+        return None
 
     async def _create(self, job: View, obj: View) -> Event | None:
         try:
@@ -142,6 +158,12 @@ def _too_old(why: str) -> Event:
     return Event(
         DEFINITION_TOO_OLD, f"{message}. Apply the one that `paddleflow operator --crd` prints"[:_LONGEST], True
     )
+
+
+def _in_order(objects: Iterable[View]) -> list[list[View]]:
+    every = list(objects)
+    groups = [each for each in every if each["kind"] != "Pod"], [each for each in every if each["kind"] == "Pod"]
+    return [group for group in groups if group]
 
 
 async def _together(writes: list[Awaitable[Any]]) -> list[Any]:

@@ -25,7 +25,7 @@ import uvloop
 from paddleflow import settings
 from paddleflow.base.clock import SystemClock, rfc3339
 from paddleflow.base.log import Log
-from paddleflow.errors import PaddleFlowError
+from paddleflow.errors import Forbidden, PaddleFlowError
 from paddleflow.kube import config
 from paddleflow.kube.client import Client
 from paddleflow.kube.controller import Controller
@@ -142,6 +142,7 @@ async def _work(
         if arguments.options.volcano:
             caches.append(jobs.pod_groups)
             if await client.serves(PODGROUPS):
+                jobs.watched.append(jobs.pod_groups)
                 controller.watch_owned(jobs.pod_groups, PADDLEJOBS.kind)
             else:  # jobs report that it is missing; once it is installed the cache fills
                 _log.warning("Volcano's PodGroup is not known to the API server: jobs wait until it is")
@@ -170,8 +171,8 @@ def _led(lease: Lease, controller: Controller) -> Callable[[], Awaitable[None]]:
 
 
 def readiness(jobs: PaddleJobController) -> tuple[int, bytes]:
-    """Whether the caches are filled; if not, why."""
-    waiting = [cache for kind, cache in jobs.caches.items() if kind != "PodGroup" and not cache.synced.is_set()]
+    """Whether everything that the operator needs is watched; if not, what, and why."""
+    waiting = [cache for cache in jobs.watched if not cache.synced.is_set() or isinstance(cache.error, Forbidden)]
     if not waiting:
         return 200, b"ok\n"
     why = "; ".join(

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from paddleflow.kube.resources import Object
+from paddleflow.operator.paddlejob.gang import ADOPTED
 from paddleflow.operator.paddlejob.pods import FORMATION, JOB_LABEL, NOTIFIED
 
 _POD_STATUS = ("phase", "podIP", "reason", "message")
@@ -20,7 +21,7 @@ _LISTS = ("PADDLE_PSERVERS_IP_PORT_LIST", "PADDLE_TRAINER_ENDPOINTS", "PADDLE_HE
 def job(obj: Object) -> Object:
     """A job is read whole, but for the history of its fields."""
     metadata = obj["metadata"]
-    kept = ("name", "namespace", "uid", "generation", "deletionTimestamp", "resourceVersion")
+    kept = ("name", "namespace", "uid", "generation", "deletionTimestamp", "resourceVersion", "finalizers")
     obj["metadata"] = {key: metadata[key] for key in kept if key in metadata}
     return obj
 
@@ -51,7 +52,10 @@ def child(obj: Object) -> Object:
 
 
 def pod_group(obj: Object) -> Object:
-    return {**_head(obj), "spec": obj.get("spec") or {}, "status": obj.get("status") or {}}
+    head = _head(obj)
+    if references := obj["metadata"].get("ownerReferences"):
+        head["metadata"]["ownerReferences"] = references
+    return {**head, "spec": obj.get("spec") or {}, "status": obj.get("status") or {}}
 
 
 def _head(obj: Object) -> Object:
@@ -66,7 +70,7 @@ def _head(obj: Object) -> Object:
     if label := (metadata.get("labels") or {}).get(JOB_LABEL):
         kept["labels"] = {JOB_LABEL: label}
     annotations = metadata.get("annotations") or {}
-    if marks := {key: annotations[key] for key in (FORMATION, NOTIFIED) if key in annotations}:
+    if marks := {key: annotations[key] for key in (FORMATION, NOTIFIED, ADOPTED) if key in annotations}:
         kept["annotations"] = marks
     return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": kept}
 

@@ -49,7 +49,7 @@ delete from grants where resource_type = 'queue' and resource_id = :name
 -- name: count_active_jobs
 -- How many jobs of a queue have not ended.
 select count(*) from jobs
-where queue = :queue and status in ('init', 'pending', 'running', 'terminating', 'preempting')
+where queue = :queue and status in $ACTIVE
 
 -- name: queues_below
 -- The queues that stand directly under one.
@@ -59,6 +59,6 @@ select name from queues where parent = :name order by seq
 -- What the jobs of every queue hold now, summed per queue and set of scalars, as used_by_jobs.
 select queue, scalars, count(*) as jobs, cast(sum(cpu) as bigint) as cpu, cast(sum(memory) as bigint) as memory
 from jobs
-where status in ('init', 'pending', 'running', 'terminating', 'preempting')
+where status in $ACTIVE
   and (status in ('running', 'terminating', 'preempting') or (status = 'pending' and placed = 1))
 group by queue, scalars

@@ -81,7 +81,7 @@ def replay(snapshot: Snapshot, job: str, lasts: Callable[[Request, float], float
     playback = Playback(Core.of(snapshot), lasts)
     playback.begin(now)
     for _ in range(_MOST_MOMENTS):
-        playback.live(now)
+        playback.run_cycles(now)
         if playback.outcomes[job].started_at is not None:
             return now - snapshot.now
         now = playback.next_moment(now)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from paddleflow.scheduling.core import Core
-from paddleflow.scheduling.model import Preempt, Request, Resize, Start
+from paddleflow.scheduling.model import Allocation, Preempt, Request, Resize, Start
 from paddleflow.scheduling.record import Action, actions_of
 
 _END, _GONE, _CHANGED = "end", "gone", "changed"
@@ -26,6 +26,7 @@ class Outcome:
 
     request: Request
     started_at: float | None = None  #: first
+    eligible_at: float = 0.0  #: since when it waited for the scheduler
     finished_at: float | None = None
     withdrawn_at: float | None = None  #: its user gave it up while it waited
     evictions: int = 0
@@ -51,18 +52,32 @@ class Playback:
     def begin(self, now: float) -> None:
         """Take over what runs in the core."""
         for job, job_class in self.core.pending.items():
-            self.outcomes[job] = Outcome(job_class.jobs[job])
+            request = job_class.jobs[job]
+            self.outcomes[job] = Outcome(request, eligible_at=request.submitted_at)
         for job, allocation in self.core.allocations.items():
-            self.outcomes[job] = Outcome(allocation.request, allocation.since, since=allocation.since)
+            self.outcomes[job] = Outcome(
+                allocation.request, allocation.since, allocation.request.submitted_at, since=allocation.since
+            )
             self._run(job, now + self.lasts(allocation.request, max(0.0, now - allocation.since)))
             if self.core.leaving(job):
                 self._depart(job, self.core.evictions[job].at)
             if job in self.core.shrinks:
                 self._later(_CHANGED, job, (at := self.core.shrinks[job].at) + self.change_lag(job, at))
 
-    def submit(self, request: Request) -> None:
-        self.outcomes.setdefault(request.job, Outcome(request)).request = request
+    def submit(self, request: Request, eligible_at: float | None = None) -> None:
+        """A job waits from now on; it may have been known before."""
+        at = request.submitted_at if eligible_at is None else eligible_at
+        self.outcomes.setdefault(request.job, Outcome(request, eligible_at=at)).request = request
         self.core.submit(request)
+
+    def adopt(self, allocation: Allocation, now: float) -> None:
+        """A job holds its resources without a decision."""
+        request = allocation.request
+        outcome = self.outcomes.setdefault(request.job, Outcome(request, eligible_at=allocation.since))
+        outcome.started_at = allocation.since if outcome.started_at is None else outcome.started_at
+        outcome.since = now
+        self.core.allocate(allocation)
+        self._run(request.job, now + self.lasts(request, 0.0))
 
     def next_moment(self, now: float) -> float:
         """When something ends, or time alone lets something happen; later than now."""
@@ -101,8 +116,8 @@ class Playback:
                         self._later(_CHANGED, job, now + self.change_lag(job, now))
         return actions
 
-    def live(self, now: float) -> None:
-        """Whatever happens at this moment, until nothing more does."""
+    def run_cycles(self, now: float) -> None:
+        """Everything that happens at this moment, until nothing more does."""
         for _ in range(_AT_ONCE):
             self.settle(now)
             if not self.decide(now):

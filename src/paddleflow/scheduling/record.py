@@ -196,8 +196,8 @@ class Recorded(Core):
         return decisions
 
 
-def told(core: Core, entry: Entry) -> None:
-    """Tell a core what the entry says; a snapshot or a cycle is nothing that a core is told."""
+def apply(core: Core, entry: Entry) -> None:
+    """Feed an entry to a core; a checkpoint or a cycle is no event, and changes nothing."""
     match entry:
         case Submitted(request):
             core.submit(request)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import Preempt, Start
-from paddleflow.scheduling.record import Action, Checkpoint, Decided, Entry, actions_of, told
+from paddleflow.scheduling.record import Action, Checkpoint, Decided, Entry, actions_of, apply
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def replay(entries: Iterable[Entry], since: float = float("-inf"), until: float 
                 if report.difference is not None:
                     break
         else:
-            told(core, entry)
+            apply(core, entry)
             report.events += 1
     return report
 
@@ -75,13 +75,14 @@ def _difference(cycle: int, decided: Decided, actions: tuple[Action, ...]) -> Di
     number = next(
         (n for n, pair in enumerate(zip(then, now, strict=False)) if pair[0] != pair[1]), min(len(then), len(now))
     )
-    return Difference(cycle, decided.at, number + 1, _words(then, number), _words(now, number))
+    words = [describe(actions[number] if number < len(actions) else None) for actions in (then, now)]
+    return Difference(cycle, decided.at, number + 1, *words)
 
 
-def _words(actions: tuple[Action, ...], number: int) -> str:
-    if number >= len(actions):
+def describe(action: Action | None) -> str:
+    """A decision in words; None: there was none."""
+    if action is None:
         return "nothing more"
-    action = actions[number]
     if isinstance(action, Start):
         return f"start {action.job} on {', '.join(dict.fromkeys(a.node for a in action.assignments))}"
     if isinstance(action, Preempt):

@@ -16,13 +16,15 @@ from paddleflow.api.application import build
 from paddleflow.api.platform import Platform
 from paddleflow.api.routes import ROUTE_GROUPS, SOCKETS
 from paddleflow.errors import Unavailable
-from paddleflow.server.transport import CoalescingProtocol
+from paddleflow.server.connections import budget
+from paddleflow.server.transport import bounded
 from paddleflow.settings import Settings
 
 
 @contextmanager
 def open_listener(settings: Settings) -> Iterator[socket.socket]:
     """The socket, bound before anything else is opened, so that a taken port is the first thing to be said."""
+    budget(settings.server)  # too few descriptors: said before the keeper fails for want of them
     host, port = settings.server.host, settings.server.port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
@@ -58,29 +60,35 @@ class HttpServer:
             app,
             log_config=None,
             access_log=False,
-            http=CoalescingProtocol,
+            http=bounded(budget(self.platform.settings.server)),
             ws="websockets-sansio",
             lifespan="off",
             server_header=False,
             date_header=False,
             timeout_graceful_shutdown=10,
-            timeout_keep_alive=75,
-            proxy_headers=False,
+            timeout_keep_alive=self.platform.settings.server.keep_alive,
+            proxy_headers=bool(self.platform.settings.server.trusted_proxies),
+            forwarded_allow_ips=self.platform.settings.server.trusted_proxies or None,
             backlog=2048,
         )
         config.load()
         self._server = _UvicornServer(config)
 
+    @property
+    def started(self) -> bool:
+        return self._server.started
+
+    def stop(self) -> None:
+        """Answer what has begun, end the streams, and return from `serve`."""
+        self.platform.closing.set()
+        self._server.should_exit = True
+
     async def serve(self) -> None:
         server = self._server
         loop = asyncio.get_running_loop()
 
-        def stop() -> None:
-            self.platform.closing.set()
-            server.should_exit = True
-
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop)
+            loop.add_signal_handler(number, self.stop)
         async with asyncio.TaskGroup() as group:
             group.create_task(asyncio.to_thread(_build_documents))
             await server.serve([self.listener])

@@ -56,8 +56,8 @@ def _waited_until(outcome: Outcome, ends: float) -> float:
 
 
 def _queue(name: str, rows: list[Outcome], played: Played, capacity: Resources, span: float) -> QueueReport:
-    waits = [_waited_until(r, played.ends) - r.request.submitted_at for r in rows]
-    done = [r.finished_at - r.request.submitted_at for r in rows if r.finished_at is not None]
+    waits = [max(0.0, _waited_until(r, played.ends) - r.eligible_at) for r in rows]
+    done = [max(0.0, r.finished_at - r.eligible_at) for r in rows if r.finished_at is not None]
     busy = sum(
         dominant(total_of(r.request), capacity) * max(0.0, end - max(begin, played.begins))
         for r in rows

@@ -1,8 +1,9 @@
-"""The recent past as a scenario: what came from outside, when the scheduler looked, and how long each job ran.
+"""A stretch of the recent past that can be played again: what came from outside, when cycles ran, how long jobs ran.
 
-Built from a scheduler's record. What the scheduler itself caused (starts, evictions, and what follows from them) is not in
-it: a simulation causes that anew. Times are counted from cycle to cycle, so that a simulation that changes nothing ends every
-job before the very cycle before which it ended then.
+Built from a scheduler's record by `scenario_of`. What the scheduler itself caused (starts, evictions, and what follows from
+them) is not in it: a play causes that anew. What began without a decision is: a prefetched step takes the slot of the one
+before it, and the scheduler is only told (`Allocated`). Times are counted from cycle to cycle, so that a play that changes
+nothing ends every job before the very cycle before which it ended then.
 """
 
 from __future__ import annotations
@@ -10,8 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import Preempt, Request, Resize, Snapshot, Start
-from paddleflow.scheduling.record import Checkpoint, Decided, Entry, Released, Resized, Restarted, Submitted
+from paddleflow.scheduling.record import (
+    Allocated,
+    Checkpoint,
+    Decided,
+    Entry,
+    Released,
+    Resized,
+    Restarted,
+    Submitted,
+    apply,
+)
 
 
 @dataclass(slots=True)
@@ -39,7 +51,7 @@ class Scenario:
     """A stretch of the past."""
 
     snapshot: Snapshot
-    moments: list[RecordedCycle] = field(default_factory=list)
+    cycles: list[RecordedCycle] = field(default_factory=list)
     runs: dict[str, AttemptHistory] = field(default_factory=dict)
     requests: dict[str, Request] = field(default_factory=dict)
     going: set[str] = field(default_factory=set)  #: jobs that were still on their way out at its end
@@ -47,7 +59,7 @@ class Scenario:
 
     @property
     def ends(self) -> float:
-        return self.moments[-1].decided.at if self.moments else self.snapshot.now
+        return self.cycles[-1].decided.at if self.cycles else self.snapshot.now
 
 
 class _Reader:
@@ -56,11 +68,13 @@ class _Reader:
     def __init__(self, snapshot: Snapshot) -> None:
         self.scenario = Scenario(snapshot)
         self._outside: list[Entry] = []
-        self._started = {allocation.request.job: allocation.since for allocation in snapshot.allocations}
+        #: since when it runs; None: since the next cycle
+        self._started: dict[str, float | None] = {a.request.job: a.since for a in snapshot.allocations}
         self._told = {e.job: e.at for e in snapshot.evictions if e.job in self._started and not e.gone}
         self._changing = {shrink.job: shrink.at for shrink in snapshot.shrinks}
         self._idle: dict[str, float] = {}  # jobs that ended by themselves, and when
-        self._left: list[str] = []  # since the last cycle: released
+        self._left: list[tuple[str, float | None]] = []  # since the last cycle: released, and since when it ran
+        self._left_jobs: set[str] = set()
         self._again: list[str] = []  # and submitted once more
         self._changed: set[str] = set()  # and changed in their members
         for request in (*snapshot.pending, *[allocation.request for allocation in snapshot.allocations]):
@@ -71,7 +85,14 @@ class _Reader:
             case Decided():
                 self._cycle(entry)
             case Released(job):
-                self._left.append(job)
+                self._left.append((job, self._started.pop(job, None)))
+                self._left_jobs.add(job)
+            case Allocated(allocation):
+                job = allocation.request.job
+                self.scenario.requests[job] = allocation.request
+                self._started[job] = None
+                self._idle.pop(job, None)
+                self._outside.append(entry)
             case Submitted(request) if self._comes_back(request.job):
                 self._again.append(request.job)
             case Resized(job, _) | Restarted(job, _) if job in self._changing:
@@ -92,15 +113,15 @@ class _Reader:
 
     def _comes_back(self, job: str) -> bool:
         """Whether it waits once more by itself; if it does so already, somebody took it back and changed it."""
-        return (job in self._idle or job in self._left) and job not in self._again
+        return (job in self._idle or job in self._left_jobs) and job not in self._again
 
     def _cycle(self, decided: Decided) -> None:
         at = decided.at
         for job in self._changed & self._changing.keys():
             self._runs(job).changes.append(at - self._changing.pop(job))
         made_way = set()
-        for job in self._left:
-            since = self._started.pop(job, at)
+        for job, began in self._left:
+            since = at if began is None else began
             if job in self._changing:  # it went before its members had changed
                 self._runs(job).changes.append(at - self._changing.pop(job))
             if job in self._told:
@@ -113,8 +134,12 @@ class _Reader:
         for job in self._again:
             if job not in made_way:
                 self._runs(job).pauses.append(at - self._idle.pop(job))
-        self.scenario.moments.append(RecordedCycle(decided, self._outside))
+        self.scenario.cycles.append(RecordedCycle(decided, self._outside))
         self._outside, self._left, self._again, self._changed = [], [], [], set()
+        self._left_jobs = set()
+        for job, began in self._started.items():
+            if began is None:
+                self._started[job] = at
         for action in decided.actions:
             match action:
                 case Start(job):
@@ -126,11 +151,31 @@ class _Reader:
 
 
 def scenario_of(entries: Iterable[Entry], since: float = float("-inf")) -> Scenario | None:
-    """The stretch that begins with the last snapshot before `since`, or the first after it, and has no break in it."""
+    """The stretch from `since` on, or from the first checkpoint after it, with no break in it; None: nothing is recorded.
+
+    Checkpoints are rare, so the record from the last one before `since` is executed up to there, and the stretch begins with
+    what the scheduler then knew.
+    """
     reader: _Reader | None = None
+    core: Core | None = None  # follows the record up to `since`
     for entry in entries:
-        if isinstance(entry, Checkpoint) and (reader is None or entry.fresh or entry.snapshot.now <= since):
-            reader = _Reader(entry.snapshot)
+        if isinstance(entry, Checkpoint) and (entry.fresh or (reader is None and core is None)):
+            if entry.snapshot.now >= since:
+                reader, core = _Reader(entry.snapshot), None
+            else:
+                reader, core = None, Core.of(entry.snapshot)
+        elif core is not None:
+            if isinstance(entry, Decided):
+                if entry.at >= since:
+                    reader = _Reader(core.snapshot(entry.at))
+                    reader.read(entry)
+                    core = None
+                else:
+                    core.decide(entry.at, entry.limit)
+            else:
+                apply(core, entry)
         elif reader is not None:
             reader.read(entry)
+    if reader is None and core is not None:
+        reader = _Reader(core.snapshot(max(core.now, since)))
     return None if reader is None else reader.done()

@@ -11,11 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
+from itertools import zip_longest
 
+from paddleflow.scheduling.classes import allocated_total
+from paddleflow.scheduling.cluster_state import by_node
 from paddleflow.scheduling.core import Core
-from paddleflow.scheduling.model import Node, Queue, Request, Snapshot, Start
+from paddleflow.scheduling.model import Allocation, Node, Queue, Request, Snapshot, Start
 from paddleflow.scheduling.playback import Outcome, Playback
-from paddleflow.scheduling.record import Entry, Nodes, Queues, Submitted, Withdrawn, told
+from paddleflow.scheduling.record import Action, Allocated, Entry, Nodes, Queues, Submitted, Withdrawn, apply
+from paddleflow.scheduling.replay import describe
 from paddleflow.simulator.scenario import AttemptHistory, Scenario
 
 _SLACK = 1e-6  #: seconds; sums of moments are not quite exact
@@ -35,6 +39,21 @@ class Change:
     arrivals: tuple[tuple[Request, float], ...] = ()  #: jobs of a new team, and how long each runs
 
 
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """A cycle that came out differently than it was recorded."""
+
+    at: float
+    cycle: int  #: counted from 1
+    recorded: tuple[Action, ...]
+    played: tuple[Action, ...]
+
+    def __str__(self) -> str:
+        both = zip_longest(self.recorded, self.played)
+        then, now = next((then, now) for then, now in both if then != now)
+        return f"cycle {self.cycle} decided {describe(then)}, the simulation {describe(now)}"
+
+
 @dataclass(slots=True)
 class Played:
     """How it came out."""
@@ -45,7 +64,7 @@ class Played:
     snapshot: Snapshot  #: as it was played
     outcomes: dict[str, Outcome]
     cycles: int
-    first: tuple[float, int] | None  #: moment and number of the first cycle of the past that came out differently
+    first: Divergence | None  #: the first cycle of the past that came out differently
 
 
 class _Play:
@@ -54,6 +73,7 @@ class _Play:
     def __init__(self, scenario: Scenario, change: Change, length: Length) -> None:
         self._scenario = scenario
         self._change = change
+        self._unchanged = change == Change()
         self._length = length
         self._totals = {request.job: seconds for request, seconds in change.arrivals}
         self._ran = _ran_at_least(scenario)
@@ -67,7 +87,7 @@ class _Play:
         self.playback = Playback(Core.of(self.snapshot), self._lasts, self._lag, self._change_lag, self._ended)
         self.playback.begin(self.snapshot.now)
         self.cycles = 0
-        self.first: tuple[float, int] | None = None
+        self.first: Divergence | None = None
 
     # --- what the playback asks -----------------------------------------------------------------------------------
 
@@ -113,22 +133,25 @@ class _Play:
     # --- the plays ----------------------------------------------------------------------------------------------
 
     def past(self) -> None:
-        for number, moment in enumerate(self._scenario.moments):
-            at = moment.decided.at
+        before = self.snapshot.now
+        for number, cycle in enumerate(self._scenario.cycles):
+            at = cycle.decided.at
             self._arrive(at)
-            for entry in moment.outside:
-                self._outside(entry, at)
-            actions = self.playback.decide(at, moment.decided.limit)
+            for entry in cycle.outside:
+                self._outside(entry, at, before)
+            self.playback.settle(at, _SLACK)  # a prefetched job may have ended before the cycle that saw it begin
+            before = at
+            actions = self.playback.decide(at, cycle.decided.limit)
             self.cycles += 1
-            if self.first is None and actions != moment.decided.actions:
-                self.first = (at, number + 1)
+            if self.first is None and actions != cycle.decided.actions:
+                self.first = Divergence(at, number + 1, cycle.decided.actions, actions)
 
     def future(self, horizon: float) -> float:
         now = max(self.snapshot.now, self._scenario.ends)
         end = now + horizon
         for _ in range(_MOST_MOMENTS):
             self._arrive(now)
-            self.playback.live(now)
+            self.playback.run_cycles(now)
             waiting = self.playback.core.pending or self._coming or self._again
             if not waiting and not self.playback.core.allocations:
                 break
@@ -148,11 +171,14 @@ class _Play:
         while self._coming and self._coming[-1][0].submitted_at <= now:
             self.playback.submit(self._coming.pop()[0])
 
-    def _outside(self, entry: Entry, at: float) -> None:
+    def _outside(self, entry: Entry, at: float, before: float) -> None:
         playback = self.playback
         match entry:
             case Submitted(request):
-                playback.submit(request)
+                # A step that was held back until another had ended has waited for the scheduler from then on only.
+                playback.submit(request, max(request.submitted_at, before))
+            case Allocated(allocation):
+                self._allocated(allocation, at)
             case Withdrawn(job):
                 if playback.core.withdraw(job):
                     playback.outcomes[job].withdrawn_at = at
@@ -163,16 +189,38 @@ class _Play:
             case Nodes(nodes):
                 playback.core.set_nodes(self._change.nodes(nodes))
             case _:
-                told(playback.core, entry)
+                apply(playback.core, entry)
+
+    def _allocated(self, allocation: Allocation, at: float) -> None:
+        """A prefetched job took the slot of the one before it, if it can here; else it waits like any other."""
+        playback, request = self.playback, allocation.request
+        playback.settle(at, _SLACK)
+        if self._unchanged or self._fits(allocation):
+            playback.adopt(allocation, at)
+        else:
+            playback.submit(request, allocation.since)
+
+    def _fits(self, allocation: Allocation) -> bool:
+        core, request = self.playback.core, allocation.request
+        if core.ledger(request.queue).over(allocated_total(allocation)) is not None:
+            return False
+        for name, members in by_node(allocation).items():
+            node = core.cluster.states.get(name)
+            if node is None or not all(node.shares(each) >= len(members) for each, _ in members):
+                return False
+        return True
 
 
 def _ran_at_least(scenario: Scenario) -> dict[str, float]:
     """How long jobs that had not ended ran, at the end of the scenario."""
     since = {allocation.request.job: allocation.since for allocation in scenario.snapshot.allocations}
-    for moment in scenario.moments:
-        for action in moment.decided.actions:
+    for cycle in scenario.cycles:
+        for entry in cycle.outside:
+            if isinstance(entry, Allocated):
+                since[entry.allocation.request.job] = cycle.decided.at
+        for action in cycle.decided.actions:
             if isinstance(action, Start):
-                since[action.job] = moment.decided.at
+                since[action.job] = cycle.decided.at
     return {job: scenario.ends - at for job, at in since.items()}
 
 

@@ -50,7 +50,7 @@ class WhatIfAnswer(TypedDict):
     begins: str
     now: str
     cycles: Annotated[int, "decisions of the past that were taken again"]
-    reproduced: Annotated[bool, "whether without the change all of them came out as they did"]
+    reproduced: Annotated[bool, "always true: a past that cannot be reproduced is refused with NotReproducible"]
     firstChange: Annotated[str, "when the change first made a difference in the past; empty: it made none"]
     before: Side
     after: Side

@@ -48,7 +48,7 @@ delete from grants where resource_type = 'fs' and resource_id = :id
 -- How many jobs that have not ended use a storage.
 select count(*) from job_storages
 join jobs on jobs.id = job_storages.job_id
-where job_storages.fs_id = :id and jobs.status in ('init', 'pending', 'running', 'terminating', 'preempting')
+where job_storages.fs_id = :id and jobs.status in $ACTIVE
 
 -- name: user_exists
 -- Whether there is a user of this name.

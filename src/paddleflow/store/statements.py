@@ -9,7 +9,7 @@ A file is a list of blocks::
 Parameters are written ``:name``. ``json_each(:rows)`` gives the column ``value`` of each item of a JSON list,
 on both engines; an item that is a list itself is read by ``value ->> 0``. So many rows are one statement, without a word
 of Python between them. A block whose name carries a dialect (``-- name: claim [postgres]``) is used for that
-dialect instead of the plain one. `load` refuses a block without a name or sentence, and two of one name.
+dialect instead of the plain one. ``$NAME`` stands for one of `FRAGMENTS`, what several packages must spell alike. `load` refuses a block without a name or sentence, and two of one name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,15 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import Final
 
+#: Status lists of jobs, which jobs, queues, access and storage ask for. The index of active jobs (migration 0005) has the
+#: same words, so that both engines use it.
+FRAGMENTS: Final = {
+    "ACTIVE": "('init', 'pending', 'running', 'terminating', 'preempting')",
+    "WAITING": "('init', 'pending')",
+}
+_FRAGMENT = re.compile(r"\$([A-Z]+)\b")
 _HEAD = re.compile(r"^-- name: (?P<name>[a-z][a-z0-9_]*)(?: \[(?P<dialect>sqlite|postgres)\])?$")
 #: a parameter, but neither a cast (::int) nor anything inside quotes
 _PARAM = re.compile(r"'(?:[^']|'')*'|::|:(?P<name>[a-z_][a-z0-9_]*)")
@@ -56,7 +64,7 @@ def parse(file: str, text: str) -> dict[str, Statement]:
         key = match["name"], match["dialect"] or ""
         if key in found:
             raise ValueError(f"{file}:{number}: {match['name']} is there twice")
-        found[key] = sentence, body
+        found[key] = sentence, _with_fragments(body, f"{file}:{number}")
     statements = {}
     for name in dict.fromkeys(name for name, _ in found):
         plain = found.get((name, "")) or found.get((name, "sqlite")) or found[(name, "postgres")]
@@ -64,6 +72,15 @@ def parse(file: str, text: str) -> dict[str, Statement]:
         postgres = found.get((name, "postgres"), plain)[1]
         statements[name] = Statement(name, plain[0], sqlite, _pyformat(postgres))
     return statements
+
+
+def _with_fragments(sql: str, where: str) -> str:
+    def spelled(match: re.Match[str]) -> str:
+        if match[1] not in FRAGMENTS:
+            raise ValueError(f"{where}: ${match[1]} is no fragment, there are {', '.join(FRAGMENTS)}")
+        return FRAGMENTS[match[1]]
+
+    return _FRAGMENT.sub(spelled, sql)
 
 
 @cache

@@ -167,13 +167,13 @@ def test_template_metadata_is_kept_and_ours_wins() -> None:
     assert meta["annotations"]["b"] == "c"
 
 
-def test_nothing_is_told_while_an_address_is_missing() -> None:
+def test_nothing_is_published_while_an_address_is_missing() -> None:
     cluster = SimulatedCluster({"worker": role(2)})
     cluster.settle()
     cluster.place(cluster.pod("demo-worker-0"))
     found = read(cluster.job)
-    assert expected(found, read_pods(cluster.pods()), cluster.options, 0) is None
+    assert expected(found, read_pods(cluster.pods(), "demo"), cluster.options, 0) is None
     cluster.place(cluster.pod("demo-worker-1"))
-    membership = expected(found, read_pods(cluster.pods()), cluster.options, 0)
+    membership = expected(found, read_pods(cluster.pods(), "demo"), cluster.options, 0)
     assert membership
     assert shared(found, membership)["PADDLE_TRAINERS_NUM"] == "2"

@@ -111,3 +111,20 @@ def test_another_scheduler_is_left_in_peace() -> None:
     cluster.go()
     assert ("PodGroup", "demo") not in cluster.objects
     assert cluster.pod("demo-worker-0")["spec"]["schedulerName"] == "mine"
+
+
+def test_scaling_is_done_when_the_new_members_run() -> None:
+    cluster = SimulatedCluster({"worker": role(2)})
+    cluster.go()
+    cluster.scale(1)
+    seen = []
+    for _ in range(10):
+        cluster.step()
+        seen.append((cluster.phase, cluster.status.get("elastic")))
+        cluster.gone()
+        for pod in cluster.living():
+            cluster.place(pod)
+            cluster.run(pod)
+    assert seen[-1] == ("Running", "DONE")
+    assert ("Scaling", "DONE") not in seen
+    assert ("Scaling", "DOING") in seen

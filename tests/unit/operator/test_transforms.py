@@ -76,7 +76,7 @@ def test_a_pod_that_was_kept_reads_as_the_pod_itself(
     if going:
         whole["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     kept = unpacked(packed(transforms.pod)(copy.deepcopy(whole)))
-    before, after = read_pod(whole), read_pod(kept)
+    before, after = read_pod(whole, "job-1"), read_pod(kept, "job-1")
     assert before is not None
     assert after is not None
     for each in (
@@ -90,6 +90,7 @@ def test_a_pod_that_was_kept_reads_as_the_pod_itself(
         "scheduled",
         "deleting_until",
         "notified",
+        "original",
     ):
         assert getattr(after, each) == getattr(before, each)
     for each in ("living", "over", "state", "waits_for", "restarts", "disrupted"):

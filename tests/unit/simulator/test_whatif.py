@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from random import Random
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from paddleflow.base.quantity import Resources
-from paddleflow.scheduling.model import MemberSet, Node, Preempt, Queue, Request, Resize, Snapshot, Start
+from paddleflow.scheduling.model import Allocation, MemberSet, Node, Preempt, Queue, Request, Resize, Snapshot, Start
 from paddleflow.scheduling.record import Decided, Entry, Recorded
 from paddleflow.scheduling.rules import Rules
 from paddleflow.simulator.report import report
@@ -33,7 +34,8 @@ QUEUES = (Queue("gold", None, size(8)), Queue("free", None), Queue("small", size
 class Engine:
     """Ticks once a second, as a server does: jobs end, fail and are tried again, take their time to go."""
 
-    def __init__(self, seed: int, queues: tuple[Queue, ...] = QUEUES) -> None:
+    def __init__(self, seed: int, queues: tuple[Queue, ...] = QUEUES, *, prefetch: bool = False) -> None:
+        self.prefetch = prefetch
         self.random = Random(seed)
         self.core = Recorded.of(Snapshot(1000.0, NODES, queues, (), (), rules=RULES))
         self.now = 1000.0
@@ -42,10 +44,10 @@ class Engine:
 
     def tick(self) -> None:
         self.now += 1.0 + self.random.random() / 10
-        ready = sorted((row for row in self.due if row[0] <= self.now), key=lambda row: row[0])
-        self.due = [row for row in self.due if row[0] > self.now]
-        for _, what, request in ready:
-            self._happens(what, request)
+        while ready := sorted((row for row in self.due if row[0] <= self.now), key=lambda row: row[0]):
+            self.due = [row for row in self.due if row[0] > self.now]
+            for _, what, request in ready:
+                self._happens(what, request)
         if self.random.random() < 0.3:
             self.number += 1
             self.core.submit(self.request())
@@ -86,10 +88,19 @@ class Engine:
             self.core.release(job)
             if what == "gone":
                 self.core.submit(request)
+            elif self.prefetch and len(allocation.assignments) == 1 and self.random.random() < 0.5:
+                self._successor(allocation)
             elif self.random.random() < 0.2:  # it failed, and is tried again after a pause
                 self.due.append((self.now + self.random.choice([0.0, 2.0]), "again", request))
         if what == "again":
             self.core.submit(request)
+
+    def _successor(self, before: Allocation) -> None:
+        """A prefetched step takes the slot of one that has ended; the scheduler is told, and decides nothing."""
+        self.number += 1
+        request = before.request._replace(job=f"j{self.number}", seq=self.number, submitted_at=self.now - 30.0)
+        self.core.allocate(Allocation(request, before.assignments, self.now))
+        self.due.append((self.now + self.random.choice([0.0, 0.2, 5.0]), "end", request))
 
     def _told(self, decision: object) -> None:
         match decision:
@@ -107,8 +118,8 @@ class Engine:
                     self.due.append((self.now + self.random.choice([0.5, 1.5]), "changed", request))
 
 
-def past(seed: int, ticks: int) -> list[Entry]:
-    engine = Engine(seed)
+def past(seed: int, ticks: int, *, prefetch: bool = False) -> list[Entry]:
+    engine = Engine(seed, prefetch=prefetch)
     for _ in range(20):
         engine.tick()
     engine.core.begin()
@@ -129,9 +140,10 @@ def played(entries: Iterable[Entry], change: Change, horizon: float = 0.0) -> Pl
 @given(st.integers(0, 10**9))
 @example(314696487)  # members went between the snapshot and the first cycle after it
 @example(34746)  # a job that had just made way got another priority before the next cycle
+@example(7)
 @example(1098)  # a job made way before its members had changed, and later they changed again
 def test_a_change_of_nothing_is_what_happened_decision_by_decision(seed: int) -> None:
-    entries = past(seed, 200)
+    entries = past(seed, 200, prefetch=seed % 2 == 1)
     cycles = [entry for entry in entries if isinstance(entry, Decided)]
     same = played(entries, Change())
     assert same.first is None
@@ -157,13 +169,49 @@ def test_the_stretch_begins_where_it_is_asked_for_and_goes_over_no_break() -> No
     entries = past(3, 200)
     late = scenario_of(entries, since=1150.0)
     assert late is not None
-    assert 1080.0 < late.snapshot.now <= 1150.0
+    assert 1150.0 <= late.snapshot.now < 1153.0
     assert play(late, Change(), lambda request, ran: ran + 20.0, 0.0).first is None
     other = past(4, 50)  # a server that was started anew
     both = scenario_of([*entries, *other])
     assert both is not None
     assert both.snapshot == scenario_of(other).snapshot  # type: ignore[union-attr]
     assert scenario_of([]) is None
+
+
+@pytest.mark.parametrize("since", [1030.0, 1100.0, 1200.0])
+@pytest.mark.parametrize("seed", [1, 2, 75, 147, 171])
+def test_a_stretch_begins_at_the_moment_asked_for_and_reproduces(seed: int, since: float) -> None:
+    entries = past(seed, 200, prefetch=True)
+    scenario = scenario_of(entries, since)
+    assert scenario is not None
+    assert since <= scenario.snapshot.now == scenario.cycles[0].decided.at < since + 3.0
+    assert play(scenario, Change(), lambda request, ran: ran + 20.0, 0.0).first is None
+
+
+def test_prefetched_jobs_hold_their_slots_for_as_long_as_they_did() -> None:
+    core = Recorded.of(Snapshot(1000.0, NODES[:1], QUEUES, (), (), rules=RULES))
+    core.begin()
+    request = Request("a", "free", (MemberSet("w", 1, size(8)),), 1000.0, 1)
+    core.submit(request)
+    core.decide(1000.0, 256)
+    places = core.allocations["a"].assignments
+    for number in range(5):  # a chain of steps, several of them between two cycles
+        core.release("abcdef"[number])
+        step = request._replace(job="abcdef"[number + 1], seq=number + 2)
+        core.allocate(Allocation(step, places, 1010.0 + number))
+        if number % 2:
+            core.decide(1010.0 + number, 256)
+    core.release("f")
+    core.decide(1020.0, 256)
+    core.submit(request._replace(job="z", seq=10, submitted_at=1021.0))
+    core.decide(1021.0, 256)
+    entries = core.take()
+    result = played(entries, Change(), 500.0)
+    assert result.first is None
+    (row,) = report(result, result.ends).queues
+    assert (row.jobs, row.started, row.finished, row.mean_wait) == (7, 7, 7, 0.0)
+    without = played(entries, Change(nodes=lambda nodes: (Node("other", size(8)),)), 500.0)
+    assert sum(outcome.finished_at is not None for outcome in without.outcomes.values()) == 7, "they start elsewhere"
 
 
 def test_a_job_that_was_given_up_has_waited_until_then() -> None:

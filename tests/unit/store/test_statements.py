@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from importlib import resources
 
 import pytest
 
-from paddleflow.store.statements import compose, load, parse
+from paddleflow.jobs.model import ACTIVE, JobStatus
+from paddleflow.store.migrations import packaged
+from paddleflow.store.statements import FRAGMENTS, compose, load, parse
 
 
 def one(body: str) -> tuple[str, str]:
@@ -74,3 +77,22 @@ def test_all_files_of_the_store_can_be_loaded() -> None:
     assert files
     for file in files:
         assert load("paddleflow.store", file)
+
+
+def test_fragments_are_the_same_words_everywhere() -> None:
+    statements = parse(
+        "a.sql", "-- name: active\n-- Those.\nselect id from jobs where status in $ACTIVE and status not in $WAITING"
+    )
+    words = statements["active"].sqlite
+    assert (
+        words == f"select id from jobs where status in {FRAGMENTS['ACTIVE']} and status not in {FRAGMENTS['WAITING']}"
+    )
+    with pytest.raises(ValueError, match=r"a\.sql:1: \$NOTHING is no fragment, there are ACTIVE, WAITING"):
+        parse("a.sql", "-- name: one\n-- One.\nselect 1 from jobs where status in $NOTHING")
+
+
+def test_fragments_and_the_index_of_active_jobs_follow_the_states_of_a_job() -> None:
+    assert set(re.findall(r"'(\w+)'", FRAGMENTS["ACTIVE"])) == ACTIVE
+    assert set(re.findall(r"'(\w+)'", FRAGMENTS["WAITING"])) == {JobStatus.INIT, JobStatus.PENDING}
+    (jobs,) = [migration for migration in packaged() if migration.name == "jobs"]
+    assert f"on jobs (queue, status) where status in {FRAGMENTS['ACTIVE']};" in jobs.text

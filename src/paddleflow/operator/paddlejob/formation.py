@@ -118,9 +118,7 @@ def scale(state: JobState) -> None:
     sizes = {role: entry.replicas for role, entry in state.spec.roles().items()}
     before = {role: membership.count(role) for role in membership.endpoints}
     if sizes == before:
-        if status.elastic == "DOING":
-            status.elastic = "DONE"
-        return
+        return  # `set_phase` says when the new members run
     status.elastic = "DOING"
     grows = all(sizes.get(role, 0) >= count for role, count in before.items())
     placed = {(pod.role, pod.index) for pod in state.living() if pod.formation > status.formation and pod.scheduled}

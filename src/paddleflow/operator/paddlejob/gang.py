@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from paddleflow.base.quantity import parse_milli
 from paddleflow.operator.paddlejob.job import Job, Object, Options
 from paddleflow.operator.paddlejob.manifests import VOLCANO, metadata
+from paddleflow.operator.paddlejob.pods import JOB_LABEL
 from paddleflow.spec.paddlejob.model import PaddleJobSpec
 
 _HELD = ("", "Pending")  #: phases in which Volcano has not let the group in
+ADOPTED = "paddle-adopted"  #: annotation of a PodGroup that a person made: what they wrote stays
 
 
 def scheduled_together(spec: PaddleJobSpec, options: Options) -> bool:
@@ -70,11 +72,42 @@ def pod_group(job: Job) -> dict[str, Any]:
     }
 
 
-def differs(wanted: Object, found: Object) -> bool:
+def adoption(job: Job, found: Object) -> dict[str, Any]:
+    """The patch by which a PodGroup that a person made for the job becomes the job's own; its spec stays."""
+    present = found["metadata"]
+    return {
+        "metadata": {
+            "uid": present["uid"],
+            "labels": {JOB_LABEL: job.name},
+            "annotations": {ADOPTED: "true"},
+            "ownerReferences": [*(present.get("ownerReferences") or ()), job.owner()],
+        }
+    }
+
+
+def required_spec(job: Job, found: Object, *, adopted: bool) -> dict[str, Any]:
+    """The spec that a PodGroup must have. One that was adopted keeps what its author wrote, unless the job itself asks for
+    something else or has fewer members than the gang."""
+    wanted: dict[str, Any] = pod_group(job)["spec"]
+    if not (adopted or ADOPTED in (found["metadata"].get("annotations") or {})):
+        return wanted
+    assert job.spec is not None, "a job with a fault has no gang"
+    policy = job.spec.scheduling_policy
+    theirs = found.get("spec") or {}
+    if not (policy and policy.min_available):
+        wanted["minMember"] = min(int(theirs.get("minMember") or job.spec.members), job.spec.members)
+    if not (policy and policy.min_resources):
+        wanted.pop("minResources", None)
+    return wanted
+
+
+def differs(wanted: Mapping[str, Any], found: Object) -> bool:
     """Whether what we want is not what is there; Volcano writes quantities its own way and adds fields of its own."""
-    ours, theirs = dict(wanted["spec"]), found.get("spec") or {}
-    amounts, present = ours.pop("minResources", {}), theirs.get("minResources") or {}
-    if {k: parse_milli(v) for k, v in amounts.items()} != {k: parse_milli(v) for k, v in present.items()}:
+    ours, theirs = dict(wanted), found.get("spec") or {}
+    amounts, present = ours.pop("minResources", None), theirs.get("minResources") or {}
+    if amounts is not None and {k: parse_milli(v) for k, v in amounts.items()} != {
+        k: parse_milli(v) for k, v in present.items()
+    }:
         return True
     return any(theirs.get(key) != value for key, value in ours.items())
 
@@ -84,10 +117,23 @@ def admitted(group: Object | None) -> bool:
     return group is not None and (group.get("status") or {}).get("phase", "") not in _HELD
 
 
-def why_held(group: Object | None) -> str:
-    """Why Volcano does not let the group in, in its own words."""
+def held_reason(events: Iterable[Object]) -> str:
+    """Volcano's reason for holding a PodGroup back, of the PodGroup's events: the latest one that names a cause. That no pod
+    exists yet, which Volcano reports beside it, is what the operator waits for and no cause."""
+    found = [each for each in events if each.get("reason") == "Unschedulable" and each.get("message")]
+    found.sort(key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
+    causes = [str(each["message"]) for each in found if not str(each["message"]).startswith("0/0 tasks in gang")]
+    return causes[-1] if causes else ""
+
+
+def why_held(group: Object | None, reason: str) -> str:
+    """Why Volcano does not let the group in; `reason` is what it said in an event."""
     if group is None:
         return "the PodGroup is being made"
+    if reason:
+        return reason
     conditions = (group.get("status") or {}).get("conditions") or []
     message = conditions[-1].get("message", "") if conditions else ""
-    return message or "Volcano has not looked at the PodGroup yet"
+    if message or not (group.get("status") or {}).get("phase"):
+        return message or "Volcano has not seen the PodGroup yet"
+    return f"Volcano holds it back without a reason; see kubectl describe podgroup {group['metadata']['name']}"

@@ -15,6 +15,8 @@ Object = Mapping[str, Any]
 
 API_VERSION, KIND = "batch.paddlepaddle.org/v1", "PaddleJob"
 ENDED = ("Completed", "Failed")
+#: put on every job by the original operator; a job that carries it cannot be deleted while nobody takes it off
+ORIGINAL_FINALIZER = "finalizers.paddlepaddle.org"
 
 
 def stamp(moment: float) -> str:
@@ -64,6 +66,8 @@ class Job:
     spec: PaddleJobSpec | None
     fault: str  #: why there is no spec
     status: Mapping[str, Any] = field(default_factory=dict)
+    finalizers: tuple[str, ...] = ()
+    version: str = ""
 
     @property
     def ended(self) -> bool:
@@ -99,4 +103,6 @@ def read(obj: Object) -> Job:
         spec=spec,
         fault=fault,
         status=obj.get("status") or {},
+        finalizers=tuple(metadata.get("finalizers") or ()),
+        version=metadata.get("resourceVersion", ""),
     )

@@ -36,6 +36,7 @@ class Pod:
     uid: str
     role: str
     index: int
+    original: bool  #: made by the original operator, and not taken over yet
     formation: int
     phase: str
     address: str
@@ -82,11 +83,11 @@ class Pod:
         return any(c.get("type") == "DisruptionTarget" and c.get("status") == "True" for c in conditions)
 
 
-def read_pod(obj: Object) -> Pod | None:
-    """The member that a pod is, or None where its marks were taken away."""
+def read_pod(obj: Object, job_name: str) -> Pod | None:
+    """The member that a pod of a job is, or None for one whose name is not a member's."""
     metadata, status = obj["metadata"], obj.get("status") or {}
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    role, _, index = metadata["name"].removeprefix(f"{labels.get(JOB_LABEL)}-").rpartition("-")
+    role, _, index = metadata["name"].removeprefix(f"{job_name}-").rpartition("-")
     if role not in ROLES or not index.isdigit():
         return None
     phase, address, training = status.get("phase", "Pending"), status.get("podIP", ""), _training(obj)
@@ -95,6 +96,7 @@ def read_pod(obj: Object) -> Pod | None:
         uid=metadata.get("uid", ""),
         role=role,
         index=int(index),
+        original=JOB_LABEL not in labels,
         formation=_number(annotations.get(FORMATION)),
         phase=phase,
         address=address,
@@ -128,9 +130,9 @@ def _number(text: str | None) -> int:
     return int(text) if text and text.isdecimal() else 0
 
 
-def read_pods(objects: Iterable[Object]) -> list[Pod]:
+def read_pods(objects: Iterable[Object], job_name: str) -> list[Pod]:
     """The members, by role and rank."""
-    found = [pod for obj in objects if (pod := read_pod(obj))]
+    found = [pod for obj in objects if (pod := read_pod(obj, job_name))]
     return sorted(found, key=lambda pod: (ROLES.index(pod.role), pod.index))
 
 

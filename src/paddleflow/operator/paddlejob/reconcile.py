@@ -6,6 +6,8 @@ at once. A job that ended is only cleaned up: nothing that ended is ever started
 
 from __future__ import annotations
 
+from typing import Any
+
 from paddleflow.operator.paddlejob import gang, manifests
 from paddleflow.operator.paddlejob.contract import expected, members_map
 from paddleflow.operator.paddlejob.formation import (
@@ -17,30 +19,40 @@ from paddleflow.operator.paddlejob.formation import (
     scale_by_etcd,
     suspend,
 )
-from paddleflow.operator.paddlejob.job import ENDED, Job, Options, stamp
-from paddleflow.operator.paddlejob.pods import FORMATION, NOTIFIED, Pod, pod_name, read_pods
+from paddleflow.operator.paddlejob.job import ENDED, ORIGINAL_FINALIZER, Job, Options, stamp
+from paddleflow.operator.paddlejob.pods import FORMATION, JOB_LABEL, NOTIFIED, Pod, pod_name, read_pods
 from paddleflow.operator.paddlejob.state import JobState
 from paddleflow.operator.paddlejob.status import binding, changed, read_status, render_status, urgent
 from paddleflow.operator.paddlejob.writes import Children, Delete, Event, Patch, Writes
 
 _CLEANED = {"Completed": ("Always", "OnCompletion"), "Failed": ("Always", "OnFailure")}
+GANG_REASON_AGE = 30.0  #: seconds after which Volcano's reason is asked for again
 _LONGEST = 500  #: characters of a message
 
 
 def reconcile(
-    job: Job, children: Children, now: float, options: Options, *, refused: Event | None = None, host_port: int = 0
+    job: Job,
+    children: Children,
+    now: float,
+    options: Options,
+    *,
+    refused: Event | None = None,
+    host_port: int = 0,
+    gang_reason: str = "",
 ) -> Writes:
     """What has to be written now.
 
     `refused` is what the API server refused last time, as an event. `host_port` is the first port of a range that
-    no other job uses, taken when the job has none yet.
+    no other job uses, taken when the job has none yet. `gang_reason` is what Volcano said about a gang that it holds back.
     """
-    if job.deleting:
-        return Writes()  # the children go with their owner
     writes = Writes()
-    pods = read_pods(children.pods)
+    if ORIGINAL_FINALIZER in job.finalizers:
+        writes.finalizers = [each for each in job.finalizers if each != ORIGINAL_FINALIZER]
+    if job.deleting:
+        return writes  # the children go with their owner
+    pods = read_pods(children.pods, job.name)
     formations = [int(obj["metadata"].get("annotations", {}).get(FORMATION, 0)) for obj in children.config_maps]
-    state = JobState(job, children, now, options, pods, read_status(job, pods, formations), writes)
+    state = JobState(job, children, now, options, gang_reason, pods, read_status(job, pods, formations), writes)
     if job.spec is None:
         _refuse(state)
     else:
@@ -78,7 +90,7 @@ def _advance(state: JobState, refused: Event | None, host_port: int) -> None:
         delete_surplus(state)
         return
     resume(state)
-    if enforce_deadline(state):
+    if enforce_deadline(state) or adopt(state):
         return
     count_failures(state)
     if status.phase == "Failed":
@@ -100,6 +112,48 @@ def _advance(state: JobState, refused: Event | None, host_port: int) -> None:
         status.set("Blocked", False, "Accepted", "", state.job, state.now)
 
 
+# ---- pods of the original operator
+
+
+def adopt(state: JobState) -> bool:
+    """Take over the pods that the original operator made for this job; whether that is all for now.
+
+    They are labelled and become the members of the current formation: they run on, and are counted, completed and scaled like
+    any others. Their own ConfigMap stays. Where they cannot become whole (one is missing or failed, or they wait for a
+    ConfigMap that nobody makes any more), all members are replaced.
+    """
+    found = [pod for pod in state.living() if pod.original]
+    if not found:
+        return False
+    status, formation = state.status, state.status.formation
+    there = {(pod.role, pod.index): pod for pod in state.living() if pod.original or pod.formation == formation}
+    missing = [f"{role}-{index}" for role, index in state.wanted if (role, index) not in there]
+    failed = [pod.name for pod in there.values() if pod.state == "failed"]
+    published = any(obj["metadata"]["name"] == state.job.name for obj in state.children.config_maps)
+    held = [pod.name for pod in there.values() if pod.state in ("pending", "starting") and not published]
+    if not (missing or failed or held) or (state.spec.elastic is not None and not (missing or failed)):
+        message = f"took over {len(found)} pods that the original operator made; they run on"
+        for pod in found:
+            marks = {"labels": {JOB_LABEL: state.job.name}, "annotations": {FORMATION: str(formation)}}
+            state.writes.patches.append(Patch(pod.obj, {"metadata": marks}))
+        status.set("Adopted", True, "TakenOver", message, state.job, state.now)
+        state.emit("Adopted", message)
+        return True
+    why = (
+        f"missing: {', '.join(missing)}"
+        if missing
+        else f"failed: {', '.join(failed)}"
+        if failed
+        else f"waiting for a ConfigMap that nobody makes: {', '.join(held)}"
+    )
+    message = f"replacing {len(found)} pods that the original operator made, because they cannot go on: {why}"
+    if "Adopted" not in status.conditions:
+        state.emit("Replaced", message, warning=True)
+        state.start_formation("Restarting", message)
+        status.set("Adopted", False, "Replaced", message, state.job, state.now, even_false=True)
+    return False
+
+
 # ---- objects: delete what is surplus, create what is missing, publish the membership
 
 
@@ -110,7 +164,8 @@ def delete_surplus(state: JobState) -> None:
         if pod.formation < formation or (pod.role, pod.index) not in wanted or pod.state == "failed":
             state.writes.deletes.append(Delete(pod.obj))
     for config_map in state.children.config_maps:
-        if int(config_map["metadata"].get("annotations", {}).get(FORMATION, 0)) < formation:
+        marks = config_map["metadata"].get("annotations", {})
+        if FORMATION in marks and int(marks[FORMATION]) < formation:  # the original operator's has no number
             state.writes.deletes.append(Delete(config_map))
     if state.spec.suspend and state.pod_group:
         state.writes.deletes.append(Delete(state.pod_group))
@@ -136,11 +191,23 @@ def ensure_pod_group(state: JobState) -> None:
     """Keep the PodGroup true."""
     if not gang.scheduled_together(state.spec, state.options):
         return
-    found, wanted = state.pod_group, gang.pod_group(state.job)
-    if found is None and not state.children.pod_groups:
-        state.writes.creates.append(wanted)
-    elif found is not None and gang.differs(wanted, found):
-        state.writes.patches.append(Patch(found, {"spec": wanted["spec"]}))
+    found = state.pod_group
+    if found is None:
+        if not state.children.pod_groups:
+            state.writes.creates.append(gang.pod_group(state.job))
+        return
+    body: dict[str, Any] = {}
+    adopted = found is state.children.unowned_pod_group
+    if adopted:
+        body = gang.adoption(state.job, found)
+        state.emit(
+            "GangAdopted", f"uses PodGroup {state.job.name}, which was there before, and deletes it with the job"
+        )
+    wanted = gang.required_spec(state.job, found, adopted=adopted)
+    if gang.differs(wanted, found):
+        body["spec"] = wanted
+    if body:
+        state.writes.patches.append(Patch(found, body))
 
 
 def create_missing(state: JobState) -> None:
@@ -262,6 +329,8 @@ def set_phase(state: JobState) -> None:
     if active == len(states) or (status.phase == "Running" and status.elastic == "DOING"):
         status.phase, status.message = "Running", f"{active} of {len(states)} members run"
         status.started_at = status.started_at or state.now
+        if status.elastic == "DOING" and active == len(states) and _sizes_published(state):
+            status.elastic = "DONE"
         status.set("Running", True, "Running", "all members run", state.job, state.now)
         return
     if status.phase == "Running":  # a member comes back alone
@@ -272,12 +341,21 @@ def set_phase(state: JobState) -> None:
     status.message = _why(state, there) or status.message
 
 
+def _sizes_published(state: JobState) -> bool:
+    """Whether the current formation has the size that the job asks for."""
+    membership = state.membership()
+    return membership is not None and all(
+        membership.count(role) == entry.replicas for role, entry in state.spec.roles().items()
+    )
+
+
 def _why(state: JobState, there: dict[tuple[str, int], Pod]) -> str:
     if state.status.retry_at is not None:
         return f"tries again at {stamp(state.status.retry_at)}: {failure_sentence(state.status.last_failure)}"
     together = gang.scheduled_together(state.spec, state.options)
     if together and not there and not gang.admitted(state.pod_group):
-        return f"waits for the gang: {gang.why_held(state.pod_group)}"[:_LONGEST]
+        state.writes.requeue_after(GANG_REASON_AGE)
+        return f"waits for the gang: {gang.why_held(state.pod_group, state.gang_reason)}"[:_LONGEST]
     for pod in there.values():
         reason, message = pod.waits_for
         if reason and reason != "CreateContainerConfigError":

@@ -22,6 +22,7 @@ class JobState:
     children: Children
     now: float
     options: Options
+    gang_reason: str  #: why Volcano holds the PodGroup, in its own words
     pods: list[Pod]
     status: JobStatus
     writes: Writes
@@ -41,7 +42,8 @@ class JobState:
 
     @property
     def pod_group(self) -> Object | None:
-        return next((obj for obj in self.children.pod_groups if "deletionTimestamp" not in obj["metadata"]), None)
+        owned = next((obj for obj in self.children.pod_groups if "deletionTimestamp" not in obj["metadata"]), None)
+        return owned or self.children.unowned_pod_group
 
     def living(self) -> list[Pod]:
         return [pod for pod in self.pods if pod.living]

@@ -46,11 +46,14 @@ class JobStatus:
         """Whether a condition is true."""
         return self.conditions.get(kind, {}).get("status") == "True"
 
-    def set(self, kind: str, true: bool, reason: str, message: str, job: Job, now: float) -> None:
-        """Set a condition; the time changes only with the status. A condition that was never true is not written as false."""
+    def set(
+        self, kind: str, true: bool, reason: str, message: str, job: Job, now: float, *, even_false: bool = False
+    ) -> None:
+        """Set a condition; the time changes only with the status. A condition that was never true is
+        not written as false, unless `even_false`."""
         before = self.conditions.get(kind)
         word = "True" if true else "False"
-        if before is None and not true:
+        if before is None and not true and not even_false:
             return
         same = before is not None and before.get("status") == word
         if same and before is not None and before.get("reason") == reason and before.get("message", "") == message:

@@ -45,6 +45,7 @@ class Writes:
     deletes: list[Delete] = field(default_factory=list)
     creates: list[Object] = field(default_factory=list)
     patches: list[Patch] = field(default_factory=list)
+    finalizers: list[str] | None = None  #: what is left of the job's when the original operator's is taken off
     expired: str = ""  #: why the job itself is to be deleted
     events: list[Event] = field(default_factory=list)
     again: float | None = None  #: seconds after which to reconcile again, whatever happens
@@ -55,7 +56,9 @@ class Writes:
 
     @property
     def quiet(self) -> bool:
-        return self.status is None and not (self.deletes or self.creates or self.patches or self.events or self.np)
+        return self.status is None and not (
+            self.deletes or self.creates or self.patches or self.events or self.np or self.finalizers is not None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +69,4 @@ class Children:
     config_maps: Sequence[Object] = ()
     services: Sequence[Object] = ()
     pod_groups: Sequence[Object] = ()
+    unowned_pod_group: Object | None = None  #: made by a person, with the job's name
