@@ -240,8 +240,7 @@ async def test_a_job_deleted_before_the_engine_saw_its_end_leaves_no_ghost(
 
 def parts(platform: Platform, workshop: Workshop) -> Parts:
     return Parts(
-        platform.database, workshop.runtime, platform.clock, platform.bus, platform.settings,
-        workshop.place.data, {}, "test",
+        platform.database, platform.clock, platform.bus, platform.settings, workshop.place.data, "test",
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs.changes import any_due, delete_due
 from paddleflow.jobs.folders import empty_bin, remove_folder, stats_file
 from paddleflow.runtimes import sample_history
-from paddleflow.runtimes.runtime import Sample
+from paddleflow.runtimes.runtime import Runtime, Sample
 from paddleflow.store.bus import EVENTS
 
 DELETE_EVERY = 5.0
@@ -24,12 +24,12 @@ DELETIONS_AT_ONCE = 200
 log = Log("engine")
 
 
-async def sample_for_ever(parts: Parts) -> None:
+async def sample_for_ever(runtime: Runtime, parts: Parts) -> None:
     """Keep what the running members use, beside their logs."""
     while True:
         await asyncio.sleep(parts.settings.local.sample_every)
         try:
-            samples = await parts.runtime.sample()
+            samples = await runtime.sample()
             await asyncio.to_thread(_keep, parts.data, samples)
         except (PaddleFlowError, OSError) as error:
             log.warning("no samples this time", reason=str(error))

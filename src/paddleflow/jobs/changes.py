@@ -21,6 +21,7 @@ class DueJob(NamedTuple):
 
     seq: int
     id: str
+    cluster: str
     touched: int
     seen: int
 
@@ -99,7 +100,7 @@ def delete_job(tx: Tx, job: str) -> JobRow:
 def forget_job(tx: Tx, row: JobRow | DueJob) -> None:
     """Everything that the database has of an ended job; for a run's jobs when their run goes."""
     if row.touched > row.seen:
-        tx.run(SQL["note_deleted"], seq=row.seq, id=row.id)
+        tx.run(SQL["note_deleted"], seq=row.seq, id=row.id, cluster=row.cluster)
     for statement in ("delete_tasks", "delete_sizes", "delete_labels", "delete_storages", "delete_job"):
         tx.run(SQL[statement], id=row.id)
     events.delete_for(tx, "job", row.id)
