@@ -116,6 +116,7 @@ class ComponentRecord:
     job_message: str | None
     job_started_at: float | None
     job_gated: int | None
+    job_cluster: str | None
 
 
 class Loop(NamedTuple):

@@ -68,10 +68,18 @@ select * from run_components where run_id = :run_id order by number
 -- As much of a run's components as the engine needs to go on with it, with what became of their jobs.
 select c.number, c.parent, c.name, c.kind, c.seq, c.status, c.message, c.job_id, c.tries, c.not_before, c.parameters,
        c.outputs, c.first_fp, c.second_fp, c.parts, c.misses, c.started_at, j.status as job_status, j.message as job_message,
-       j.started_at as job_started_at, j.gated as job_gated
+       j.started_at as job_started_at, j.gated as job_gated, j.cluster as job_cluster
 from run_components c
 left join jobs j on j.id = c.job_id and c.status in ('pending', 'running', 'terminating')
 where c.run_id = :run_id order by c.number
+
+-- name: states_of_jobs
+-- How jobs of steps on other clusters stand.
+select id, status, message, started_at, finished_at from jobs where id in (select value ->> 0 from json_each(:ids))
+
+-- name: release_job
+-- The scheduler of another cluster may see a job of a step.
+update jobs set gated = 0, updated_at = :at, touched = touched + 1 where id = :id and gated = 1
 
 -- name: last_exit_code
 -- How the first member of a job that failed has ended.

@@ -10,12 +10,17 @@ import pytest
 from paddleflow.base.clock import ManualClock
 from paddleflow.base.ids import AttemptId
 from paddleflow.jobs.rows import SQL as JOBS
+from paddleflow.jobs.submission import Submission, Submitter, submit
 from paddleflow.runs import machine
 from paddleflow.runs.facts import Command, Fact
+from paddleflow.runs.names import job_id
 from paddleflow.runs.state import RunState
+from paddleflow.spec.job import FlavourChoice, SingleJob
+from paddleflow.spec.job_sets import job_set_of
 from paddleflow.spec.pipeline.model import Retry, Step
 from paddleflow.store.bus import JOBS as JOBS_TOPIC
 from paddleflow.store.connection import open_database
+from paddleflow.store.statements import compose
 from tests.patience import soon
 from tests.run_scene import OK, RunScene, pipeline
 
@@ -105,3 +110,34 @@ async def test_a_run_whose_machine_raises_fails_with_words_and_others_go_on(
                 assert "RuntimeError" in row.message
             at[0] += 1
     assert len(ends) > 5
+
+
+async def test_a_run_whose_rows_cannot_be_read_fails_with_words_and_others_go_on(scene: RunScene) -> None:
+    async with scene.engine():
+        bad = await scene.submit(pipeline(step("a")))
+        attempt = await running(scene, bad, "a")
+    await scene.database.write(lambda tx: tx.run(compose("update run_components set parameters = 'no JSON'")))
+    async with scene.engine():
+        row = await scene.until(bad, "failed")
+        assert "JSONDecodeError" in row.message
+        good = await scene.submit(pipeline(step("a", env=OK)))
+        await scene.until(good, "succeeded")
+    assert (await scene.steps(bad))["a"].status == "terminated"
+    assert attempt in {each.attempt for each in scene.world.launched}
+    job = await scene.database.read(lambda tx: tx.one(JOBS["job_by_id"], id=attempt.split(".")[0]))
+    assert job is not None
+    assert job["status"] == "terminated", "what it had at work is stopped"
+
+
+async def test_a_run_whose_job_id_is_taken_fails_with_words_and_others_go_on(scene: RunScene) -> None:
+    """Ids of jobs may be chosen by anybody, and those of steps can be foreseen."""
+    taken = job_id("run-000001", "a", 0, 1, 1)
+    document = SingleJob(id=taken, command="true", flavour=FlavourChoice(cpu="1", mem="1Mi"))
+    submitter = Submitter("root", True, {})
+    await scene.database.write(submit, Submission([job_set_of(document)], submitter, scene.clock.now()))
+    async with scene.engine():
+        bad = await scene.submit(pipeline(step("a", env=OK)))
+        row = await scene.until(bad, "failed")
+        assert f"a job of the id {taken} exists already" in row.message
+        good = await scene.submit(pipeline(step("a", env=OK)))
+        await scene.until(good, "succeeded")
