@@ -76,7 +76,7 @@ class Scene:
     def __init__(self, database: Database, data: Path) -> None:
         self.database = database
         self.data = data
-        self.world = MemoryCluster()
+        self.cluster = MemoryCluster()
         self.bus = LocalBus()
         self.settings = Settings(jobs=JobSettings(restart_limit=1))
 
@@ -99,7 +99,7 @@ class Scene:
             await act()
 
     def engine(self) -> ClusterEngine:
-        runtime = MemoryRuntime(CLOCK, CAPACITY, self.world)
+        runtime = MemoryRuntime(CLOCK, CAPACITY, self.cluster)
         return ClusterEngine(Parts(self.database, CLOCK, self.bus, self.settings, self.data, "engine"), runtime)
 
     async def statuses(self) -> dict[str, str]:
@@ -120,7 +120,7 @@ class Scene:
             await asyncio.sleep(0.002)
 
     def check_started_once(self) -> None:
-        twice = [attempt for attempt, n in Counter(launch.attempt for launch in self.world.launched).items() if n > 1]
+        twice = [attempt for attempt, n in Counter(launch.attempt for launch in self.cluster.launched).items() if n > 1]
         assert twice == []
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from pydantic_core import to_json
@@ -12,7 +11,6 @@ from paddleflow.api.paging import listed, page, page_fields
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, Handler, NoBody, NoQuery, Route
 from paddleflow.jobs.changes import delete_job, modify_job, stop_job
-from paddleflow.jobs.folders import remove_folder
 from paddleflow.jobs.model import JobStatus
 from paddleflow.jobs.queries import JobFilter, find_jobs, get_job, get_tasks
 from paddleflow.jobs.rows import JobRow, TaskRow
@@ -125,7 +123,7 @@ async def remove_job(platform: Platform, call: Call[NoBody, NoQuery]) -> None:
         delete_job(tx, job)
 
     await platform.database.write(remove)
-    await asyncio.to_thread(remove_folder, platform.jobs_run_here.data, job)
+    await platform.jobs_run_here.runtime.logs.remove([job])
     platform.bus.wake(EVENTS)
 
 

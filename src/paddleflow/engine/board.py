@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from paddleflow.base.ids import AttemptId
-from paddleflow.engine.launch import MemberPlacement, PlacedJob, PreparedLaunch, attempt_of, prepare
-from paddleflow.engine.launch_context import LaunchContext
+from paddleflow.engine.launch import LaunchContext, MemberPlacement, PlacedJob, PreparedLaunch, attempt_of, prepare
 from paddleflow.engine.ports import Ports
 from paddleflow.jobs.facts import Key
 from paddleflow.jobs.machine import JobState
@@ -74,7 +73,7 @@ def activate(
     )
     request = request_of(row)
     slot_class = prefetch.slot_class_of(request, job.framework, places[0].node if places else "")
-    prepared = prepare(job, around.data, around.base_env, around.addresses, slot_class)
+    prepared = prepare(job, around, slot_class)
     return Active(job, request, state, prepared, row.ttl, row.touched, slot_class)
 
 

@@ -22,8 +22,7 @@ from paddleflow.engine.changeset import Changeset, write_turn
 from paddleflow.engine.decision_log import folder_of, keep_log
 from paddleflow.engine.decision_log import read as read_log
 from paddleflow.engine.expected_durations import ExpectedDurations
-from paddleflow.engine.launch import PreparedLaunch
-from paddleflow.engine.launch_context import LaunchContext, rules_of
+from paddleflow.engine.launch import LaunchContext
 from paddleflow.engine.ports import Ports, parse_range
 from paddleflow.engine.prefetch import NoPrefetch, Prefetch, Prefetcher
 from paddleflow.engine.recovery import compare, read_jobs, read_records, rebuild
@@ -38,11 +37,19 @@ from paddleflow.queues.model import COUNTER, DEFAULT_CLUSTER
 from paddleflow.queues.queues import scheduled_queues
 from paddleflow.runs.counters import RunCounters
 from paddleflow.runs.rows import ChangedRun, changed_runs
-from paddleflow.runtimes.runtime import NodeInfo, Observation, Runtime
+from paddleflow.runtimes.runtime import (
+    AttemptObservation,
+    NodeChanged,
+    NodeInfo,
+    NodeObservation,
+    NodeRemoved,
+    Runtime,
+)
 from paddleflow.scheduling.model import Node, Reason, Snapshot
 from paddleflow.scheduling.record import Entry, Recorded
+from paddleflow.scheduling.rules import Rules
 from paddleflow.scheduling.suggestions import Suggestion, suggest
-from paddleflow.settings import Settings
+from paddleflow.settings import SchedulingSettings, Settings
 from paddleflow.storage.file_pool import FilePool
 from paddleflow.store import counters, leases
 from paddleflow.store.bus import EVENTS, JOBS, SCHEDULES, Bus
@@ -98,7 +105,7 @@ class ClusterEngine:
         self._parts = parts
         self._runtime = runtime
         self._base_env = base_env or {}  #: what every job of this cluster sees
-        self._cluster = cluster
+        self.cluster = cluster
         self.hosts_runs = cluster == DEFAULT_CLUSTER if hosts_runs is None else hosts_runs  #: runs advance in its turns
         self._runs_set_aside: dict[str, str] = {}
         self._adopt_runs = False  #: the lease of runs was taken between two turns
@@ -107,12 +114,13 @@ class ClusterEngine:
         self._changed = True  #: others may have written rows that no turn has looked at
         self._ahead = asyncio.Event()  #: turns were written that may not be on the disk yet
         self._crowded = False  #: the last new jobs had to wait
-        self._heard: list[Observation] = []  #: what no turn has dealt with yet
+        self._heard: list[AttemptObservation] = []  #: what no turn has dealt with yet
         self._durations = ExpectedDurations(parts.database, cluster)
         self._board: Board | None = None
         self._run_counters = run_counters or RunCounters()
         self.nodes: Sequence[NodeInfo] = ()
         self.capacities: Sequence[tuple[str, Resources]] = ()  #: name and capacity of each node
+        self._node_changes: list[NodeObservation] = []  #: that no turn has applied yet
         self.first_turn = asyncio.Event()  #: set once the board was rebuilt and decided upon
 
     def set_nodes(self, nodes: Sequence[NodeInfo]) -> None:
@@ -142,7 +150,7 @@ class ClusterEngine:
 
     def decisions(self, since: float) -> Iterator[Entry]:
         """The decision log, from the last snapshot before `since`. Reads files: not on the event loop."""
-        return read_log(folder_of(self._parts.data, self._cluster), since)
+        return read_log(folder_of(self._parts.data, self.cluster), since)
 
     @property
     def scheduler(self) -> Recorded | None:
@@ -153,7 +161,7 @@ class ClusterEngine:
         """Write the decision log, for ever."""
         parts = self._parts
         most = parse_quantity(parts.settings.scheduling.log_size)
-        await keep_log(folder_of(parts.data, self._cluster), most, lambda: self.scheduler, parts.clock)
+        await keep_log(folder_of(parts.data, self.cluster), most, lambda: self.scheduler, parts.clock)
 
     async def run(self) -> None:
         """Take the lease, move jobs, begin anew after errors with growing pauses."""
@@ -259,9 +267,12 @@ class ClusterEngine:
 
     async def _listen(self) -> None:
         async for batch in self._runtime.observe():
-            self._note(batch)
+            self._note([seen for seen in batch if not isinstance(seen, NodeChanged | NodeRemoved)])
+            if nodes := [seen for seen in batch if isinstance(seen, NodeChanged | NodeRemoved)]:
+                self._node_changes += nodes
+                self._wake.set()
 
-    def _note(self, seen: Sequence[Observation]) -> None:
+    def _note(self, seen: Sequence[AttemptObservation]) -> None:
         if seen:
             self._heard.extend(seen)
             self._wake.set()
@@ -284,18 +295,18 @@ class ClusterEngine:
         self._changed = True
         now = parts.clock.now()
         known = await self._runtime.adopt()
-        self.set_nodes(await self._runtime.capacity())
+        self.set_nodes(await self._runtime.nodes())
         self._around = LaunchContext(
-            data=parts.data,
+            job_folder=self._runtime.job_folder,
             base_env=self._base_env,
             addresses={node.name: node.address for node in self.nodes},
             restart_limit=parts.settings.jobs.restart_limit,
         )
-        queues = await parts.database.read(scheduled_queues, self._cluster)
+        queues = await parts.database.read(scheduled_queues, self.cluster)
         rules = rules_of(parts.settings.scheduling)
-        records = await parts.database.read(read_records, self._cluster, now - rules.window)
+        records = await parts.database.read(read_records, self.cluster, now - rules.window)
         records = replace(records, waiting=await self._durations.spread(records.waiting, queues))
-        nodes = [Node(n.name, n.capacity, n.labels, n.schedulable) for n in self.nodes]
+        nodes = [_scheduled(node) for node in self.nodes]
         ports = Ports(parse_range(parts.settings.local.ports), begin=secrets.randbelow(65536))
         board = rebuild(records, nodes, queues, ports, self._around, now, self._new_prefetch(), rules)
         if parse_quantity(parts.settings.scheduling.log_size):
@@ -320,11 +331,12 @@ class ClusterEngine:
             now = parts.clock.now()
             observed, self._heard = self._heard, []
             rows, runs, version = await self._read_changes(board)
+            self._apply_node_changes(board)
             changes = Changeset()
             await self._acquaint(board, observed)
             apply_observations(board, observed, changes, now)
             if version != board.queue_version:
-                board.core.set_queues(await parts.database.read(scheduled_queues, self._cluster))
+                board.core.set_queues(await parts.database.read(scheduled_queues, self.cluster))
                 board.queue_version = version
             queues = [account.queue for account in board.core.ledgers.values()]
             apply_row_changes(board, await self._durations.fill(rows, queues), changes, now)
@@ -345,10 +357,26 @@ class ClusterEngine:
         active = await self._parts.database.read(read_active)
         return [fact for run in active for fact in self._runs.adopt(run, now)]
 
-    async def _acquaint(self, board: Board, seen: Sequence[Observation]) -> None:
+    def _apply_node_changes(self, board: Board) -> None:
+        """Nodes that came, went, were cordoned or have another capacity: the scheduler places by them from now on."""
+        if not self._node_changes:
+            return
+        changes, self._node_changes = self._node_changes, []
+        nodes = {node.name: node for node in self.nodes}
+        for change in changes:
+            match change:
+                case NodeChanged(node):
+                    nodes[node.name] = node
+                case NodeRemoved(name):
+                    nodes.pop(name, None)
+        self.set_nodes(tuple(nodes.values()))
+        self._around = replace(self._around, addresses={node.name: node.address for node in self.nodes})
+        board.core.set_nodes([_scheduled(node) for node in self.nodes])
+
+    async def _acquaint(self, board: Board, seen: Sequence[AttemptObservation]) -> None:
         """Jobs that began although the rows say that they wait: an engine before this one had prefetched them."""
         if jobs := board.prefetch.unplaced(board, seen):
-            for row in await self._parts.database.read(read_jobs, self._cluster, jobs):
+            for row in await self._parts.database.read(read_jobs, self.cluster, jobs):
                 board.prefetch.expect(board, row, members_of(row.members), self.nodes[0].name, self._around)
 
     async def _read_changes(self, board: Board) -> tuple[list[ChangedJob], list[ChangedRun], int]:
@@ -357,21 +385,21 @@ class ClusterEngine:
             return [], [], board.queue_version
         self._changed = False
         database, runs = self._parts.database, self._runs.lease is not None and not self._adopt_runs
-        found = await database.peek(_read_changes, self._cluster, PEEKED_ROWS, PEEKED_ROWS if runs else 0)
+        found = await database.peek(_read_changes, self.cluster, PEEKED_ROWS, PEEKED_ROWS if runs else 0)
         if max(len(found[0]), len(found[1])) == PEEKED_ROWS:
-            found = await database.read(_read_changes, self._cluster, ROWS_A_TURN, RUNS_A_TURN if runs else 0)
+            found = await database.read(_read_changes, self.cluster, ROWS_A_TURN, RUNS_A_TURN if runs else 0)
         return found
 
     def _new_run_engine(self) -> RunEngine:
         parts = self._parts
-        admission = Admission({self._cluster: self.capacities}, parts.settings.jobs.skip_resource_validate)
+        admission = Admission({self.cluster: self.capacities}, parts.settings.jobs.skip_resource_validate)
         engine = RunEngine(
             parts.database,
             admission,
             self._run_counters,
             self._durations.seconds,
             self._runs_set_aside,
-            self._cluster,
+            self.cluster,
         )
         self._run_io = RunIO(parts.database, parts.clock, parts.data, parts.files, engine, self._wake.set)
         return engine
@@ -411,8 +439,6 @@ class ClusterEngine:
         if changes.ended:  # first, because what is forgotten may travel with what is started
             await self._runtime.forget(changes.ended)
         if changes.launches:
-            if files := [item for item in changes.launches if item.files]:
-                await asyncio.to_thread(_make_files, files)
             await self._runtime.start([item.launch for item in changes.launches if not item.passive])
         if changes.halts:
             await self._runtime.stop(changes.halts, parts.settings.local.grace)
@@ -447,10 +473,20 @@ def _tell(changes: Changeset) -> None:
             log.info("job ended", job=change.after.id, status=str(change.after.status), reason=change.after.message)
 
 
-def _make_files(launches: Iterable[PreparedLaunch]) -> None:
-    """The small files that must be there before a process starts."""
-    for item in launches:
-        folder = Path(item.launch.folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in item.files.items():
-            (folder / name).write_text(text, "utf-8")
+def _scheduled(node: NodeInfo) -> Node:
+    """A node as the scheduler sees it."""
+    return Node(node.name, node.capacity, node.labels, node.schedulable)
+
+
+def rules_of(settings: SchedulingSettings) -> Rules:
+    """The scheduler's rules as this server has them. A job is never ended or changed in the turn that started it."""
+    return Rules(
+        preemption=settings.preemption,
+        elastic=settings.elastic,
+        patience=settings.patience,
+        half_life=max(1.0, settings.half_life),
+        least_run=max(1.0, settings.least_run),
+        window=settings.eviction_window,
+        resize_pause=max(1.0, settings.resize_pause),
+        restart_pause=max(1.0, settings.restart_pause),
+    )

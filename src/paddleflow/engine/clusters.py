@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from paddleflow.base.log import Log
 from paddleflow.base.quantity import Resources
 from paddleflow.engine.cluster_engine import ClusterEngine, Parts
-from paddleflow.engine.housekeeping import sample_for_ever
+from paddleflow.engine.housekeeping import delete_for_ever, sample_for_ever
 from paddleflow.errors import PaddleFlowError
 from paddleflow.queues.clusters import every_cluster
 from paddleflow.queues.model import COUNTER, Cluster
@@ -137,7 +136,7 @@ class ClusterEngines:
             self.elsewhere[cluster.name] = cluster.owner
             return
         runtime = self._factories[cluster.cluster_type](cluster)
-        nodes = await runtime.capacity()
+        nodes = await runtime.nodes()
         engine = ClusterEngine(
             self._parts,
             runtime,
@@ -178,8 +177,7 @@ class ClusterEngines:
 
 async def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    await asyncio.wait([task])
 
 
 async def _run_cluster(running: _Running, parts: Parts) -> None:
@@ -188,3 +186,4 @@ async def _run_cluster(running: _Running, parts: Parts) -> None:
         group.create_task(running.engine.run())
         group.create_task(running.engine.keep_decisions())
         group.create_task(sample_for_ever(running.runtime, parts))
+        group.create_task(delete_for_ever(running.runtime, running.engine.cluster, parts))

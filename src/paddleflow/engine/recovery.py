@@ -24,8 +24,7 @@ from dataclasses import dataclass, field
 from paddleflow.base.ids import AttemptId
 from paddleflow.engine.board import Active, Board, Waiting, activate
 from paddleflow.engine.changeset import Changeset
-from paddleflow.engine.launch import MemberPlacement, attempt_of
-from paddleflow.engine.launch_context import LaunchContext
+from paddleflow.engine.launch import LaunchContext, MemberPlacement, attempt_of
 from paddleflow.engine.ports import Ports
 from paddleflow.engine.prefetch import Prefetcher
 from paddleflow.engine.turn import advance_job
@@ -34,7 +33,7 @@ from paddleflow.jobs.model import JobStatus, TaskStatus
 from paddleflow.jobs.queries import evicted_jobs, find_job, held_jobs, tasks_of_held_jobs, waiting_classes
 from paddleflow.jobs.rows import EvictedJob, JobRow, TaskRow, WaitingClass, allocation_of, members_of, requests_of
 from paddleflow.runtimes.prefetch import Returned
-from paddleflow.runtimes.runtime import Observation, Ready, Started
+from paddleflow.runtimes.runtime import AttemptObservation, Ready, Started
 from paddleflow.scheduling.model import Eviction, Node, Queue, Snapshot
 from paddleflow.scheduling.record import Recorded
 from paddleflow.scheduling.rules import DEFAULTS, Rules
@@ -137,7 +136,7 @@ def _shrink(row: JobRow, tasks: Iterable[TaskRow], now: float) -> Eviction | Non
     return Eviction(row.id, "", now, going) if going or row.outcome == JobStatus.PENDING else None
 
 
-def compare(board: Board, known: Iterable[Observation], changes: Changeset, now: float) -> None:
+def compare(board: Board, known: Iterable[AttemptObservation], changes: Changeset, now: float) -> None:
     """What the runtime does not know of must be launched, or has been lost."""
     told: set[AttemptId] = {seen.attempt for seen in known if not isinstance(seen, Returned)}
     for active in list(board.active.values()):

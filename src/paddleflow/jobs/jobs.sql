@@ -236,8 +236,8 @@ delete from job_storages where job_id = :id
 select * from jobs where run_id = :run_id order by seq
 
 -- name: jobs_to_delete
--- Jobs whose time has come.
-select seq, id, cluster, touched, seen from jobs where delete_at is not null and delete_at <= :now
+-- Jobs of a cluster whose time has come.
+select seq, id, cluster, touched, seen from jobs where delete_at is not null and delete_at <= :now and cluster = :cluster
 order by delete_at limit :limit
 
 -- name: count_by_status

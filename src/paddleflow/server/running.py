@@ -21,7 +21,6 @@ from paddleflow.base.log import Log
 from paddleflow.base.quantity import total
 from paddleflow.engine.cluster_engine import Parts
 from paddleflow.engine.clusters import ClusterEngines
-from paddleflow.engine.housekeeping import delete_for_ever
 from paddleflow.engine.launch import GPU
 from paddleflow.engine.schedule_engine import ScheduleEngine
 from paddleflow.errors import PaddleFlowError
@@ -83,7 +82,6 @@ async def serve(settings: Settings) -> None:
                 group.create_task(
                     ScheduleEngine(parts.database, parts.clock, parts.bus, parts.holder).run(), name="schedules"
                 ),
-                group.create_task(delete_for_ever(parts), name="deletions"),
             ]
             await server.serve()
             for task in background:
@@ -103,7 +101,7 @@ async def assembled(settings: Settings, data: Path) -> AsyncIterator[tuple[Parts
         stack.push_async_callback(database.close)
         bus = await open_bus(settings.database.url)
         stack.push_async_callback(bus.close)
-        nodes = await runtime.capacity()
+        nodes = await runtime.nodes()
         await database.write(ensure_defaults, clock.now(), total(node.capacity for node in nodes))
         files = FilePool()
         stack.callback(files.close)

@@ -97,7 +97,7 @@ async def test_while_a_queue_is_full_new_jobs_gather_but_an_end_is_dealt_with_at
             await send("second")
             await reaches("second", "pending")
             await send("third")
-            runtime.finish(runtime.world.launched[0].attempt, 0)
+            runtime.finish(runtime.cluster.launched[0].attempt, 0)
             await reaches("first", "succeeded")
             await reaches("second", "running")
             assert await database.read(lambda tx: tx.value(SQL["job_status"], id="third")) == "init"

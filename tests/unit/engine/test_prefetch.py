@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
 from paddleflow.engine.board import Board
 from paddleflow.engine.changeset import Changeset
-from paddleflow.engine.launch_context import LaunchContext
+from paddleflow.engine.launch import LaunchContext
 from paddleflow.engine.ports import Ports
 from paddleflow.engine.prefetch import HORIZON, MAX_PER_JOB, Prefetch, SlotClass, kind_of
 from paddleflow.engine.recovery import Records, compare, rebuild
@@ -21,14 +20,14 @@ from paddleflow.engine.turn import apply_observations, apply_row_changes, decide
 from paddleflow.jobs.model import JobStatus, Member
 from paddleflow.jobs.rows import ChangedJob, JobRow, request_of
 from paddleflow.runtimes.prefetch import Returned
-from paddleflow.runtimes.runtime import Ended, Observation, Started
+from paddleflow.runtimes.runtime import AttemptObservation, Ended, Started
 from paddleflow.scheduling.model import Node, Queue
 from tests.job_tables import JOB, changed, row_of, task_row, waiting
 
 ONE = Resources.of(1000, 2**30)
 SMALL = Member("worker", 1, ("true",), {}, ONE, ONE, document={"command": "true"})
 STEP = replace(JOB, members=(SMALL,), request=ONE, priority="NORMAL")
-AROUND = LaunchContext(Path("/data"), {}, {"n1": "127.0.0.1"}, restart_limit=3)
+AROUND = LaunchContext("/data/{}".format, {}, {"n1": "127.0.0.1"}, restart_limit=3)
 NOW = 30.0
 
 
@@ -55,7 +54,7 @@ def scene(*steps: JobRow, after: dict[str, Callable[[], list[str]]] | None = Non
     return board
 
 
-def turn(board: Board, *seen: Observation, rows: tuple[ChangedJob, ...] = ()) -> Changeset:
+def turn(board: Board, *seen: AttemptObservation, rows: tuple[ChangedJob, ...] = ()) -> Changeset:
     changes = Changeset()
     apply_observations(board, seen, changes, NOW)
     apply_row_changes(board, rows, changes, NOW)
@@ -181,7 +180,7 @@ def test_who_waits_for_nobody_at_work_stays_held_back_until_it_is_due() -> None:
 
 def test_a_process_of_a_job_that_waits_is_taken_up() -> None:
     board = scene(step_row(2))
-    seen: list[Observation] = [Ended(attempt(1), NOW, 0), Started(attempt(2), NOW, 7)]
+    seen: list[AttemptObservation] = [Ended(attempt(1), NOW, 0), Started(attempt(2), NOW, 7)]
     assert board.prefetch.unplaced(board, seen) == ["job-2"]
     board.prefetch.expect(board, step_row(2), (SMALL,), "n1", AROUND)
     changes = turn(board, *seen)
