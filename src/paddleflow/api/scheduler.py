@@ -16,7 +16,6 @@ from paddleflow.base.quantity import Resources
 from paddleflow.errors import Conflict, Fault, Invalid, Unavailable
 from paddleflow.jobs.durations import DurationHistory, Keys
 from paddleflow.jobs.rows import JobRow
-from paddleflow.queues.decision_log import folder_of, read
 from paddleflow.queues.model import DEFAULT_CLUSTER, Queue, QueueStatus
 from paddleflow.queues.queues import cluster_queues
 from paddleflow.queues.rules import changed_queue
@@ -53,7 +52,8 @@ async def eta(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobEta:
         "learntFrom": place.durations.learnt,
     }
     known = standing(row, now)
-    snapshot = place.snapshot(now)
+    engine = place.engines.engine(row.cluster)
+    snapshot = None if engine is None else engine.snapshot(now)
     if known is not None or snapshot is None or all(request.job != row.id for request in snapshot.pending):
         answer["text"] = known.text if known is not None else "the scheduler has not looked at it yet"
         return answer
@@ -75,14 +75,14 @@ async def eta(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobEta:
 async def what_if(platform: Platform, call: Call[WhatIf, NoQuery]) -> wire.WhatIfAnswer:
     now, place, asked = platform.clock.now(), platform.jobs_run_here, call.body
     queues, keys = await platform.database.read(_look, place.durations)
-    live = place.snapshot(now)
-    if live is None:
+    engine = place.engines.engine(DEFAULT_CLUSTER)
+    live = None if engine is None else engine.snapshot(now)
+    if engine is None or live is None:
         raise Unavailable("this server does not schedule jobs at the moment", hint="try again in a moment")
     change = _change(asked, queues, live, now)
-    folder = folder_of(place.data)
 
     def both() -> wire.WhatIfAnswer:
-        scenario = scenario_of(read(folder, now - asked.past), now - asked.past) or Scenario(live)
+        scenario = scenario_of(engine.decisions(now - asked.past), now - asked.past) or Scenario(live)
 
         def length(request: model.Request, ran: float) -> float:
             return place.durations.length(request, ran, keys)
@@ -208,8 +208,12 @@ def _side(found: PlayReport, ends: float) -> wire.Side:
 async def replay_record(platform: Platform, call: Call[NoBody, ReplayQuery]) -> wire.Replay:
     since = parse_time("since", call.query.since) if call.query.since else 0.0
     until = parse_time("until", call.query.until) if call.query.until else float("inf")
-    folder = folder_of(platform.jobs_run_here.data)
-    found = await asyncio.to_thread(lambda: replay(read(folder, since), since, until))
+    engine = platform.jobs_run_here.engines.engine(DEFAULT_CLUSTER)
+    if engine is None:
+        raise Unavailable(
+            "this server does not schedule jobs", hint="ask the server on whose machine the cluster's jobs run"
+        )
+    found = await asyncio.to_thread(lambda: replay(engine.decisions(since), since, until))
     differs = found.difference
     difference: wire.Difference | None = None
     if differs is not None:
@@ -236,14 +240,15 @@ async def replay_record(platform: Platform, call: Call[NoBody, ReplayQuery]) -> 
 ROUTES = (
     Route(
         "GET", "/job/{id}/eta", eta, "When a waiting job will probably start.",
-        answer=wire.JobEta, errors=("404 JobNotFound", "403 AccessDenied"),
+        answer=wire.JobEta, leader="job", errors=("404 JobNotFound", "403 AccessDenied"),
     ),
     Route(
         "POST", "/queue/whatif", what_if, "Try a change of queues, nodes or rules on the recent past; nothing is applied.",
-        body=WhatIf, answer=wire.WhatIfAnswer, errors=("QueueInvalidField", "409 NotReproducible"), root=True,
+        body=WhatIf, leader="cluster", leader_only=True, answer=wire.WhatIfAnswer, root=True,
+        errors=("QueueInvalidField", "409 NotReproducible"),
     ),
     Route(
         "GET", "/scheduler/replay", replay_record, "Execute recorded decisions again, up to the first difference.",
-        query=ReplayQuery, answer=wire.Replay, root=True,
+        query=ReplayQuery, answer=wire.Replay, root=True, leader="cluster", leader_only=True,
     ),
 )  # fmt: skip
