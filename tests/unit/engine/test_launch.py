@@ -82,9 +82,9 @@ def with_code(**code: str) -> Member:
 
 
 def test_a_folder_of_this_machine_is_the_working_directory() -> None:
-    launch = alone(members=(with_code(path="/home/me/project", workdir="src"),)).launch
-    assert (launch.working_dir, launch.code) == ("/home/me/project/src", "")
-    assert alone(members=(with_code(path="/home/me"),)).launch.working_dir == "/home/me"
+    launch = alone(members=(with_code(path="/srv/project", workdir="src"),)).launch
+    assert (launch.working_dir, launch.code) == ("/srv/project/src", "")
+    assert alone(members=(with_code(path="/srv"),)).launch.working_dir == "/srv"
 
 
 def test_a_snapshot_is_told_to_the_runtime() -> None:
