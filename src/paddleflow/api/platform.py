@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from paddleflow.access.sessions import Sessions
 from paddleflow.api.cluster_view import ClusterView, NoNodes
+from paddleflow.api.forecaster import Forecaster
 from paddleflow.base.clock import Clock
 from paddleflow.base.quantity import Resources
 from paddleflow.jobs.durations import DurationHistory
@@ -43,6 +44,7 @@ class Workplace:
     why: Callable[[str], Reason | None]  #: why a job waits; None when that is not known here
     explain: Explain = lambda job, queues, sizes: None
     snapshot: Callable[[float], Snapshot | None] = lambda now: None  #: what the scheduler sees; None: it is not here
+    forecaster: Forecaster = field(default_factory=Forecaster)  #: when waiting jobs start
     durations: DurationHistory = field(default_factory=DurationHistory)  #: what is known of durations
     queues: QueueCache = field(default_factory=QueueCache)  #: for submissions
     admitted: AdmissionCache[AdmittedJob] = field(default_factory=AdmissionCache)  #: likewise
