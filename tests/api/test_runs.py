@@ -216,7 +216,7 @@ async def test_stop_before_anything_began_and_after_the_end(alice: Api, platform
     async with workshop.open(platform):
         view = await ended(alice, run)
     assert (view["status"], view["runMsg"]) == ("terminated", "stopped by alice")
-    assert workshop.runtime.world.launched == []
+    assert workshop.runtime.cluster.launched == []
     (await alice.put(f"/run/{run}", action="stop")).refused(409, "ActionNotAllowed")
     assert (await alice.delete(f"/run/{run}")).ok() is None
     (await alice.get(f"/run/{run}")).refused(404, "RunNotFound")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,21 +14,40 @@ import pytest
 from paddleflow.errors import Conflict, Invalid, NotFound, TooLarge
 from paddleflow.objects.local import LocalStore
 from paddleflow.objects.memory import MemoryStore
+from paddleflow.objects.s3 import S3Store
 from paddleflow.objects.store import CHANGED, Kind, ObjectStore, iterate_content, read_whole
 from paddleflow.objects.wrappers import Metered, RateLimited, Retrying
+from tests.s3_servers import S3Server, seaweedfs, versitygw
 
 NAMES = ["plain", "with blank", "ünïcode-✓", "new\nline", "tab\there", "per%20cent", "a+b=c&d?e#f", "x" * 255, "-", "~"]
 
 
-@pytest.fixture(params=["memory", "local", "wrapped"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStore]:
+@pytest.fixture(scope="module")
+def servers() -> Iterator[Callable[[str], S3Server]]:
+    """S3 servers, each started when it is first asked for."""
+    with ExitStack() as stack:
+        started: dict[str, S3Server] = {}
+
+        def get(name: str) -> S3Server:
+            if name not in started:
+                started[name] = stack.enter_context(versitygw() if name == "versitygw" else seaweedfs())
+            return started[name]
+
+        yield get
+
+
+@pytest.fixture(params=["memory", "local", "wrapped", "versitygw", "seaweedfs"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, servers: Callable[[str], S3Server]) -> Iterator[ObjectStore]:
     made: ObjectStore
-    if request.param == "memory":
-        made = MemoryStore()
-    elif request.param == "local":
-        made = LocalStore(tmp_path)
-    else:
-        made = Metered(Retrying(RateLimited(LocalStore(tmp_path))))
+    match request.param:
+        case "memory":
+            made = MemoryStore()
+        case "local":
+            made = LocalStore(tmp_path)
+        case "wrapped":
+            made = Metered(Retrying(RateLimited(LocalStore(tmp_path))))
+        case name:
+            made = S3Store(servers(name).bucket())
     yield made
     made.close()
     made.close()
@@ -107,8 +127,9 @@ def test_folders(store: ObjectStore) -> None:
     assert keys(store) == {"f"}
     assert keys(store, "f") == {"f/g"}
     assert keys(store, "f", recursive=True) == set()
-    with pytest.raises(Conflict):
-        store.remove("f/g")
+    if store.capabilities.tree:
+        with pytest.raises(Conflict):
+            store.remove("f/g")
     with pytest.raises(Conflict):
         store.remove_folder("f")
     for _ in range(2):
@@ -118,6 +139,8 @@ def test_folders(store: ObjectStore) -> None:
 
 
 def test_a_name_is_a_file_or_a_folder(store: ObjectStore) -> None:
+    if not store.capabilities.tree:
+        pytest.skip("a name may be both here")
     store.write("file", b"x")
     store.make_folder("folder")
     for wrong in ("file/below", "folder"):
@@ -229,6 +252,14 @@ def test_metadata(store: ObjectStore) -> None:
     assert store.read("a", size=10) == b"one"
     store.write("a", b"two")
     assert store.stat("a").metadata == {}
+
+
+def test_metadata_of_folders(store: ObjectStore) -> None:
+    store.make_folder("f", metadata={"mode": "700"})
+    assert store.stat("f").metadata == {"mode": "700"}
+    store.make_folder("f", metadata={"mode": "755", "text": "ünïcode, per%20cent\n"})
+    assert store.stat("f").metadata == {"mode": "755", "text": "ünïcode, per%20cent\n"}
+    assert keys(store) == {"f"}
 
 
 def test_readers_see_one_version_or_the_other(store: ObjectStore) -> None:

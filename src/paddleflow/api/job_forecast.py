@@ -34,7 +34,8 @@ async def eta(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobEta:
 
     async def ask() -> Question | None:
         profiles = await platform.database.read(place.durations.update)
-        snapshot = place.snapshot(now)
+        engine = place.engines.engine(row.cluster)
+        snapshot = None if engine is None else engine.snapshot(now)
         if snapshot is None:
             return None
         seconds = platform.settings.scheduling.forecast_seconds
@@ -43,7 +44,7 @@ async def eta(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobEta:
 
     async def work() -> None:
         try:
-            found.append(await place.forecaster.forecasts(row.id, now, ask))
+            found.append(await place.forecasters[row.cluster].forecasts(row.id, now, ask))
         except PaddleFlowError as error:
             found.append(error)
 

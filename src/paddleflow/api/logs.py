@@ -17,12 +17,11 @@ from paddleflow.base.names import nearest
 from paddleflow.base.quantity import parse_quantity
 from paddleflow.errors import Invalid, NotFound
 from paddleflow.jobs.facts import Key
-from paddleflow.jobs.folders import log_file
 from paddleflow.jobs.log_pages import LogPage, Window
 from paddleflow.jobs.model import JobStatus
 from paddleflow.jobs.queries import get_tasks, job_progress
 from paddleflow.jobs.rows import JobRow, TaskRow, member_sets_of
-from paddleflow.runtimes.runtime import LogChunk
+from paddleflow.runtimes.log_store import LogChunk, TaskAddress
 from paddleflow.spec import wire_jobs as wire
 from paddleflow.spec.job_query import JobLogQuery, TaskLogQuery
 from paddleflow.store import events
@@ -72,9 +71,8 @@ async def _page(platform: Platform, job: str, key: Key, query: JobLogQuery) -> L
 
 async def _part(platform: Platform, job: str, key: Key, offset: int, limit: int) -> LogChunk:
     """Part of a log; one that was never written, as that of a member without a process, is empty."""
-    place = platform.jobs_run_here
     try:
-        return await place.runtime.log(str(log_file(place.data, job, *key)), offset, limit)
+        return await platform.jobs_run_here.runtime.logs.read(TaskAddress(job, *key), offset, limit)
     except NotFound:
         return LogChunk(b"", 0, 0, 0)
 

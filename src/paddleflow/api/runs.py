@@ -15,7 +15,6 @@ from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.api.run_sources import Source, from_json, source_of
 from paddleflow.base.log import Log
 from paddleflow.errors import PaddleFlowError
-from paddleflow.jobs.folders import remove_folder
 from paddleflow.runs import codec, files
 from paddleflow.runs import runs as records
 from paddleflow.runs.retry import retry_run
@@ -119,16 +118,11 @@ async def remove_run(platform: Platform, call: Call[RunDeletion | None, NoQuery]
 
     row, jobs, storage = await platform.database.write(remove)
     data = platform.jobs_run_here.data
-    await asyncio.to_thread(_remove_folders, data, jobs)
+    await platform.jobs_run_here.runtime.logs.remove(jobs)
     main = codec.load(row.pipeline).main_fs
     if storage is not None and main is not None:
         await platform.files.run_in_slices(_remove_artifacts(storage, data, main.sub_path, run))
     platform.bus.wake(EVENTS)
-
-
-def _remove_folders(data: Path, jobs: Sequence[str]) -> None:
-    for job in jobs:
-        remove_folder(data, job)
 
 
 def _remove_artifacts(storage: Storage, data: Path, sub_path: str, run: str) -> Progress[None]:

@@ -13,7 +13,6 @@ from paddleflow.base.names import nearest
 from paddleflow.base.quantity import Resources
 from paddleflow.errors import Conflict, Fault, Invalid, Unavailable
 from paddleflow.jobs.durations import DurationHistory, Profile
-from paddleflow.queues.decision_log import folder_of, read
 from paddleflow.queues.model import DEFAULT_CLUSTER, Queue, QueueStatus
 from paddleflow.queues.queues import cluster_queues
 from paddleflow.queues.rules import changed_queue
@@ -34,14 +33,14 @@ from paddleflow.store.database import Tx
 async def what_if(platform: Platform, call: Call[WhatIf, NoQuery]) -> wire.WhatIfAnswer:
     now, place, asked = platform.clock.now(), platform.jobs_run_here, call.body
     queues, keys = await platform.database.read(_read, place.durations)
-    live = place.snapshot(now)
-    if live is None:
+    engine = place.engines.engine(DEFAULT_CLUSTER)
+    live = None if engine is None else engine.snapshot(now)
+    if engine is None or live is None:
         raise Unavailable("this server does not schedule jobs at the moment", hint="try again in a moment")
     change = _change(asked, queues, live, now)
-    folder = folder_of(place.data)
 
     def both() -> wire.WhatIfAnswer:
-        scenario = scenario_of(read(folder, now - asked.past), now - asked.past) or Scenario(live)
+        scenario = scenario_of(engine.decisions(now - asked.past), now - asked.past) or Scenario(live)
 
         def length(request: model.Request, ran: float) -> float:
             return place.durations.length(request, ran, keys)
@@ -167,8 +166,12 @@ def _side(found: PlayReport, ends: float) -> wire.Side:
 async def replay_record(platform: Platform, call: Call[NoBody, ReplayQuery]) -> wire.Replay:
     since = parse_time("since", call.query.since) if call.query.since else 0.0
     until = parse_time("until", call.query.until) if call.query.until else float("inf")
-    folder = folder_of(platform.jobs_run_here.data)
-    found = await asyncio.to_thread(lambda: replay(read(folder, since), since, until))
+    engine = platform.jobs_run_here.engines.engine(DEFAULT_CLUSTER)
+    if engine is None:
+        raise Unavailable(
+            "this server does not schedule jobs", hint="ask the server on whose machine the cluster's jobs run"
+        )
+    found = await asyncio.to_thread(lambda: replay(engine.decisions(since), since, until))
     differs = found.difference
     difference: wire.Difference | None = None
     if differs is not None:

@@ -1,8 +1,8 @@
-"""The engine: takes turns for one cluster, as long as it holds the cluster's lease.
+"""The cluster engine: takes turns for the jobs of one cluster, as long as it holds the cluster's lease.
 
-Many servers may share a database; only the one with the lease moves jobs, and every write of a turn is guarded by the
-lease's fencing token. Any error throws the board away; the next round rebuilds it. Wake-ups may be lost: the engine
-looks by itself once a second.
+Many servers may share a database; only the one with the lease ``engine:<cluster>`` moves the cluster's jobs, and every write of a
+turn is guarded by the lease's fencing token. Any error throws the board away; the next round rebuilds it. Wake-ups may be lost:
+the engine polls once a second. It reads rows of its own cluster only. `clusters` starts one for each cluster.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,9 +19,10 @@ from paddleflow.base.log import Log
 from paddleflow.base.quantity import Resources, parse_quantity
 from paddleflow.engine.board import Board
 from paddleflow.engine.changeset import Changeset, write_turn
+from paddleflow.engine.decision_log import folder_of, keep_log
+from paddleflow.engine.decision_log import read as read_log
 from paddleflow.engine.expected_durations import ExpectedDurations
-from paddleflow.engine.launch import PreparedLaunch
-from paddleflow.engine.launch_context import LaunchContext, rules_of
+from paddleflow.engine.launch import LaunchContext
 from paddleflow.engine.ports import Ports, parse_range
 from paddleflow.engine.prefetch import NoPrefetch, Prefetch, Prefetcher
 from paddleflow.engine.recovery import compare, read_jobs, read_records, rebuild
@@ -32,14 +33,23 @@ from paddleflow.engine.turn import STARTS_A_TURN, apply_observations, apply_plac
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs.queries import changed_jobs
 from paddleflow.jobs.rows import ChangedJob, JobRow, members_of
+from paddleflow.queues.model import COUNTER, DEFAULT_CLUSTER
 from paddleflow.queues.queues import scheduled_queues
 from paddleflow.runs.counters import RunCounters
 from paddleflow.runs.rows import ChangedRun, changed_runs
-from paddleflow.runtimes.runtime import NodeInfo, Observation, Runtime
+from paddleflow.runtimes.runtime import (
+    AttemptObservation,
+    NodeChanged,
+    NodeInfo,
+    NodeObservation,
+    NodeRemoved,
+    Runtime,
+)
 from paddleflow.scheduling.model import Node, Reason, Snapshot
-from paddleflow.scheduling.record import Recorded
+from paddleflow.scheduling.record import Entry, Recorded
+from paddleflow.scheduling.rules import Rules
 from paddleflow.scheduling.suggestions import Suggestion, suggest
-from paddleflow.settings import Settings
+from paddleflow.settings import SchedulingSettings, Settings
 from paddleflow.storage.file_pool import FilePool
 from paddleflow.store import counters, leases
 from paddleflow.store.bus import EVENTS, JOBS, SCHEDULES, Bus
@@ -51,6 +61,7 @@ FIRST_PAUSE = 0.1  #: before beginning anew after an error; doubles up to LAST_P
 LAST_PAUSE = 10.0
 ROWS_A_TURN = 2000
 RUNS_A_TURN = 200
+PEEKED_ROWS = 64  #: changed rows that are read on the loop; more of them are a scan, and a database thread's work
 PATIENCE = 0.01  #: seconds that new jobs wait for company while nothing starts anyway
 DISK_EVERY = 0.1  #: seconds that a turn may be ahead of the disk; a power cut takes back no more than that
 
@@ -59,22 +70,20 @@ log = Log("engine")
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the engine works with."""
+    """What the engines of a server share."""
 
     database: Database
-    runtime: Runtime
     clock: Clock
     bus: Bus
     settings: Settings
     data: Path
-    base_env: dict[str, str]
-    holder: str  #: names this server in the lease
+    holder: str  #: names this server in leases
     files: FilePool = field(default_factory=FilePool)  #: where files of users are read
 
 
-def _read_changes(tx: Tx) -> tuple[list[ChangedJob], list[ChangedRun], int]:
-    rows = changed_jobs(tx, ROWS_A_TURN)
-    return rows, changed_runs(tx, RUNS_A_TURN), counters.value(tx, "queues")
+def _read_changes(tx: Tx, cluster: str, jobs: int, runs: int) -> tuple[list[ChangedJob], list[ChangedRun], int]:
+    rows = changed_jobs(tx, cluster, jobs)
+    return rows, changed_runs(tx, runs) if runs else [], counters.value(tx, COUNTER)
 
 
 class ClusterEngine:
@@ -83,23 +92,37 @@ class ClusterEngine:
     def __init__(
         self,
         parts: Parts,
-        cluster: str = "default-cluster",
+        runtime: Runtime,
+        cluster: str = DEFAULT_CLUSTER,
+        *,
+        base_env: Mapping[str, str] | None = None,
+        run_counters: RunCounters | None = None,
         prefetch: Callable[[], Prefetcher] | None = None,
     ) -> None:
-        self._new_prefetch = prefetch or (NoPrefetch if parts.runtime.prefetching is None else Prefetch)
+        self._new_prefetch = prefetch or (NoPrefetch if runtime.prefetching is None else Prefetch)
         self._parts = parts
-        self._cluster = cluster
+        self._runtime = runtime
+        self._base_env = base_env or {}  #: what every job of this cluster sees
+        self.cluster = cluster
+        self._hosts_runs = cluster == DEFAULT_CLUSTER  #: runs advance in the turns of this engine
         self._lease_name = f"engine:{cluster}"
         self._wake = asyncio.Event()
         self._changed = True  #: others may have written rows that no turn has looked at
         self._ahead = asyncio.Event()  #: turns were written that may not be on the disk yet
         self._crowded = False  #: the last new jobs had to wait
-        self._heard: list[Observation] = []  #: what no turn has dealt with yet
-        self._durations = ExpectedDurations(parts.database)
+        self._heard: list[AttemptObservation] = []  #: what no turn has dealt with yet
+        self._durations = ExpectedDurations(parts.database, cluster)
         self._board: Board | None = None
-        self.run_counters = RunCounters()
+        self._run_counters = run_counters or RunCounters()
         self.nodes: Sequence[NodeInfo] = ()
+        self.capacities: Sequence[tuple[str, Resources]] = ()  #: name and capacity of each node
+        self._node_changes: list[NodeObservation] = []  #: that no turn has applied yet
         self.first_turn = asyncio.Event()  #: set once the board was rebuilt and decided upon
+
+    def set_nodes(self, nodes: Sequence[NodeInfo]) -> None:
+        """The nodes as the runtime reports them."""
+        self.nodes = nodes
+        self.capacities = [(node.name, node.capacity) for node in nodes]
 
     def why(self, job: str) -> Reason | None:
         """Why a job waits, as of now; None when this server does not know it as waiting."""
@@ -121,10 +144,20 @@ class ClusterEngine:
         """Everything that the scheduler would decide by; None while this server does not move jobs."""
         return None if self._board is None else self._board.core.snapshot(now)
 
+    def decisions(self, since: float) -> Iterator[Entry]:
+        """The decision log, from the last snapshot before `since`. Reads files: not on the event loop."""
+        return read_log(folder_of(self._parts.data, self.cluster), since)
+
     @property
     def scheduler(self) -> Recorded | None:
         """What decides here; None while this server does not move jobs."""
         return None if self._board is None else self._board.core
+
+    async def keep_decisions(self) -> None:
+        """Write the decision log, for ever."""
+        parts = self._parts
+        most = parse_quantity(parts.settings.scheduling.log_size)
+        await keep_log(folder_of(parts.data, self.cluster), most, lambda: self.scheduler, parts.clock)
 
     async def run(self) -> None:
         """Take the lease, move jobs, begin anew after errors with growing pauses."""
@@ -197,10 +230,13 @@ class ClusterEngine:
                 self._wake.set()
 
     async def _listen(self) -> None:
-        async for batch in self._parts.runtime.observe():
-            self._note(batch)
+        async for batch in self._runtime.observe():
+            self._note([seen for seen in batch if not isinstance(seen, NodeChanged | NodeRemoved)])
+            if nodes := [seen for seen in batch if isinstance(seen, NodeChanged | NodeRemoved)]:
+                self._node_changes += nodes
+                self._wake.set()
 
-    def _note(self, seen: Sequence[Observation]) -> None:
+    def _note(self, seen: Sequence[AttemptObservation]) -> None:
         if seen:
             self._heard.extend(seen)
             self._wake.set()
@@ -222,26 +258,27 @@ class ClusterEngine:
         parts = self._parts
         self._changed = True
         now = parts.clock.now()
-        known = await parts.runtime.adopt()
-        self.nodes = await parts.runtime.capacity()
+        known = await self._runtime.adopt()
+        self.set_nodes(await self._runtime.nodes())
         self._around = LaunchContext(
-            data=parts.data,
-            base_env=parts.base_env,
+            job_folder=self._runtime.job_folder,
+            base_env=self._base_env,
             addresses={node.name: node.address for node in self.nodes},
             restart_limit=parts.settings.jobs.restart_limit,
         )
-        queues = await parts.database.read(scheduled_queues, self._cluster)
+        queues = await parts.database.read(scheduled_queues, self.cluster)
         rules = rules_of(parts.settings.scheduling)
-        records = await parts.database.read(read_records, now - rules.window)
+        records = await parts.database.read(read_records, self.cluster, now - rules.window)
         records = replace(records, waiting=await self._durations.spread(records.waiting, queues))
-        nodes = [Node(n.name, n.capacity, n.labels, n.schedulable) for n in self.nodes]
+        nodes = [_scheduled(node) for node in self.nodes]
         ports = Ports(parse_range(parts.settings.local.ports), begin=secrets.randbelow(65536))
         board = rebuild(records, nodes, queues, ports, self._around, now, self._new_prefetch(), rules)
         if parse_quantity(parts.settings.scheduling.log_size):
             board.core.begin(now)
         changes = Changeset()
         self._runs = self._new_run_engine()
-        told = [each for run in await parts.database.read(read_active) for each in self._runs.adopt(run, now)]
+        active = await parts.database.read(read_active) if self._hosts_runs else []
+        told = [each for run in active for each in self._runs.adopt(run, now)]
         await self._acquaint(board, known)
         compare(board, known, changes, now)
         apply_observations(board, known, changes, now)
@@ -259,11 +296,12 @@ class ClusterEngine:
             now = parts.clock.now()
             observed, self._heard = self._heard, []
             rows, runs, version = await self._read_changes(board)
+            self._apply_node_changes(board)
             changes = Changeset()
             await self._acquaint(board, observed)
             apply_observations(board, observed, changes, now)
             if version != board.queue_version:
-                board.core.set_queues(await parts.database.read(scheduled_queues, self._cluster))
+                board.core.set_queues(await parts.database.read(scheduled_queues, self.cluster))
                 board.queue_version = version
             queues = [account.queue for account in board.core.ledgers.values()]
             apply_row_changes(board, await self._durations.fill(rows, queues), changes, now)
@@ -276,10 +314,26 @@ class ClusterEngine:
                 self._changed or len(changes.writes.placements) >= STARTS_A_TURN or self._heard or self._runs.inbox
             )
 
-    async def _acquaint(self, board: Board, seen: Sequence[Observation]) -> None:
+    def _apply_node_changes(self, board: Board) -> None:
+        """Nodes that came, went, were cordoned or have another capacity: the scheduler places by them from now on."""
+        if not self._node_changes:
+            return
+        changes, self._node_changes = self._node_changes, []
+        nodes = {node.name: node for node in self.nodes}
+        for change in changes:
+            match change:
+                case NodeChanged(node):
+                    nodes[node.name] = node
+                case NodeRemoved(name):
+                    nodes.pop(name, None)
+        self.set_nodes(tuple(nodes.values()))
+        self._around = replace(self._around, addresses={node.name: node.address for node in self.nodes})
+        board.core.set_nodes([_scheduled(node) for node in self.nodes])
+
+    async def _acquaint(self, board: Board, seen: Sequence[AttemptObservation]) -> None:
         """Jobs that began although the rows say that they wait: an engine before this one had prefetched them."""
         if jobs := board.prefetch.unplaced(board, seen):
-            for row in await self._parts.database.read(read_jobs, jobs):
+            for row in await self._parts.database.read(read_jobs, self.cluster, jobs):
                 board.prefetch.expect(board, row, members_of(row.members), self.nodes[0].name, self._around)
 
     async def _read_changes(self, board: Board) -> tuple[list[ChangedJob], list[ChangedRun], int]:
@@ -287,13 +341,16 @@ class ClusterEngine:
         if not self._changed:
             return [], [], board.queue_version
         self._changed = False
-        return await self._parts.database.peek(_read_changes)
+        database, runs = self._parts.database, self._hosts_runs
+        found = await database.peek(_read_changes, self.cluster, PEEKED_ROWS, PEEKED_ROWS if runs else 0)
+        if max(len(found[0]), len(found[1])) == PEEKED_ROWS:
+            found = await database.read(_read_changes, self.cluster, ROWS_A_TURN, RUNS_A_TURN if runs else 0)
+        return found
 
     def _new_run_engine(self) -> RunEngine:
         parts = self._parts
-        nodes = [(node.name, node.capacity) for node in self.nodes]
-        admission = Admission(nodes, parts.settings.jobs.skip_resource_validate)
-        engine = RunEngine(parts.database, admission, self.run_counters, self._durations.seconds)
+        admission = Admission({self.cluster: self.capacities}, parts.settings.jobs.skip_resource_validate)
+        engine = RunEngine(parts.database, admission, self._run_counters, self._durations.seconds)
         self._run_io = RunIO(parts.database, parts.clock, parts.data, parts.files, engine, self._wake.set)
         return engine
 
@@ -311,7 +368,7 @@ class ClusterEngine:
         if (
             changes.stale
         ):  # before anything is placed: a job may have the id of one that was deleted, and so its attempts
-            await parts.runtime.forget(changes.stale)
+            await self._runtime.forget(changes.stale)
         if changes.writes:
             placed = await self._write(lease, changes, now)
             apply_placements(board, changes, placed, self._around, now)
@@ -324,17 +381,15 @@ class ClusterEngine:
         board.prefetch.launch(board, changes, self._around)
         self._send_out()
         if (
-            changes.recalls and parts.runtime.prefetching is not None
+            changes.recalls and self._runtime.prefetching is not None
         ):  # before any is stopped, or its slot would pass on
-            await parts.runtime.prefetching.withdraw(changes.recalls)
+            await self._runtime.prefetching.withdraw(changes.recalls)
         if changes.ended:  # first, because what is forgotten may travel with what is started
-            await parts.runtime.forget(changes.ended)
+            await self._runtime.forget(changes.ended)
         if changes.launches:
-            if files := [item for item in changes.launches if item.files]:
-                await asyncio.to_thread(_make_files, files)
-            await parts.runtime.start([item.launch for item in changes.launches if not item.passive])
+            await self._runtime.start([item.launch for item in changes.launches if not item.passive])
         if changes.halts:
-            await parts.runtime.stop(changes.halts, parts.settings.local.grace)
+            await self._runtime.stop(changes.halts, parts.settings.local.grace)
         self._note(changes.synthetic)
         return stood
 
@@ -362,10 +417,20 @@ def _tell(changes: Changeset) -> None:
             log.info("job ended", job=change.after.id, status=str(change.after.status), reason=change.after.message)
 
 
-def _make_files(launches: Iterable[PreparedLaunch]) -> None:
-    """The small files that must be there before a process starts."""
-    for item in launches:
-        folder = Path(item.launch.folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in item.files.items():
-            (folder / name).write_text(text, "utf-8")
+def _scheduled(node: NodeInfo) -> Node:
+    """A node as the scheduler sees it."""
+    return Node(node.name, node.capacity, node.labels, node.schedulable)
+
+
+def rules_of(settings: SchedulingSettings) -> Rules:
+    """The scheduler's rules as this server has them. A job is never ended or changed in the turn that started it."""
+    return Rules(
+        preemption=settings.preemption,
+        elastic=settings.elastic,
+        patience=settings.patience,
+        half_life=max(1.0, settings.half_life),
+        least_run=max(1.0, settings.least_run),
+        window=settings.eviction_window,
+        resize_pause=max(1.0, settings.resize_pause),
+        restart_pause=max(1.0, settings.restart_pause),
+    )

@@ -18,8 +18,9 @@ from paddleflow.store.database import Database, Tx
 class ExpectedDurations:
     """What the engine expects of jobs."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, cluster: str) -> None:
         self._database = database
+        self._cluster = cluster
         self._history = DurationHistory()
         self._queues: frozenset[str] = frozenset()  # those that asked last time
 
@@ -38,7 +39,7 @@ class ExpectedDurations:
     def _fill(self, tx: Tx, rows: list[ChangedJob], asking: Set[str], began: Set[str]) -> list[ChangedJob]:
         self._history.learn(tx)
         known = {row.id for row in rows}
-        waiting = waiting_jobs(tx) if began else []
+        waiting = waiting_jobs(tx, self._cluster) if began else []
         rows = rows + [row for row in waiting if row.queue in began and row.id not in known]
         return [self._filled(tx, row) if row.queue in asking else row for row in rows]
 

@@ -27,7 +27,7 @@ from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs import facts as job_facts
 from paddleflow.jobs.durations import JobProfile, profile_of_new
 from paddleflow.jobs.machine import JobState
-from paddleflow.jobs.model import UNTIL_TOLD, JobStatus, NewJob, TaskStatus
+from paddleflow.jobs.model import JobStatus, NewJob, TaskStatus
 from paddleflow.jobs.rows import DELETED, ChangedJob, JobRow, job_row, request_of_new
 from paddleflow.runs.counters import REUSED, RunCounters
 from paddleflow.runs.facts import (
@@ -297,7 +297,7 @@ class RunEngine:
         needs = str(row["needs"])
         profile = profile_of_new(job, needs, now)
         request = request_of_new(job, needs, now, self._order, self._expected(profile))
-        board.enqueue(Waiting(request, job.framework, 1, 0), UNTIL_TOLD if follows else None, now)
+        board.enqueue(Waiting(request, job.framework, 1, 0), None, now, gated=follows)
 
     def settle(self, board: Board, rows: dict[str, JobRow], changes: Changeset) -> None:
         """The write stood: jobs that wait have their positions now."""

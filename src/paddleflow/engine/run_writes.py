@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from paddleflow.jobs.model import UNTIL_TOLD, JobStatus, NewJob
+from paddleflow.jobs.model import JobStatus, NewJob
 from paddleflow.jobs.rows import NEW_JOB, JobRow, job_of, json_text
 from paddleflow.jobs.rows import SQL as JOBS
 from paddleflow.jobs.submission import index_job
@@ -190,7 +190,7 @@ def _insert(
                 **new.row,
                 "status": JobStatus.PENDING if looked_at else JobStatus.INIT,
                 "message": reasons.get(job, new.held_back),
-                "not_before": UNTIL_TOLD if new.held_back and not attempt else None,
+                "gated": int(bool(new.held_back) and not attempt),
                 "placed": int(attempt > 0),
                 "placed_at": now if attempt else None,
                 "attempt": attempt,

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from paddleflow.base.ids import parse_attempt
 from paddleflow.engine.board import Active, Board, Waiting, activate
 from paddleflow.engine.changeset import Change, Changeset, Moved, Placement
-from paddleflow.engine.launch import attempt_of, parse_attempt
-from paddleflow.engine.launch_context import LaunchContext
+from paddleflow.engine.launch import LaunchContext, attempt_of
 from paddleflow.engine.preemption import asked_of, begin_anew, places_for, shrunk
 from paddleflow.errors import Temporary
 from paddleflow.frameworks.catalogue import find
@@ -40,7 +40,7 @@ from paddleflow.jobs.machine import JobState, Lifecycle, advance
 from paddleflow.jobs.model import JobStatus
 from paddleflow.jobs.rows import DELETED, ChangedJob, JobRow, members_of, request_of
 from paddleflow.runtimes.prefetch import Returned
-from paddleflow.runtimes.runtime import Ended, Observation, Ready, Started
+from paddleflow.runtimes.runtime import AttemptObservation, Ended, Ready, Started
 from paddleflow.scheduling.classes import allocated_total
 from paddleflow.scheduling.model import Assignment, Preempt, Reason, Resize, Start, Wait
 
@@ -48,7 +48,9 @@ STARTS_A_TURN = 256  #: bounds a turn, so that a flood of starts does not delay 
 STOPPED_BY_USER = "stopped by its user"
 
 
-def apply_observations(board: Board, observations: Iterable[Observation], changes: Changeset, now: float) -> None:
+def apply_observations(
+    board: Board, observations: Iterable[AttemptObservation], changes: Changeset, now: float
+) -> None:
     """What the runtime saw, as facts. What belongs to no attempt of ours is ended and to be forgotten."""
     for seen in observations:
         job, key, attempt = parse_attempt(seen.attempt)
@@ -106,7 +108,10 @@ def apply_row_changes(board: Board, rows: Iterable[ChangedJob], changes: Changes
                 advance_job(board, active, StopAsked(now, row.message or STOPPED_BY_USER), changes, now)
         elif row.status in {JobStatus.INIT, JobStatus.PENDING}:
             changes.recalls += board.forget_waiting(job)
-            new.append((waiting_of(row), row.not_before))
+            if row.gated:
+                board.enqueue(waiting_of(row), None, now, gated=True)
+            else:
+                new.append((waiting_of(row), row.not_before))
         else:
             changes.halts += board.forget_waiting(job)
             if row.status == JobStatus.TERMINATING:

@@ -43,10 +43,6 @@ FINAL = frozenset(
 ACTIVE = frozenset(JobStatus) - FINAL
 
 
-#: `not_before` of a job that the engine holds back until its run says that its time has come
-UNTIL_TOLD = float(2**40)
-
-
 class TaskStatus(StrEnum):
     """The states of one member. ``waiting`` has its place but an earlier stage is not ready yet."""
 
@@ -107,6 +103,7 @@ class NewJob:
     name: str
     user: str
     queue: str
+    cluster: str  #: of the queue
     kind: str
     framework: str
     priority: str

@@ -36,6 +36,7 @@ class JobRow(NamedTuple):
     name: str
     user_name: str
     queue: str
+    cluster: str
     kind: str
     framework: str
     priority: str
@@ -57,6 +58,7 @@ class JobRow(NamedTuple):
     placed: int = 0
     attempt: int = 0
     not_before: float | None = None
+    gated: int = 0
     started_at: float | None = None
     finished_at: float | None = None
     delete_at: float | None = None
@@ -106,6 +108,7 @@ class ChangedJob(NamedTuple):
     accepted_at: float
     attempt: int
     not_before: float | None
+    gated: int
     touched: int
     status: str  #: `DELETED` if the row is gone
     placed: int
@@ -123,6 +126,7 @@ class WaitingClass(NamedTuple):
     needs: str
     attempt: int
     not_before: float | None
+    gated: int
     touched: int
     status: str
     message: str
@@ -185,6 +189,7 @@ def common_row(job: NewJob) -> dict[str, Value]:
     return {
         "user_name": job.user,
         "queue": job.queue,
+        "cluster": job.cluster,
         "kind": job.kind,
         "framework": job.framework,
         "priority": job.priority,
@@ -314,7 +319,7 @@ def requests_of(waiting: WaitingClass) -> list[Request]:
 def class_of(row: ChangedJob) -> WaitingClass:
     """A waiting job as a class of its own."""
     return WaitingClass(
-        row.queue, row.user_name, row.framework, row.priority, row.needs, row.attempt, row.not_before, row.touched,
+        row.queue, row.user_name, row.framework, row.priority, row.needs, row.attempt, row.not_before, row.gated, row.touched,
         row.status, row.message, [(row.seq, row.id, row.accepted_at)], row.expected,
     )  # fmt: skip
 

@@ -107,7 +107,7 @@ class LocalStore:
             opened = open_beneath(self._root, key, os.O_PATH)
             try:
                 found = os.fstat(opened)
-                return _entry(key, found, _read_metadata(opened) if stat.S_ISREG(found.st_mode) else {})
+                return _entry(key, found, _read_metadata(opened))
             finally:
                 os.close(opened)
         except OSError as error:
@@ -277,9 +277,13 @@ class LocalStore:
         finally:
             os.close(folder)
 
-    def make_folder(self, key: str) -> None:
+    def make_folder(self, key: str, *, metadata: Mapping[str, str] | None = None) -> None:
         folder, _ = self._open_parent(check_key(key.removesuffix("/")) + "/x", make=True)
-        os.close(folder)
+        try:
+            if metadata is not None:
+                self._write_metadata(folder, metadata)
+        finally:
+            os.close(folder)
 
     def remove_folder(self, key: str) -> None:
         key = check_key(key.removesuffix("/"))
@@ -413,7 +417,7 @@ class _FolderLock:
 
 def _entry(key: str, found: os.stat_result, metadata: Mapping[str, str] | None = None) -> Entry:
     if stat.S_ISDIR(found.st_mode):
-        return Entry(key, Kind.FOLDER, modified_at=found.st_mtime)
+        return Entry(key, Kind.FOLDER, modified_at=found.st_mtime, metadata=metadata or {})
     if not stat.S_ISREG(found.st_mode):
         return Entry(key, Kind.OTHER, modified_at=found.st_mtime)
     return Entry(key, Kind.FILE, found.st_size, found.st_mtime, _tag(found), metadata or {})

@@ -31,7 +31,7 @@ class MemoryStore:
         self._lock = threading.Lock()
         self._tags = itertools.count(1)
         self._files: dict[str, tuple[Entry, bytes]] = {}
-        self._folders: set[str] = set()
+        self._folders: dict[str, dict[str, str]] = {}  #: explicit ones, with their metadata
 
     def stat(self, key: str) -> Entry:
         key = check_folder_key(key)
@@ -39,7 +39,7 @@ class MemoryStore:
             if key in self._files:
                 return self._files[key][0]
             if not key or self._is_folder(key):
-                return Entry(key, Kind.FOLDER)
+                return Entry(key, Kind.FOLDER, metadata=self._folders.get(key, {}))
         raise self._absent(key)
 
     def list_entries(self, folder: str = "", *, recursive: bool = False) -> Iterator[Entry]:
@@ -95,7 +95,7 @@ class MemoryStore:
                 raise Conflict(f"{shorten(key)} in {self.name} is a folder, not a file")
             self._files.pop(key, None)
 
-    def make_folder(self, key: str) -> None:
+    def make_folder(self, key: str, *, metadata: Mapping[str, str] | None = None) -> None:
         check_key(key.removesuffix("/"))
         key = key.removesuffix("/")
         with self._lock:
@@ -103,7 +103,10 @@ class MemoryStore:
                 raise Conflict(f"{shorten(key)} in {self.name} is a file, not a folder")
             self._check_free(key + "/x")
             parts = key.split("/")
-            self._folders.update("/".join(parts[:count]) for count in range(1, len(parts) + 1))
+            for count in range(1, len(parts) + 1):
+                self._folders.setdefault("/".join(parts[:count]), {})
+            if metadata is not None:
+                self._folders[key] = dict(metadata)
 
     def remove_folder(self, key: str) -> None:
         key = check_key(key.removesuffix("/"))
@@ -112,7 +115,7 @@ class MemoryStore:
                 raise Conflict(f"{shorten(key)} in {self.name} is a file, not a folder")
             if any(each.startswith(key + "/") for each in (*self._files, *self._folders)):
                 raise Conflict(f"folder {shorten(key)} in {self.name} is not empty", code="FolderNotEmpty")
-            self._folders.discard(key)
+            self._folders.pop(key, None)
 
     def copy(self, source: str, target: str) -> Entry:
         with self._lock:

@@ -71,6 +71,7 @@ class Capabilities:
     atomic_rename: bool = False  #: `rename` replaces the target in one step
     if_absent: bool = False  #: `write(if_absent=True)`
     if_tag: bool = False  #: `write(if_tag=…)` with no window between look and write
+    tree: bool = True  #: a name is a file or a folder, never both, and only a folder has something below it
     multipart: bool = False  #: `start_upload` and its parts (`paddleflow.objects.store.MultipartStore`)
 
 
@@ -107,8 +108,8 @@ class ObjectStore(Protocol):
     def remove(self, key: str) -> None:
         """Remove a file. An absent one is fine; a folder is a `Conflict`."""
 
-    def make_folder(self, key: str) -> None:
-        """Make a folder, and those above it."""
+    def make_folder(self, key: str, *, metadata: Mapping[str, str] | None = None) -> None:
+        """Make a folder, and those above it. With metadata: of an existing one it is replaced."""
 
     def remove_folder(self, key: str) -> None:
         """Remove an empty folder. `Conflict` when something lies in it; an absent one is fine."""

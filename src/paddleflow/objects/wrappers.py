@@ -74,8 +74,8 @@ class Wrapper:
     def remove(self, key: str) -> None:
         self.around("remove", lambda: self.inner.remove(key))
 
-    def make_folder(self, key: str) -> None:
-        self.around("make_folder", lambda: self.inner.make_folder(key))
+    def make_folder(self, key: str, *, metadata: Mapping[str, str] | None = None) -> None:
+        self.around("make_folder", lambda: self.inner.make_folder(key, metadata=metadata))
 
     def remove_folder(self, key: str) -> None:
         self.around("remove_folder", lambda: self.inner.remove_folder(key))

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paddleflow.jobs.model import UNTIL_TOLD
 from paddleflow.runs import codec, values
 from paddleflow.runs.facts import Fingerprints, JobEnded
 from paddleflow.runs.machine import first_failure, group_result
@@ -174,7 +173,7 @@ class _Restoring:
 
     def _at_work(self, item: Instance, step: Step, row: ComponentRecord) -> None:
         run = self.run
-        if row.job_not_before == UNTIL_TOLD:
+        if row.job_gated:
             item.phase = Phase.PREFETCHED
             run.prefetched[item.number] = item
             return

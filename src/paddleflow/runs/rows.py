@@ -114,7 +114,7 @@ class ComponentRecord:
     job_status: str | None  #: None: the job is gone, or the component has ended
     job_message: str | None
     job_started_at: float | None
-    job_not_before: float | None
+    job_gated: int | None
 
 
 class Loop(NamedTuple):

@@ -64,7 +64,7 @@ select * from run_components where run_id = :run_id order by number
 -- As much of a run's components as the engine needs to go on with it, with what became of their jobs.
 select c.number, c.parent, c.name, c.kind, c.seq, c.status, c.message, c.job_id, c.tries, c.not_before, c.parameters,
        c.outputs, c.first_fp, c.second_fp, c.parts, c.misses, c.started_at, j.status as job_status, j.message as job_message,
-       j.started_at as job_started_at, j.not_before as job_not_before
+       j.started_at as job_started_at, j.gated as job_gated
 from run_components c
 left join jobs j on j.id = c.job_id and c.status in ('pending', 'running', 'terminating')
 where c.run_id = :run_id order by c.number

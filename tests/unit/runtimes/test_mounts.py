@@ -35,8 +35,8 @@ def mounted(scene: Scene, launch: Launch, target: Path, *, read_only: bool = Fal
     source = scene.folder / "source"
     source.mkdir(exist_ok=True)
     (source / "there").write_text("content\n")
-    mount = Mount(str(source), str(target), read_only)
-    return replace(launch, mounts=(mount,), cwd=str(target) + inside)
+    mount = Mount("fs-test", str(target), str(source), read_only=read_only)
+    return replace(launch, mounts=(mount,), working_dir=str(target) + inside)
 
 
 @needs_namespaces
@@ -81,7 +81,9 @@ async def test_a_target_that_others_still_use_stays(scene: Scene) -> None:
     script = "echo up; while ! [ -e go-$N ]; do sleep 0.005; done; cat there"
     first, second = (mounted(scene, scene.shell(f"n{n}", script, N=str(n)), target) for n in (1, 2))
     await scene.runtime.start([first, second])
-    await soon(lambda: all(Path(each.log).exists() and Path(each.log).read_bytes() for each in (first, second)))
+    await soon(
+        lambda: all(scene.log_path(each).exists() and scene.log_path(each).read_bytes() for each in (first, second))
+    )
     (scene.folder / "source" / "go-1").touch()
     assert (await scene.end_of(first)).exit_code == 0
     assert target.exists()
@@ -110,9 +112,9 @@ async def test_what_goes_wrong_is_said(scene: Scene) -> None:
     end = await scene.run(launch)
     assert end.exit_code == (None if ROOT else mounts.FAILED)
     assert "working directory" in end.message
-    launch = replace(scene.shell("source", "true"), mounts=(Mount("/no/such/source", "/tmp/x"),))
+    launch = replace(scene.shell("source", "true"), mounts=(Mount("fs-test", "/tmp/x", "/no/such/source"),))
     assert (await scene.run(launch)).message == "mount source not found: /no/such/source"
-    launch = replace(scene.shell("target", "true"), mounts=(Mount("/usr", "relative"),))
+    launch = replace(scene.shell("target", "true"), mounts=(Mount("fs-test", "relative", "/usr"),))
     assert (await scene.run(launch)).message.startswith("mount target 'relative'")
 
 
