@@ -53,6 +53,11 @@ class ServerSettings:
     max_connections_per_address: int = _setting(
         1024, "Most connections from one address; at this limit the one that is idle longest makes place."
     )
+    tls_cert: str = _setting("", "File with the certificate chain (PEM). With tls_key: serve HTTPS.")
+    tls_key: str = _setting("", "File with the private key of tls_cert (PEM).")
+    advertise: str = _setting(
+        "", "URL at which other servers on the same database reach this one. Empty: made of host and port."
+    )
     trusted_proxies: str = _setting(
         "", "Addresses of proxies whose X-Forwarded-For names the client, comma-separated. Empty: none."
     )

@@ -68,6 +68,16 @@ class Bodies:
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._threads, self._decode_large, route, body, limit)
 
+    async def whole(self, route: Route, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
+        """The body as it is, to be passed on."""
+        declared = headers.get(b"content-length", b"0")
+        if len(declared) > 18 or (declared.isdigit() and int(declared) > self.limit(route)):
+            raise _too_large(self.limit(route))
+        body = await self._rest(receive, b"", self.limit(route))
+        if len(body) > self.limit(route):
+            raise _too_large(self.limit(route))
+        return body
+
     def limit(self, route: Route) -> int:
         """The largest body of a route, in bytes."""
         settings = self._settings

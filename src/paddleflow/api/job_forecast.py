@@ -97,6 +97,6 @@ def _fill_numbers(answer: wire.JobEta, found: Forecast, at: float, now: float) -
 ROUTES = (
     Route(
         "GET", "/job/{id}/eta", eta, "When a waiting job will probably start.",
-        answer=wire.JobEta, errors=("404 JobNotFound", "403 AccessDenied", "503 Unavailable"),
+        answer=wire.JobEta, leader="job", errors=("404 JobNotFound", "403 AccessDenied", "503 Unavailable"),
     ),
 )  # fmt: skip

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 from paddleflow.access.sessions import Sessions
 from paddleflow.api.cluster_view import ClusterView, NoNodes
 from paddleflow.api.forecaster import Forecaster
+from paddleflow.api.peers import Peers
 from paddleflow.base.clock import Clock
 from paddleflow.base.quantity import Resources
 from paddleflow.jobs.durations import DurationHistory
@@ -94,6 +95,7 @@ class Platform:
     clusters: ClusterView = field(default_factory=NoNodes)  #: who knows the nodes
     files: FilePool = field(default_factory=FilePool)  #: where files of users are read
     sessions: Sessions = field(init=False)  #: who calls
+    peers: Peers | None = None  #: the other servers; None when there can be none
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)  #: what /metrics shows
     refresh: list[Refresh] = field(default_factory=list)  #: what /metrics awaits before it shows the registry
     closing: asyncio.Event = field(default_factory=asyncio.Event)  #: set when the server begins to stop: streams end

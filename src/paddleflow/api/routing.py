@@ -69,6 +69,10 @@ class Route:
     bulk: bool = False  #: the body may be large: a batch, a pipeline (`server.max_bulk_body`)
     media_type: str = "application/json"  #: of the answer, when the handler returns a Response of its own
     prefix: str = PREFIX
+    #: Answered by the server that runs a cluster: ``job``, that of the job ``{id}``; ``query``, that of
+    #: the job ``jobID``; ``cluster``, the default one
+    leader: str = ""
+    leader_only: bool = False  #: no other server can answer it from the rows of the database
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,10 +198,11 @@ async def replay_record(platform: Platform, call: Call[NoBody, ReplayQuery]) -> 
 ROUTES = (
     Route(
         "POST", "/queue/whatif", what_if, "Try a change of queues, nodes or rules on the recent past; nothing is applied.",
-        body=WhatIf, answer=wire.WhatIfAnswer, errors=("QueueInvalidField", "409 NotReproducible"), root=True,
+        body=WhatIf, leader="cluster", leader_only=True, answer=wire.WhatIfAnswer, root=True,
+        errors=("QueueInvalidField", "409 NotReproducible"),
     ),
     Route(
         "GET", "/scheduler/replay", replay_record, "Execute recorded decisions again, up to the first difference.",
-        query=ReplayQuery, answer=wire.Replay, root=True,
+        query=ReplayQuery, answer=wire.Replay, root=True, leader="cluster", leader_only=True,
     ),
 )  # fmt: skip

@@ -95,6 +95,6 @@ def _suggestion(suggestion: Suggestion) -> wire.Suggestion:
 ROUTES = (
     Route(
         "GET", "/job/{id}/why", why, "Why a job is where it is; while it waits, what would start it now.",
-        answer=wire.JobWhy, errors=("404 JobNotFound", "403 AccessDenied"),
+        answer=wire.JobWhy, leader="job", errors=("404 JobNotFound", "403 AccessDenied"),
     ),
 )  # fmt: skip

@@ -14,6 +14,7 @@ import uvloop
 
 from paddleflow import settings as settings_module
 from paddleflow.api.job_metrics import JobMetrics
+from paddleflow.api.peers import Peers
 from paddleflow.api.platform import Platform, Workplace
 from paddleflow.api.run_metrics import RunMetrics
 from paddleflow.base.clock import SystemClock
@@ -29,9 +30,9 @@ from paddleflow.queues.model import DEFAULT_CLUSTER, LOCAL, Cluster
 from paddleflow.runs.counters import RunCounters
 from paddleflow.runtimes.local.local_runtime import LocalRuntime
 from paddleflow.runtimes.runtime import NodeInfo, Runtime
-from paddleflow.server.bootstrap import bootstrap
+from paddleflow.server.bootstrap import announce, bootstrap
 from paddleflow.server.data_folder import lock_data_folder, server_id
-from paddleflow.server.listener import HttpServer, open_listener
+from paddleflow.server.listener import HttpServer, open_listener, peer_context
 from paddleflow.server.logs import configure
 from paddleflow.server.node_usage import LocalNodes
 from paddleflow.settings import Settings, strays
@@ -77,7 +78,9 @@ async def serve(settings: Settings) -> None:
         )  # a hash takes another processor a while
         stack.callback((data / "server.json").unlink, missing_ok=True)
         async with asyncio.TaskGroup() as group:
+            advertised = server.advertised(settings.server.host)
             background = [
+                group.create_task(announce(platform, parts.holder, advertised), name="announcement"),
                 group.create_task(engines.run(), name="engines"),
                 group.create_task(
                     ScheduleEngine(parts.database, parts.clock, parts.bus, parts.holder).run(), name="schedules"
@@ -123,6 +126,9 @@ async def assembled(settings: Settings, data: Path) -> AsyncIterator[tuple[Parts
             files=files,
             workplace=Workplace(data, runtime, engines),
             clusters=LocalNodes(database, engines.nodes),
+            peers=Peers(database, clock, parts.holder, DEFAULT_CLUSTER, peer_context(settings.server))
+            if settings.database.url
+            else None,
         )
         platform.refresh.append((await JobMetrics.watching(database, platform.registry)).refresh)
         platform.refresh.append(RunMetrics(database, platform.registry, counters).refresh)
