@@ -8,13 +8,13 @@ select value ->> 0, value ->> 1, :user_name, :queue, :cluster, :kind, :framework
 from json_each(:identities)
 
 -- name: insert_step_job
--- The job of a run's step, as the engine makes it: it has seen it already, and may have placed it too.
+-- The job of a run's step, as the engine makes it. Of its own cluster it has seen it already, and may have placed it too.
 insert into jobs (id, name, user_name, queue, cluster, kind, framework, priority, status, message, members, needs, labels,
                   annotations, template, cpu, memory, scalars, accepted_at, updated_at, ttl, placed, placed_at, attempt,
                   gated, touched, seen, run_id)
 values (:id, :name, :user_name, :queue, :cluster, :kind, :framework, :priority, :status, :message, :members, :needs, :labels,
         :annotations, :template, :cpu, :memory, :scalars, :accepted_at, :accepted_at, :ttl, :placed, :placed_at, :attempt,
-        :gated, 1, 1, :run_id)
+        :gated, 1, :seen, :run_id)
 
 -- name: positions
 -- Where jobs are in lists.
