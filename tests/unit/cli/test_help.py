@@ -108,7 +108,7 @@ Options:
   --gpu INTEGER RANGE      Number of GPUs (nvidia.com/gpu).  [x>=1]
   --priority TEXT          very_low, low, normal, high or very_high.
   -e, --env TEXT           Environment variable, NAME=value. Repeatable.
-  --env-file FILENAME      File of NAME=value lines.
+  --env-file FILE          File of NAME=value lines.
   -l, --label TEXT         Label, name=value. Repeatable.
   --fs TEXT                Storage to mount.
   --image TEXT             Container image, on clusters that run containers.
