@@ -53,7 +53,7 @@ async def eta(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobEta:
     }
     known = standing(row, now)
     engine = place.engines.engine(row.cluster)
-    snapshot = None if engine is None else engine.snapshot(now)
+    snapshot = None if engine is None else await engine.snapshot(now)
     if known is not None or snapshot is None or all(request.job != row.id for request in snapshot.pending):
         answer["text"] = known.text if known is not None else "the scheduler has not looked at it yet"
         return answer
@@ -76,7 +76,7 @@ async def what_if(platform: Platform, call: Call[WhatIf, NoQuery]) -> wire.WhatI
     now, place, asked = platform.clock.now(), platform.jobs_run_here, call.body
     queues, keys = await platform.database.read(_look, place.durations)
     engine = place.engines.engine(DEFAULT_CLUSTER)
-    live = None if engine is None else engine.snapshot(now)
+    live = None if engine is None else await engine.snapshot(now)
     if engine is None or live is None:
         raise Unavailable("this server does not schedule jobs at the moment", hint="try again in a moment")
     change = _change(asked, queues, live, now)
