@@ -62,7 +62,11 @@ def main() -> None:
         with Probe(server) as quiet:
             time.sleep(2)
         documents = [
-            single("sleep 100000", flavour={"cpu": "1", "mem": f"{64 + n % SIZES}Mi"}, schedulingPolicy={"queue": "blocked"})
+            single(
+                "sleep 100000",
+                flavour={"cpu": "1", "mem": f"{64 + n % SIZES}Mi"},
+                schedulingPolicy={"queue": "blocked"},
+            )
             for n in range(pending)
         ]
         server.submit_many(documents)
