@@ -145,6 +145,10 @@ class SchedulingSettings:
         600.0, "The same before it grows, for a job that is started anew at each change (resize: restart); at least 1."
     )
 
+    forecast_seconds: float = _setting(
+        5.0, "Seconds that computing when waiting jobs start may take; after that it answers with what it has."
+    )
+
     log_size: str = _setting(
         "64Mi", "Most bytes kept of the record of decisions, for replay and what-if, as a quantity; 0 keeps none."
     )

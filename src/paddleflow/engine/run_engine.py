@@ -30,7 +30,7 @@ from paddleflow.engine.step_admission import REFUSALS, Admission, Asked
 from paddleflow.engine.turn import advance_job, end_waiting
 from paddleflow.errors import Conflict, PaddleFlowError
 from paddleflow.jobs import facts as job_facts
-from paddleflow.jobs.durations import JobProfile
+from paddleflow.jobs.durations import JobProfile, profile_of_new
 from paddleflow.jobs.machine import JobState
 from paddleflow.jobs.model import JobStatus, NewJob, TaskStatus
 from paddleflow.jobs.rows import DELETED, ChangedJob, JobRow, job_row, request_of_new
@@ -391,7 +391,7 @@ class RunEngine:
         self._order += 1
         self._counters.started += 1
         needs = str(row["needs"])
-        profile = JobProfile(job.id, job.user, job.name, job.queue, needs, str(row["members"]), now)
+        profile = profile_of_new(job, needs, now)
         request = request_of_new(job, needs, now, self._order, self._expected(profile))
         board.enqueue(Waiting(request, job.framework, 1, 0), None, now, gated=follows)
 
