@@ -41,13 +41,13 @@ class Engine(Protocol):
         """Why a job waits."""
         ...
 
-    def explain(
+    async def explain(
         self, job: str, queues: Iterable[str], sizes: Iterable[Resources]
     ) -> tuple[Reason, Sequence[Suggestion]] | None:
         """What is in a waiting job's way, and what would start it, given the queues that its owner may use and the sizes there are."""
         ...
 
-    def snapshot(self, now: float) -> Snapshot | None:
+    async def snapshot(self, now: float) -> Snapshot | None:
         """Everything that the scheduler decides by."""
         ...
 
