@@ -71,9 +71,9 @@ def test_the_plain_manifests_are_the_charts(cluster_with_helm: LiveCluster) -> N
 
 
 def test_helm_lint_has_nothing_to_say(cluster_with_helm: LiveCluster) -> None:
-    told = helm(cluster_with_helm, "lint", "--strict", str(CHART))
-    assert "1 chart(s) linted, 0 chart(s) failed" in told
-    assert "WARNING" not in told
+    output = helm(cluster_with_helm, "lint", "--strict", str(CHART))
+    assert "1 chart(s) linted, 0 chart(s) failed" in output
+    assert "WARNING" not in output
 
 
 def test_helm_installs_upgrades_and_uninstalls(cluster_with_helm: LiveCluster) -> None:

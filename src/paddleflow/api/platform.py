@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from prometheus_client import CollectorRegistry
 from paddleflow.access.audit import AuditLog
 from paddleflow.access.sessions import Sessions
 from paddleflow.api.cluster_view import ClusterView, NoNodes
+from paddleflow.api.forecaster import Forecaster
 from paddleflow.api.peers import Peers
 from paddleflow.base.clock import Clock
 from paddleflow.base.quantity import Resources
@@ -40,13 +42,13 @@ class Engine(Protocol):
         """Why a job waits."""
         ...
 
-    def explain(
+    async def explain(
         self, job: str, queues: Iterable[str], sizes: Iterable[Resources]
     ) -> tuple[Reason, Sequence[Suggestion]] | None:
         """What is in a waiting job's way, and what would start it, given the queues that its owner may use and the sizes there are."""
         ...
 
-    def snapshot(self, now: float) -> Snapshot | None:
+    async def snapshot(self, now: float) -> Snapshot | None:
         """Everything that the scheduler decides by."""
         ...
 
@@ -76,6 +78,7 @@ class Workplace:
     data: Path  #: folder with the jobs' files
     runtime: Runtime
     engines: Engines
+    forecasters: defaultdict[str, Forecaster] = field(default_factory=lambda: defaultdict(Forecaster))  #: by cluster
     durations: DurationHistory = field(default_factory=DurationHistory)  #: what is known of durations
     queues: QueueCache = field(default_factory=QueueCache)  #: for submissions
     admitted: AdmissionCache[AdmittedJob] = field(default_factory=AdmissionCache)  #: likewise

@@ -68,6 +68,7 @@ class Route:
     audited: bool = True  #: whether a call that may change something is noted in the audit log
     errors: tuple[str, ...] = ()  #: codes beyond the usual ones; ``"409 SomeCode"`` where `codes.STATUS` says otherwise
     body_optional: bool = False
+    binary: bool = False  #: the body is bytes for the route's reader, not JSON
     bulk: bool = False  #: the body may be large: a batch, a pipeline (`server.max_bulk_body`)
     media_type: str = "application/json"  #: of the answer, when the handler returns a Response of its own
     prefix: str = PREFIX
