@@ -29,6 +29,7 @@ from paddleflow.engine.recovery import compare, read_jobs, read_records, rebuild
 from paddleflow.engine.run_engine import RunEngine, RunFact, read_active
 from paddleflow.engine.run_io import RunIO
 from paddleflow.engine.step_admission import Admission
+from paddleflow.engine.thinker import Thinker
 from paddleflow.engine.turn import STARTS_A_TURN, apply_observations, apply_placements, apply_row_changes, decide
 from paddleflow.errors import Conflict, PaddleFlowError
 from paddleflow.jobs.queries import changed_jobs
@@ -121,6 +122,7 @@ class ClusterEngine:
         self.nodes: Sequence[NodeInfo] = ()
         self.capacities: Sequence[tuple[str, Resources]] = ()  #: name and capacity of each node
         self._node_changes: list[NodeObservation] = []  #: that no turn has applied yet
+        self._thinker = Thinker()
         self.first_turn = asyncio.Event()  #: set once the board was rebuilt and decided upon
 
     def set_nodes(self, nodes: Sequence[NodeInfo]) -> None:
@@ -129,23 +131,25 @@ class ClusterEngine:
         self.capacities = [(node.name, node.capacity) for node in nodes]
 
     def why(self, job: str) -> Reason | None:
-        """Why a job waits, as of now; None when this server does not know it as waiting."""
+        """Why a job waits, as of now; None when this server does not know it as waiting, or is deciding just now."""
         board = self._board
-        if board is None or job not in board.waiting or job in board.gated:
+        if board is None or self._thinker.busy or job not in board.waiting or job in board.gated:
             return None
         return board.core.why(job)
 
-    def explain(
+    async def explain(
         self, job: str, queues: Iterable[str], sizes: Iterable[Resources]
     ) -> tuple[Reason, Sequence[Suggestion]] | None:
         """The same with everything that is in its way, and the smallest changes that would start it now."""
+        await self._thinker.free()
         board = self._board
         if board is None or job not in board.waiting or job in board.gated:
             return None
         return board.core.explain(job), suggest(board.core, job, queues, sizes)
 
-    def snapshot(self, now: float) -> Snapshot | None:
+    async def snapshot(self, now: float) -> Snapshot | None:
         """Everything that the scheduler would decide by; None while this server does not move jobs."""
+        await self._thinker.free()
         return None if self._board is None else self._board.core.snapshot(now)
 
     def decisions(self, since: float) -> Iterator[Entry]:
@@ -154,8 +158,8 @@ class ClusterEngine:
 
     @property
     def scheduler(self) -> Recorded | None:
-        """What decides here; None while this server does not move jobs."""
-        return None if self._board is None else self._board.core
+        """What decides here; None while this server does not move jobs, or is deciding just now."""
+        return None if self._board is None or self._thinker.busy else self._board.core
 
     async def keep_decisions(self) -> None:
         """Write the decision log, for ever."""
@@ -202,6 +206,7 @@ class ClusterEngine:
                     if observing.done():
                         observing.result()
         finally:
+            self._board = None  # at once: a thread may still be at work on it
             with contextlib.suppress(PaddleFlowError):
                 await parts.database.write(leases.release, *lease)
                 if self._runs.lease is not None:
@@ -308,9 +313,15 @@ class ClusterEngine:
         records = replace(records, waiting=await self._durations.spread(records.waiting, queues))
         nodes = [_scheduled(node) for node in self.nodes]
         ports = Ports(parse_range(parts.settings.local.ports), begin=secrets.randbelow(65536))
-        board = rebuild(records, nodes, queues, ports, self._around, now, self._new_prefetch(), rules)
-        if parse_quantity(parts.settings.scheduling.log_size):
-            board.core.begin(now)
+        logged = bool(parse_quantity(parts.settings.scheduling.log_size))
+
+        def rebuilt() -> Board:
+            board = rebuild(records, nodes, queues, ports, self._around, now, self._new_prefetch(), rules)
+            if logged:
+                board.core.begin(now)
+            return board
+
+        board = await self._thinker.think(rebuilt, sum(len(each.jobs) for each in records.waiting) + len(records.held))
         changes = Changeset()
         self._runs = self._new_run_engine()
         told = await self._restore_runs(now) if self.hosts_runs and await self._take_runs() else []
@@ -318,7 +329,7 @@ class ClusterEngine:
         compare(board, known, changes, now)
         apply_observations(board, known, changes, now)
         await self._runs.begin(board, changes, told, now)
-        decide(board, changes, self._around, now)
+        await self._decide(board, changes, now)
         self._board = board
         await self._write_and_do(lease, board, changes, now)
         self.first_turn.set()
@@ -344,13 +355,16 @@ class ClusterEngine:
                 self._adopt_runs = False
                 await self._runs.begin(board, changes, await self._restore_runs(now), now)
             await self._runs.turn(board, changes, rows, runs, now)
-            decide(board, changes, self._around, now)
+            await self._decide(board, changes, now)
             self._crowded = bool(changes.writes.waits) and not changes.writes.placements
             stood = await self._write_and_do(lease, board, changes, now)
             self._changed |= not stood or len(rows) == ROWS_A_TURN or len(runs) == RUNS_A_TURN
             more = bool(
                 self._changed or len(changes.writes.placements) >= STARTS_A_TURN or self._heard or self._runs.inbox
             )
+
+    async def _decide(self, board: Board, changes: Changeset, now: float) -> None:
+        await self._thinker.think(lambda: decide(board, changes, self._around, now), len(board.core.fresh))
 
     async def _restore_runs(self, now: float) -> list[RunFact]:
         """All runs that have not ended, taken up; the facts for them."""
