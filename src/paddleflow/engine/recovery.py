@@ -113,7 +113,12 @@ def rebuild(
         board.active[job] = active
         prefetch.placed(job, active.slot_class)
         ports.hold(active.ports)
-    for each in records.waiting:
+    _enqueue_waiting(board, records.waiting, now)
+    return board
+
+
+def _enqueue_waiting(board: Board, classes: Iterable[WaitingClass], now: float) -> None:
+    for each in classes:
         try:
             requests, rest = requests_of(each), (each.framework, each.touched, each.attempt)
         except Exception as error:  # as above
@@ -128,7 +133,6 @@ def rebuild(
             jobs = [request.job for request in requests]
             board.core.told(jobs)
             board.reported.append((each.message, jobs))
-    return board
 
 
 def places_of(tasks: Iterable[TaskRow]) -> tuple[MemberPlacement, ...]:
