@@ -14,6 +14,7 @@ from paddleflow.base.ids import AttemptId
 from paddleflow.engine.cluster_engine import Parts
 from paddleflow.engine.housekeeping import DELETIONS_AT_ONCE, delete_some
 from paddleflow.jobs import machine
+from paddleflow.queues.model import DEFAULT_CLUSTER
 from paddleflow.runtimes.log_store import TaskAddress
 from paddleflow.store import events
 from tests.api.client import Api
@@ -240,8 +241,7 @@ async def test_a_job_deleted_before_the_engine_saw_its_end_leaves_no_ghost(
 
 def parts(platform: Platform, workshop: Workshop) -> Parts:
     return Parts(
-        platform.database, workshop.runtime, platform.clock, platform.bus, platform.settings,
-        workshop.place.data, {}, "test",
+        platform.database, platform.clock, platform.bus, platform.settings, workshop.place.data, "test",
     )  # fmt: skip
 
 
@@ -262,14 +262,14 @@ async def test_jobs_are_deleted_when_their_time_is_over(
         (await alice.put(f"/job/{late}", {"annotations": {TTL: "60"}}, action="modify")).ok()
     house = parts(platform, workshop)
     clock.advance(59)
-    assert await delete_some(house) == 0
+    assert await delete_some(workshop.runtime, DEFAULT_CLUSTER, house) == 0
     clock.advance(2)
-    assert await delete_some(house) == 2
+    assert await delete_some(workshop.runtime, DEFAULT_CLUSTER, house) == 2
     assert TaskAddress(short, "worker", 0) not in workshop.runtime.cluster.logs
     assert TaskAddress(kept, "worker", 0) in workshop.runtime.cluster.logs
     assert [job["id"] for job in (await alice.get("/job")).ok()["jobList"]] == [changed, kept]
     clock.advance(600)
-    assert await delete_some(house) == 1
+    assert await delete_some(workshop.runtime, DEFAULT_CLUSTER, house) == 1
     assert [job["id"] for job in (await alice.get("/job")).ok()["jobList"]] == [kept]
 
 
@@ -278,4 +278,4 @@ async def test_many_are_deleted_at_once(alice: Api, platform: Platform, workshop
     for job in (await alice.post("/job/batch", {"jobs": jobs})).ok()["ids"]:
         (await alice.put(f"/job/{job}", action="stop")).ok()
     house = parts(platform, workshop)
-    assert [await delete_some(house) for _ in range(3)] == [DELETIONS_AT_ONCE, 20, 0]
+    assert [await delete_some(workshop.runtime, DEFAULT_CLUSTER, house) for _ in range(3)] == [DELETIONS_AT_ONCE, 20, 0]

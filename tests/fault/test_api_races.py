@@ -31,6 +31,7 @@ from paddleflow.jobs.queries import JobFilter, find_jobs
 from paddleflow.jobs.rows import JobRow
 from paddleflow.jobs.submission import Submission, Submitter, submit
 from paddleflow.queues.defaults import ensure_defaults
+from paddleflow.queues.model import DEFAULT_CLUSTER
 from paddleflow.queues.queues import usage_by_queue
 from paddleflow.runtimes.memory import MemoryCluster, MemoryRuntime
 from paddleflow.runtimes.runtime import Ended, Launch
@@ -109,7 +110,7 @@ class Scene:
             roles = ("pserver", "worker") if kind == "paddle" else ("master", "worker")
             members = [MemberDocument(role=role, command="x", flavour=SMALL) for role in roles]
             document = DistributedJob(id=job, framework=kind, members=members)
-        submitter = Submitter("root", True, [("memory", CAPACITY)])
+        submitter = Submitter("root", True, {DEFAULT_CLUSTER: [("memory", CAPACITY)]})
         await self.database.write(submit, Submission([job_set_of(document)], submitter, CLOCK.now()))
         self.submitted[job] += 1
 
@@ -140,8 +141,8 @@ class Scene:
         """One engine after the other; each is killed at a random await until the clients have gone."""
         while True:
             self.runtime = WatchedRuntime(CLOCK, CAPACITY, self.cluster)
-            parts = Parts(self.database, self.runtime, CLOCK, self.bus, self.settings, self.data, {}, "engine")
-            self.engine = ClusterEngine(parts)
+            parts = Parts(self.database, CLOCK, self.bus, self.settings, self.data, "engine")
+            self.engine = ClusterEngine(parts, self.runtime)
             async with asyncio.TaskGroup() as group:
                 engine = group.create_task(self.engine.run())
                 lives = self.rng.randint(50, 4000)
@@ -249,7 +250,7 @@ async def test_an_end_that_was_not_forgotten_is_not_the_end_of_a_successor(
         attempt = AttemptId("again.worker-0.1")
         scene.cluster.known[attempt] = [Ended(attempt, CLOCK.now(), 0)]
         document = SingleJob(id="again", command="x", flavour=SMALL)
-        submitter = Submitter("root", True, [("memory", CAPACITY)])
+        submitter = Submitter("root", True, {DEFAULT_CLUSTER: [("memory", CAPACITY)]})
         await database.write(submit, Submission([job_set_of(document)], submitter, CLOCK.now()))
         scene.calm = True
         async with asyncio.timeout(60), asyncio.TaskGroup() as group:

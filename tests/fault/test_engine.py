@@ -26,6 +26,7 @@ from paddleflow.jobs.changes import stop_job
 from paddleflow.jobs.queries import JobFilter, find_jobs
 from paddleflow.jobs.submission import Submission, Submitter, submit
 from paddleflow.queues.defaults import ensure_defaults
+from paddleflow.queues.model import DEFAULT_CLUSTER
 from paddleflow.runtimes.memory import EXIT, MemoryCluster, MemoryRuntime
 from paddleflow.settings import JobSettings, Settings
 from paddleflow.spec.job import DistributedJob, FlavourChoice, MemberDocument, SingleJob
@@ -81,7 +82,7 @@ class Scene:
 
     async def prepare(self) -> None:
         await self.retry(lambda: self.database.write(ensure_defaults, CLOCK.now(), CAPACITY))
-        submitter = Submitter("root", True, [("memory", CAPACITY)])
+        submitter = Submitter("root", True, {DEFAULT_CLUSTER: [("memory", CAPACITY)]})
         for document in documents():
             await self.retry(partial(self._submit, document, submitter))
 
@@ -99,7 +100,7 @@ class Scene:
 
     def engine(self) -> ClusterEngine:
         runtime = MemoryRuntime(CLOCK, CAPACITY, self.cluster)
-        return ClusterEngine(Parts(self.database, runtime, CLOCK, self.bus, self.settings, self.data, {}, "engine"))
+        return ClusterEngine(Parts(self.database, CLOCK, self.bus, self.settings, self.data, "engine"), runtime)
 
     async def statuses(self) -> dict[str, str]:
         rows, _ = await self.database.read(find_jobs, JobFilter(), 0, 100)

@@ -111,8 +111,8 @@ class Scene:
 
     def engine(self) -> ClusterEngine:
         runtime = FilesRuntime(CLOCK, self.cluster, self.data / "storage" / "root" / "store")
-        parts = Parts(self.database, runtime, CLOCK, self.bus, Settings(), self.data, {}, "engine")
-        return ClusterEngine(parts, prefetch=self.prefetch)
+        parts = Parts(self.database, CLOCK, self.bus, Settings(), self.data, "engine")
+        return ClusterEngine(parts, runtime, prefetch=self.prefetch)
 
     async def statuses(self) -> tuple[str, dict[str, str]]:
         def look(tx: Tx) -> tuple[str, dict[str, str]]:

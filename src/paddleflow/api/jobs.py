@@ -37,7 +37,7 @@ def _submission(platform: Platform, caller: Caller, job_sets: Sequence[JobSet], 
     submitter = Submitter(
         user=caller.name,
         root=caller.root,
-        nodes=[(node.name, node.capacity) for node in platform.jobs_run_here.nodes()],
+        nodes=platform.jobs_run_here.engines.capacities(),
         skip_queue_maximum=platform.settings.jobs.skip_resource_validate,
         queues=platform.jobs_run_here.queues,
         admitted=platform.jobs_run_here.admitted,
@@ -93,7 +93,8 @@ def _job_with_tasks(tx: Tx, caller: Caller, job: str) -> tuple[JobRow, list[Task
 def _view(platform: Platform, row: JobRow, tasks: Sequence[TaskRow]) -> wire.Job:
     """A waiting job's message is the reason of this moment, not the one when it was first looked at."""
     if row.status == JobStatus.PENDING and not row.placed and row.not_before is None:
-        reason = platform.jobs_run_here.why(row.id)
+        engine = platform.jobs_run_here.engines.engine(row.cluster)
+        reason = None if engine is None else engine.why(row.id)
         if reason is not None and reason.code not in NOT_WAITING:
             row = row._replace(message=reason.text)
     return job_view(row, tasks)

@@ -168,10 +168,10 @@ def _begun_and_ended(tx: Tx, job: str) -> tuple[bool, bool]:
 ROUTES = (
     Route(
         "GET", "/log/job", job_log, "The first or last lines of every member's log, and the job's history.",
-        query=JobLogQuery, answer=wire.JobLog, errors=("404 JobNotFound", "403 AccessDenied"),
+        query=JobLogQuery, answer=wire.JobLog, leader="query", leader_only=True, errors=("404 JobNotFound", "403 AccessDenied"),
     ),
     Route(
         "GET", "/job/{id}/log", stream_log, "A log as plain text from any byte on, following it if asked to.",
-        query=TaskLogQuery, media_type="text/plain", errors=("404 JobNotFound", "403 AccessDenied"),
+        query=TaskLogQuery, media_type="text/plain", leader="job", leader_only=True, errors=("404 JobNotFound", "403 AccessDenied"),
     ),
 )  # fmt: skip

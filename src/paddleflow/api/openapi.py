@@ -112,7 +112,9 @@ def _operation(route: Route, documents: dict[str, Schema], components: dict[str,
     if route.body is not None:
         operation["requestBody"] = {
             "required": not route.body_optional,
-            "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{route.body.__name__}"}}},
+            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+            if route.binary
+            else {"application/json": {"schema": {"$ref": f"#/components/schemas/{route.body.__name__}"}}},
         }
     return operation
 

@@ -66,9 +66,14 @@ class Route:
     root: bool = False  #: only for root: others get 403 OnlyRootAllowed
     errors: tuple[str, ...] = ()  #: codes beyond the usual ones; ``"409 SomeCode"`` where `codes.STATUS` says otherwise
     body_optional: bool = False
+    binary: bool = False  #: the body is bytes for the route's reader, not JSON
     bulk: bool = False  #: the body may be large: a batch, a pipeline (`server.max_bulk_body`)
     media_type: str = "application/json"  #: of the answer, when the handler returns a Response of its own
     prefix: str = PREFIX
+    #: Answered by the server that runs a cluster: ``job``, that of the job ``{id}``; ``query``, that of
+    #: the job ``jobID``; ``cluster``, the default one
+    leader: str = ""
+    leader_only: bool = False  #: no other server can answer it from the rows of the database
 
 
 @dataclass(frozen=True, slots=True)

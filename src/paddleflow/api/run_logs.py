@@ -76,6 +76,6 @@ async def _task_log(store: LogStore, job: str, task: TaskRow, query: RunLogQuery
 ROUTES = (
     Route(
         "GET", "/log/run/{id}", run_log, "Pages of the logs of a run's steps.",
-        query=RunLogQuery, answer=wire.RunLog, errors=("404 RunNotFound", "403 AccessDenied", "404 JobNotFound"),
+        query=RunLogQuery, answer=wire.RunLog, leader="cluster", leader_only=True, errors=("404 RunNotFound", "403 AccessDenied", "404 JobNotFound"),
     ),
 )  # fmt: skip

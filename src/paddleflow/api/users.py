@@ -12,6 +12,7 @@ from paddleflow.api.paging import page, page_fields
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.base.clock import rfc3339
+from paddleflow.base.host import host_fingerprint
 from paddleflow.spec import wire
 from paddleflow.spec.access import LoginDocument, PasswordDocument, UserDocument, UserQuery
 from paddleflow.store.database import Row
@@ -28,7 +29,12 @@ async def logout(platform: Platform, call: Call[NoBody, NoQuery]) -> None:
 
 async def who_am_i(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.WhoAmI:
     session = await platform.sessions.look_up(requests.token(dict(call.request.scope["headers"])))
-    return {"name": session.caller.name, "root": session.caller.root, "expires": rfc3339(session.expires_at)}
+    return {
+        "name": session.caller.name,
+        "root": session.caller.root,
+        "expires": rfc3339(session.expires_at),
+        "host": host_fingerprint(),
+    }
 
 
 async def create_user(platform: Platform, call: Call[UserDocument, NoQuery]) -> wire.Username:

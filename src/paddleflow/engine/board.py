@@ -12,7 +12,7 @@ from paddleflow.engine.launch import LaunchContext, MemberPlacement, PlacedJob, 
 from paddleflow.engine.ports import Ports
 from paddleflow.jobs.facts import Key
 from paddleflow.jobs.machine import JobState
-from paddleflow.jobs.model import UNTIL_TOLD, Member
+from paddleflow.jobs.model import Member
 from paddleflow.jobs.rows import JobRow, TaskRow, lifecycle_of, request_of, state_of
 from paddleflow.scheduling.model import Request
 from paddleflow.scheduling.record import Recorded
@@ -94,9 +94,13 @@ class Board:
     gated: set[str] = field(default_factory=set)  #: waiting jobs that the scheduler does not know until `ungate`
     _later: list[tuple[float, str]] = field(default_factory=list)  #: heap of restarts that must not come too early
 
-    def enqueue(self, waiting: Waiting, not_before: float | None, now: float) -> None:
-        """Let the scheduler know a job, now or when its time has come."""
-        self.enqueue_all([(waiting, not_before)], now)
+    def enqueue(self, waiting: Waiting, not_before: float | None, now: float, gated: bool = False) -> None:
+        """Let the scheduler know a job: now, when its time has come, or when it is no longer gated."""
+        if gated:
+            self.waiting[waiting.request.job] = waiting
+            self.gated.add(waiting.request.job)
+        else:
+            self.enqueue_all([(waiting, not_before)], now)
 
     def enqueue_all(self, items: Iterable[tuple[Waiting, float | None]], now: float) -> None:
         """The same for many at once: equal ones that follow each other go into line together."""
@@ -104,9 +108,7 @@ class Board:
         for waiting, not_before in items:
             request = waiting.request
             self.waiting[request.job] = waiting
-            if not_before == UNTIL_TOLD:
-                self.gated.add(request.job)
-            elif not_before is not None and not_before > now:
+            if not_before is not None and not_before > now:
                 heapq.heappush(self._later, (not_before, request.job))
             else:
                 ready.append(request)

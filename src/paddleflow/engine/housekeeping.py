@@ -10,6 +10,7 @@ from paddleflow.engine.cluster_engine import Parts
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs.changes import any_due, delete_due
 from paddleflow.runtimes.log_store import TaskAddress
+from paddleflow.runtimes.runtime import Runtime
 from paddleflow.store.bus import EVENTS
 
 DELETE_EVERY = 5.0
@@ -18,13 +19,13 @@ DELETIONS_AT_ONCE = 200
 log = Log("engine")
 
 
-async def sample_for_ever(parts: Parts) -> None:
+async def sample_for_ever(runtime: Runtime, parts: Parts) -> None:
     """Keep what the running members use, beside their logs."""
     while True:
         await asyncio.sleep(parts.settings.local.sample_every)
         try:
-            samples = await parts.runtime.sample()
-            await parts.runtime.samples.append({_task(attempt): sample for attempt, sample in samples.items()})
+            samples = await runtime.sample()
+            await runtime.samples.append({_task(attempt): sample for attempt, sample in samples.items()})
         except (PaddleFlowError, OSError) as error:
             log.warning("no samples this time", reason=str(error))
 
@@ -34,22 +35,22 @@ def _task(attempt: AttemptId) -> TaskAddress:
     return TaskAddress(job, *key)
 
 
-async def delete_for_ever(parts: Parts) -> None:
-    """Delete jobs whose time to live is over, with their folders."""
+async def delete_for_ever(runtime: Runtime, cluster: str, parts: Parts) -> None:
+    """Delete jobs of a cluster whose time to live is over, with their files."""
     while True:
         await asyncio.sleep(DELETE_EVERY)
         try:
-            while await delete_some(parts) == DELETIONS_AT_ONCE:
+            while await delete_some(runtime, cluster, parts) == DELETIONS_AT_ONCE:
                 pass
         except (PaddleFlowError, OSError) as error:
             log.warning("could not delete ended jobs", reason=str(error))
 
 
-async def delete_some(parts: Parts) -> int:
+async def delete_some(runtime: Runtime, cluster: str, parts: Parts) -> int:
     """Delete up to `DELETIONS_AT_ONCE` jobs whose time has come; how many there were."""
-    if not await parts.database.read(any_due, parts.clock.now()):
+    if not await parts.database.read(any_due, cluster, parts.clock.now()):
         return 0
-    gone = await parts.database.write(delete_due, parts.clock.now(), DELETIONS_AT_ONCE)
+    gone = await parts.database.write(delete_due, cluster, parts.clock.now(), DELETIONS_AT_ONCE)
     parts.bus.wake(EVENTS)
-    await parts.runtime.logs.remove(gone)
+    await runtime.logs.remove(gone)
     return len(gone)

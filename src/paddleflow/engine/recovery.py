@@ -52,15 +52,20 @@ class Records:
     evicted: list[EvictedJob] = field(default_factory=list)  #: those whose eviction still counts
 
 
-def read_records(tx: Tx, since: float) -> Records:
-    """All of it; evictions before `since` count no more."""
-    return Records(held_jobs(tx), tasks_of_held_jobs(tx), waiting_classes(tx), evicted_jobs(tx, since))
+def read_records(tx: Tx, cluster: str, since: float) -> Records:
+    """All of a cluster; evictions before `since` count no more."""
+    return Records(
+        held_jobs(tx, cluster),
+        tasks_of_held_jobs(tx, cluster),
+        waiting_classes(tx, cluster),
+        evicted_jobs(tx, cluster, since),
+    )
 
 
-def read_jobs(tx: Tx, jobs: Iterable[str]) -> list[JobRow]:
+def read_jobs(tx: Tx, cluster: str, jobs: Iterable[str]) -> list[JobRow]:
     """The rows of those of these jobs that wait and are of steps: nobody else is ever ahead, and theirs are the ids that are never used again."""
     rows = [row for job in jobs if (row := find_job(tx, job)) is not None and row.run_id is not None]
-    return [row for row in rows if not row.placed and not JobStatus(row.status).final]
+    return [row for row in rows if row.cluster == cluster and not row.placed and not JobStatus(row.status).final]
 
 
 def rebuild(
@@ -94,6 +99,10 @@ def rebuild(
         ports.hold(active.ports)
     for each in records.waiting:
         requests, rest = requests_of(each), (each.framework, each.touched, each.attempt)
+        if each.gated:
+            for request in requests:
+                board.enqueue(Waiting(request, *rest), None, now, gated=True)
+            continue
         board.enqueue_all([(Waiting(request, *rest), each.not_before) for request in requests], now)
         if each.status == JobStatus.PENDING:
             jobs = [request.job for request in requests]

@@ -108,7 +108,10 @@ def apply_row_changes(board: Board, rows: Iterable[ChangedJob], changes: Changes
                 advance_job(board, active, StopAsked(now, row.message or STOPPED_BY_USER), changes, now)
         elif row.status in {JobStatus.INIT, JobStatus.PENDING}:
             changes.recalls += board.forget_waiting(job)
-            new.append((waiting_of(row), row.not_before))
+            if row.gated:
+                board.enqueue(waiting_of(row), None, now, gated=True)
+            else:
+                new.append((waiting_of(row), row.not_before))
         else:
             changes.halts += board.forget_waiting(job)
             if row.status == JobStatus.TERMINATING:

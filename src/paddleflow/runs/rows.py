@@ -47,6 +47,7 @@ class RunRow:
     updated_at: float = 0.0
     touched: int = 0
     seen: int = 0
+    numbers: int = 0
 
 
 class ChangedRun(NamedTuple):
@@ -114,7 +115,8 @@ class ComponentRecord:
     job_status: str | None  #: None: the job is gone, or the component has ended
     job_message: str | None
     job_started_at: float | None
-    job_not_before: float | None
+    job_gated: int | None
+    job_cluster: str | None
 
 
 class Loop(NamedTuple):

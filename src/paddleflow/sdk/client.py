@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from paddleflow.sdk.access import Grants, Users, WhoAmI
     from paddleflow.sdk.artifacts import Artifacts, Caches
     from paddleflow.sdk.clusters import Clusters
+    from paddleflow.sdk.code import Code
     from paddleflow.sdk.jobs import Jobs
     from paddleflow.sdk.logs import Logs
     from paddleflow.sdk.pipelines import Pipelines
@@ -43,6 +44,7 @@ _AREAS = {
     "flavours": ("queues", "Flavours"),
     "clusters": ("clusters", "Clusters"),
     "jobs": ("jobs", "Jobs"),
+    "code": ("code", "Code"),
     "scheduler": ("scheduler", "Scheduler"),
     "logs": ("logs", "Logs"),
     "statistics": ("statistics", "Statistics"),
@@ -65,6 +67,7 @@ class PaddleFlow:
         flavours: Flavours
         clusters: Clusters
         jobs: Jobs
+        code: Code
         scheduler: Scheduler
         logs: Logs
         statistics: Statistics

@@ -58,6 +58,7 @@ class WhoAmI(TypedDict):
     name: str
     root: bool
     expires: Annotated[str, "RFC 3339"]
+    host: str  #: equal for processes that share files and account with the server
 
 
 class Username(TypedDict):

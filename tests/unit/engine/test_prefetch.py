@@ -17,7 +17,7 @@ from paddleflow.engine.ports import Ports
 from paddleflow.engine.prefetch import HORIZON, MAX_PER_JOB, Prefetch, SlotClass, kind_of
 from paddleflow.engine.recovery import Records, compare, rebuild
 from paddleflow.engine.turn import apply_observations, apply_row_changes, decide
-from paddleflow.jobs.model import UNTIL_TOLD, JobStatus, Member
+from paddleflow.jobs.model import JobStatus, Member
 from paddleflow.jobs.rows import ChangedJob, JobRow, request_of
 from paddleflow.runtimes.prefetch import Returned
 from paddleflow.runtimes.runtime import AttemptObservation, Ended, Started
@@ -114,7 +114,7 @@ def test_somebody_else_who_waits_has_all_asked_back() -> None:
 
 
 def test_what_one_that_is_ahead_waits_for_is_told_when_it_comes_back() -> None:
-    board = scene(step_row(2, not_before=UNTIL_TOLD), after={"job-2": lambda: ["job-1"]})
+    board = scene(step_row(2, gated=1), after={"job-2": lambda: ["job-1"]})
     assert ahead(turn(board)) == [attempt(2)]
     board.ungate("job-2")
     assert turn(board).writes.waits == [], "it may have begun by now"
@@ -159,7 +159,7 @@ def test_a_step_whose_row_changed_is_asked_back_and_waits_anew() -> None:
 
 
 def test_who_is_held_back_goes_ahead_after_those_that_it_waits_for() -> None:
-    board = scene(step_row(2), step_row(3, not_before=UNTIL_TOLD), after={"job-3": lambda: ["job-2"]})
+    board = scene(step_row(2), step_row(3, gated=1), after={"job-3": lambda: ["job-2"]})
     assert board.gated == {"job-3"}
     assert "job-3" not in board.core.pending
     slot_class = board.active["job-1"].slot_class
@@ -171,7 +171,7 @@ def test_who_is_held_back_goes_ahead_after_those_that_it_waits_for() -> None:
 
 
 def test_who_waits_for_nobody_at_work_stays_held_back_until_it_is_due() -> None:
-    board = scene(step_row(3, not_before=UNTIL_TOLD), after={"job-3": list})
+    board = scene(step_row(3, gated=1), after={"job-3": list})
     assert ahead(turn(board)) == []
     board.ungate("job-3")
     assert "job-3" in board.core.pending
