@@ -92,9 +92,7 @@ def covered(path: str, targets: Iterable[str]) -> bool:
     return any(inner.startswith(os.path.realpath(target).rstrip("/") + "/") for target in targets)
 
 
-def rewritten(
-    mounts: Sequence[Mount], argv: Sequence[str], env: Mapping[str, str], cwd: str, *, quiet: bool = False
-) -> Command:
+def rewritten(mounts: Sequence[Mount], argv: Sequence[str], env: Mapping[str, str], cwd: str) -> Command:
     """The same command without mounts: their targets are replaced by the real folders wherever they are named."""
     folders = {mount.target.rstrip("/"): mount.source.rstrip("/") for mount in mounts}
     longest = sorted(folders, key=len, reverse=True)
@@ -108,7 +106,7 @@ def rewritten(
     env |= {variable(mount.target): mount.source for mount in mounts}
     shown = ", ".join(f"{target} is {source}" for target, source in folders.items())
     note = f"paddleflow: this machine allows no private mounts; paths were replaced: {shown}\n"
-    return Command([replaced(word) for word in argv], env, replaced(cwd), "" if quiet else note)
+    return Command([replaced(word) for word in argv], env, replaced(cwd), note)
 
 
 def mounted(mounts: Sequence[Mount], argv: Sequence[str], env: Mapping[str, str], cwd: str) -> Command:
@@ -214,14 +212,6 @@ class MountTable:
             self.mount(source, target, _BIND | _RECURSIVE)
         except OSError:
             return  # not ours to see: it stays empty
-
-    def hide(self, folder: str) -> None:
-        """A folder appears empty and cannot be written to."""
-        self.mount("tmpfs", folder, _NO_SUID | _NO_DEVICES | _READ_ONLY, "tmpfs", b"mode=0755,size=4k")
-
-    def private(self, folder: str, options: bytes) -> None:
-        """A folder is empty at first and this attempt's own."""
-        self.mount("tmpfs", folder, _NO_SUID | _NO_DEVICES, "tmpfs", options)
 
     def mount(self, source: str, target: str, flags: int, kind: str = "", options: bytes | None = None) -> None:
         failed = self._libc.mount(
