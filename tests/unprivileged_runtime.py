@@ -21,7 +21,7 @@ from paddleflow.runtimes.memory import task_of
 from paddleflow.runtimes.runtime import Ended, Launch, Mount
 from paddleflow.settings import LocalSettings
 
-TARGET = "/home/paddleflow-test/storage/mnt/fs-test"
+TARGET = "/opt/paddleflow-test/storage/mnt/fs-test"
 #: As `link.KEEPER_COMMAND`, with a keeper on a machine that forbids namespaces.
 FORBIDDEN = (
     *KEEPER_COMMAND[:-1],
@@ -33,7 +33,7 @@ FORBIDDEN = (
 async def run(folder: Path, keeper: tuple[str, ...]) -> dict[str, object]:
     runtime = LocalRuntime(LocalSettings(), folder / "data", SystemClock(), keeper=keeper)
     await runtime.open()
-    script = f"id -u; cat {TARGET}/there; echo made > {TARGET}/new; ls -d /home/*; echo $SAID; pwd"
+    script = f"id -u; cat {TARGET}/there; echo made > {TARGET}/new; ls -d /opt/*; echo $SAID; pwd"
     launch = Launch(
         AttemptId("job-1.worker-0.1"),
         ("sh", "-c", script),
