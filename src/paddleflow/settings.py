@@ -86,7 +86,7 @@ class AccessSettings:
     )
     token_hours: int = _setting(24 * 30, "Hours after which a token ends.")
     login_attempts: int = _setting(
-        10, "Failed logins of one user within login_window after which further ones are refused."
+        10, "Failed logins of one user from one address after which each further attempt must wait twice as long."
     )
     login_window: int = _setting(300, "Seconds that a failed login counts.")
 

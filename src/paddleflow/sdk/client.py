@@ -23,7 +23,7 @@ from paddleflow.sdk.transport import Transport
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from paddleflow.sdk.access import Grants, Users, WhoAmI
+    from paddleflow.sdk.access import Audit, Grants, Tokens, Users, WhoAmI
     from paddleflow.sdk.artifacts import Artifacts, Caches
     from paddleflow.sdk.clusters import Clusters
     from paddleflow.sdk.code import Code
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 _AREAS = {
     "users": ("access", "Users"),
     "grants": ("access", "Grants"),
+    "tokens": ("access", "Tokens"),
+    "audit": ("access", "Audit"),
     "queues": ("queues", "Queues"),
     "flavours": ("queues", "Flavours"),
     "clusters": ("clusters", "Clusters"),
@@ -63,6 +65,8 @@ class PaddleFlow:
     if TYPE_CHECKING:
         users: Users
         grants: Grants
+        tokens: Tokens
+        audit: Audit
         queues: Queues
         flavours: Flavours
         clusters: Clusters

@@ -154,6 +154,7 @@ Options:
 
 Commands:
   artifact    Artifacts: inputs and outputs of steps.
+  audit       Who changed what.
   cluster     Clusters and their resources.
   completion  Shell completion for bash, zsh and fish.
   context     Contexts: the servers you work with.
@@ -171,6 +172,7 @@ Commands:
   scheduler   Recorded scheduling decisions.
   server      Start a server on this machine.
   statistics  Resource usage of jobs, and accelerator hours.
+  token       Tokens for scripts.
   user        Manage users.
   version     Print the versions of client and server.
   whoami      Show the current user.
