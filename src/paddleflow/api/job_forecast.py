@@ -35,7 +35,7 @@ async def eta(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobEta:
     async def ask() -> Question | None:
         profiles = await platform.database.read(place.durations.update)
         engine = place.engines.engine(row.cluster)
-        snapshot = None if engine is None else engine.snapshot(now)
+        snapshot = None if engine is None else await engine.snapshot(now)
         if snapshot is None:
             return None
         seconds = platform.settings.scheduling.forecast_seconds

@@ -34,7 +34,7 @@ async def what_if(platform: Platform, call: Call[WhatIf, NoQuery]) -> wire.WhatI
     now, place, asked = platform.clock.now(), platform.jobs_run_here, call.body
     queues, keys = await platform.database.read(_read, place.durations)
     engine = place.engines.engine(DEFAULT_CLUSTER)
-    live = None if engine is None else engine.snapshot(now)
+    live = None if engine is None else await engine.snapshot(now)
     if engine is None or live is None:
         raise Unavailable("this server does not schedule jobs at the moment", hint="try again in a moment")
     change = _change(asked, queues, live, now)

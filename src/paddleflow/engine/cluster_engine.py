@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from paddleflow.engine.recovery import compare, read_jobs, read_records, rebuild
 from paddleflow.engine.run_engine import RunEngine, RunFact, read_active
 from paddleflow.engine.run_io import RunIO
 from paddleflow.engine.step_admission import Admission
+from paddleflow.engine.thinker import Thinker
 from paddleflow.engine.turn import STARTS_A_TURN, apply_observations, apply_placements, apply_row_changes, decide
 from paddleflow.errors import Conflict, PaddleFlowError
 from paddleflow.jobs.queries import changed_jobs
@@ -64,6 +66,7 @@ ROWS_A_TURN = 2000
 RUNS_A_TURN = 200
 PEEKED_ROWS = 64  #: changed rows that are read on the loop; more of them are a scan, and a database thread's work
 PATIENCE = 0.01  #: seconds that new jobs wait for company while nothing starts anyway
+LONGEST_TURN = 30.0  #: seconds from which on the engine counts as stuck
 DISK_EVERY = 0.1  #: seconds that a turn may be ahead of the disk; a power cut takes back no more than that
 
 log = Log("engine")
@@ -121,6 +124,9 @@ class ClusterEngine:
         self.nodes: Sequence[NodeInfo] = ()
         self.capacities: Sequence[tuple[str, Resources]] = ()  #: name and capacity of each node
         self._node_changes: list[NodeObservation] = []  #: that no turn has applied yet
+        self._thinker = Thinker()
+        self._problem = ""  #: what ended the last round; empty once a turn went well
+        self._turn_began: float | None = None  #: monotonic; None between turns
         self.first_turn = asyncio.Event()  #: set once the board was rebuilt and decided upon
 
     def set_nodes(self, nodes: Sequence[NodeInfo]) -> None:
@@ -129,23 +135,25 @@ class ClusterEngine:
         self.capacities = [(node.name, node.capacity) for node in nodes]
 
     def why(self, job: str) -> Reason | None:
-        """Why a job waits, as of now; None when this server does not know it as waiting."""
+        """Why a job waits, as of now; None when this server does not know it as waiting, or is deciding just now."""
         board = self._board
-        if board is None or job not in board.waiting or job in board.gated:
+        if board is None or self._thinker.busy or job not in board.waiting or job in board.gated:
             return None
         return board.core.why(job)
 
-    def explain(
+    async def explain(
         self, job: str, queues: Iterable[str], sizes: Iterable[Resources]
     ) -> tuple[Reason, Sequence[Suggestion]] | None:
         """The same with everything that is in its way, and the smallest changes that would start it now."""
+        await self._thinker.free()
         board = self._board
         if board is None or job not in board.waiting or job in board.gated:
             return None
         return board.core.explain(job), suggest(board.core, job, queues, sizes)
 
-    def snapshot(self, now: float) -> Snapshot | None:
+    async def snapshot(self, now: float) -> Snapshot | None:
         """Everything that the scheduler would decide by; None while this server does not move jobs."""
+        await self._thinker.free()
         return None if self._board is None else self._board.core.snapshot(now)
 
     def decisions(self, since: float) -> Iterator[Entry]:
@@ -154,14 +162,23 @@ class ClusterEngine:
 
     @property
     def scheduler(self) -> Recorded | None:
-        """What decides here; None while this server does not move jobs."""
-        return None if self._board is None else self._board.core
+        """What decides here; None while this server does not move jobs, or is deciding just now."""
+        return None if self._board is None or self._thinker.busy else self._board.core
 
     async def keep_decisions(self) -> None:
         """Write the decision log, for ever."""
         parts = self._parts
         most = parse_quantity(parts.settings.scheduling.log_size)
         await keep_log(folder_of(parts.data, self.cluster), most, lambda: self.scheduler, parts.clock)
+
+    def health(self) -> str:
+        """Why jobs of this cluster do not move; empty when they do, or when another server moves them."""
+        if self._runtime.problem:
+            return self._runtime.problem
+        if self._problem:
+            return f"begins anew after an error: {self._problem}"
+        lasted = 0.0 if self._turn_began is None else self._parts.clock.monotonic() - self._turn_began
+        return f"does not advance: a turn has lasted {lasted:.0f} s" if lasted > LONGEST_TURN else ""
 
     async def run(self) -> None:
         """Take the lease, move jobs, begin anew after errors with growing pauses."""
@@ -171,9 +188,15 @@ class ClusterEngine:
             try:
                 await self._hold_and_move()
             except* (PaddleFlowError, OSError) as group:
-                log.warning("engine begins anew", reason="; ".join(_words(group)))
+                self._problem = "; ".join(_words(group))
+                log.warning("engine begins anew", cluster=self.cluster, reason=self._problem)
+            except* (
+                Exception
+            ) as group:  # a fault of ours: the rows are right, so it is tried again, and said at /readyz
+                self._problem = "; ".join(_words(group))
+                log.error("engine begins anew", cluster=self.cluster, reason="".join(traceback.format_exception(group)))
             finally:
-                self._board = None
+                self._board = self._turn_began = None
             # A task group that is ending by an error forgets a cancellation that comes meanwhile (until Python 3.13).
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -195,13 +218,17 @@ class ClusterEngine:
                 group.create_task(self._follow_other_jobs())
                 observing = group.create_task(self._listen())
                 self._group = group
+                self._turn_began = parts.clock.monotonic()
                 await self._begin(lease)
                 while True:
+                    self._turn_began = parts.clock.monotonic()
                     await self._turn(lease)
+                    self._turn_began, self._problem = None, ""
                     await self._rest()
                     if observing.done():
                         observing.result()
         finally:
+            self._board = None  # at once: a thread may still be at work on it
             with contextlib.suppress(PaddleFlowError):
                 await parts.database.write(leases.release, *lease)
                 if self._runs.lease is not None:
@@ -214,6 +241,7 @@ class ClusterEngine:
             token = await parts.database.write(leases.acquire, self._lease_name, parts.holder, now, LEASE_SECONDS)
             if token is not None:
                 return token
+            self._problem = ""  # another server moves this cluster
             await asyncio.sleep(LOOK_EVERY)
 
     async def _renew(self, token: int) -> None:
@@ -308,17 +336,24 @@ class ClusterEngine:
         records = replace(records, waiting=await self._durations.spread(records.waiting, queues))
         nodes = [_scheduled(node) for node in self.nodes]
         ports = Ports(parse_range(parts.settings.local.ports), begin=secrets.randbelow(65536))
-        board = rebuild(records, nodes, queues, ports, self._around, now, self._new_prefetch(), rules)
-        if parse_quantity(parts.settings.scheduling.log_size):
-            board.core.begin(now)
+        logged = bool(parse_quantity(parts.settings.scheduling.log_size))
+
+        def rebuilt() -> Board:
+            board = rebuild(records, nodes, queues, ports, self._around, now, self._new_prefetch(), rules)
+            if logged:
+                board.core.begin(now)
+            return board
+
+        board = await self._thinker.think(rebuilt, sum(len(each.jobs) for each in records.waiting) + len(records.held))
         changes = Changeset()
+        changes.writes.changes += board.take_failures()
         self._runs = self._new_run_engine()
         told = await self._restore_runs(now) if self.hosts_runs and await self._take_runs() else []
         await self._acquaint(board, known)
         compare(board, known, changes, now)
         apply_observations(board, known, changes, now)
         await self._runs.begin(board, changes, told, now)
-        decide(board, changes, self._around, now)
+        await self._decide(board, changes, now)
         self._board = board
         await self._write_and_do(lease, board, changes, now)
         self.first_turn.set()
@@ -333,6 +368,7 @@ class ClusterEngine:
             rows, runs, version = await self._read_changes(board)
             self._apply_node_changes(board)
             changes = Changeset()
+            changes.writes.changes += board.take_failures()
             await self._acquaint(board, observed)
             apply_observations(board, observed, changes, now)
             if version != board.queue_version:
@@ -344,13 +380,15 @@ class ClusterEngine:
                 self._adopt_runs = False
                 await self._runs.begin(board, changes, await self._restore_runs(now), now)
             await self._runs.turn(board, changes, rows, runs, now)
-            decide(board, changes, self._around, now)
+            await self._decide(board, changes, now)
             self._crowded = bool(changes.writes.waits) and not changes.writes.placements
             stood = await self._write_and_do(lease, board, changes, now)
             self._changed |= not stood or len(rows) == ROWS_A_TURN or len(runs) == RUNS_A_TURN
-            more = bool(
-                self._changed or len(changes.writes.placements) >= STARTS_A_TURN or self._heard or self._runs.inbox
-            )
+            started = len(changes.writes.placements) >= STARTS_A_TURN
+            more = bool(self._changed or started or self._heard or self._runs.inbox or board.failures)
+
+    async def _decide(self, board: Board, changes: Changeset, now: float) -> None:
+        await self._thinker.think(lambda: decide(board, changes, self._around, now), len(board.core.fresh))
 
     async def _restore_runs(self, now: float) -> list[RunFact]:
         """All runs that have not ended, taken up; the facts for them."""

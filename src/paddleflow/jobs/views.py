@@ -57,6 +57,8 @@ def job_view(row: JobRow, tasks: Sequence[TaskRow]) -> Job:
     runtimes = [_task(row, task) for task in tasks if task.attempt == row.attempt]
     if row.kind == "single":
         members[0]["name"] = row.name
+        if "code" in members[0]:
+            view["code"] = members[0]["code"]
         if runtimes:
             view["runtime"] = runtimes[0]
     elif runtimes:

@@ -60,6 +60,7 @@ class Job(TypedDict):
     command: str | list[str]
     args: str | list[str]
     port: int
+    code: NotRequired[dict[str, Any]]  #: the snapshot or folder that it ran with
     extensionTemplate: dict[str, Any]
     framework: str
     members: list[dict[str, Any]]

@@ -9,20 +9,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import sys
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from paddleflow.base.clock import Clock
 from paddleflow.base.ids import AttemptId, parse_attempt
 from paddleflow.base.quantity import format_bytes
 from paddleflow.errors import Unavailable
+from paddleflow.jobs.code import FOLDER as CODE
+from paddleflow.jobs.code import checkout_command
 from paddleflow.runtimes.local import capacity, sampler
 from paddleflow.runtimes.local.job_folders import JobLogs, JobSamples, empty_trash, folder_text, log_name
 from paddleflow.runtimes.local.link import KEEPER_COMMAND, Link, connect, reap
 from paddleflow.runtimes.log_store import Sample
 from paddleflow.runtimes.prefetch import Returned
-from paddleflow.runtimes.runtime import AttemptObservation, Ended, Launch, Mount, NodeInfo, Ready, Started
+from paddleflow.runtimes.runtime import AttemptObservation, Ended, Launch, NodeInfo, Ready, Started
 from paddleflow.settings import LocalSettings
 
 PROTOCOL = 3
@@ -52,6 +56,7 @@ class LocalRuntime:
         self._protocol = 0  #: that the keeper speaks; 0: not known yet
         self._hello = asyncio.Event()
         self._open = False
+        self._problem = ""  # why the keeper cannot be reached
         self._failures = 0
         self._unstarted: dict[AttemptId, dict[str, Any]] = {}
         self._stopping: dict[AttemptId, float] = {}
@@ -66,6 +71,10 @@ class LocalRuntime:
         self._logged: set[str] = set()
 
     # ------------------------------------------------------------------ connection
+
+    @property
+    def problem(self) -> str:
+        return self._problem
 
     async def open(self) -> None:
         await asyncio.to_thread(self._prepare_data)
@@ -98,9 +107,11 @@ class LocalRuntime:
         try:
             connection = connect(self._data, self._keeper)
         except OSError as error:
-            log.error("cannot reach or start the keeper of %s: %s", self._data, error)
+            self._problem = f"cannot reach or start the keeper of {self._data}: {error}"
+            log.error(self._problem)
             self._connect_later()
             return
+        self._problem = ""
         link = self._link = Link(connection, self._receive, self._lost)
         link.send(
             {
@@ -260,17 +271,24 @@ class LocalRuntime:
         job, (role, index), _ = parse_attempt(launch.attempt)
         folder = self.job_folder(job)
         work, limit = f"{folder}/work", launch.limit
+        command, cwd = launch.command, launch.working_dir or work
+        if launch.code:
+            store = f"file://{quote(str(self._data / CODE))}"
+            before = checkout_command(
+                sys.executable, store, launch.user, launch.code, f"{folder}/code", launch.working_dir
+            )
+            command, cwd = (*before, *command), work
         wire: dict[str, Any] = {
             "attempt": launch.attempt,
-            "argv": list(launch.command),
+            "argv": list(command),
             "env": {**launch.env, WORK_VARIABLE: work},
-            "cwd": launch.working_dir or work,
+            "cwd": cwd,
             "work": work,
             "log": f"{folder}/{log_name(role, index)}",
             "cpu": limit.cpu if limit else 0,
             "memory": limit.memory if limit else 0,
             "memory_text": format_bytes(limit.memory) if limit else "",
-            "mounts": [[source_of(mount), mount.target, mount.read_only] for mount in launch.mounts],
+            "mounts": [[mount.location, mount.target, mount.read_only, mount.sub_path] for mount in launch.mounts],
             "port": launch.ready_port,
         }
         if launch.prefetch is not None:
@@ -348,8 +366,3 @@ _KINDS: dict[str, type[AttemptObservation]] = {"started": Started, "ready": Read
 def _observation(event: list[Any]) -> AttemptObservation:
     """An event of the keeper: a word, then the fields in their order."""
     return _KINDS[event[0]](*event[1:])
-
-
-def source_of(mount: Mount) -> str:
-    """The folder of this machine that a mount shows."""
-    return f"{mount.location}/{mount.sub_path}" if mount.sub_path else mount.location
