@@ -58,6 +58,7 @@ class LocalRuntime:
         self._protocol = 0  #: that the keeper speaks; 0: not known yet
         self._hello = asyncio.Event()
         self._open = False
+        self._problem = ""  # why the keeper cannot be reached
         self._failures = 0
         self._unstarted: dict[AttemptId, dict[str, Any]] = {}
         self._stopping: dict[AttemptId, float] = {}
@@ -72,6 +73,10 @@ class LocalRuntime:
         self._logged: set[str] = set()
 
     # ------------------------------------------------------------------ connection
+
+    @property
+    def problem(self) -> str:
+        return self._problem
 
     async def open(self) -> None:
         await asyncio.to_thread(self._prepare_data)
@@ -107,9 +112,11 @@ class LocalRuntime:
         try:
             connection = connect(self._data, self._keeper)
         except OSError as error:
-            log.error("cannot reach or start the keeper of %s: %s", self._data, error)
+            self._problem = f"cannot reach or start the keeper of {self._data}: {error}"
+            log.error(self._problem)
             self._connect_later()
             return
+        self._problem = ""
         link = self._link = Link(connection, self._receive, self._lost)
         link.send(
             {
