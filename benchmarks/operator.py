@@ -1,4 +1,4 @@
-"""The operator on a real API server with simulated nodes: PaddleJobController of ten pods, and a plain client as the limit.
+"""The operator on a real API server with simulated nodes: PaddleJobs of ten pods, and a plain client as the limit.
 
 The peer writes the same pods to the same API server, 16 at a time, without deciding anything. Pods are
 counted by a watch, from the moment at which the first job is sent. The two take turns, the other one first each time, and
@@ -63,7 +63,7 @@ class Operator:
         return self.counted("writes_total")
 
     async def ready(self) -> None:
-        """Until its caches are filled and it has looked at every job that there is."""
+        """Until its caches are filled and it has reconciled every job that there is."""
         deadline = time.perf_counter() + 120
         while time.perf_counter() < deadline:
             with suppress(OSError):  # not listening yet, or 503
@@ -87,7 +87,7 @@ class Operator:
 
 
 class Watched:
-    """Pods of one namespace, with the moment at which a watch first told of each.
+    """Pods of one namespace, with the moment at which a watch first brought each.
 
     It stands on the cache of `kube`: an API server under load ends the watch of a reader that falls behind, without a word.
     """
@@ -282,8 +282,8 @@ def main() -> None:
     bench.note(f"bringing up an API server with {NODES} simulated nodes")
     shape = ["up", "--name", name, "--with", "kwok", "--simulated", str(NODES), "--json"]
     try:
-        told = json.loads(subprocess.run([TOOL, *shape], check=True, capture_output=True, text=True).stdout)
-        asyncio.run(measure(bench, told["kubeconfig"]))
+        shown = json.loads(subprocess.run([TOOL, *shape], check=True, capture_output=True, text=True).stdout)
+        asyncio.run(measure(bench, shown["kubeconfig"]))
     finally:
         subprocess.run([TOOL, "down", "--name", name], check=False, capture_output=True)
     bench.finish()

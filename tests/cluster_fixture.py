@@ -35,11 +35,11 @@ class LiveCluster:
 
     def __init__(self, name: str, *shape: str) -> None:
         self.name = name
-        told = json.loads(call("up", "--name", name, "--json", *shape))
-        self.kubeconfig = Path(told["kubeconfig"])
-        self.api: str = told["api"]
-        self.etcd: str = told["etcd"]
-        self.nodes: list[str] = sorted(told["nodes"])
+        shown = json.loads(call("up", "--name", name, "--json", *shape))
+        self.kubeconfig = Path(shown["kubeconfig"])
+        self.api: str = shown["api"]
+        self.etcd: str = shown["etcd"]
+        self.nodes: list[str] = sorted(shown["nodes"])
         self._environment = {**os.environ, **kubectl_variables(record.find(name))}
         self._loaded: set[str] = set()
 
@@ -134,10 +134,10 @@ def own_name(purpose: str) -> str:
 
 def remove_orphans() -> None:
     """Take away the clusters of test runs that were killed."""
-    for told in json.loads(call("status", "--json")):
-        owner = re.fullmatch(r"test-(\d+)-.*", told["name"])
+    for shown in json.loads(call("status", "--json")):
+        owner = re.fullmatch(r"test-(\d+)-.*", shown["name"])
         if owner and not Path(f"/proc/{owner[1]}").exists():
-            call("down", "--name", told["name"])
+            call("down", "--name", shown["name"])
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from paddleflow.jobs.rows import ChangedJob, JobRow, TaskRow, WaitingClass, clas
 
 EACH = Resources.of(1000, 2**30, {"nvidia.com/gpu": 1000})
 WORKER = Member("worker", 1, ("sh", "-c", "true"), {}, EACH, EACH, document={"command": "true"})
-JOB = NewJob("job-1", "n", "alice", "q", "single", "standalone", "HIGH", (WORKER,), {"k": "ü"}, {"a": "b"}, None, EACH, 5.0)  # fmt: skip
+JOB = NewJob("job-1", "n", "alice", "q", "default-cluster", "single", "standalone", "HIGH", (WORKER,), {"k": "ü"}, {"a": "b"}, None, EACH, 5.0)  # fmt: skip
 
 
 def row_of(job: NewJob, **columns: Any) -> JobRow:

@@ -88,7 +88,7 @@ class RunScene:
         """An engine at work; killed at the end, as by SIGKILL: nothing is written any more."""
         self.runtime = FilesRuntime(self.clock, self.world, self.folder)
         engine = ClusterEngine(
-            Parts(self.database, self.runtime, self.clock, self.bus, Settings(), self.data, {}, "engine")
+            Parts(self.database, self.clock, self.bus, Settings(), self.data, "engine"), self.runtime
         )
         task = asyncio.ensure_future(engine.run())
         try:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from paddleflow.jobs.model import UNTIL_TOLD
 from paddleflow.runs import codec
 from paddleflow.runs.facts import (
     Adopted,
@@ -97,7 +96,7 @@ class RunWorld:
             "job_status": (end.status if end is not None else "running") if known else None,
             "job_message": end.message if end is not None else "",
             "job_started_at": self.began.get(row["job_id"]),
-            "job_not_before": UNTIL_TOLD if row["job_id"] in self.held.values() else None,
+            "job_gated": int(row["job_id"] in self.held.values()),
         }
         return ComponentRecord(**{each.name: found[each.name] for each in fields(ComponentRecord)})
 
@@ -117,6 +116,8 @@ class RunWorld:
                 row[column] = row[column] or (old[column] if old else "")
             self.rows[item.number] = row
         self.state.changed.clear()
+        if self.state.withdrawn:
+            self.row["numbers"] = self.state.next_number
         for number in self.state.withdrawn:
             if number not in self.state.instances or not self.state.instances[number].job:
                 self.rows.pop(number, None)

@@ -11,10 +11,21 @@ from typing import TypeVar
 
 from paddleflow.base.clock import SystemClock
 from paddleflow.base.ids import AttemptId
+from paddleflow.runtimes.local.job_folders import log_file
 from paddleflow.runtimes.local.link import KEEPER_COMMAND
 from paddleflow.runtimes.local.local_runtime import LocalRuntime
+from paddleflow.runtimes.memory import task_of
 from paddleflow.runtimes.prefetch import Returned
-from paddleflow.runtimes.runtime import Ended, Launch, Observation, Ready, Runtime, Started
+from paddleflow.runtimes.runtime import (
+    AttemptObservation,
+    Ended,
+    Launch,
+    NodeChanged,
+    NodeRemoved,
+    Ready,
+    Runtime,
+    Started,
+)
 from paddleflow.settings import LocalSettings
 from tests.patience import PATIENCE, soon
 
@@ -37,7 +48,7 @@ class Scene:
 
     def __init__(self, opener: Opener, folder: Path) -> None:
         self.folder = folder
-        self.seen: list[Observation] = []
+        self.seen: list[AttemptObservation] = []
         self.started: list[AttemptId] = []
         self.runtime: Runtime
         self._opener = opener
@@ -56,15 +67,11 @@ class Scene:
         self.started.append(attempt)
         cwd = self.folder / "work"
         cwd.mkdir(exist_ok=True)
-        return Launch(
-            attempt=attempt,
-            argv=argv,
-            env={"PATH": PATH, **env},
-            folder=str(self.folder),
-            log=str(self.folder / f"{name}.log"),
-            cwd=str(cwd),
-            ready_port=port,
-        )
+        return Launch(attempt=attempt, command=argv, env={"PATH": PATH, **env}, working_dir=str(cwd), ready_port=port)
+
+    def log_path(self, launch: Launch) -> Path:
+        """Where the local runtime keeps its log; the folder is made by the launch."""
+        return Path(log_file(self.folder / "data", task_of(launch.attempt)))
 
     def shell(self, name: str, script: str, *, port: int | None = None, **env: str) -> Launch:
         return self.launch(name, "sh", "-c", script, port=port, **env)
@@ -77,7 +84,7 @@ class Scene:
         async with asyncio.timeout(PATIENCE):
             while not condition():
                 async for batch in self.runtime.observe():
-                    self.seen += batch
+                    self.seen += [seen for seen in batch if not isinstance(seen, NodeChanged | NodeRemoved)]
                     break
 
     async def end_of(self, launch: Launch) -> Ended:
@@ -99,7 +106,7 @@ class Scene:
         await soon(lambda: is_free(self.folder / "data" / "keeper.lock"))
 
     async def log_of(self, launch: Launch) -> bytes:
-        return (await self.runtime.log(launch.log, 0, 1 << 20)).data
+        return (await self.runtime.logs.read(task_of(launch.attempt), 0, 1 << 20)).data
 
 
 def lives(pid: int) -> bool:

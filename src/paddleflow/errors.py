@@ -22,10 +22,10 @@ names the thing, the value seen and the value wanted. The SDK raises the same cl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
-MOST_FAULTS = 100  #: faults of one document that are told
+MOST_FAULTS = 100  #: faults of one document that are listed
 MOST_WHERE, MOST_MESSAGE = 200, 1000  #: characters of the place and of the words of one fault
 
 
@@ -46,7 +46,7 @@ class Fault:
         """The same, with nothing in it so long that a hundred of them would not fit into an answer."""
         if len(self.where) <= MOST_WHERE and len(self.message) <= MOST_MESSAGE:
             return self
-        return Fault(shorten(self.where, MOST_WHERE), shorten(self.message, MOST_MESSAGE), self.hint)
+        return replace(self, where=shorten(self.where, MOST_WHERE), message=shorten(self.message, MOST_MESSAGE))
 
     def __str__(self) -> str:
         return f"{self.where}: {self.message}" if self.where else self.message
@@ -75,13 +75,15 @@ class Invalid(PaddleFlowError):
     default_code = "InvalidArguments"
 
     @classmethod
-    def of(cls, faults: Sequence[Fault], *, code: str = "") -> Invalid:
-        """One error for all faults; the message is readable by itself. The first `MOST_FAULTS` are told, the rest counted."""
-        told = [fault.shortened() for fault in faults[:MOST_FAULTS]]
-        if len(faults) > len(told):
-            told.append(Fault("", f"… and {len(faults) - len(told):,} more"))
-        hint = next((fault.hint for fault in told if fault.hint), "")
-        return cls("; ".join(map(str, told)), code=code, hint=hint, details=told)
+    def of(cls, faults: Sequence[Fault], *, code: str = "", more: int = 0) -> Invalid:
+        """One error for all faults, readable by itself: the first `MOST_FAULTS` of them, and how many there are beyond
+        these, with `more` that the caller only counted."""
+        listed = [fault.shortened() for fault in faults[:MOST_FAULTS]]
+        more += len(faults) - len(listed)
+        if more:
+            listed.append(Fault("", f"… and {more:,} more"))
+        hint = next((fault.hint for fault in listed if fault.hint), "")
+        return cls("; ".join(map(str, listed)), code=code, hint=hint, details=listed)
 
 
 class Unauthenticated(PaddleFlowError):

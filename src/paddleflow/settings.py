@@ -53,6 +53,11 @@ class ServerSettings:
     max_connections_per_address: int = _setting(
         1024, "Most connections from one address; at this limit the one that is idle longest makes place."
     )
+    tls_cert: str = _setting("", "File with the certificate chain (PEM). With tls_key: serve HTTPS.")
+    tls_key: str = _setting("", "File with the private key of tls_cert (PEM).")
+    advertise: str = _setting(
+        "", "URL at which other servers on the same database reach this one. Empty: made of host and port."
+    )
     trusted_proxies: str = _setting(
         "", "Addresses of proxies whose X-Forwarded-For names the client, comma-separated. Empty: none."
     )
@@ -81,7 +86,7 @@ class AccessSettings:
     )
     token_hours: int = _setting(24 * 30, "Hours after which a token ends.")
     login_attempts: int = _setting(
-        10, "Failed logins of one user within login_window after which further ones are refused."
+        10, "Failed logins of one user from one address after which each further attempt must wait twice as long."
     )
     login_window: int = _setting(300, "Seconds that a failed login counts.")
 
@@ -140,6 +145,10 @@ class SchedulingSettings:
         600.0, "The same before it grows, for a job that is started anew at each change (resize: restart); at least 1."
     )
 
+    forecast_seconds: float = _setting(
+        5.0, "Seconds that computing when waiting jobs start may take; after that it answers with what it has."
+    )
+
     log_size: str = _setting(
         "64Mi", "Most bytes kept of the record of decisions, for replay and what-if, as a quantity; 0 keeps none."
     )
@@ -182,7 +191,7 @@ def load(file: Path | None = None, environ: Mapping[str, str] | None = None) -> 
     return Settings(**sections)
 
 
-def strays(environ: Mapping[str, str] | None = None) -> list[Fault]:
+def unknown_variables(environ: Mapping[str, str] | None = None) -> list[Fault]:
     """Variables that look like settings and are none: most likely misspelt. No error: others may set them, as Kubernetes does."""
     env = os.environ if environ is None else environ
     known = [variable for _, variable, _, _ in describe()]
@@ -273,6 +282,11 @@ def user_config_folder() -> Path:
 def client_environment() -> tuple[str, str]:
     """(PADDLEFLOW_SERVER, PADDLEFLOW_TOKEN): the address and token that win over a saved context; empty: not set."""
     return os.environ.get(f"{PREFIX}SERVER", ""), os.environ.get(f"{PREFIX}TOKEN", "")
+
+
+def caller_environment() -> dict[str, str]:
+    """What a job that runs in the caller's own folder is given of the caller's shell: where programs are."""
+    return {name: os.environ[name] for name in ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX") if os.environ.get(name)}
 
 
 def proxy_environment(environ: Mapping[str, str] | None = None) -> tuple[str, str, str]:

@@ -14,7 +14,8 @@ from paddleflow.base.ids import AttemptId
 from paddleflow.engine.cluster_engine import Parts
 from paddleflow.engine.housekeeping import DELETIONS_AT_ONCE, delete_some
 from paddleflow.jobs import machine
-from paddleflow.jobs.folders import job_folder
+from paddleflow.queues.model import DEFAULT_CLUSTER
+from paddleflow.runtimes.log_store import TaskAddress
 from paddleflow.store import events
 from tests.api.client import Api
 from tests.api.workshop import TINY, Workshop, until
@@ -91,7 +92,7 @@ async def test_a_waiting_job_ends_at_once_and_never_runs(alice: Api, platform: P
         await soon(lambda: engine.why(second) is None, "the engine forgets it")
         workshop.finish(f"{first}.worker-0.1")
         await until(alice, first, "succeeded")
-    assert len(workshop.runtime.world.launched) == 1
+    assert len(workshop.runtime.cluster.launched) == 1
 
 
 async def test_a_running_job_is_ended_by_the_engine(
@@ -200,17 +201,17 @@ async def test_delete_takes_everything_away(alice: Api, platform: Platform, work
         await refuse(alice, job, "DELETE", "stop it first: paddleflow job stop again")
         workshop.finish(f"{job}.worker-0.1")
         await until(alice, job, "succeeded")
-        folder = job_folder(workshop.place.data, job)
-        folder.mkdir(parents=True)  # as a runtime with processes does
+        log = TaskAddress(job, "worker", 0)
+        assert log in workshop.runtime.cluster.logs
         assert (await alice.delete(f"/job/{job}")).ok() is None
-        assert not folder.exists()
+        assert log not in workshop.runtime.cluster.logs
         (await alice.get(f"/job/{job}")).refused(404, "JobNotFound")
         (await alice.delete(f"/job/{job}")).refused(404, "JobNotFound")
         assert (await alice.get("/job", labels='{"a": "1"}')).ok()["jobList"] == []
         assert await history(platform, job) == []
         await submit(alice, id="again")  # the id is free again
         await until(alice, job, "running")
-    assert [launch.attempt for launch in workshop.runtime.world.launched] == ["again.worker-0.1"] * 2
+    assert [launch.attempt for launch in workshop.runtime.cluster.launched] == ["again.worker-0.1"] * 2
 
 
 async def test_a_job_deleted_before_the_engine_saw_its_end_leaves_no_ghost(
@@ -240,8 +241,7 @@ async def test_a_job_deleted_before_the_engine_saw_its_end_leaves_no_ghost(
 
 def parts(platform: Platform, workshop: Workshop) -> Parts:
     return Parts(
-        platform.database, workshop.runtime, platform.clock, platform.bus, platform.settings,
-        workshop.place.data, {}, "test",
+        platform.database, platform.clock, platform.bus, platform.settings, workshop.place.data, "test",
     )  # fmt: skip
 
 
@@ -259,18 +259,17 @@ async def test_jobs_are_deleted_when_their_time_is_over(
         for job in (kept, short, changed, late):
             workshop.finish(f"{job}.worker-0.1")
             await until(alice, job, "succeeded")
-            job_folder(workshop.place.data, job).mkdir(parents=True)  # as a runtime with processes does
         (await alice.put(f"/job/{late}", {"annotations": {TTL: "60"}}, action="modify")).ok()
     house = parts(platform, workshop)
     clock.advance(59)
-    assert await delete_some(house) == 0
+    assert await delete_some(workshop.runtime, DEFAULT_CLUSTER, house) == 0
     clock.advance(2)
-    assert await delete_some(house) == 2
-    assert not job_folder(workshop.place.data, short).exists()
-    assert job_folder(workshop.place.data, kept).exists()
+    assert await delete_some(workshop.runtime, DEFAULT_CLUSTER, house) == 2
+    assert TaskAddress(short, "worker", 0) not in workshop.runtime.cluster.logs
+    assert TaskAddress(kept, "worker", 0) in workshop.runtime.cluster.logs
     assert [job["id"] for job in (await alice.get("/job")).ok()["jobList"]] == [changed, kept]
     clock.advance(600)
-    assert await delete_some(house) == 1
+    assert await delete_some(workshop.runtime, DEFAULT_CLUSTER, house) == 1
     assert [job["id"] for job in (await alice.get("/job")).ok()["jobList"]] == [kept]
 
 
@@ -279,4 +278,4 @@ async def test_many_are_deleted_at_once(alice: Api, platform: Platform, workshop
     for job in (await alice.post("/job/batch", {"jobs": jobs})).ok()["ids"]:
         (await alice.put(f"/job/{job}", action="stop")).ok()
     house = parts(platform, workshop)
-    assert [await delete_some(house) for _ in range(3)] == [DELETIONS_AT_ONCE, 20, 0]
+    assert [await delete_some(workshop.runtime, DEFAULT_CLUSTER, house) for _ in range(3)] == [DELETIONS_AT_ONCE, 20, 0]

@@ -12,7 +12,7 @@ from paddleflow.access import grants
 from paddleflow.base.clock import ManualClock
 from paddleflow.jobs.queries import waiting_classes, waiting_jobs
 from paddleflow.jobs.rows import request_of, requests_of
-from paddleflow.queues.model import COUNTER
+from paddleflow.queues.model import COUNTER, DEFAULT_CLUSTER
 from paddleflow.store import counters
 from paddleflow.store.database import Database, Tx
 from tests.api.client import Api
@@ -55,8 +55,8 @@ async def test_jobs_that_are_alike_wait_as_a_crowd(alice: Api, database: Databas
             )
         ).ok()
         await submit(alice, schedulingPolicy={"priority": "high"})
-    classes = await database.read(waiting_classes)
-    rows = await database.read(waiting_jobs)
+    classes = await database.read(waiting_classes, DEFAULT_CLUSTER)
+    rows = await database.read(waiting_jobs, DEFAULT_CLUSTER)
     assert sorted(len(each.jobs) for each in classes) == [3, 3, 6]
     found = [request for each in classes for request in requests_of(each)]
     assert sorted(found, key=lambda request: request.seq) == [request_of(row) for row in rows]

@@ -10,9 +10,8 @@ import pytest
 
 from paddleflow.api.platform import Platform
 from paddleflow.base.clock import ManualClock
-from paddleflow.engine.cluster_engine import Parts
-from paddleflow.engine.deciding import keep_for_ever
-from paddleflow.queues.decision_log import folder_of, read
+from paddleflow.engine.decision_log import folder_of, read
+from paddleflow.queues.model import DEFAULT_CLUSTER
 from paddleflow.scheduling.codec import encode
 from paddleflow.scheduling.model import Start
 from paddleflow.scheduling.record import Decided, Released
@@ -66,6 +65,22 @@ async def test_the_start_of_a_job_is_forecast_from_jobs_of_its_kind(
         assert (await alice.get(f"/job/{third}/eta")).ok()["learntFrom"] == 10, "what ended since is learnt as well"
 
 
+async def test_without_knowledge_there_is_no_number(
+    alice: Api, platform: Platform, workshop: Workshop, clock: ManualClock
+) -> None:
+    async with workshop.open(platform):
+        for _ in range(9):
+            await ran(alice, workshop, clock, 1.0, "quick")
+        first, second = [await submit(alice, "8", name=f"new-{n}", command="sleep 60") for n in range(2)]
+        third = await submit(alice, "8", name="quick")
+        await until(alice, first, "running")
+        await until(alice, third, "pending")
+        for job in (second, third):
+            found = (await alice.get(f"/job/{job}/eta")).ok()
+            assert found["text"].startswith(f"not known: {first} must end first, and no job like it has ended here yet")
+            assert not {"seconds", "early", "late", "expectedStart"} & found.keys()
+
+
 async def test_the_shortest_first_by_how_long_jobs_of_their_name_ran(
     root: Api, alice: Api, platform: Platform, workshop: Workshop, clock: ManualClock
 ) -> None:
@@ -91,7 +106,7 @@ async def _recorded(platform: Platform, workshop: Workshop, least: int) -> None:
     """Until so many ends are in the record."""
 
     def look() -> bool:
-        found = list(read(folder_of(workshop.place.data)))
+        found = list(read(folder_of(workshop.place.data, DEFAULT_CLUSTER)))
         return sum(isinstance(entry, Released) for entry in found) >= least
 
     await soon(look, "the record is written")
@@ -101,10 +116,7 @@ async def test_a_past_is_played_again_with_and_without_a_change(
     root: Api, alice: Api, platform: Platform, workshop: Workshop, clock: ManualClock
 ) -> None:
     async with workshop.open(platform) as engine, asyncio.TaskGroup() as group:
-        parts = Parts(
-            platform.database, workshop.runtime, clock, platform.bus, platform.settings, workshop.place.data, {}, "test"
-        )
-        keeping = group.create_task(keep_for_ever(parts, engine))
+        keeping = group.create_task(engine.keep_decisions())
         await soon(lambda: (engine.scheduler is not None) and engine.scheduler.recording, "it is recorded")
         for seconds in (10.0, 5.0, 8.0):
             await ran(alice, workshop, clock, seconds)
@@ -135,7 +147,7 @@ async def test_a_past_is_played_again_with_and_without_a_change(
         assert (await root.get("/queue/nlp")).status != 200, "nothing was applied"
         recent = (await root.post("/queue/whatif", {"past": 1.0})).ok()
         assert recent["cycles"] < same["cycles"], "only the stretch that was asked for is played"
-        last = max(folder_of(workshop.place.data).glob("*.jsonl"))
+        last = max(folder_of(workshop.place.data, DEFAULT_CLUSTER).glob("*.jsonl"))
         wrong = Decided(clock.now(), 256, (Start("job-ghost", ()),))
         with last.open("a") as file:
             file.write(json.dumps(encode(wrong)) + "\n")

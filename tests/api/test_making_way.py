@@ -43,7 +43,7 @@ async def history(platform: Platform, id: str) -> list[tuple[str, Any]]:
 def running(workshop: Workshop, id: str) -> set[str]:
     """The members of a job that have a process now."""
     live = set()
-    for attempt, seen in workshop.runtime.world.known.items():
+    for attempt, seen in workshop.runtime.cluster.known.items():
         if attempt.startswith(f"{id}.") and not any(type(item).__name__ == "Ended" for item in seen):
             live.add(attempt.removeprefix(f"{id}."))
     return live
@@ -136,7 +136,7 @@ async def test_a_job_that_cannot_change_in_place_starts_anew_at_the_new_size(
         other = await submit(root, "single", job("5"))
         await until(root, other, "running")
         await soon(lambda: running(workshop, elastic) == {f"worker-{n}.2" for n in range(3)}, "three members")
-        worlds = [item.env["WORLD_SIZE"] for item in workshop.runtime.world.launched if ".2" in item.attempt[-2:]]
+        worlds = [item.env["WORLD_SIZE"] for item in workshop.runtime.cluster.launched if ".2" in item.attempt[-2:]]
         assert worlds == ["3"] * 3
         shown = await until(root, elastic, "running")
         assert (shown["attempt"], shown["lostSeconds"]) == (2, pytest.approx(31.0, abs=1))

@@ -30,13 +30,13 @@ from paddleflow.base.clock import SystemClock
 from paddleflow.base.quantity import Resources
 from paddleflow.queues.defaults import ensure_defaults
 from paddleflow.runtimes.memory import MemoryRuntime
-from paddleflow.runtimes.runtime import NodeInfo
 from paddleflow.settings import ServerSettings, Settings
 from paddleflow.spec.document import decode
 from paddleflow.store.bus import LocalBus
 from paddleflow.store.connection import open_database
 from paddleflow.store.database import Database
 from tests.api.client import Api
+from tests.api.workshop import OneEngine
 
 #: Answer 503 here, rightly: nobody schedules in this application.
 WITHOUT_ENGINE = {"/readyz", f"{PREFIX}/queue/whatif"}
@@ -124,13 +124,13 @@ class Seeded:
 
     def __init__(self, folder: Path, routes: list[Route]) -> None:
         server = ServerSettings(data=str(folder), max_body=1_000_000)
-        clock, node = SystemClock(), NodeInfo("memory", "127.0.0.1", CAPACITY)
+        clock = SystemClock()
         self.platform = Platform(
             settings=Settings(server=server),
             database=asyncio.run(self._database(folder)),
             clock=clock,
             bus=LocalBus(),
-            workplace=Workplace(folder, MemoryRuntime(clock, CAPACITY), lambda: [node], lambda _: None),
+            workplace=Workplace(folder, MemoryRuntime(clock, CAPACITY), OneEngine()),
         )
         self.platform.closing.set()  # streams end at once
         self.app: ASGIApp = build(self.platform, [routes])

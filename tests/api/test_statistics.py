@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -12,9 +11,7 @@ from paddleflow.access import grants
 from paddleflow.api.job_metrics import JobMetrics
 from paddleflow.api.platform import Platform
 from paddleflow.base.clock import ManualClock, local_text
-from paddleflow.jobs.folders import stats_file
-from paddleflow.runtimes import sample_history
-from paddleflow.runtimes.runtime import Sample
+from paddleflow.runtimes.log_store import Sample, TaskAddress
 from paddleflow.runtimes.usage import METRICS
 from paddleflow.store.database import Database
 from tests.api.client import Api
@@ -52,11 +49,10 @@ async def used(client: Api, platform: Platform, workshop: Workshop, clock: Manua
     job: str = (await client.post("/job/distributed", {"framework": "paddle", "members": members})).ok()["id"]
     await runs(client, platform, workshop, clock, job, 100)
     for index in range(2):
-        file = stats_file(workshop.place.data, job, "worker", index)
-        file.parent.mkdir(parents=True, exist_ok=True)
+        task = TaskAddress(job, "worker", index)
         for second in range(0, 101, 10):
             sample = Sample(BEGAN + second, second * (index + 1) / 4, 250 * (index + 1), disk_read=second * 5)
-            await asyncio.to_thread(sample_history.append, str(file), sample)
+            await workshop.runtime.samples.append({task: sample})
     return job
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,10 +14,10 @@ from paddleflow.base.clock import Clock
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
 from paddleflow.engine.cluster_engine import ClusterEngine, Parts
+from paddleflow.jobs.submission import Nodes
+from paddleflow.queues.model import DEFAULT_CLUSTER
 from paddleflow.runtimes.memory import MemoryRuntime
 from paddleflow.runtimes.runtime import NodeInfo
-from paddleflow.scheduling.model import Reason, Snapshot
-from paddleflow.scheduling.suggestions import Suggestion
 from paddleflow.settings import Settings
 from tests.api.client import Api
 from tests.patience import PATIENCE
@@ -26,42 +26,46 @@ CAPACITY = Resources.of(8000, 16 * 2**30, {"nvidia.com/gpu": 4000})
 TINY = {"cpu": "100m", "mem": "1Mi"}
 
 
+class OneEngine:
+    """What handlers ask of the engines: those of one cluster, with one node."""
+
+    def __init__(self) -> None:
+        self.running: ClusterEngine | None = None
+        self._node = NodeInfo("memory", "127.0.0.1", CAPACITY)
+
+    def engine(self, cluster: str) -> ClusterEngine | None:
+        return self.running if cluster == DEFAULT_CLUSTER else None
+
+    def nodes(self, cluster: str) -> list[NodeInfo]:
+        return [self._node] if cluster == DEFAULT_CLUSTER else []
+
+    def capacities(self) -> Nodes:
+        return {DEFAULT_CLUSTER: [(self._node.name, self._node.capacity)]}
+
+
 class Workshop:
     """Where the jobs of a test run."""
 
     def __init__(self, clock: Clock, settings: Settings) -> None:
         self.runtime = MemoryRuntime(clock, CAPACITY)
-        self.engine: ClusterEngine | None = None
-        node = NodeInfo("memory", "127.0.0.1", CAPACITY)
-        self.place = Workplace(
-            settings.data_folder, self.runtime, lambda: [node], self._why, self._explain, self._snapshot
-        )
+        self._engines = OneEngine()
+        self.place = Workplace(settings.data_folder, self.runtime, self._engines)
 
-    def _why(self, job: str) -> Reason | None:
-        return self.engine.why(job) if self.engine else None
-
-    def _snapshot(self, now: float) -> Snapshot | None:
-        return self.engine.snapshot(now) if self.engine else None
-
-    def _explain(
-        self, job: str, queues: Iterable[str], sizes: Iterable[Resources]
-    ) -> tuple[Reason, Sequence[Suggestion]] | None:
-        return self.engine.explain(job, queues, sizes) if self.engine else None
+    @property
+    def engine(self) -> ClusterEngine | None:
+        return self._engines.running
 
     @asynccontextmanager
     async def open(self, platform: Platform) -> AsyncIterator[ClusterEngine]:
         """The engine works while this is entered."""
-        data = self.place.data
-        parts = Parts(
-            platform.database, self.runtime, platform.clock, platform.bus, platform.settings, data, {}, "test"
-        )
-        self.engine = ClusterEngine(parts)
+        parts = Parts(platform.database, platform.clock, platform.bus, platform.settings, self.place.data, "test")
+        engine = self._engines.running = ClusterEngine(parts, self.runtime)
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(self.engine.run())
+            task = group.create_task(engine.run())
             try:
                 async with asyncio.timeout(PATIENCE):
-                    await self.engine.first_turn.wait()
-                yield self.engine
+                    await engine.first_turn.wait()
+                yield engine
             finally:
                 task.cancel()
 

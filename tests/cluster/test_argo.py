@@ -69,9 +69,9 @@ def test_argo_s_controller_runs_an_exported_pipeline(argo_cluster: LiveCluster, 
         manifest["metadata"] = {"name": "exported", "namespace": space}
         argo_cluster.apply(json.dumps(manifest))
         argo_cluster.wait("workflow/exported", "condition=Completed", space, 300)
-        told = json.loads(argo_cluster.kubectl("get", "workflow/exported", "-n", space, "-o", "json"))["status"]
-        phases = {node["displayName"]: node["phase"] for node in told["nodes"].values()}
-        assert told["phase"] == "Succeeded", phases
+        status = json.loads(argo_cluster.kubectl("get", "workflow/exported", "-n", space, "-o", "json"))["status"]
+        phases = {node["displayName"]: node["phase"] for node in status["nodes"].values()}
+        assert status["phase"] == "Succeeded", phases
         assert phases["never"] == phases["object"] == "Skipped"
         assert (tmp_path / "team" / "agreed").read_text() == 'it\'s "good" - so far\n'
         assert (tmp_path / "team" / "result").read_text() == "hello a make\nhello b make\n"

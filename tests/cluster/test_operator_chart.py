@@ -16,7 +16,7 @@ from tests.cluster_fixture import LiveCluster, require
 from tests.operator_process import CHART, ROOT, SPACE
 
 OURS = "app.kubernetes.io/name=paddleflow-operator"
-KINDS = "deployments,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings"
+KINDS = "deployments,services,poddisruptionbudgets,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings"
 
 
 @pytest.fixture
@@ -45,10 +45,16 @@ VALUES: list[Mapping[str, Any]] = [
     {"namespace": "research", "scheduling": "volcano", "etcdServer": "https://etcd:2379", "etcdSecret": "etcd"},
     {"replicas": 2, "nodeSelector": {"disk": "ssd"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]},
     {"imagePullSecrets": [{"name": "registry"}], "lostAfter": 5},
+    {
+        "affinity": {"podAntiAffinity": {}},
+        "podDisruptionBudget": {"minAvailable": 1},
+        "metricsService": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
+        "serviceMonitor": {"enabled": True, "interval": "10s", "labels": {"release": "prometheus"}},
+    },
 ]
 
 
-@pytest.mark.parametrize("values", VALUES, ids=["defaults", "gangs in one namespace", "places", "secrets"])
+@pytest.mark.parametrize("values", VALUES, ids=["defaults", "gangs in one namespace", "places", "secrets", "monitored"])
 def test_helm_renders_what_our_renderer_does(
     cluster_with_helm: LiveCluster, tmp_path: Path, values: Mapping[str, Any]
 ) -> None:
@@ -65,9 +71,9 @@ def test_the_plain_manifests_are_the_charts(cluster_with_helm: LiveCluster) -> N
 
 
 def test_helm_lint_has_nothing_to_say(cluster_with_helm: LiveCluster) -> None:
-    told = helm(cluster_with_helm, "lint", "--strict", str(CHART))
-    assert "1 chart(s) linted, 0 chart(s) failed" in told
-    assert "WARNING" not in told
+    output = helm(cluster_with_helm, "lint", "--strict", str(CHART))
+    assert "1 chart(s) linted, 0 chart(s) failed" in output
+    assert "WARNING" not in output
 
 
 def test_helm_installs_upgrades_and_uninstalls(cluster_with_helm: LiveCluster) -> None:
@@ -76,12 +82,21 @@ def test_helm_installs_upgrades_and_uninstalls(cluster_with_helm: LiveCluster) -
     place = ("paddleflow", "--namespace", SPACE)
     helm(cluster, "install", *place, str(CHART), "--create-namespace")
     assert "paddlejobs.batch.paddlepaddle.org" in cluster.kubectl("get", "crd", "-o", "name")
-    helm(cluster, "upgrade", *place, str(CHART), "--set", "scheduling=volcano,replicas=2")
+    helm(
+        cluster,
+        "upgrade",
+        *place,
+        str(CHART),
+        "--set",
+        "scheduling=volcano,replicas=2,podDisruptionBudget.minAvailable=1",
+    )
     found = json.loads(cluster.kubectl("get", KINDS, "-A", "-l", OURS, "-o", "json"))["items"]
     after = by_name(found)
     assert after["Deployment", "paddleflow-operator"]["spec"]["replicas"] == 2
     assert "podgroups" in json.dumps(after["ClusterRole", "paddleflow-operator"]["rules"])
-    assert len(after) == len(chart.render(CHART, SPACE))
+    assert after["PodDisruptionBudget", "paddleflow-operator"]["spec"]["minAvailable"] == 1
+    assert after["Service", "paddleflow-operator-metrics"]["spec"]["ports"][0]["port"] == 8080
+    assert len(after) == len(chart.render(CHART, SPACE)) + 1
     helm(cluster, "uninstall", *place, "--wait")
     assert cluster.kubectl("get", KINDS, "-A", "-l", OURS, "-o", "name") == ""
     assert cluster.kubectl("get", "secrets", "-n", SPACE, "-o", "name") == "", "Helm's own memory of the release"

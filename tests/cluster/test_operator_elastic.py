@@ -1,4 +1,4 @@
-"""Elastic members with etcd: what a pod is told is enough for Paddle's own launcher to find its peers in a real etcd, to take in
+"""Elastic members with etcd: what a pod gets is enough for Paddle's own launcher to find its peers in a real etcd, to take in
 one that comes and to go on without one that is lost. The launchers run beside the test, not in pods.
 
 Slow, because they are patient: a launcher that comes wipes the others' heartbeats, which are there again after five seconds. One
@@ -45,8 +45,8 @@ class Launchers:
         (folder / "train.py").write_text(PROGRAM)
 
     def start(self, index: int) -> None:
-        told = pod(self._job, "worker", index, 1, self._options, 0, False)["spec"]["containers"][0]["env"]
-        variables = {each["name"]: each["value"] for each in told if "value" in each}
+        environment = pod(self._job, "worker", index, 1, self._options, 0, False)["spec"]["containers"][0]["env"]
+        variables = {each["name"]: each["value"] for each in environment if "value" in each}
         variables |= {
             "POD_IP": "127.0.0.1",
             "PADDLE_ELASTIC_TIMEOUT": "12",
@@ -69,7 +69,7 @@ class Launchers:
         self._processes[index].terminate()
 
     def ranks(self, index: int) -> list[str]:
-        """What the process of a worker was told, each time that it was started."""
+        """The environment of a worker's process, each time that it was started."""
         log = self._log(index)
         return [line for line in log.read_text().splitlines() if line.startswith("is ")] if log.exists() else []
 

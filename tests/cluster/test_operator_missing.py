@@ -81,8 +81,8 @@ def test_a_missing_definition_is_waited_for(control_plane: LiveCluster, space: s
         submit(control_plane, space, "second", {"worker": role(1)})
         pods(control_plane, space, "second")
         assert operator.poll() is None
-    told = [line for line in log.read_text().splitlines() if "PaddleJob" in line]
-    assert len(told) < 20, "it asks ever more seldom"
+    lines = [line for line in log.read_text().splitlines() if "PaddleJob" in line]
+    assert len(lines) < 20, "it asks ever more seldom"
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_an_older_definition_is_named(
 
 
 def _formation(cluster: LiveCluster, space: str) -> int:
-    """What the job remembers; it is touched, so that the operator looks at it now and not at its next try."""
+    """The formation in its status; the job is touched, so that it is reconciled now and not at the next retry."""
     cluster.kubectl("annotate", "pdj", "x", f"touched={time.monotonic()}", "--overwrite", "-n", space)
     return int(job(cluster, space, "x").get("status", {}).get("formation", 0))
 

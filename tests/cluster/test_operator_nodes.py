@@ -1,4 +1,4 @@
-"""Members on real nodes that look for each other: on the nodes' network, in three roles, and after a node is lost.
+"""Members on real nodes that connect to each other: on the nodes' network, in three roles, and after a node is lost.
 
 They are small shell programs and no trainers: each serves its own name at its endpoint and asks all others for theirs.
 """

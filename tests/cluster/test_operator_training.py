@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.cluster_fixture import LiveCluster
 from tests.operator_process import ROOT, job, paddle_job
@@ -88,6 +89,23 @@ def test_a_collective_job_trains_in_a_gang(installed: LiveCluster, space: str, c
     pod = installed.kubectl("get", "pod", "collective-worker-0", "-n", space, "-o", "jsonpath={.spec.schedulerName}")
     assert pod == "volcano"
     assert installed.kubectl("get", "podgroups", "-n", space, "-o", "name") == ""
+
+
+def test_the_first_job_of_the_guide_runs_as_written(installed: LiveCluster, space: str, checkpoints: Path) -> None:
+    """But for its image, which no registry gives us: Python from ours, Paddle from the machine."""
+    page = (ROOT / "docs" / "guides" / "operator.md").read_text("utf-8")
+    document = yaml.safe_load(page.partition("```yaml\n")[2].partition("```")[0])
+    code = EXAMPLES / "paddle-collective" / "train.py"
+    installed.kubectl("create", "configmap", "first-code", f"--from-file={code}", "-n", space)
+    body = document["spec"]["worker"]["template"]["spec"]
+    ours = member("paddle", "none", checkpoints)["spec"]
+    (container,), (with_paddle,) = body["containers"], ours["containers"]
+    container |= {"image": with_paddle["image"], "env": with_paddle["env"]}
+    container["command"][0] = "python3"
+    container["volumeMounts"] += with_paddle["volumeMounts"]
+    body["volumes"] += ours["volumes"]
+    installed.kubectl("apply", "-n", space, "-f", "-", stdin=yaml.safe_dump(document))
+    assert "all 2 workers agree" in ended(installed, space, "first")
 
 
 def test_servers_and_workers_train_by_address_and_by_name(

@@ -72,7 +72,7 @@ def requests(cluster: LiveCluster) -> int:
 
 
 def tries(cluster: LiveCluster, space: str) -> int:
-    """How often a refusal was told; the same words are one event with a count."""
+    """How often a refusal was recorded; equal messages are one event with a count."""
     warnings = ("get", "events", "-n", space, "--field-selector=type=Warning")
     return sum(int(count) for count in cluster.kubectl(*warnings, "-o", "jsonpath={.items[*].count}").split())
 
@@ -156,8 +156,8 @@ def webhook(cluster: LiveCluster, space: str, url: str, words: str) -> Iterator[
 class _Denies(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        told = {"uid": review["request"]["uid"], "allowed": False, "status": {"message": "no pods on Sundays"}}
-        body = json.dumps({"apiVersion": review["apiVersion"], "kind": review["kind"], "response": told}).encode()
+        verdict = {"uid": review["request"]["uid"], "allowed": False, "status": {"message": "no pods on Sundays"}}
+        body = json.dumps({"apiVersion": review["apiVersion"], "kind": review["kind"], "response": verdict}).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -230,7 +230,7 @@ class Scene:
 
     spaces: dict[str, str]  #: by the name of the trouble
     said: dict[str, str]
-    told: dict[str, str]  #: events, as kubectl shows them
+    events: dict[str, str]  #: events, as kubectl shows them
     tries: int
     requests: int
 
@@ -250,8 +250,8 @@ def scene(installed: LiveCluster) -> Iterator[Scene]:
             eventually(lambda: all(tries(installed, space) >= 3 for space in spaces.values()), "three tries of each")
             made = requests(installed) - before
             counted = sum(tries(installed, space) for space in spaces.values())
-            told = {name: installed.kubectl("get", "events", "-n", space) for name, space in spaces.items()}
-        yield Scene(spaces, said, told, counted, made)
+            events = {name: installed.kubectl("get", "events", "-n", space) for name, space in spaces.items()}
+        yield Scene(spaces, said, events, counted, made)
 
 
 @pytest.mark.parametrize(("trouble", "reason", "words"), TROUBLES, ids=[each[0].__name__ for each in TROUBLES])
@@ -261,7 +261,7 @@ def test_trouble_is_said_and_waited_out(
     said, space = scene.said[trouble.__name__], scene.spaces[trouble.__name__]
     assert said.startswith(f"{reason}: Pod {space}/x-worker-")
     assert words in said
-    assert re.search(f"Warning +{reason} +paddlejob/x .*{words}", scene.told[trouble.__name__])
+    assert re.search(f"Warning +{reason} +paddlejob/x .*{words}", scene.events[trouble.__name__])
     installed.wait("pdj/x", "condition=Blocked=false", space)
     installed.kubectl("get", "pod", "x-worker-0", "x-worker-1", "-n", space)
 

@@ -36,9 +36,9 @@ def test_clusters_live_beside_each_other_and_go_without_a_trace(control_plane: L
     require(["kube", "kwok"])
     shape = ("--with", "kwok", "--simulated", "3")
     with brought_up("beside", *shape) as second:
-        told = {each["name"]: each for each in json.loads(call("status", "--json"))}
-        assert told[second.name]["state"] == told[control_plane.name]["state"] == "up"
-        assert told[second.name]["broken"] == []
+        clusters = {each["name"]: each for each in json.loads(call("status", "--json"))}
+        assert clusters[second.name]["state"] == clusters[control_plane.name]["state"] == "up"
+        assert clusters[second.name]["broken"] == []
         second.kubectl("create", "namespace", "only-here")
         assert "only-here" not in control_plane.kubectl("get", "namespaces")
         assert second.name in call("status")
@@ -84,14 +84,14 @@ def test_a_killed_start_is_cleaned_by_the_next() -> None:
 def test_a_part_starts_again(control_plane: LiveCluster) -> None:
     before = control_plane.kubectl("get", "namespace", "default", "-o", "jsonpath={.metadata.uid}")
     control_plane.kill("apiserver")
-    told = {each["name"]: each for each in json.loads(call("status", "--json"))}
-    assert told[control_plane.name]["broken"] == ["apiserver"]
+    clusters = {each["name"]: each for each in json.loads(call("status", "--json"))}
+    assert clusters[control_plane.name]["broken"] == ["apiserver"]
     control_plane.restart("apiserver")
     assert control_plane.kubectl("get", "namespace", "default", "-o", "jsonpath={.metadata.uid}") == before
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["up", "--nodes", "4"], "0 to 3 nodes, not 4"),
         (["up", "--with", "cordns"], "known: coredns, argo, volcano, kwok"),
@@ -105,10 +105,10 @@ def test_a_part_starts_again(control_plane: LiveCluster) -> None:
         (["on", "node1"], "a node and a command"),
     ],
 )
-def test_what_cannot_be_is_refused_with_a_hint(words: list[str], told: str) -> None:
+def test_what_cannot_be_is_refused_with_a_hint(words: list[str], message: str) -> None:
     done = subprocess.run([TOOL, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
     assert "\nhint: " in done.stderr
-    assert told in done.stderr
+    assert message in done.stderr
     assert done.stdout == ""

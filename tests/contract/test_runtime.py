@@ -1,14 +1,10 @@
-"""The contract of the `Runtime` protocol, for every implementation, with real processes.
-
-An implementation joins by adding a function to `OPENERS` that gives an opened runtime over a folder; opening the same
-folder twice must reach what the first one started.
+"""The contract of the `Runtime` protocol, for every implementation. It needs no shell and no /proc: `tests/runtime_driver.py`
+makes launches that succeed, fail or run until they are told. What only processes have is in ``test_runtime_processes.py``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import signal
-import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -16,255 +12,102 @@ import pytest
 
 from paddleflow.base.ids import AttemptId
 from paddleflow.errors import NotFound
-from paddleflow.runtimes.runtime import Ended, Observation, Ready, Started
-from tests.patience import PATIENCE, soon
-from tests.ports import free_ports
-from tests.runtime_scene import Opener, Scene, gated, lives, open_gate, open_local, opened
+from paddleflow.runtimes.log_store import Sample, TaskAddress
+from paddleflow.runtimes.memory import task_of
+from paddleflow.runtimes.runtime import AttemptObservation, Ended, Ready, Started
+from tests.patience import PATIENCE
+from tests.runtime_driver import DRIVERS, DrivenScene
 
-OPENERS: dict[str, Opener] = {"local": open_local}
 
-
-@pytest.fixture(params=sorted(OPENERS))
-async def scene(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Scene]:
-    async with opened(OPENERS[request.param], tmp_path) as made:
+@pytest.fixture(params=sorted(DRIVERS))
+async def scene(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[DrivenScene]:
+    made = DrivenScene(DRIVERS[request.param](tmp_path), tmp_path)
+    await made.open()
+    try:
         yield made
+    finally:
+        await made.end()
 
 
-@pytest.mark.parametrize("code", [0, 1, 7, 255])
-async def test_exit_code_is_the_process_own(scene: Scene, code: int) -> None:
-    end = await scene.run(scene.shell("one", f"exit {code}"))
-    assert end.exit_code == code
-    assert end.message == ""
+# ---- starting and ending -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [0, 1, 7, 137, 255])
+async def test_the_exit_code_is_reported_as_it_is(scene: DrivenScene, code: int) -> None:
+    end = await scene.run(scene.make("one", exit_code=code))
+    assert (end.exit_code, end.message, end.successor) == (code, "", None)
     assert end.started_at is not None
     assert end.started_at <= end.at
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
-async def test_a_signal_is_128_and_its_number_and_is_named(scene: Scene, number: signal.Signals) -> None:
-    end = await scene.run(scene.shell("one", f"kill -{int(number)} $$"))
-    assert end.exit_code == 128 + number
-    assert number.name in end.message
-
-
-async def test_an_exit_code_above_128_is_not_taken_for_a_signal(scene: Scene) -> None:
-    end = await scene.run(scene.shell("one", "exit 137"))
-    assert (end.exit_code, end.message) == (137, "")
-
-
-async def test_order_of_observations(scene: Scene) -> None:
-    await scene.runtime.start([launch := gated(scene, "one")])
+async def test_order_of_observations(scene: DrivenScene) -> None:
+    launch = scene.make("one")
+    await scene.runtime.start([launch])
     await scene.until(lambda: bool(scene.reported(Ready)))
-    open_gate(scene, "one")
+    scene.driver.finish(launch)
     await scene.end_of(launch)
     assert [type(seen) for seen in scene.seen] == [Started, Ready, Ended]
-    assert scene.reported(Started)[0].pid > 0
 
 
-async def test_a_short_one_may_be_reported_by_its_end_alone(scene: Scene) -> None:
-    end = await scene.run(scene.shell("one", "true"))
+async def test_a_short_one_may_be_reported_by_its_end_alone(scene: DrivenScene) -> None:
+    end = await scene.run(scene.make("one", exit_code=0))
     assert end.started_at is not None
     assert [type(seen) for seen in scene.seen] in ([Ended], [Started, Ready, Ended])
 
 
-async def test_stdout_and_stderr_go_to_the_log_in_order(scene: Scene) -> None:
-    launch = scene.shell("one", "echo a; echo b >&2; echo c; printf d >&2")
-    await scene.run(launch)
-    assert await scene.log_of(launch) == b"a\nb\nc\nd"
-
-
-async def test_the_log_is_appended_to(scene: Scene) -> None:
-    launch = scene.shell("one", "echo again")
-    Path(launch.log).write_text("before\n")
-    await scene.run(launch)
-    assert await scene.log_of(launch) == b"before\nagain\n"
-
-
-async def test_parts_of_a_log(scene: Scene) -> None:
-    launch = scene.shell("one", "printf 0123456789")
-    await scene.run(launch)
-    chunk = await scene.runtime.log(launch.log, 2, 3)
-    assert (chunk.data, chunk.offset, chunk.next_offset, chunk.size) == (b"234", 2, 5, 10)
-    assert (await scene.runtime.log(launch.log, -3, 100)).data == b"789"
-    assert (await scene.runtime.log(launch.log, -300, 4)).data == b"0123"
-    behind = await scene.runtime.log(launch.log, 10, 100)
-    assert (behind.data, behind.next_offset) == (b"", 10)
-    with pytest.raises(NotFound):
-        await scene.runtime.log(launch.log + ".other", 0, 1)
-
-
-async def test_stdin_is_empty_cwd_and_environment_are_the_launch_s(scene: Scene) -> None:
-    launch = scene.shell("one", 'cat; pwd; echo "$COLOUR"; echo "${HOME-none}"', COLOUR="blå og grøn")
-    assert (await scene.run(launch)).exit_code == 0
-    assert (await scene.log_of(launch)).decode() == f"{launch.cwd}\nblå og grøn\nnone\n"
-
-
-async def test_signals_are_as_a_shell_would_set_them(scene: Scene) -> None:
-    """Python ignores SIGPIPE and the keeper ignores SIGTERM; neither may reach a job."""
-    launch = scene.shell("one", "grep -E 'Sig(Blk|Ign)' /proc/self/status")
-    await scene.run(launch)
-    masks = [int(row.split()[1], 16) for row in (await scene.log_of(launch)).decode().splitlines()]
-    libc_s_own = 1 << 31 | 1 << 32  # signals 32 and 33, which glibc's posix_spawn always ignores
-    assert [mask & ~libc_s_own for mask in masks] == [0, 0]
-
-
-async def test_only_three_descriptors_are_open(scene: Scene) -> None:
-    launch = scene.launch("one", "ls", "/proc/self/fd")
-    await scene.run(launch)
-    assert (await scene.log_of(launch)).split() == [b"0", b"1", b"2", b"3"]  # 3 is ls reading the folder
-
-
-async def test_missing_executable_is_named(scene: Scene) -> None:
-    end = await scene.run(scene.launch("one", "trian.py", "--fast"))
-    assert (end.exit_code, end.message) == (None, "command not found: trian.py")
-    assert not scene.reported(Started)
-
-
-async def test_the_executable_is_looked_up_in_the_launch_s_own_path(scene: Scene) -> None:
-    tools = scene.folder / "tools"
-    tools.mkdir()
-    (tools / "mine").write_text("#!/bin/sh\necho found\n")
-    (tools / "mine").chmod(0o755)
-    launch = scene.launch("one", "mine", PATH=f"/nowhere:{tools}")
-    assert (await scene.run(launch)).exit_code == 0
-    assert await scene.log_of(launch) == b"found\n"
-    assert (await scene.run(scene.launch("two", "mine"))).message == "command not found: mine"
-
-
-async def test_a_relative_executable_is_below_the_working_directory(scene: Scene) -> None:
-    launch = scene.launch("one", "./run.sh")
-    (Path(launch.cwd) / "run.sh").write_text("#!/bin/sh\nexit 3\n")
-    (Path(launch.cwd) / "run.sh").chmod(0o755)
-    assert (await scene.run(launch)).exit_code == 3
-
-
-async def test_what_cannot_be_executed_says_why(scene: Scene) -> None:
-    denied = scene.launch("denied", "./plain")
-    (Path(denied.cwd) / "plain").write_text("text")
-    (Path(denied.cwd) / "odd").write_text("#!/no/such/interpreter\n")
-    (Path(denied.cwd) / "odd").chmod(0o755)
-    expected = {
-        "denied": (denied, "permission denied: ./plain is not executable"),
-        "folder": (scene.launch("folder", "/usr"), "permission denied: /usr is a folder"),
-        "odd": (scene.launch("odd", "./odd"), "command not found: the interpreter that ./odd names in its first line"),
-        "nul": (scene.launch("nul", "echo", "a\0b"), "command or environment: embedded null byte"),
-        "long": (scene.launch("long", "echo", "x" * 3_000_000), "command and environment of echo are longer than"),
-        "empty": (scene.launch("empty", ""), "command not found: the command is empty"),
-    }
-    for launch, message in expected.values():
-        end = await scene.run(launch)
-        assert end.exit_code is None
-        assert end.message.startswith(message)
-
-
-async def test_a_missing_working_directory_is_named(scene: Scene) -> None:
-    launch = scene.shell("one", "true")
-    Path(launch.cwd).rmdir()
-    end = await scene.run(launch)
-    assert end.exit_code is None
-    assert end.message == f"working directory {launch.cwd}: no such file or directory"
-
-
-async def test_a_missing_log_folder_is_named(scene: Scene) -> None:
-    launch = scene.shell("no/such", "true")
-    end = await scene.run(launch)
-    assert end.exit_code is None
-    assert end.message == f"log {launch.log}: no such file or directory"
-
-
-async def test_stop_is_term_then_kill_for_the_whole_group(scene: Scene) -> None:
-    """Neither the shell nor its children listen to SIGTERM."""
-    launch = scene.shell("one", "trap '' TERM; sleep 1000 & sleep 1000 & echo $! $$ > pids; wait; wait")
-    await scene.runtime.start([launch])
-    pids = Path(launch.cwd) / "pids"
-    await soon(lambda: pids.exists() and pids.read_text().endswith("\n"))
-    await scene.runtime.stop([launch.attempt], 0.2)
-    end = await scene.end_of(launch)
-    assert end.exit_code == 128 + signal.SIGKILL
-    assert "stopped" in end.message
-    assert end.started_at is not None
-    assert end.at - end.started_at >= 0.2
-    assert not any(lives(int(pid)) for pid in pids.read_text().split())
-
-
-async def test_stop_leaves_time_to_end_well(scene: Scene) -> None:
-    launch = scene.shell("one", "trap 'echo saved; exit 5' TERM; echo ready; while :; do sleep 0.01; done")
-    await scene.runtime.start([launch])
-    await soon(lambda: Path(launch.log).exists() and Path(launch.log).read_bytes() == b"ready\n")
-    await scene.runtime.stop([launch.attempt], PATIENCE)
-    end = await scene.end_of(launch)
-    assert end.exit_code == 5
-    assert (await scene.log_of(launch)).endswith(b"saved\n")
-
-
-async def test_the_grace_is_for_the_group_not_only_for_its_leader(scene: Scene) -> None:
-    """The shell dies of SIGTERM at once; its child still writes its checkpoint."""
-    child = "trap 'sleep 0.2; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.01; done"
-    launch = scene.shell("one", f'sh -c "{child}" & sleep 1000')
-    await scene.runtime.start([launch])
-    await soon(lambda: Path(launch.log).exists() and Path(launch.log).read_bytes() == b"ready\n")
-    await scene.runtime.stop([launch.attempt], PATIENCE)
-    end = await scene.end_of(launch)
-    assert end.exit_code == 128 + signal.SIGTERM
-    assert (await scene.log_of(launch)).endswith(b"saved\n")
-
-
-async def test_a_second_stop_may_be_sooner(scene: Scene) -> None:
-    launch = scene.shell("one", "trap '' TERM; echo ready; while :; do sleep 0.01; done")
-    await scene.runtime.start([launch])
-    await soon(lambda: Path(launch.log).exists() and Path(launch.log).read_bytes() == b"ready\n")
-    await scene.runtime.stop([launch.attempt], 1000.0)
-    await scene.runtime.stop([launch.attempt], 0.0)
-    assert (await scene.end_of(launch)).exit_code == 128 + signal.SIGKILL
-
-
-async def test_stopping_what_has_ended_or_never_was_is_fine(scene: Scene) -> None:
-    launch = scene.shell("one", "exit 4")
-    await scene.run(launch)
-    await scene.runtime.stop([launch.attempt, AttemptId("job-other.worker-0.1")], 0.0)
-    assert (await scene.run(scene.shell("two", "true"))).exit_code == 0
-    assert len(scene.reported(Ended, launch.attempt)) == 1
-
-
-async def test_what_is_stopped_before_its_turn_never_runs(scene: Scene) -> None:
-    launches = [scene.shell(f"n{i}", "echo > ran.$N; sleep 0.01", N=str(i)) for i in range(100)]
-    await scene.runtime.start(launches)
-    await scene.runtime.stop([launch.attempt for launch in launches], 0.0)
-    await scene.until(lambda: len(scene.reported(Ended)) == len(launches))
-    for end in scene.reported(Ended):
-        assert "stopped" in end.message or end.exit_code == 0
-
-
-async def test_background_children_do_not_outlive_the_attempt(scene: Scene) -> None:
-    launch = scene.shell("one", "sleep 1000 & echo $! > pid; exit 0")
-    assert (await scene.run(launch)).exit_code == 0
-    pid = int((Path(launch.cwd) / "pid").read_text())
-    assert not lives(pid)
-
-
-async def test_nor_do_those_that_left_the_group(scene: Scene) -> None:
-    launch = scene.shell("one", "setsid sh -c 'echo $$ > pid; exec sleep 1000' & while ! [ -s pid ]; do :; done")
-    assert (await scene.run(launch)).exit_code == 0
-    pid = int((Path(launch.cwd) / "pid").read_text())
-    await soon(lambda: not lives(pid))
-
-
-async def test_started_twice_runs_once(scene: Scene) -> None:
-    launch = scene.shell("one", "echo x >> ran; sleep 0.05")
+async def test_started_twice_runs_once(scene: DrivenScene) -> None:
+    launch = scene.make("one")
     await scene.runtime.start([launch, launch])
     await scene.runtime.start([launch])
+    scene.driver.finish(launch)
     await scene.end_of(launch)
     await scene.runtime.start([launch])
-    await scene.run(scene.shell("two", "true"))
-    assert (Path(launch.cwd) / "ran").read_text() == "x\n"
+    await scene.run(scene.make("two", exit_code=0))
+    assert scene.driver.times_started(launch) == 1
     assert len(scene.reported(Ended, launch.attempt)) == 1
 
 
-async def test_adopt_reports_what_runs_and_what_has_ended(scene: Scene) -> None:
-    running, ended = scene.shell("running", "echo x >> ran; sleep 1000"), scene.shell("ended", "exit 6")
-    ran = Path(running.cwd) / "ran"
+async def test_many_at_once(scene: DrivenScene) -> None:
+    launches = [scene.make(f"n{number}", exit_code=number % 3) for number in range(60)]
+    await scene.runtime.start(launches)
+    await scene.until(lambda: len(scene.reported(Ended)) >= 60)
+    ends = {end.attempt: end.exit_code for end in scene.reported(Ended)}
+    assert ends == {launch.attempt: number % 3 for number, launch in enumerate(launches)}
+    assert len(scene.reported(Ended)) == 60
+
+
+# ---- stopping ------------------------------------------------------------------------------------------------------
+
+
+async def test_stop_ends_what_runs(scene: DrivenScene) -> None:
+    stopped, other = scene.make("stopped"), scene.make("other")
+    await scene.runtime.start([stopped, other])
+    await scene.until(lambda: len(scene.reported(Started)) == 2)
+    await scene.runtime.stop([stopped.attempt], PATIENCE)
+    end = await scene.end_of(stopped)
+    assert end.exit_code == 143
+    assert "stopped" in end.message
+    scene.driver.finish(other, 3)
+    assert (await scene.end_of(other)).exit_code == 3
+
+
+async def test_stopping_what_has_ended_or_never_was_is_fine(scene: DrivenScene) -> None:
+    launch = scene.make("one", exit_code=4)
+    await scene.run(launch)
+    await scene.runtime.stop([launch.attempt, AttemptId("job-other.worker-0.1")], 0.0)
+    assert (await scene.run(scene.make("two", exit_code=0))).exit_code == 0
+    assert len(scene.reported(Ended, launch.attempt)) == 1
+    assert scene.reported(Ended, launch.attempt)[0].exit_code == 4
+
+
+# ---- another server ------------------------------------------------------------------------------------------------
+
+
+async def test_adopt_reports_what_runs_and_what_has_ended(scene: DrivenScene) -> None:
+    running, ended = scene.make("running"), scene.make("ended", exit_code=6)
     await scene.runtime.start([running, ended])
     await scene.end_of(ended)
-    await soon(lambda: ran.exists() and ran.read_text() == "x\n")
+    await scene.until(lambda: bool(scene.reported(Ready, running.attempt)))
     await scene.reopen()
     known = await scene.runtime.adopt()
     assert [type(seen) for seen in known if seen.attempt == running.attempt] == [Started, Ready]
@@ -272,19 +115,17 @@ async def test_adopt_reports_what_runs_and_what_has_ended(scene: Scene) -> None:
     assert isinstance(end, Ended)
     assert end.exit_code == 6
     await scene.runtime.start([running])
-    await scene.runtime.stop([running.attempt], PATIENCE)
-    assert (await scene.end_of(running)).exit_code == 128 + signal.SIGTERM
-    assert ran.read_text() == "x\n"
+    scene.driver.finish(running, 5)
+    assert (await scene.end_of(running)).exit_code == 5
+    assert scene.driver.times_started(running) == 1
 
 
-async def test_an_end_that_nobody_observed_is_reported_to_the_next_server(scene: Scene) -> None:
-    launch = scene.shell("one", "while ! [ -e go ]; do sleep 0.005; done; exit 9")
+async def test_an_end_that_nobody_observed_is_reported_to_the_next_server(scene: DrivenScene) -> None:
+    launch = scene.make("one")
     await scene.runtime.start([launch])
     await scene.until(lambda: bool(scene.reported(Started)))
-    pid = scene.reported(Started)[0].pid
     await scene.runtime.close()
-    (Path(launch.cwd) / "go").touch()
-    await soon(lambda: not lives(pid))
+    scene.driver.finish(launch, 9)
     scene.seen.clear()
     await scene.open()
     known = await scene.runtime.adopt()
@@ -292,8 +133,8 @@ async def test_an_end_that_nobody_observed_is_reported_to_the_next_server(scene:
     assert end.exit_code == 9
 
 
-async def test_what_is_forgotten_is_not_reported_again(scene: Scene) -> None:
-    one, two = scene.shell("one", "true"), scene.shell("two", "true")
+async def test_what_is_forgotten_is_not_reported_again(scene: DrivenScene) -> None:
+    one, two = scene.make("one", exit_code=0), scene.make("two", exit_code=0)
     await scene.run(one)
     await scene.run(two)
     await scene.runtime.forget([one.attempt])
@@ -305,96 +146,94 @@ async def test_what_is_forgotten_is_not_reported_again(scene: Scene) -> None:
     assert list(await scene.runtime.adopt()) == []
 
 
-async def test_adopted_ends_are_not_observed_a_second_time(scene: Scene) -> None:
-    launch = scene.shell("one", "true")
+async def test_what_runs_is_not_forgotten(scene: DrivenScene) -> None:
+    launch = scene.make("one")
     await scene.runtime.start([launch])
-    known: Sequence[Observation] = []
+    await scene.until(lambda: bool(scene.reported(Ready)))
+    await scene.runtime.forget([launch.attempt])
+    assert [type(seen) for seen in await scene.runtime.adopt()] == [Started, Ready]
+    scene.driver.finish(launch, 2)
+    assert (await scene.end_of(launch)).exit_code == 2
+
+
+async def test_adopted_ends_are_not_observed_a_second_time(scene: DrivenScene) -> None:
+    launch = scene.make("one", exit_code=0)
+    await scene.runtime.start([launch])
+    known: Sequence[AttemptObservation] = []
     async with asyncio.timeout(PATIENCE):
         while not any(isinstance(seen, Ended) for seen in known):
             known = await scene.runtime.adopt()
-    await scene.run(scene.shell("two", "true"))
+    await scene.run(scene.make("two", exit_code=0))
     assert not scene.reported(Ended, launch.attempt)
 
 
-async def test_ready_comes_when_the_port_listens(scene: Scene) -> None:
-    (port,) = free_ports(1)
-    code = (
-        "import socket, sys, os, time\n"
-        "while not os.path.exists('go'): time.sleep(0.005)\n"
-        f"s = socket.create_server(('127.0.0.1', {port}))\n"
-        "print('listening', flush=True); time.sleep(1000)"
-    )
-    launch = scene.launch("one", sys.executable, "-S", "-c", code, port=port)
-    await scene.runtime.start([launch])
-    await scene.until(lambda: bool(scene.reported(Started)))
-    await scene.run(scene.shell("other", "true"))
-    assert not scene.reported(Ready, launch.attempt)
-    (Path(launch.cwd) / "go").touch()
-    await scene.until(lambda: bool(scene.reported(Ready, launch.attempt)))
-    assert await scene.log_of(launch) in {b"", b"listening\n"}  # it listens before it can say so
+# ---- nodes ---------------------------------------------------------------------------------------------------------
 
 
-async def test_five_hundred_at_once(scene: Scene) -> None:
-    launches = [scene.shell(f"n{i}", "echo $N; exit $((N % 3))", N=str(i)) for i in range(500)]
-    await scene.runtime.start(launches)
-    await scene.until(lambda: len(scene.reported(Ended)) >= 500)
-    ends = {end.attempt: end.exit_code for end in scene.reported(Ended)}
-    assert ends == {launch.attempt: i % 3 for i, launch in enumerate(launches)}
-    assert [Path(launch.log).read_text() for launch in launches] == [f"{i}\n" for i in range(500)]
-    assert len(scene.reported(Started)) == len(scene.reported(Ready)) <= len(scene.reported(Ended)) == 500
-    assert all(end.started_at is not None for end in scene.reported(Ended))
+async def test_nodes_have_a_name_an_address_and_a_capacity(scene: DrivenScene) -> None:
+    nodes = await scene.runtime.nodes()
+    assert nodes
+    assert len({node.name for node in nodes}) == len(nodes)
+    for node in nodes:
+        assert node.address
+        assert node.schedulable
+        assert node.capacity.cpu >= 1000
+        assert node.capacity.memory > 0
 
 
-async def test_capacity_is_the_machine(scene: Scene) -> None:
-    [node] = await scene.runtime.capacity()
-    assert node.capacity.cpu >= 1000
-    assert node.capacity.memory > 0
-    assert node.schedulable
-    assert node.labels["kubernetes.io/hostname"] == node.name
+async def test_a_launch_runs_on_the_node_that_it_names(scene: DrivenScene) -> None:
+    [node, *_] = await scene.runtime.nodes()
+    assert (await scene.run(scene.make("one", exit_code=0, node=node.name))).exit_code == 0
 
 
-async def test_sample_counts_all_processes_of_an_attempt(scene: Scene) -> None:
-    burn = "import time; block = bytearray(50_000_000); open('up', 'w').close()\nwhile time.process_time() < 0.3: pass"
-    burn += "\nopen('burnt', 'w').close(); time.sleep(1000)"
-    launch = scene.shell("one", '"$PYTHON" -S -c "$CODE" & wait', PYTHON=sys.executable, CODE=burn)
-    idle = scene.shell("two", "sleep 1000")
-    await scene.runtime.start([launch, idle])
-    await soon((Path(launch.cwd) / "burnt").exists)
-    await scene.until(lambda: len(scene.reported(Started)) == 2)
-    samples = await scene.runtime.sample()
-    assert set(samples) == {launch.attempt, idle.attempt}
-    assert samples[launch.attempt].cpu_seconds >= 0.25
-    assert samples[launch.attempt].memory >= 50_000_000
-    assert samples[idle.attempt].cpu_seconds < 0.25
-    assert samples[idle.attempt].memory < 50_000_000
+# ---- logs and samples ----------------------------------------------------------------------------------------------
 
 
-async def test_what_two_attempts_send_each_other_is_counted_for_each(scene: Scene) -> None:
-    server = (
-        "import socket; s = socket.create_server(('127.0.0.1', 0)); open('port', 'w').write(str(s.getsockname()[1]))\n"
-    )
-    server += "c, _ = s.accept(); c.recv(300_000, socket.MSG_WAITALL); open('heard', 'w').close(); c.recv(1)"
-    client = "import socket; s = socket.create_connection(('127.0.0.1', int(open('port').read())))\n"
-    client += "s.sendall(bytes(300_000)); s.recv(1)"
-    hears = scene.launch("hears", sys.executable, "-S", "-c", server)
-    says = scene.launch("says", sys.executable, "-S", "-c", client)
-    await scene.runtime.start([hears])
-    await soon(lambda: (Path(hears.cwd) / "port").exists() and bool((Path(hears.cwd) / "port").read_text()))
-    await scene.runtime.start([says])
-    await soon((Path(hears.cwd) / "heard").exists)
-    await scene.until(lambda: len(scene.reported(Started)) == 2)
-    samples = await scene.runtime.sample()
-    if samples[hears.attempt].net_received is None:
-        pytest.skip("this kernel does not tell what goes over connections")
-    assert samples[hears.attempt].net_received == 300_000
-    assert samples[says.attempt].net_received == 0
-    assert (samples[says.attempt].net_sent or 0) > 0  # as far as it was acknowledged by now
+async def test_parts_of_a_log(scene: DrivenScene) -> None:
+    launch = scene.make("one", exit_code=0, says="0123456789")
+    await scene.run(launch)
+    logs, task = scene.runtime.logs, task_of(launch.attempt)
+    chunk = await logs.read(task, 2, 3)
+    assert (chunk.data, chunk.offset, chunk.next_offset, chunk.size) == (b"234", 2, 5, 10)
+    assert (await logs.read(task, -3, 100)).data == b"789"
+    assert (await logs.read(task, -300, 4)).data == b"0123"
+    behind = await logs.read(task, 10, 100)
+    assert (behind.data, behind.next_offset) == (b"", 10)
+    assert await logs.size(task) == 10
 
 
-async def test_the_end_says_what_was_used(scene: Scene) -> None:
-    code = "import time; block = bytearray(60_000_000)\nwhile time.process_time() < 0.2: pass"
-    end = await scene.run(scene.launch("one", sys.executable, "-S", "-c", code))
-    assert end.cpu_seconds is not None
-    assert end.cpu_seconds >= 0.2
-    assert end.peak_memory is not None
-    assert end.peak_memory >= 60_000_000
+async def test_a_log_outlives_its_attempt_and_its_server_until_it_is_removed(scene: DrivenScene) -> None:
+    kept, removed = (scene.make(name, exit_code=0, says="words") for name in ("kept", "removed"))
+    for launch in (kept, removed):
+        await scene.run(launch)
+    await scene.runtime.forget([kept.attempt, removed.attempt])
+    await scene.reopen()
+    logs = scene.runtime.logs
+    await logs.remove(["job-removed", "job-never"])
+    assert (await logs.read(task_of(kept.attempt), 0, 100)).data == b"words"
+    assert await logs.size(task_of(removed.attempt)) == 0
+    with pytest.raises(NotFound):
+        await logs.read(task_of(removed.attempt), 0, 1)
+
+
+async def test_a_log_that_was_never_written_is_not_found(scene: DrivenScene) -> None:
+    with pytest.raises(NotFound):
+        await scene.runtime.logs.read(TaskAddress("job-none", "worker", 0), 0, 1)
+    assert await scene.runtime.logs.size(TaskAddress("job-none", "worker", 0)) == 0
+
+
+async def test_samples_are_kept_by_task(scene: DrivenScene) -> None:
+    launch = scene.make("one", exit_code=0)
+    await scene.run(launch)
+    task = task_of(launch.attempt)
+    assert await scene.runtime.samples.read(task) == []
+    for second in (1.0, 2.0):
+        await scene.runtime.samples.append({task: Sample(second, second / 4, 1000)})
+    assert [sample.at for sample in await scene.runtime.samples.read(task)] == [1.0, 2.0]
+    await scene.runtime.logs.remove([task.job])
+    assert await scene.runtime.samples.read(task) == []
+
+
+async def test_the_folder_of_a_job_is_its_own(scene: DrivenScene) -> None:
+    assert scene.runtime.job_folder("job-a") != scene.runtime.job_folder("job-b")
+    assert scene.runtime.job_folder("job-a") == scene.runtime.job_folder("job-a")

@@ -18,11 +18,9 @@ def launches(folder: Path) -> list[Launch]:
     return [
         Launch(
             attempt=AttemptId(f"job-{i}.w-0.1"),
-            argv=("sh", "-c", f"echo x >> {folder}/{i}.ran; exec sleep {1000 if i % 2 else 0}"),
+            command=("sh", "-c", f"echo x >> {folder}/{i}.ran; exec sleep {1000 if i % 2 else 0}"),
             env={"PATH": "/usr/bin:/bin"},
-            folder=str(folder),
-            log=str(folder / f"{i}.log"),
-            cwd=str(folder),
+            working_dir=str(folder),
         )
         for i in range(20)
     ]

@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 
 from paddleflow.base.clock import SystemClock
-from paddleflow.base.ids import AttemptId
+from paddleflow.base.ids import AttemptId, parse_attempt
 from paddleflow.base.quantity import Resources
 from paddleflow.engine import cluster_engine as engine_module
 from paddleflow.engine.changeset import Placement, Writes, write_turn
 from paddleflow.engine.cluster_engine import ClusterEngine, Parts
-from paddleflow.engine.launch import MemberPlacement, parse_attempt
+from paddleflow.engine.launch import MemberPlacement
 from paddleflow.errors import Conflict, NotFound
 from paddleflow.jobs import machine
 from paddleflow.jobs.changes import delete_job, modify_job, stop_job
@@ -31,6 +31,7 @@ from paddleflow.jobs.queries import JobFilter, find_jobs
 from paddleflow.jobs.rows import JobRow
 from paddleflow.jobs.submission import Submission, Submitter, submit
 from paddleflow.queues.defaults import ensure_defaults
+from paddleflow.queues.model import DEFAULT_CLUSTER
 from paddleflow.queues.queues import usage_by_queue
 from paddleflow.runtimes.memory import MemoryCluster, MemoryRuntime
 from paddleflow.runtimes.runtime import Ended, Launch
@@ -66,7 +67,7 @@ class WatchedRuntime(MemoryRuntime):
     async def start(self, launches: Sequence[Launch]) -> None:
         for launch in launches:
             job, key, _ = parse_attempt(launch.attempt)
-            for other, seen in self.world.known.items():
+            for other, seen in self.cluster.known.items():
                 if parse_attempt(other)[:2] == (job, key) and other != launch.attempt:
                     assert any(isinstance(item, Ended) for item in seen), f"{other} runs while {launch.attempt} starts"
         await super().start(launches)
@@ -79,7 +80,7 @@ class Scene:
         self.database = database
         self.data = data
         self.rng = rng
-        self.world = MemoryCluster()
+        self.cluster = MemoryCluster()
         self.bus = LocalBus()
         self.settings = Settings(jobs=JobSettings(restart_limit=2))
         self.submitted: Counter[str] = Counter()
@@ -109,7 +110,7 @@ class Scene:
             roles = ("pserver", "worker") if kind == "paddle" else ("master", "worker")
             members = [MemberDocument(role=role, command="x", flavour=SMALL) for role in roles]
             document = DistributedJob(id=job, framework=kind, members=members)
-        submitter = Submitter("root", True, [("memory", CAPACITY)])
+        submitter = Submitter("root", True, {DEFAULT_CLUSTER: [("memory", CAPACITY)]})
         await self.database.write(submit, Submission([job_set_of(document)], submitter, CLOCK.now()))
         self.submitted[job] += 1
 
@@ -129,7 +130,7 @@ class Scene:
         """Members end, sooner or later."""
         while True:
             await asyncio.sleep(0.001)
-            running = [name for name, seen in self.world.known.items() if not any(isinstance(s, Ended) for s in seen)]
+            running = [name for name, seen in self.cluster.known.items() if not any(isinstance(s, Ended) for s in seen)]
             for attempt in running:
                 if self.calm or self.rng.random() < 0.1:
                     self.runtime.finish(attempt, 0 if self.calm else self.rng.choice([0, 0, 1]))
@@ -139,9 +140,9 @@ class Scene:
     async def engines(self) -> None:
         """One engine after the other; each is killed at a random await until the clients have gone."""
         while True:
-            self.runtime = WatchedRuntime(CLOCK, CAPACITY, self.world)
-            parts = Parts(self.database, self.runtime, CLOCK, self.bus, self.settings, self.data, {}, "engine")
-            self.engine = ClusterEngine(parts)
+            self.runtime = WatchedRuntime(CLOCK, CAPACITY, self.cluster)
+            parts = Parts(self.database, CLOCK, self.bus, self.settings, self.data, "engine")
+            self.engine = ClusterEngine(parts, self.runtime)
             async with asyncio.TaskGroup() as group:
                 engine = group.create_task(self.engine.run())
                 lives = self.rng.randint(50, 4000)
@@ -163,7 +164,7 @@ class Scene:
             ended = all(JobStatus(row.status).final and row.touched == row.seen for row in rows)
             if ended and not await self.database.read(_notes) and self.steady:
                 board = self.engine._board
-                if board is not None and not board.waiting and not board.active and not self.world.known:
+                if board is not None and not board.waiting and not board.active and not self.cluster.known:
                     return
             await asyncio.sleep(0.005)
 
@@ -177,7 +178,7 @@ class Scene:
             assert (row.placed, row.touched) == (0, row.seen)
             assert row.finished_at is not None
             await self._check_history(row)
-        starts = Counter(launch.attempt for launch in self.world.launched)
+        starts = Counter(launch.attempt for launch in self.cluster.launched)
         for attempt, times in starts.items():
             assert times <= self.submitted[parse_attempt(attempt)[0]], f"{attempt} was started {times} times"
 
@@ -247,16 +248,16 @@ async def test_an_end_that_was_not_forgotten_is_not_the_end_of_a_successor(
         scene = Scene(database, tmp_path, random.Random(1))
         await database.write(ensure_defaults, CLOCK.now(), CAPACITY)
         attempt = AttemptId("again.worker-0.1")
-        scene.world.known[attempt] = [Ended(attempt, CLOCK.now(), 0)]
+        scene.cluster.known[attempt] = [Ended(attempt, CLOCK.now(), 0)]
         document = SingleJob(id="again", command="x", flavour=SMALL)
-        submitter = Submitter("root", True, [("memory", CAPACITY)])
+        submitter = Submitter("root", True, {DEFAULT_CLUSTER: [("memory", CAPACITY)]})
         await database.write(submit, Submission([job_set_of(document)], submitter, CLOCK.now()))
         scene.calm = True
         async with asyncio.timeout(60), asyncio.TaskGroup() as group:
             others = [group.create_task(scene.engines()), group.create_task(scene.fate())]
-            while not scene.world.launched or scene.world.known:
+            while not scene.cluster.launched or scene.cluster.known:
                 await asyncio.sleep(0.002)
             for task in others:
                 task.cancel()
-        assert [launch.attempt for launch in scene.world.launched] == [attempt]
+        assert [launch.attempt for launch in scene.cluster.launched] == [attempt]
         assert [row.status for row in await scene.rows()] == ["succeeded"]

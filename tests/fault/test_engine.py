@@ -26,6 +26,7 @@ from paddleflow.jobs.changes import stop_job
 from paddleflow.jobs.queries import JobFilter, find_jobs
 from paddleflow.jobs.submission import Submission, Submitter, submit
 from paddleflow.queues.defaults import ensure_defaults
+from paddleflow.queues.model import DEFAULT_CLUSTER
 from paddleflow.runtimes.memory import EXIT, MemoryCluster, MemoryRuntime
 from paddleflow.settings import JobSettings, Settings
 from paddleflow.spec.job import DistributedJob, FlavourChoice, MemberDocument, SingleJob
@@ -75,13 +76,13 @@ class Scene:
     def __init__(self, database: Database, data: Path) -> None:
         self.database = database
         self.data = data
-        self.world = MemoryCluster()
+        self.cluster = MemoryCluster()
         self.bus = LocalBus()
         self.settings = Settings(jobs=JobSettings(restart_limit=1))
 
     async def prepare(self) -> None:
         await self.retry(lambda: self.database.write(ensure_defaults, CLOCK.now(), CAPACITY))
-        submitter = Submitter("root", True, [("memory", CAPACITY)])
+        submitter = Submitter("root", True, {DEFAULT_CLUSTER: [("memory", CAPACITY)]})
         for document in documents():
             await self.retry(partial(self._submit, document, submitter))
 
@@ -98,8 +99,8 @@ class Scene:
             await act()
 
     def engine(self) -> ClusterEngine:
-        runtime = MemoryRuntime(CLOCK, CAPACITY, self.world)
-        return ClusterEngine(Parts(self.database, runtime, CLOCK, self.bus, self.settings, self.data, {}, "engine"))
+        runtime = MemoryRuntime(CLOCK, CAPACITY, self.cluster)
+        return ClusterEngine(Parts(self.database, CLOCK, self.bus, self.settings, self.data, "engine"), runtime)
 
     async def statuses(self) -> dict[str, str]:
         rows, _ = await self.database.read(find_jobs, JobFilter(), 0, 100)
@@ -119,7 +120,7 @@ class Scene:
             await asyncio.sleep(0.002)
 
     def check_started_once(self) -> None:
-        twice = [attempt for attempt, n in Counter(launch.attempt for launch in self.world.launched).items() if n > 1]
+        twice = [attempt for attempt, n in Counter(launch.attempt for launch in self.cluster.launched).items() if n > 1]
         assert twice == []
 
 

@@ -20,7 +20,10 @@ import pytest
 
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
-from paddleflow.runtimes.runtime import Ended, Mount, Observation, Ready, Started
+from paddleflow.errors import NotFound, Unavailable
+from paddleflow.runtimes.memory import task_of
+from paddleflow.runtimes.runtime import AttemptObservation, Ended, Mount, Ready, Started
+from paddleflow.settings import LocalSettings
 from tests.fault import doomed_server, dying_keeper
 from tests.keeper_scene import check_each_ended_once, counted, keeper_of, kill_keeper, times_run
 from tests.patience import PATIENCE, soon
@@ -42,7 +45,10 @@ async def runs_until_no_death(folder: Path, number: int, moment: str) -> bool:
         quick = [counted(scene, f"quick{i}", f"exit {i}") for i in range(2)]
         target = folder / "made" / "target"
         quick[1] = replace(
-            quick[1], limit=Resources(500, 1 << 30), mounts=(Mount(str(folder / "work"), str(target)),), cwd=str(target)
+            quick[1],
+            limit=Resources(500, 1 << 30),
+            mounts=(Mount("fs-test", str(target), str(folder / "work")),),
+            working_dir=str(target),
         )
         missing = scene.launch("missing", "no-such-command")
         long = counted(scene, "long", "trap '' TERM; sleep 1000 & wait; wait")
@@ -106,7 +112,7 @@ async def test_the_exit_code_of_an_orphan_is_found_where_the_kernel_tells(scene:
     os.kill(first, signal.SIGKILL)
     assert [type(seen) for seen in await scene.runtime.adopt()] == [Started, Ready]
     assert keeper_of(scene.folder) != first
-    (Path(launch.cwd) / "go").touch()
+    (Path(launch.working_dir) / "go").touch()
     end = await scene.end_of(launch)
     version = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
     assert end.exit_code == 9 or (version < (6, 15) and "not known" in end.message)
@@ -116,7 +122,7 @@ async def test_the_exit_code_of_an_orphan_is_found_where_the_kernel_tells(scene:
 async def test_an_orphan_is_stopped_as_a_child_is(scene: Scene) -> None:
     launch = counted(scene, "one", "trap '' TERM; sleep 1000 & echo $! > pid; wait; wait")
     await scene.runtime.start([launch])
-    pid = Path(launch.cwd) / "pid"
+    pid = Path(launch.working_dir) / "pid"
     await soon(lambda: pid.exists() and pid.read_text().endswith("\n"))
     os.kill(keeper_of(scene.folder), signal.SIGKILL)
     await scene.runtime.stop([launch.attempt], 0.05)
@@ -128,7 +134,7 @@ async def test_an_orphan_is_stopped_as_a_child_is(scene: Scene) -> None:
 async def test_sigkill_after_the_grace_comes_although_the_server_is_gone(scene: Scene) -> None:
     launch = counted(scene, "one", "trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done")
     await scene.runtime.start([launch])
-    pid = Path(launch.cwd) / "pid"
+    pid = Path(launch.working_dir) / "pid"
     await soon(lambda: pid.exists() and pid.read_text().endswith("\n"))
     await scene.runtime.stop([launch.attempt], 0.3)
     await scene.runtime.close()
@@ -144,19 +150,18 @@ async def test_the_last_words_of_a_server_are_heard_although_it_does_not_hear_th
     """The server says stop and is gone while the keeper is busy: its next news meet a closed socket."""
     first = counted(scene, "one", "echo $$ > pid; while :; do sleep 0.01; done")
     await scene.runtime.start([first])
-    pid = Path(first.cwd) / "pid"
+    pid = Path(first.working_dir) / "pid"
     await soon(lambda: pid.exists() and pid.read_text().endswith("\n"))
-    second = counted(scene, "two", "true")
-    os.mkfifo(second.log)  # opening it for writing waits for a reader
-    await scene.runtime.start([second])
-    await soon(lambda: f'"try","{second.attempt}"' in (scene.folder / "data" / "keeper.journal").read_text())
-    await scene.runtime.stop([first.attempt], 0.0)
-    await scene.runtime.close()
-    reader = os.open(second.log, os.O_RDONLY | os.O_NONBLOCK)
+    keeper = keeper_of(scene.folder)
+    os.kill(keeper, signal.SIGSTOP)
+    try:
+        await scene.runtime.stop([first.attempt], 0.0)
+        await scene.runtime.close()
+    finally:
+        os.kill(keeper, signal.SIGCONT)
     try:
         await soon(lambda: not lives(int(pid.read_text())))
     finally:
-        os.close(reader)
         await scene.reopen()
 
 
@@ -170,7 +175,7 @@ async def test_ends_told_while_both_were_dead(tmp_path: Path) -> None:
         keeper = keeper_of(tmp_path)
         await scene.runtime.close()
         os.kill(keeper, signal.SIGKILL)
-        (Path(launch.cwd) / "go").touch()
+        (Path(launch.working_dir) / "go").touch()
         await soon(lambda: not lives(pid))
         await scene.reopen()
         scene.seen += await scene.runtime.adopt()
@@ -236,7 +241,7 @@ async def test_two_keepers_never_work_at_once(tmp_path: Path) -> None:
         await scene.run(scene.shell("one", "true"))
         keeper = keeper_of(tmp_path)
         other = await open_local(tmp_path / "data")
-        seen: Sequence[Observation] = await other.adopt()
+        seen: Sequence[AttemptObservation] = await other.adopt()
         assert [type(each) for each in seen] == [Ended]
         assert keeper_of(tmp_path) == keeper
         await other.close()
@@ -260,13 +265,75 @@ async def test_a_keeper_that_cannot_start_is_said(tmp_path: Path, monkeypatch: p
 
 
 async def test_the_work_folder_is_made_with_those_above(scene: Scene) -> None:
-    work = scene.folder / "jobs" / "one" / "work"
-    launch = replace(scene.shell("one", "echo here > file"), cwd=str(work), work=str(work), log=f"{work.parent}/log")
+    launch = replace(scene.shell("one", 'echo here > file; echo "$PF_WORK_DIR"'), working_dir="")
     assert (await scene.run(launch)).exit_code == 0
+    work = scene.log_path(launch).parent / "work"
     assert (work / "file").read_text() == "here\n"
+    assert await scene.log_of(launch) == f"{work}\n".encode()
 
 
 async def test_a_work_folder_that_cannot_be_made_is_named(scene: Scene) -> None:
-    (scene.folder / "jobs").touch()
-    end = await scene.run(replace(scene.shell("one", "true"), work=str(scene.folder / "jobs" / "one")))
-    assert (end.exit_code, end.message) == (None, f"work folder {scene.folder}/jobs/one: not a directory")
+    launch = scene.shell("one", "true")
+    folder = scene.log_path(launch).parent
+    folder.parent.mkdir(parents=True)
+    folder.touch()
+    end = await scene.run(launch)
+    assert (end.exit_code, end.message) == (None, f"work folder {folder}/work: not a directory")
+
+
+#: Few descriptors for keeper and server; more are in use here already, so another process tries it.
+FEW = """
+import asyncio, resource, sys
+from pathlib import Path
+resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]), int(sys.argv[2])))
+from tests.runtime_scene import Scene, open_local, opened
+
+async def main():
+    async with opened(open_local, Path(sys.argv[1])) as scene:
+        print((await scene.run(scene.shell("one", "exit 3"))).exit_code)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(("limit", "works"), [(64, True), (200, True), (40, False)])
+def test_a_keeper_needs_few_descriptors_and_says_how_many(tmp_path: Path, limit: int, works: bool) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FEW, str(tmp_path), str(limit)],
+        capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    if works:
+        assert done.stdout == "3\n", done.stderr
+    else:
+        assert "may open 40 files at once, and at least 64 are needed" in done.stderr
+
+
+async def test_the_data_folder_and_logs_are_the_server_s_alone(scene: Scene) -> None:
+    launch = scene.shell("one", "true")
+    await scene.run(launch)
+    assert (scene.folder / "data").stat().st_mode & 0o777 == 0o700
+    assert scene.log_path(launch).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("swap", ["rm $LOG", "mv $LOG $LOG.away", "rm $LOG; mkfifo $LOG", "ln -sf /etc/passwd $LOG"])
+async def test_a_job_may_do_what_it_likes_to_its_log(tmp_path: Path, swap: str) -> None:
+    """It is not ended for it, nobody waits for it, and nobody else's file is read."""
+    settings = LocalSettings(log_limit="64Ki")
+    async with opened(partial(open_local, settings=settings), tmp_path) as scene:
+        launch = scene.shell("one", f"echo first; {swap}; until [ -e go ]; do sleep 0.01; done; exit 4")
+        log = scene.log_path(launch)
+        launch = replace(launch, env={**launch.env, "LOG": str(log)})
+        await scene.runtime.start([launch])
+        await soon(lambda: log.parent.exists() and (not log.exists() or not log.is_file() or log.is_symlink()))
+        assert (await scene.run(scene.shell("other", "true"))).exit_code == 0
+        with pytest.raises((NotFound, Unavailable)):
+            await scene.runtime.logs.read(task_of(launch.attempt), 0, 100)
+        (tmp_path / "work" / "go").touch()
+        end = await scene.end_of(launch)
+        assert (end.exit_code, end.message) == (4, "")
+        # The next attempt of the member finds what was left there.
+        again = replace(launch, attempt=AttemptId("job-one.worker-0.2"))
+        scene.started.append(again.attempt)
+        end = await scene.run(again)
+        assert end.exit_code in {4, None}
+        assert end.exit_code == 4 or f"log {log}:" in end.message

@@ -32,7 +32,8 @@ async def lives_one_after_the_other(folder: Path, number: int, moment: str) -> b
     async with opened(partial(open_local, keeper=command), folder) as scene:
         short = [limited(scene, f"short{i}", "exit 0") for i in range(3)]
         long = limited(scene, "long", "while ! [ -e go ]; do sleep 0.005; done; echo lived; exit 5")
-        Path(short[1].log).touch()  # so that it is the marker that says whether it began
+        scene.log_path(short[1]).parent.mkdir(parents=True)
+        scene.log_path(short[1]).touch()  # so that it is the marker that says whether it began
         for launch in short[:2]:
             assert (await scene.run(launch)).exit_code in {0, None}
         await scene.runtime.start([long])

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from paddleflow.base.ids import AttemptId
 from paddleflow.runtimes.local import procfs
 from paddleflow.runtimes.local.keeper import keeper_id
 from paddleflow.runtimes.runtime import Ended, Launch, Ready, Started
@@ -25,12 +26,18 @@ from tests.patience import soon
 from tests.runtime_scene import Scene, open_local, opened
 
 
+def log_of(folder: Path, launch: Launch) -> Path:
+    return Scene(open_local, folder).log_path(launch)
+
+
 def tried(folder: Path, *, fresh: bool) -> Launch:
     """The attempt that the journal of this folder has tried to start."""
     data = folder / "data"
     data.mkdir()
-    launch = counted(Scene(open_local, folder), "one", "exit 4")
-    plan = {"log": launch.log, "word": "sh", **({"fresh": True} if fresh else {})}
+    scene = Scene(open_local, folder)
+    launch = counted(scene, "one", "exit 4")
+    log_of(folder, launch).parent.mkdir(parents=True)
+    plan = {"log": str(log_of(folder, launch)), "word": "sh", **({"fresh": True} if fresh else {})}
     lines = [["keeper", 1, procfs.boot_id()], ["try", launch.attempt, plan]]
     (data / "keeper.journal").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return launch
@@ -40,7 +47,7 @@ def tried(folder: Path, *, fresh: bool) -> Launch:
 async def test_without_a_trace_it_never_began_and_may_be_started(tmp_path: Path, fresh: bool) -> None:
     launch = tried(tmp_path, fresh=fresh)
     if not fresh:
-        Path(launch.log).write_text("of an earlier life\n")
+        log_of(tmp_path, launch).write_text("of an earlier life\n")
     async with opened(open_local, tmp_path) as scene:
         scene.started.append(launch.attempt)
         assert list(await scene.runtime.adopt()) == []
@@ -51,7 +58,7 @@ async def test_without_a_trace_it_never_began_and_may_be_started(tmp_path: Path,
 @pytest.mark.parametrize("fresh", [True, False])
 async def test_with_one_it_began_and_is_never_started_again(tmp_path: Path, fresh: bool) -> None:
     launch = tried(tmp_path, fresh=fresh)
-    (Path(launch.log) if fresh else tmp_path / "data" / "keeper.began").touch()
+    (log_of(tmp_path, launch) if fresh else tmp_path / "data" / "keeper.began").touch()
     async with opened(open_local, tmp_path) as scene:
         scene.started.append(launch.attempt)
         [end] = await scene.runtime.adopt()
@@ -90,7 +97,8 @@ async def test_the_plan_says_which_of_the_two(tmp_path: Path) -> None:
     async with opened(open_local, tmp_path) as scene:
         first = scene.shell("first", "true")
         await scene.run(first)
-        await scene.run(replace(scene.shell("second", "true"), log=first.log))
+        await scene.run(replace(scene.shell("second", "true"), attempt=AttemptId("job-first.worker-0.2")))
+        scene.started.append(AttemptId("job-first.worker-0.2"))
         lines = [json.loads(row) for row in (tmp_path / "data" / "keeper.journal").read_text().splitlines()]
         assert [line[2].get("fresh") for line in lines if line[0] == "try"] == [True, None]
 
@@ -110,7 +118,8 @@ async def test_the_marker_of_one_does_not_speak_for_the_next(tmp_path: Path, mom
         async with opened(partial(open_local, keeper=command), folder) as scene:
             launches = [counted(scene, f"n{i}", "exit 4") for i in range(2)]
             for launch in launches:
-                Path(launch.log).touch()
+                scene.log_path(launch).parent.mkdir(parents=True)
+                scene.log_path(launch).touch()
             await scene.runtime.start(launches)
             for launch in launches:
                 assert (await scene.end_of(launch)).exit_code in {4, None}

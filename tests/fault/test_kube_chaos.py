@@ -147,8 +147,8 @@ class People:
 
 
 async def no_drift(people: People, server: Transport, seconds: float) -> None:
-    """Waits for the world to be right."""
-    found = ["nothing was looked at"]
+    """Waits until the server has what is wanted."""
+    found = ["nothing was compared"]
 
     async def compare() -> None:
         nonlocal found
@@ -198,7 +198,7 @@ async def chaos(
             await asyncio.to_thread(calm)
             await no_drift(people, server, patience)
             queue = children.controller.queue
-            await soon(lambda: not len(queue) and not queue.delayed, "nothing more to look at")
+            await soon(lambda: not len(queue) and not queue.delayed, "nothing more to reconcile")
         assert proxy.idle_writes == []
         await client.close()
         written = len(proxy.writes)
@@ -212,7 +212,7 @@ async def chaos(
         async with Family(again, space).running() as children:
             children.parents.subscribe(count)
             queue = children.controller.queue
-            await soon(lambda: turns and not len(queue) and not queue.delayed, "all was looked at")
+            await soon(lambda: turns and not len(queue) and not queue.delayed, "all was reconciled")
             await no_drift(people, server, patience)
         await again.close()
         assert proxy.writes[written:] == []

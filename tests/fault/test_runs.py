@@ -85,7 +85,7 @@ class Scene:
         self.database = database
         self.data = data
         self.pipeline = pipeline or full_pipeline()
-        self.world = MemoryCluster()
+        self.cluster = MemoryCluster()
         self.bus = LocalBus()
         self.run = ""
 
@@ -110,9 +110,9 @@ class Scene:
                 self.run = await self.database.write(fill)
 
     def engine(self) -> ClusterEngine:
-        runtime = FilesRuntime(CLOCK, self.world, self.data / "storage" / "root" / "store")
-        parts = Parts(self.database, runtime, CLOCK, self.bus, Settings(), self.data, {}, "engine")
-        return ClusterEngine(parts, prefetch=self.prefetch)
+        runtime = FilesRuntime(CLOCK, self.cluster, self.data / "storage" / "root" / "store")
+        parts = Parts(self.database, CLOCK, self.bus, Settings(), self.data, "engine")
+        return ClusterEngine(parts, runtime, prefetch=self.prefetch)
 
     async def statuses(self) -> tuple[str, dict[str, str]]:
         def look(tx: Tx) -> tuple[str, dict[str, str]]:
@@ -139,7 +139,7 @@ class Scene:
                 await engine
         if isinstance(self.database, FaultyDatabase):
             self.database.heal()
-        return Counter(launch.attempt for launch in self.world.launched)
+        return Counter(launch.attempt for launch in self.cluster.launched)
 
     async def to_the_expected_end(self) -> None:
         launched = await self.to_the_end()
@@ -195,7 +195,7 @@ async def test_steps_that_follow_each_other_while_every_store_operation_fails_on
         scene = Scene(database, tmp_path, wide_pipeline())
         await scene.prepare()
         await check_wide(scene)
-        heirs.append(scene.world.successors)
+        heirs.append(scene.cluster.successors)
 
     heirs: list[int] = []
     assert await run_until_no_fault(make_database, scenario) > 10
@@ -224,4 +224,4 @@ async def test_without_prefetch_the_same_comes_out(seed: int, tmp_path: Path, ma
         await scene.prepare()
         await killed_at_random_awaits(rng, lambda: scene.engine().run(), lives=8, awaits=60)
         await check_wide(scene)
-        assert scene.world.successors == 0
+        assert scene.cluster.successors == 0

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import Any
 
 from pydantic import ValidationError
 from starlette.requests import ClientDisconnect, Request
@@ -20,12 +21,14 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from paddleflow.access.callers import NOBODY, Caller, require_root
+from paddleflow.access.audit import AuditEntry
+from paddleflow.access.callers import NOBODY, Caller, require_root, require_scope
 from paddleflow.api import answers, codes, health, metrics, openapi, requests
 from paddleflow.api.bodies import Bodies
 from paddleflow.api.dispatch import Table
+from paddleflow.api.peers import FORWARDED
 from paddleflow.api.platform import Platform
-from paddleflow.api.routing import Call, Route, Socket
+from paddleflow.api.routing import PREFIX, Call, Route, Socket
 from paddleflow.api.sse import EventStream, until_first
 from paddleflow.errors import Internal, NotFound, PaddleFlowError, TooMany, Unavailable
 from paddleflow.spec.document import Document
@@ -83,6 +86,7 @@ class Application:
         request_id = requests.request_id(headers)
         REQUEST_ID.set(request_id)
         entry: _Entry | None = None
+        caller = NOBODY
         result: object = None
         extra: answers.Headers = []
         try:
@@ -91,17 +95,13 @@ class Application:
             caller = NOBODY if route.open else await self._caller(headers)
             if route.root and not caller.root:
                 require_root(caller, f"call {route.method} {route.path}")
-            query = entry.no_query
-            if scope["query_string"] or (route.query is not None and query is None):
-                query = _query(route, caller, scope["query_string"])
-            body = None
-            if route.body is not None:
-                body = await self._bodies.document(route, headers, receive, caller.name)
-                if entry.user_field and body is not None and not caller.root and not route.open:
-                    requests.refuse_other_user(getattr(body, entry.user_field) or "", caller.name)
-            result = await route.handler(
-                self._platform, Call(caller, path, body, query, request_id, Request(scope, receive))
-            )
+            if caller.scope != "admin":
+                require_scope(caller, route.needed_scope, f"{route.method} {route.path}")
+            if route.leader and self._platform.peers is not None and FORWARDED not in headers:
+                result = await self._ask_leader(route, path, headers, scope, receive)
+            if result is None:
+                call = await self._decode(entry, path, headers, caller, request_id, Request(scope, receive))
+                result = await route.handler(self._platform, call)
             status, content = route.status, b"" if isinstance(result, Response) else answers.encoded(result)
         except PaddleFlowError as error:
             result, status, content = None, error.status, answers.refusal(error, request_id)
@@ -122,6 +122,45 @@ class Application:
             await send(start)
             await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else content})
         self._note(scope, entry, status, (perf_counter() - began) * 1000)
+        if entry is not None and entry.route.audited and entry.route.method != "GET":
+            self._audit(scope, caller, status, request_id)
+
+    async def _decode(
+        self,
+        entry: _Entry,
+        path: Mapping[str, str],
+        headers: requests.RawHeaders,
+        caller: Caller,
+        request_id: str,
+        request: Request,
+    ) -> Call[Any, Any]:
+        """What the handler gets: query and body as documents, each naming nobody but the caller unless that is root."""
+        route, query, text = entry.route, entry.no_query, request.scope["query_string"]
+        if text or (route.query is not None and query is None):
+            query = _query(route, caller, text)
+        body = None
+        if route.body is not None:
+            body = await self._bodies.document(route, headers, request.receive, caller.name)
+            if entry.user_field and body is not None and not caller.root and not route.open:
+                requests.refuse_other_user(getattr(body, entry.user_field) or "", caller.name)
+        return Call(caller, path, body, query, request_id, request)
+
+    async def _ask_leader(
+        self, route: Route, path: Mapping[str, str], headers: requests.RawHeaders, scope: Scope, receive: Receive
+    ) -> Response | None:
+        """The answer of the server that runs the cluster in question; None when it is to be answered here."""
+        peers = self._platform.peers
+        assert peers is not None
+        holder = await peers.leader(route.leader, path, scope["query_string"])
+        if holder is None:
+            return None
+        body = b"" if route.body is None else await self._bodies.whole(route, headers, receive)
+        try:
+            return await peers.forward(holder, scope, headers, body)
+        except Unavailable:
+            if route.leader_only:
+                raise
+            return None
 
     async def _stream(
         self, response: Response, headers: requests.RawHeaders, scope: Scope, receive: Receive, send: Send
@@ -165,6 +204,20 @@ class Application:
         """The methods of a path. HEAD is GET without the body."""
         methods = self._table.allowed(scope["path"], scope.get("raw_path") or scope["path"].encode())
         return sorted([*methods, "HEAD"]) if "GET" in methods else methods
+
+    def _audit(self, scope: Scope, caller: Caller, status: int, request_id: str) -> None:
+        client = scope.get("client")
+        self._platform.audit.record(
+            AuditEntry(
+                at=self._platform.clock.now(),
+                user_name=caller.name,
+                address=client[0] if client else "",
+                method=scope["method"],
+                path=scope["path"].removeprefix(PREFIX),
+                status=status,
+                request_id=request_id,
+            )
+        )
 
     def _note(self, scope: Scope, entry: _Entry | None, status: int, milliseconds: float) -> None:
         series = entry.series.get(status) if entry is not None else None

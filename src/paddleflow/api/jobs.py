@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from pydantic_core import to_json
@@ -12,7 +11,6 @@ from paddleflow.api.paging import listed, page, page_fields
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, Handler, NoBody, NoQuery, Route
 from paddleflow.jobs.changes import delete_job, modify_job, stop_job
-from paddleflow.jobs.folders import remove_folder
 from paddleflow.jobs.model import JobStatus
 from paddleflow.jobs.queries import JobFilter, find_jobs, get_job, get_tasks
 from paddleflow.jobs.rows import JobRow, TaskRow
@@ -39,7 +37,7 @@ def _submission(platform: Platform, caller: Caller, job_sets: Sequence[JobSet], 
     submitter = Submitter(
         user=caller.name,
         root=caller.root,
-        nodes=[(node.name, node.capacity) for node in platform.jobs_run_here.nodes()],
+        nodes=platform.jobs_run_here.engines.capacities(),
         skip_queue_maximum=platform.settings.jobs.skip_resource_validate,
         queues=platform.jobs_run_here.queues,
         admitted=platform.jobs_run_here.admitted,
@@ -68,7 +66,7 @@ async def create_batch(platform: Platform, call: Call[list[JobSet], NoQuery]) ->
 async def list_jobs(platform: Platform, call: Call[NoBody, JobListQuery]) -> bytes:
     query = call.query
     wanted = JobFilter(
-        user=None if call.caller.root else call.caller.name,
+        user=(query.user_filter or None) if call.caller.root else call.caller.name,
         statuses=listed(query.status),
         queues=listed(query.queue),
         updated_since=query.timestamp,
@@ -95,7 +93,8 @@ def _job_with_tasks(tx: Tx, caller: Caller, job: str) -> tuple[JobRow, list[Task
 def _view(platform: Platform, row: JobRow, tasks: Sequence[TaskRow]) -> wire.Job:
     """A waiting job's message is the reason of this moment, not the one when it was first looked at."""
     if row.status == JobStatus.PENDING and not row.placed and row.not_before is None:
-        reason = platform.jobs_run_here.why(row.id)
+        engine = platform.jobs_run_here.engines.engine(row.cluster)
+        reason = None if engine is None else engine.why(row.id)
         if reason is not None and reason.code not in NOT_WAITING:
             row = row._replace(message=reason.text)
     return job_view(row, tasks)
@@ -124,7 +123,7 @@ async def remove_job(platform: Platform, call: Call[NoBody, NoQuery]) -> None:
         delete_job(tx, job)
 
     await platform.database.write(remove)
-    await asyncio.to_thread(remove_folder, platform.jobs_run_here.data, job)
+    await platform.jobs_run_here.runtime.logs.remove([job])
     platform.bus.wake(EVENTS)
 
 
@@ -135,19 +134,19 @@ _REFUSED = (
 ROUTES = (
     Route(
         "POST", "/job/single", _create("create_single"), "Submit a job of one process.",
-        body=SingleJob, reader=read_job_sets, answer=wire.JobId, errors=_REFUSED,
+        body=SingleJob, reader=read_job_sets, audited=False, answer=wire.JobId, errors=_REFUSED,
     ),
     Route(
         "POST", "/job/distributed", _create("create_distributed"), "Submit a job of several members that start together or not at all.",
-        body=DistributedJob, reader=read_job_sets, answer=wire.JobId, errors=_REFUSED,
+        body=DistributedJob, reader=read_job_sets, audited=False, answer=wire.JobId, errors=_REFUSED,
     ),
     Route(
         "POST", "/job/workflow", _create("create_workflow"), "Submit an Argo Workflow; only clusters of type Kubernetes can run one.",
-        body=WorkflowJob, reader=read_job_sets, answer=wire.JobId, errors=_REFUSED,
+        body=WorkflowJob, reader=read_job_sets, audited=False, answer=wire.JobId, errors=_REFUSED,
     ),
     Route(
         "POST", "/job/batch", create_batch, "Submit many single jobs at once; all are accepted or none.",
-        body=JobBatch, bulk=True, reader=read_job_sets, answer=wire.JobIds, errors=_REFUSED,
+        body=JobBatch, bulk=True, reader=read_job_sets, audited=False, answer=wire.JobIds, errors=_REFUSED,
     ),
     Route(
         "GET", "/job", list_jobs, "Jobs, newest first: one's own, or everybody's for root.",

@@ -17,12 +17,11 @@ from paddleflow.base.names import nearest
 from paddleflow.base.quantity import parse_quantity
 from paddleflow.errors import Invalid, NotFound
 from paddleflow.jobs.facts import Key
-from paddleflow.jobs.folders import log_file
 from paddleflow.jobs.log_pages import LogPage, Window
 from paddleflow.jobs.model import JobStatus
 from paddleflow.jobs.queries import get_tasks, job_progress
 from paddleflow.jobs.rows import JobRow, TaskRow, member_sets_of
-from paddleflow.runtimes.runtime import LogChunk
+from paddleflow.runtimes.log_store import LogChunk, TaskAddress
 from paddleflow.spec import wire_jobs as wire
 from paddleflow.spec.job_query import JobLogQuery, TaskLogQuery
 from paddleflow.store import events
@@ -31,6 +30,7 @@ from paddleflow.store.database import Tx
 
 CHUNK = 2**18
 POLL_FILES = 0.2  #: seconds between two reads of a log that is followed
+SLOWEST_POLL = 1.0  #: the same for a log that nothing is written to
 ASK_EVERY = 5.0  #: seconds between two questions whether the job goes on, when no wake-up comes
 SETTLE = 0.05  #: seconds after a wake-up in which further ones join it
 EVENT_LINES = 200  #: of a job's history shown beside its log
@@ -72,9 +72,8 @@ async def _page(platform: Platform, job: str, key: Key, query: JobLogQuery) -> L
 
 async def _part(platform: Platform, job: str, key: Key, offset: int, limit: int) -> LogChunk:
     """Part of a log; one that was never written, as that of a member without a process, is empty."""
-    place = platform.jobs_run_here
     try:
-        return await place.runtime.log(str(log_file(place.data, job, *key)), offset, limit)
+        return await platform.jobs_run_here.runtime.logs.read(TaskAddress(job, *key), offset, limit)
     except NotFound:
         return LogChunk(b"", 0, 0, 0)
 
@@ -120,20 +119,24 @@ class _Follower:
         when the bus says that something happened, and now and then because wake-ups may be lost."""
         loop = asyncio.get_running_loop()
         begun = ended = False
+        pause = POLL_FILES
         with self._platform.bus.subscribe(EVENTS) as subscription:
             ask_at = loop.time()
             while True:
                 if not ended and loop.time() >= ask_at:
                     begun, ended = await self._platform.database.read(_begun_and_ended, self._job)
                     ask_at = loop.time() + ASK_EVERY
+                news = False
                 for name in self._keys if begun else ():
                     async for part in self._new(name):
+                        news = True
                         yield part
+                pause = POLL_FILES if news else min(pause * 1.5, SLOWEST_POLL)
                 if ended or not self._follow or self._platform.closing.is_set():
                     for part in self._rest():
                         yield part
                     return
-                if await subscription.wait(POLL_FILES):
+                if await subscription.wait(pause):
                     ask_at = loop.time()
                     await asyncio.sleep(min(POLL_FILES, SETTLE))  # many events in a row are one question
 
@@ -170,10 +173,10 @@ def _begun_and_ended(tx: Tx, job: str) -> tuple[bool, bool]:
 ROUTES = (
     Route(
         "GET", "/log/job", job_log, "The first or last lines of every member's log, and the job's history.",
-        query=JobLogQuery, answer=wire.JobLog, errors=("404 JobNotFound", "403 AccessDenied"),
+        query=JobLogQuery, answer=wire.JobLog, leader="query", leader_only=True, errors=("404 JobNotFound", "403 AccessDenied"),
     ),
     Route(
         "GET", "/job/{id}/log", stream_log, "A log as plain text from any byte on, following it if asked to.",
-        query=TaskLogQuery, media_type="text/plain", errors=("404 JobNotFound", "403 AccessDenied"),
+        query=TaskLogQuery, media_type="text/plain", leader="job", leader_only=True, errors=("404 JobNotFound", "403 AccessDenied"),
     ),
 )  # fmt: skip

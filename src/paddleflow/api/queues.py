@@ -12,7 +12,7 @@ from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.base.clock import local_text
 from paddleflow.base.quantity import Resources, total
 from paddleflow.queues import queues, tree
-from paddleflow.queues.model import DEFAULT_CLUSTER, Queue
+from paddleflow.queues.model import Queue
 from paddleflow.spec import wire_queues as wire
 from paddleflow.spec.queue import NewQueue, QueueChange, QueueQuery
 from paddleflow.store.bus import JOBS
@@ -30,8 +30,8 @@ async def create_queue(platform: Platform, call: Call[NewQueue, NoQuery]) -> wir
 
 async def _warnings(platform: Platform, queue: Queue) -> list[str]:
     """Guarantees that this machine cannot keep. Accepted all the same, for a machine may grow."""
-    nodes = platform.workplace.nodes() if platform.workplace else ()
-    if not nodes or queue.cluster != DEFAULT_CLUSTER:
+    nodes = platform.workplace.engines.nodes(queue.cluster) if platform.workplace else ()
+    if not nodes:
         return []
     beside = await platform.database.read(queues.cluster_queues, queue.cluster)
     return tree.beyond_machine(beside, total(node.capacity for node in nodes))

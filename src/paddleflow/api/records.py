@@ -81,6 +81,7 @@ def record_routes(kind: RecordKind[T]) -> tuple[Route, ...]:
 
     def route(method: str, handler: Handler, word: str, plural: str = "", **rest: Any) -> Route:
         handler.__name__ = f"{word}_{kind.name}{plural}"  # the operationId
+        handler.__annotations__["call"] = Call[rest.get("body", NoBody), rest.get("query", NoQuery)]  # type: ignore[misc]
         handler.__module__ = f"{__package__}.{kind.name}s"  # the tag
         path = kind.path if word in {"create", "list"} else f"{kind.path}/{{name}}"
         return Route(method, path, handler, kind.summaries[word], **rest)

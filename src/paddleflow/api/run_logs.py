@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
+from contextlib import suppress
 
 from paddleflow.access.callers import Caller
 from paddleflow.api.platform import Platform
@@ -11,13 +11,14 @@ from paddleflow.api.routing import Call, NoBody, Route
 from paddleflow.api.runs import owned_run
 from paddleflow.base.clock import local_text
 from paddleflow.base.ids import task_id
-from paddleflow.errors import NotFound
-from paddleflow.jobs.folders import log_file
+from paddleflow.errors import NotFound, Unavailable
+from paddleflow.jobs.log_pages import LogPage
 from paddleflow.jobs.queries import find_job, get_tasks
 from paddleflow.jobs.rows import JobRow, TaskRow
-from paddleflow.runs.log_pages import read_page
+from paddleflow.runs.log_pages import log_page, log_range
 from paddleflow.runs.rows import RunRow
 from paddleflow.runs.runs import get_components
+from paddleflow.runtimes.log_store import LogStore, TaskAddress
 from paddleflow.spec import wire_jobs
 from paddleflow.spec import wire_runs as wire
 from paddleflow.spec.run import RunLogQuery
@@ -30,10 +31,10 @@ EVENT_LINES = 100  #: of a job's history shown beside its log
 async def run_log(platform: Platform, call: Call[NoBody, RunLogQuery]) -> wire.RunLog:
     query = call.query
     run, jobs = await platform.database.read(_jobs, call.caller, call.path["id"], query.job_id)
-    data = platform.jobs_run_here.data
+    store = platform.jobs_run_here.runtime.logs
     logs: list[wire.RunJobLog] = []
     for job, tasks, lines in jobs:
-        parts = [await asyncio.to_thread(_task_log, data, job.id, task, query) for task in tasks]
+        parts = [await _task_log(store, job.id, task, query) for task in tasks]
         logs.append({"jobID": job.id, "name": job.name, "type": job.kind, "taskList": parts, "eventList": lines})
     return {"submitLog": run.message, "runLog": logs, "runID": run.id}
 
@@ -58,9 +59,12 @@ def _jobs(tx: Tx, caller: Caller, run: str, job: str) -> tuple[RunRow, list[tupl
     return row, found
 
 
-def _task_log(data: Path, job: str, task: TaskRow, query: RunLogQuery) -> wire_jobs.TaskLog:
-    file = log_file(data, job, task.role, task.idx)
-    page = read_page(file, query.page_no, query.page_size, from_end=query.log_file_position == "end")
+async def _task_log(store: LogStore, job: str, task: TaskRow, query: RunLogQuery) -> wire_jobs.TaskLog:
+    from_end = query.log_file_position == "end"
+    page = LogPage("", False, False)
+    with suppress(NotFound, Unavailable):
+        chunk = await store.read(TaskAddress(job, task.role, task.idx), *log_range(from_end))
+        page = await asyncio.to_thread(log_page, chunk, query.page_no, query.page_size, from_end=from_end)
     info: wire_jobs.LogInfo = {
         "logContent": page.content,
         "hasNextPage": page.has_next_page,
@@ -72,6 +76,6 @@ def _task_log(data: Path, job: str, task: TaskRow, query: RunLogQuery) -> wire_j
 ROUTES = (
     Route(
         "GET", "/log/run/{id}", run_log, "Pages of the logs of a run's steps.",
-        query=RunLogQuery, answer=wire.RunLog, errors=("404 RunNotFound", "403 AccessDenied", "404 JobNotFound"),
+        query=RunLogQuery, answer=wire.RunLog, leader="cluster", leader_only=True, errors=("404 RunNotFound", "403 AccessDenied", "404 JobNotFound"),
     ),
 )  # fmt: skip

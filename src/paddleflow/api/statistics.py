@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from pathlib import Path
 
 from paddleflow.access.callers import Caller
 from paddleflow.api.jobs import owned_job
@@ -16,11 +14,10 @@ from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.base.clock import local_text
 from paddleflow.errors import Invalid
 from paddleflow.jobs.cards import Scalars, card_use, scalars_of
-from paddleflow.jobs.folders import stats_file
 from paddleflow.jobs.queries import card_jobs, card_sizes, get_tasks
 from paddleflow.jobs.rows import JobRow, TaskRow, member_sets_of
 from paddleflow.queues.queues import get_queue
-from paddleflow.runtimes import sample_history
+from paddleflow.runtimes.log_store import TaskAddress
 from paddleflow.runtimes.usage import MOST_POINTS, metrics_text, series, stepped
 from paddleflow.spec import wire_jobs as wire
 from paddleflow.spec.job_query import CardTimeDocument, PeriodQuery, StatisticsQuery, parse_time
@@ -33,12 +30,13 @@ def _job_and_tasks(tx: Tx, caller: Caller, job: str) -> tuple[JobRow, list[TaskR
     return owned_job(tx, caller, job), get_tasks(tx, job)
 
 
-def _read_series(data: Path, row: JobRow, tasks: Sequence[TaskRow]) -> list[tuple[str, Points]]:
+async def _read_series(platform: Platform, row: JobRow, tasks: Sequence[TaskRow]) -> list[tuple[str, Points]]:
+    samples = platform.jobs_run_here.runtime.samples
     each = {need.role: need.each for need in member_sets_of(row.needs)}
     return [
         (
             f"{task.role}-{task.idx}",
-            series(sample_history.read(str(stats_file(data, row.id, task.role, task.idx))), each[task.role]),
+            series(await samples.read(TaskAddress(row.id, task.role, task.idx)), each[task.role]),
         )
         for task in tasks
     ]
@@ -46,14 +44,14 @@ def _read_series(data: Path, row: JobRow, tasks: Sequence[TaskRow]) -> list[tupl
 
 async def job_statistics(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobStatistics:
     row, tasks = await platform.database.read(_job_and_tasks, call.caller, call.path["id"])
-    members = await asyncio.to_thread(_read_series, platform.jobs_run_here.data, row, tasks)
+    members = await _read_series(platform, row, tasks)
     return {"metricsInfo": metrics_text([points for _, points in members])}
 
 
 async def job_statistics_detail(platform: Platform, call: Call[NoBody, StatisticsQuery]) -> wire.JobStatisticsDetail:
     query = call.query
     row, tasks = await platform.database.read(_job_and_tasks, call.caller, call.path["id"])
-    members = await asyncio.to_thread(_read_series, platform.jobs_run_here.data, row, tasks)
+    members = await _read_series(platform, row, tasks)
     start = query.start if query.start is not None else row.started_at or row.accepted_at
     end = query.end if query.end is not None else row.finished_at or platform.clock.now()
     if end < start:

@@ -11,7 +11,7 @@ from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.base.clock import local_text
 from paddleflow.base.quantity import Resources
-from paddleflow.jobs.model import UNTIL_TOLD, JobStatus
+from paddleflow.jobs.model import JobStatus
 from paddleflow.jobs.rows import JobRow
 from paddleflow.queues.flavours import list_flavours
 from paddleflow.queues.queues import usable_queues
@@ -34,7 +34,7 @@ def standing(row: JobRow, now: float) -> Reason | None:
         return Reason("running", f"runs since {local_text(row.started_at)}")
     if row.placed:
         return Reason("starting", "has its place and is being started")
-    if row.not_before == UNTIL_TOLD:
+    if row.gated:
         return Reason("held_back", row.message)
     if row.not_before is not None and row.not_before > now:
         return Reason("back_off", f"is tried again at {local_text(row.not_before)}{message}")
@@ -46,9 +46,10 @@ async def why(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobWhy:
     known = standing(row, platform.clock.now())
     suggestions: Sequence[Suggestion] = ()
     if known is None:
-        told = platform.jobs_run_here.explain(row.id, queues, sizes)
-        if told is not None and told[0].code not in NOT_WAITING:
-            known, suggestions = told
+        engine = platform.jobs_run_here.engines.engine(row.cluster)
+        found = None if engine is None else await engine.explain(row.id, queues, sizes)
+        if found is not None and found[0].code not in NOT_WAITING:
+            known, suggestions = found
     story = _story(row)
     reason = known or Reason("not_seen", row.message or "the scheduler has not looked at it yet")
     return {
@@ -94,6 +95,6 @@ def _suggestion(suggestion: Suggestion) -> wire.Suggestion:
 ROUTES = (
     Route(
         "GET", "/job/{id}/why", why, "Why a job is where it is; while it waits, what would start it now.",
-        answer=wire.JobWhy, errors=("404 JobNotFound", "403 AccessDenied"),
+        answer=wire.JobWhy, leader="job", errors=("404 JobNotFound", "403 AccessDenied"),
     ),
 )  # fmt: skip

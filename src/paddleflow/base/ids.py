@@ -31,6 +31,14 @@ def attempt_id(task: str, attempt: int) -> AttemptId:
     return AttemptId(f"{task}.{attempt}")
 
 
+def parse_attempt(attempt: str) -> tuple[str, tuple[str, int], int]:
+    """(job id, (role, index), attempt) of an attempt id of ours."""
+    task, _, number = attempt.rpartition(".")
+    job, _, member = task.rpartition(".")
+    role, _, index = member.rpartition("-")
+    return job, (role, int(index)), int(number)
+
+
 _MARKER_KEY = 0x5F3759DF
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
@@ -72,9 +73,11 @@ JOB: Kind[JobRecord] = Kind(
 job = group(
     help="Submit, list, follow and stop jobs.",
     late={
+        "code": Late("job_run:code", "Download the code that a job ran with."),
         "eta": Late("job_follow:eta", "Estimate when a pending job will start."),
         "events": Late("job_follow:events", "Show the events of a job."),
         "logs": Late("job_follow:logs", "Print or follow the log of a job."),
+        "top": Late("top:job_top", "Show the CPU and memory usage of running jobs."),
         "run": Late("job_run:run", "Run a command as a job, print its log and exit with its exit code."),
         "wait": Late("job_follow:wait", "Wait until jobs have finished."),
         "why": Late("job_follow:why", "Explain why a job is pending, and what would start it now."),
@@ -122,8 +125,18 @@ def read_document(file: IO[str]) -> Any:
         raise Invalid(f"{file.name} is not a JSON or YAML document: {error}", code="MalformedJSON") from error
 
 
-def _object(file: IO[str]) -> dict[str, Any]:
+def _read_job(file: IO[str]) -> Any:
+    """A document, or a list of them; folders of code are meant from the file's own."""
     found = read_document(file)
+    above = Path(file.name).parent if Path(file.name).exists() else Path()
+    for document in found if isinstance(found, list) else [found]:
+        if isinstance(document, dict) and isinstance(document.get("code"), str):
+            document["code"] = str(above / document["code"])
+    return found
+
+
+def _object(file: IO[str]) -> dict[str, Any]:
+    found = _read_job(file)
     if not isinstance(found, dict):
         raise Invalid(f"{file.name} does not contain a job document", code="InappropriateJSON")
     return found
@@ -158,7 +171,7 @@ def submit(session: Session, file: IO[str], kind: str | None) -> None:
       paddleflow job submit train.yaml
       ID=$(paddleflow job submit train.yaml) && paddleflow job wait $ID
     """
-    found = read_document(file)
+    found = _read_job(file)
     if isinstance(found, list):
         made = list(session.client.jobs.submit_many(found))
     elif isinstance(found, dict):
@@ -179,6 +192,8 @@ def submit(session: Session, file: IO[str], kind: str | None) -> None:
 @click.option("-st", "--starttime", help='Only jobs started since "YYYY-MM-DD HH:MM:SS".')
 @click.option("-q", "--queue", help="Only jobs in this queue.")
 @click.option("-l", "--labels", callback=pairs, help="Only jobs with these labels: a=b,c=d.")
+@click.option("-u", "--user", help="Only jobs of this user (root only; others see their own jobs).")
+@click.option("-w", "--watch", is_flag=True, help="Redraw the list every two seconds until Ctrl-C.")
 @click.option("-fl", "--fieldlist", callback=_fields, help="Fields to show, for example id,status,message.")
 @paging("maxkeys", 50)
 @pass_session
@@ -189,6 +204,8 @@ def list_(
     starttime: str | None,
     queue: str | None,
     labels: dict[str, str] | None,
+    user: str | None,
+    watch: bool,
     fieldlist: list[str],
     paging: Paging,
 ) -> None:
@@ -198,21 +215,27 @@ def list_(
     Examples:
       paddleflow job list -s running,pending
       paddleflow job list -q default-queue -fl id,status,message
+      paddleflow job list -w -u alice
       paddleflow job list --all -o json
     """
-    found, marker = paging.collect(
-        lambda size, marker: session.client.jobs.page(
-            status=status,
-            timestamp=timestamp,
-            start_time=starttime,
-            queue=queue,
-            labels=labels,
-            max_keys=size,
-            marker=marker,
+
+    def show() -> None:
+        found, marker = paging.collect(
+            lambda size, marker: session.client.jobs.page(
+                status=status,
+                timestamp=timestamp,
+                start_time=starttime,
+                queue=queue,
+                labels=labels,
+                user=user,
+                max_keys=size,
+                marker=marker,
+            )
         )
-    )
-    output.show_list(session, _chosen(fieldlist), [job.record for job in found], marker)
-    output.show_marker(session, marker)
+        output.show_list(session, _chosen(fieldlist), [job.record for job in found], marker)
+        output.show_marker(session, marker)
+
+    output.repeat(show) if watch else show()
 
 
 def _facts(job: JobRecord) -> dict[str, object]:
@@ -242,6 +265,7 @@ def _facts(job: JobRecord) -> dict[str, object]:
         "Members": "\n".join(members),
         "Image": job.image,
         "Command": command,
+        "Code": _code(job.raw.get("code") or next((m.get("code") for m in job.raw.get("members") or []), None)),
         "Environment": job.env,
         "Storage": job.fs,
         "More storages": list(job.extra_fs),
@@ -250,6 +274,16 @@ def _facts(job: JobRecord) -> dict[str, object]:
         "Port": job.port or "",
         "Tasks": "\n".join(tasks),
     }
+
+
+def _code(code: dict[str, Any] | None) -> str:
+    if not code:
+        return ""
+    size = f" ({code.get('files', 0)} files, {output.size(code.get('size', 0))})" if code.get("snapshot") else ""
+    words = f"snapshot {code['snapshot'][:12]}{size}" if code.get("snapshot") else f"folder {code.get('path', '')}"
+    words += f", in {code['workdir']}" if code.get("workdir") else ""
+    git = code.get("git")
+    return words + (f", git {git['commit'][:12]}{' (dirty)' if git.get('dirty') else ''}" if git else "")
 
 
 def shell_words(words: Any) -> str:

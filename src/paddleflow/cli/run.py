@@ -11,7 +11,7 @@ from paddleflow.cli import output
 from paddleflow.cli.errors import faults_of
 from paddleflow.cli.lazy import Late, Paging, group, paging, pair_each
 from paddleflow.cli.output import Column, Kind, with_id
-from paddleflow.cli.session import Session, pass_session
+from paddleflow.cli.session import Session, note, pass_session
 
 if TYPE_CHECKING:
     from paddleflow.sdk.artifacts import RunCache
@@ -135,6 +135,8 @@ def create(
             strategy=strategy,
             breakpoints=pause_before,
         )
+    if not session.machine:
+        _note_ignored_image(session, made.record)
     shown = name or (made.record.name if not session.machine else "")
     message = f"run[{shown}] create success with run id[{made.id}]"
     if not (watch and session.machine):
@@ -146,6 +148,14 @@ def create(
         if session.machine:
             output.print_data(session, RUN.data(made.refresh().record))
         ctx.exit(code)
+
+
+def _note_ignored_image(session: Session, record: RunRecord) -> None:
+    """Says once per run that images are not used where no cluster runs containers."""
+    if record.docker_env and all(cluster.type == "Local" for cluster in session.client.clusters.list()):
+        note(
+            f"note: docker_env {record.docker_env} is recorded but not used: steps run as processes of the server's machine"
+        )
 
 
 @run.command("list")
@@ -239,19 +249,29 @@ def stop(session: Session, runid: str, force: bool) -> None:
 @run.command()
 @click.argument("runid")
 @click.option("--from", "from_step", metavar="STEP", help="Rerun this step and all steps that follow it.")
+@click.option(
+    "--with",
+    "document",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Run this changed pipeline; steps that it leaves unchanged are not rerun.",
+)
 @click.option("--watch", is_flag=True, help="Watch the new run until it has finished.")
 @pass_session
 @click.pass_context
-def retry(ctx: click.Context, session: Session, runid: str, from_step: str | None, watch: bool) -> None:
+def retry(
+    ctx: click.Context, session: Session, runid: str, from_step: str | None, document: Path | None, watch: bool
+) -> None:
     """Retry a failed or stopped run: starts a new run that keeps the steps that succeeded.
 
     \b
     Examples:
       paddleflow run retry @latest
       paddleflow run retry run-000001 --from train --watch
+      paddleflow run retry run-000001 --with run.yaml
     """
     old = session.run(runid)
-    made = old.retry(from_step)
+    made = old.retry(from_step, yaml=document.read_bytes() if document else None)
     message = f"run id[{old.id}] retry success, new run id is [{made.id}]"
     output.done(session, message, made.id, lambda: RUN.data(made.record))
     if watch:

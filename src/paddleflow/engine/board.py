@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from paddleflow.base.ids import AttemptId
-from paddleflow.engine.launch import MemberPlacement, PlacedJob, PreparedLaunch, attempt_of, prepare
-from paddleflow.engine.launch_context import LaunchContext
+from paddleflow.engine.launch import LaunchContext, MemberPlacement, PlacedJob, PreparedLaunch, attempt_of, prepare
 from paddleflow.engine.ports import Ports
 from paddleflow.jobs.facts import Key
 from paddleflow.jobs.machine import JobState
-from paddleflow.jobs.model import UNTIL_TOLD, Member
+from paddleflow.jobs.model import Member
 from paddleflow.jobs.rows import JobRow, TaskRow, lifecycle_of, request_of, state_of
 from paddleflow.scheduling.model import Request
 from paddleflow.scheduling.record import Recorded
 
 if TYPE_CHECKING:
+    from paddleflow.engine.changeset import Change
     from paddleflow.engine.prefetch import Prefetcher
 
 
@@ -74,7 +74,7 @@ def activate(
     )
     request = request_of(row)
     slot_class = prefetch.slot_class_of(request, job.framework, places[0].node if places else "")
-    prepared = prepare(job, around.data, around.base_env, around.addresses, slot_class)
+    prepared = prepare(job, around, slot_class)
     return Active(job, request, state, prepared, row.ttl, row.touched, slot_class)
 
 
@@ -93,11 +93,18 @@ class Board:
     )  #: reasons that rows give, each with equal jobs
     restarting: dict[str, Waiting] = field(default_factory=dict)  #: ended to start again at the places that they hold
     gated: set[str] = field(default_factory=set)  #: waiting jobs that the scheduler does not know until `ungate`
+    failures: list[Change] = field(
+        default_factory=list
+    )  #: jobs that could not be moved, to be written with the next turn
     _later: list[tuple[float, str]] = field(default_factory=list)  #: heap of restarts that must not come too early
 
-    def enqueue(self, waiting: Waiting, not_before: float | None, now: float) -> None:
-        """Let the scheduler know a job, now or when its time has come."""
-        self.enqueue_all([(waiting, not_before)], now)
+    def enqueue(self, waiting: Waiting, not_before: float | None, now: float, gated: bool = False) -> None:
+        """Let the scheduler know a job: now, when its time has come, or when it is no longer gated."""
+        if gated:
+            self.waiting[waiting.request.job] = waiting
+            self.gated.add(waiting.request.job)
+        else:
+            self.enqueue_all([(waiting, not_before)], now)
 
     def enqueue_all(self, items: Iterable[tuple[Waiting, float | None]], now: float) -> None:
         """The same for many at once: equal ones that follow each other go into line together."""
@@ -105,9 +112,7 @@ class Board:
         for waiting, not_before in items:
             request = waiting.request
             self.waiting[request.job] = waiting
-            if not_before == UNTIL_TOLD:
-                self.gated.add(request.job)
-            elif not_before is not None and not_before > now:
+            if not_before is not None and not_before > now:
                 heapq.heappush(self._later, (not_before, request.job))
             else:
                 ready.append(request)
@@ -132,6 +137,11 @@ class Board:
         """Jobs that are to be placed where the scheduler has them; they count as waiting until that is written."""
         taken, self.restarting = self.restarting, {}
         self.waiting.update(taken)
+        return taken
+
+    def take_failures(self) -> list[Change]:
+        """The ends of jobs that could not be moved, to be written now."""
+        taken, self.failures = self.failures, []
         return taken
 
     def wake_due(self, now: float) -> None:

@@ -22,7 +22,7 @@ from paddleflow.jobs.machine import JobState, TaskState, changed_tasks
 from paddleflow.jobs.model import JobStatus, TaskStatus
 from paddleflow.jobs.queries import placeable_job
 from paddleflow.jobs.rows import SQL, JobRow, delete_at
-from paddleflow.runtimes.runtime import Observation
+from paddleflow.runtimes.runtime import AttemptObservation
 from paddleflow.settings import JobSettings
 from paddleflow.store import events, leases
 from paddleflow.store.database import Tx, Value
@@ -104,7 +104,7 @@ class Changeset:
     recalls: list[AttemptId] = field(default_factory=list)  #: prefetched attempts that the runtime gives back
     ended: list[AttemptId] = field(default_factory=list)  #: recorded by this turn's write; the runtime may forget them
     stale: list[AttemptId] = field(default_factory=list)  #: of nobody any more; the runtime must forget them first
-    synthetic: list[Observation] = field(default_factory=list)  #: of members without a process of their own
+    synthetic: list[AttemptObservation] = field(default_factory=list)  #: of members without a process of their own
     moved: dict[str, Moved] = field(default_factory=dict)  #: jobs whose machines took a step
 
     def close(self) -> None:
@@ -125,7 +125,8 @@ def write_turn(tx: Tx, writes: Writes, lease: tuple[str, int], rules: JobSetting
     fresh: dict[str, JobRow] = {}
     if writes.runs:
         attempts = {item.job: item.attempt for item in writes.placements}
-        fresh = write_runs(tx, writes.runs, attempts, {job: reason for job, _, _, reason in writes.waits}, now, told)
+        reasons = {job: reason for job, _, _, reason in writes.waits}
+        fresh = write_runs(tx, writes.runs, attempts, reasons, rules, now, told)
     placed = _place(tx, writes.placements, fresh, now, told)
     # Placing and waiting mark a row as seen themselves; where their guard failed, the row must be looked at again.
     marked = {item.seq for item in writes.placements} | {seq for _, seq, _, _ in writes.waits}

@@ -1,8 +1,8 @@
-"""The engine: takes turns for one cluster, as long as it holds the cluster's lease.
+"""The cluster engine: takes turns for the jobs of one cluster, as long as it holds the cluster's lease.
 
-Many servers may share a database; only the one with the lease moves jobs, and every write of a turn is guarded by the
-lease's fencing token. Any error throws the board away; the next round rebuilds it. Wake-ups may be lost: the engine
-looks by itself once a second.
+Many servers may share a database; only the one with the lease ``engine:<cluster>`` moves the cluster's jobs, and every write of a
+turn is guarded by the lease's fencing token. Any error throws the board away; the next round rebuilds it. Wake-ups may be lost:
+the engine polls once a second. It reads rows of its own cluster only. `clusters` starts one for each cluster.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,39 +20,53 @@ from paddleflow.base.log import Log
 from paddleflow.base.quantity import Resources, parse_quantity
 from paddleflow.engine.board import Board
 from paddleflow.engine.changeset import Changeset, write_turn
+from paddleflow.engine.decision_log import folder_of, keep_log
+from paddleflow.engine.decision_log import read as read_log
 from paddleflow.engine.expected_durations import ExpectedDurations
-from paddleflow.engine.launch import PreparedLaunch
-from paddleflow.engine.launch_context import LaunchContext, rules_of
+from paddleflow.engine.launch import LaunchContext
 from paddleflow.engine.ports import Ports, parse_range
 from paddleflow.engine.prefetch import NoPrefetch, Prefetch, Prefetcher
 from paddleflow.engine.recovery import compare, read_jobs, read_records, rebuild
-from paddleflow.engine.run_engine import RunEngine, read_active
+from paddleflow.engine.run_engine import RunEngine, RunFact, read_active
 from paddleflow.engine.run_io import RunIO
 from paddleflow.engine.step_admission import Admission
+from paddleflow.engine.thinker import Thinker
 from paddleflow.engine.turn import STARTS_A_TURN, apply_observations, apply_placements, apply_row_changes, decide
-from paddleflow.errors import PaddleFlowError
+from paddleflow.errors import Conflict, PaddleFlowError
 from paddleflow.jobs.queries import changed_jobs
 from paddleflow.jobs.rows import ChangedJob, JobRow, members_of
+from paddleflow.queues.model import COUNTER, DEFAULT_CLUSTER
 from paddleflow.queues.queues import scheduled_queues
 from paddleflow.runs.counters import RunCounters
 from paddleflow.runs.rows import ChangedRun, changed_runs
-from paddleflow.runtimes.runtime import NodeInfo, Observation, Runtime
+from paddleflow.runtimes.runtime import (
+    AttemptObservation,
+    NodeChanged,
+    NodeInfo,
+    NodeObservation,
+    NodeRemoved,
+    Runtime,
+)
 from paddleflow.scheduling.model import Node, Reason, Snapshot
-from paddleflow.scheduling.record import Recorded
+from paddleflow.scheduling.record import Entry, Recorded
+from paddleflow.scheduling.rules import Rules
 from paddleflow.scheduling.suggestions import Suggestion, suggest
-from paddleflow.settings import Settings
+from paddleflow.settings import SchedulingSettings, Settings
 from paddleflow.storage.file_pool import FilePool
 from paddleflow.store import counters, leases
 from paddleflow.store.bus import EVENTS, JOBS, SCHEDULES, Bus
 from paddleflow.store.database import Database, Tx
 
 LEASE_SECONDS = 15.0
+RUNS_LEASE = "runs"  #: of the server that moves runs
 LOOK_EVERY = 1.0
 FIRST_PAUSE = 0.1  #: before beginning anew after an error; doubles up to LAST_PAUSE
 LAST_PAUSE = 10.0
 ROWS_A_TURN = 2000
 RUNS_A_TURN = 200
+PEEKED_ROWS = 64  #: changed rows that are read on the loop; more of them are a scan, and a database thread's work
 PATIENCE = 0.01  #: seconds that new jobs wait for company while nothing starts anyway
+LONGEST_TURN = 30.0  #: seconds from which on the engine counts as stuck
 DISK_EVERY = 0.1  #: seconds that a turn may be ahead of the disk; a power cut takes back no more than that
 
 log = Log("engine")
@@ -59,22 +74,20 @@ log = Log("engine")
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the engine works with."""
+    """What the engines of a server share."""
 
     database: Database
-    runtime: Runtime
     clock: Clock
     bus: Bus
     settings: Settings
     data: Path
-    base_env: dict[str, str]
-    holder: str  #: names this server in the lease
+    holder: str  #: names this server in leases
     files: FilePool = field(default_factory=FilePool)  #: where files of users are read
 
 
-def _read_changes(tx: Tx) -> tuple[list[ChangedJob], list[ChangedRun], int]:
-    rows = changed_jobs(tx, ROWS_A_TURN)
-    return rows, changed_runs(tx, RUNS_A_TURN), counters.value(tx, "queues")
+def _read_changes(tx: Tx, cluster: str, jobs: int, runs: int) -> tuple[list[ChangedJob], list[ChangedRun], int]:
+    rows = changed_jobs(tx, cluster, jobs)
+    return rows, changed_runs(tx, runs) if runs else [], counters.value(tx, COUNTER)
 
 
 class ClusterEngine:
@@ -83,48 +96,89 @@ class ClusterEngine:
     def __init__(
         self,
         parts: Parts,
-        cluster: str = "default-cluster",
+        runtime: Runtime,
+        cluster: str = DEFAULT_CLUSTER,
+        *,
+        base_env: Mapping[str, str] | None = None,
+        run_counters: RunCounters | None = None,
+        hosts_runs: bool | None = None,
         prefetch: Callable[[], Prefetcher] | None = None,
     ) -> None:
-        self._new_prefetch = prefetch or (NoPrefetch if parts.runtime.prefetching is None else Prefetch)
+        self._new_prefetch = prefetch or (NoPrefetch if runtime.prefetching is None else Prefetch)
         self._parts = parts
-        self._cluster = cluster
+        self._runtime = runtime
+        self._base_env = base_env or {}  #: what every job of this cluster sees
+        self.cluster = cluster
+        self.hosts_runs = cluster == DEFAULT_CLUSTER if hosts_runs is None else hosts_runs  #: runs advance in its turns
+        self._runs_set_aside: dict[str, str] = {}
+        self._adopt_runs = False  #: the lease of runs was taken between two turns
         self._lease_name = f"engine:{cluster}"
         self._wake = asyncio.Event()
         self._changed = True  #: others may have written rows that no turn has looked at
         self._ahead = asyncio.Event()  #: turns were written that may not be on the disk yet
         self._crowded = False  #: the last new jobs had to wait
-        self._heard: list[Observation] = []  #: what no turn has dealt with yet
-        self._durations = ExpectedDurations(parts.database)
+        self._heard: list[AttemptObservation] = []  #: what no turn has dealt with yet
+        self._durations = ExpectedDurations(parts.database, cluster)
         self._board: Board | None = None
-        self.run_counters = RunCounters()
+        self._run_counters = run_counters or RunCounters()
         self.nodes: Sequence[NodeInfo] = ()
+        self.capacities: Sequence[tuple[str, Resources]] = ()  #: name and capacity of each node
+        self._node_changes: list[NodeObservation] = []  #: that no turn has applied yet
+        self._thinker = Thinker()
+        self._problem = ""  #: what ended the last round; empty once a turn went well
+        self._turn_began: float | None = None  #: monotonic; None between turns
         self.first_turn = asyncio.Event()  #: set once the board was rebuilt and decided upon
 
+    def set_nodes(self, nodes: Sequence[NodeInfo]) -> None:
+        """The nodes as the runtime reports them."""
+        self.nodes = nodes
+        self.capacities = [(node.name, node.capacity) for node in nodes]
+
     def why(self, job: str) -> Reason | None:
-        """Why a job waits, as of now; None when this server does not know it as waiting."""
+        """Why a job waits, as of now; None when this server does not know it as waiting, or is deciding just now."""
         board = self._board
-        if board is None or job not in board.waiting or job in board.gated:
+        if board is None or self._thinker.busy or job not in board.waiting or job in board.gated:
             return None
         return board.core.why(job)
 
-    def explain(
+    async def explain(
         self, job: str, queues: Iterable[str], sizes: Iterable[Resources]
     ) -> tuple[Reason, Sequence[Suggestion]] | None:
         """The same with everything that is in its way, and the smallest changes that would start it now."""
+        await self._thinker.free()
         board = self._board
         if board is None or job not in board.waiting or job in board.gated:
             return None
         return board.core.explain(job), suggest(board.core, job, queues, sizes)
 
-    def snapshot(self, now: float) -> Snapshot | None:
+    async def snapshot(self, now: float) -> Snapshot | None:
         """Everything that the scheduler would decide by; None while this server does not move jobs."""
+        await self._thinker.free()
         return None if self._board is None else self._board.core.snapshot(now)
+
+    def decisions(self, since: float) -> Iterator[Entry]:
+        """The decision log, from the last snapshot before `since`. Reads files: not on the event loop."""
+        return read_log(folder_of(self._parts.data, self.cluster), since)
 
     @property
     def scheduler(self) -> Recorded | None:
-        """What decides here; None while this server does not move jobs."""
-        return None if self._board is None else self._board.core
+        """What decides here; None while this server does not move jobs, or is deciding just now."""
+        return None if self._board is None or self._thinker.busy else self._board.core
+
+    async def keep_decisions(self) -> None:
+        """Write the decision log, for ever."""
+        parts = self._parts
+        most = parse_quantity(parts.settings.scheduling.log_size)
+        await keep_log(folder_of(parts.data, self.cluster), most, lambda: self.scheduler, parts.clock)
+
+    def health(self) -> str:
+        """Why jobs of this cluster do not move; empty when they do, or when another server moves them."""
+        if self._runtime.problem:
+            return self._runtime.problem
+        if self._problem:
+            return f"begins anew after an error: {self._problem}"
+        lasted = 0.0 if self._turn_began is None else self._parts.clock.monotonic() - self._turn_began
+        return f"does not advance: a turn has lasted {lasted:.0f} s" if lasted > LONGEST_TURN else ""
 
     async def run(self) -> None:
         """Take the lease, move jobs, begin anew after errors with growing pauses."""
@@ -134,9 +188,15 @@ class ClusterEngine:
             try:
                 await self._hold_and_move()
             except* (PaddleFlowError, OSError) as group:
-                log.warning("engine begins anew", reason="; ".join(_words(group)))
+                self._problem = "; ".join(_words(group))
+                log.warning("engine begins anew", cluster=self.cluster, reason=self._problem)
+            except* (
+                Exception
+            ) as group:  # a fault of ours: the rows are right, so it is tried again, and said at /readyz
+                self._problem = "; ".join(_words(group))
+                log.error("engine begins anew", cluster=self.cluster, reason="".join(traceback.format_exception(group)))
             finally:
-                self._board = None
+                self._board = self._turn_began = None
             # A task group that is ending by an error forgets a cancellation that comes meanwhile (until Python 3.13).
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -150,21 +210,29 @@ class ClusterEngine:
         parts = self._parts
         token = await self._take_lease()
         lease = self._lease_name, token
+        self._runs = self._new_run_engine()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._renew(token))
                 group.create_task(self._forward_wakes())
+                group.create_task(self._follow_other_jobs())
                 observing = group.create_task(self._listen())
                 self._group = group
+                self._turn_began = parts.clock.monotonic()
                 await self._begin(lease)
                 while True:
+                    self._turn_began = parts.clock.monotonic()
                     await self._turn(lease)
+                    self._turn_began, self._problem = None, ""
                     await self._rest()
                     if observing.done():
                         observing.result()
         finally:
+            self._board = None  # at once: a thread may still be at work on it
             with contextlib.suppress(PaddleFlowError):
                 await parts.database.write(leases.release, *lease)
+                if self._runs.lease is not None:
+                    await parts.database.write(leases.release, *self._runs.lease)
 
     async def _take_lease(self) -> int:
         parts = self._parts
@@ -173,6 +241,7 @@ class ClusterEngine:
             token = await parts.database.write(leases.acquire, self._lease_name, parts.holder, now, LEASE_SECONDS)
             if token is not None:
                 return token
+            self._problem = ""  # another server moves this cluster
             await asyncio.sleep(LOOK_EVERY)
 
     async def _renew(self, token: int) -> None:
@@ -186,6 +255,25 @@ class ClusterEngine:
             kept = await parts.database.write(leases.renew, self._lease_name, token, parts.clock.now(), LEASE_SECONDS)
             if not kept:
                 raise leases.LeaseLost(f"another server took the lease {self._lease_name}")
+            await self._renew_runs()
+
+    async def _renew_runs(self) -> None:
+        """Hold the lease of runs on, or take it if nobody else holds it any more."""
+        parts, held = self._parts, self._runs.lease
+        if held is not None:
+            if not await parts.database.write(leases.renew, *held, parts.clock.now(), LEASE_SECONDS):
+                raise leases.LeaseLost(f"another server took the lease {RUNS_LEASE}")
+        elif self.hosts_runs and self._board is not None and await self._take_runs():
+            self._adopt_runs = True
+            self._wake.set()
+
+    async def _take_runs(self) -> bool:
+        """Whether this engine moves runs from now on."""
+        parts = self._parts
+        now = parts.clock.now()
+        token = await parts.database.write(leases.acquire, RUNS_LEASE, parts.holder, now, LEASE_SECONDS)
+        self._runs.lease = None if token is None else (RUNS_LEASE, token)
+        return token is not None
 
     async def _forward_wakes(self) -> None:
         with self._parts.bus.subscribe(JOBS) as subscription:
@@ -196,11 +284,23 @@ class ClusterEngine:
                 self._changed = True
                 self._wake.set()
 
-    async def _listen(self) -> None:
-        async for batch in self._parts.runtime.observe():
-            self._note(batch)
+    async def _follow_other_jobs(self) -> None:
+        """Steps of runs on other clusters: their engines say that something happened."""
+        with self._parts.bus.subscribe(EVENTS) as subscription:
+            while True:
+                await subscription.wait(LOOK_EVERY)
+                if self._runs.other_jobs:
+                    self._runs.others_changed = True
+                    self._wake.set()
 
-    def _note(self, seen: Sequence[Observation]) -> None:
+    async def _listen(self) -> None:
+        async for batch in self._runtime.observe():
+            self._note([seen for seen in batch if not isinstance(seen, NodeChanged | NodeRemoved)])
+            if nodes := [seen for seen in batch if isinstance(seen, NodeChanged | NodeRemoved)]:
+                self._node_changes += nodes
+                self._wake.set()
+
+    def _note(self, seen: Sequence[AttemptObservation]) -> None:
         if seen:
             self._heard.extend(seen)
             self._wake.set()
@@ -222,31 +322,38 @@ class ClusterEngine:
         parts = self._parts
         self._changed = True
         now = parts.clock.now()
-        known = await parts.runtime.adopt()
-        self.nodes = await parts.runtime.capacity()
+        known = await self._runtime.adopt()
+        self.set_nodes(await self._runtime.nodes())
         self._around = LaunchContext(
-            data=parts.data,
-            base_env=parts.base_env,
+            job_folder=self._runtime.job_folder,
+            base_env=self._base_env,
             addresses={node.name: node.address for node in self.nodes},
             restart_limit=parts.settings.jobs.restart_limit,
         )
-        queues = await parts.database.read(scheduled_queues, self._cluster)
+        queues = await parts.database.read(scheduled_queues, self.cluster)
         rules = rules_of(parts.settings.scheduling)
-        records = await parts.database.read(read_records, now - rules.window)
+        records = await parts.database.read(read_records, self.cluster, now - rules.window)
         records = replace(records, waiting=await self._durations.spread(records.waiting, queues))
-        nodes = [Node(n.name, n.capacity, n.labels, n.schedulable) for n in self.nodes]
+        nodes = [_scheduled(node) for node in self.nodes]
         ports = Ports(parse_range(parts.settings.local.ports), begin=secrets.randbelow(65536))
-        board = rebuild(records, nodes, queues, ports, self._around, now, self._new_prefetch(), rules)
-        if parse_quantity(parts.settings.scheduling.log_size):
-            board.core.begin(now)
+        logged = bool(parse_quantity(parts.settings.scheduling.log_size))
+
+        def rebuilt() -> Board:
+            board = rebuild(records, nodes, queues, ports, self._around, now, self._new_prefetch(), rules)
+            if logged:
+                board.core.begin(now)
+            return board
+
+        board = await self._thinker.think(rebuilt, sum(len(each.jobs) for each in records.waiting) + len(records.held))
         changes = Changeset()
+        changes.writes.changes += board.take_failures()
         self._runs = self._new_run_engine()
-        told = [each for run in await parts.database.read(read_active) for each in self._runs.adopt(run, now)]
+        told = await self._restore_runs(now) if self.hosts_runs and await self._take_runs() else []
         await self._acquaint(board, known)
         compare(board, known, changes, now)
         apply_observations(board, known, changes, now)
         await self._runs.begin(board, changes, told, now)
-        decide(board, changes, self._around, now)
+        await self._decide(board, changes, now)
         self._board = board
         await self._write_and_do(lease, board, changes, now)
         self.first_turn.set()
@@ -259,27 +366,55 @@ class ClusterEngine:
             now = parts.clock.now()
             observed, self._heard = self._heard, []
             rows, runs, version = await self._read_changes(board)
+            self._apply_node_changes(board)
             changes = Changeset()
+            changes.writes.changes += board.take_failures()
             await self._acquaint(board, observed)
             apply_observations(board, observed, changes, now)
             if version != board.queue_version:
-                board.core.set_queues(await parts.database.read(scheduled_queues, self._cluster))
+                board.core.set_queues(await parts.database.read(scheduled_queues, self.cluster))
                 board.queue_version = version
             queues = [account.queue for account in board.core.ledgers.values()]
             apply_row_changes(board, await self._durations.fill(rows, queues), changes, now)
+            if self._adopt_runs:
+                self._adopt_runs = False
+                await self._runs.begin(board, changes, await self._restore_runs(now), now)
             await self._runs.turn(board, changes, rows, runs, now)
-            decide(board, changes, self._around, now)
+            await self._decide(board, changes, now)
             self._crowded = bool(changes.writes.waits) and not changes.writes.placements
             stood = await self._write_and_do(lease, board, changes, now)
             self._changed |= not stood or len(rows) == ROWS_A_TURN or len(runs) == RUNS_A_TURN
-            more = bool(
-                self._changed or len(changes.writes.placements) >= STARTS_A_TURN or self._heard or self._runs.inbox
-            )
+            started = len(changes.writes.placements) >= STARTS_A_TURN
+            more = bool(self._changed or started or self._heard or self._runs.inbox or board.failures)
 
-    async def _acquaint(self, board: Board, seen: Sequence[Observation]) -> None:
+    async def _decide(self, board: Board, changes: Changeset, now: float) -> None:
+        await self._thinker.think(lambda: decide(board, changes, self._around, now), len(board.core.fresh))
+
+    async def _restore_runs(self, now: float) -> list[RunFact]:
+        """All runs that have not ended, taken up; the facts for them."""
+        active = await self._parts.database.read(read_active)
+        return [fact for run in active for fact in self._runs.adopt(run, now)]
+
+    def _apply_node_changes(self, board: Board) -> None:
+        """Nodes that came, went, were cordoned or have another capacity: the scheduler places by them from now on."""
+        if not self._node_changes:
+            return
+        changes, self._node_changes = self._node_changes, []
+        nodes = {node.name: node for node in self.nodes}
+        for change in changes:
+            match change:
+                case NodeChanged(node):
+                    nodes[node.name] = node
+                case NodeRemoved(name):
+                    nodes.pop(name, None)
+        self.set_nodes(tuple(nodes.values()))
+        self._around = replace(self._around, addresses={node.name: node.address for node in self.nodes})
+        board.core.set_nodes([_scheduled(node) for node in self.nodes])
+
+    async def _acquaint(self, board: Board, seen: Sequence[AttemptObservation]) -> None:
         """Jobs that began although the rows say that they wait: an engine before this one had prefetched them."""
         if jobs := board.prefetch.unplaced(board, seen):
-            for row in await self._parts.database.read(read_jobs, jobs):
+            for row in await self._parts.database.read(read_jobs, self.cluster, jobs):
                 board.prefetch.expect(board, row, members_of(row.members), self.nodes[0].name, self._around)
 
     async def _read_changes(self, board: Board) -> tuple[list[ChangedJob], list[ChangedRun], int]:
@@ -287,13 +422,23 @@ class ClusterEngine:
         if not self._changed:
             return [], [], board.queue_version
         self._changed = False
-        return await self._parts.database.peek(_read_changes)
+        database, runs = self._parts.database, self._runs.lease is not None and not self._adopt_runs
+        found = await database.peek(_read_changes, self.cluster, PEEKED_ROWS, PEEKED_ROWS if runs else 0)
+        if max(len(found[0]), len(found[1])) == PEEKED_ROWS:
+            found = await database.read(_read_changes, self.cluster, ROWS_A_TURN, RUNS_A_TURN if runs else 0)
+        return found
 
     def _new_run_engine(self) -> RunEngine:
         parts = self._parts
-        nodes = [(node.name, node.capacity) for node in self.nodes]
-        admission = Admission(nodes, parts.settings.jobs.skip_resource_validate)
-        engine = RunEngine(parts.database, admission, self.run_counters, self._durations.seconds)
+        admission = Admission({self.cluster: self.capacities}, parts.settings.jobs.skip_resource_validate)
+        engine = RunEngine(
+            parts.database,
+            admission,
+            self._run_counters,
+            self._durations.seconds,
+            self._runs_set_aside,
+            self.cluster,
+        )
         self._run_io = RunIO(parts.database, parts.clock, parts.data, parts.files, engine, self._wake.set)
         return engine
 
@@ -311,37 +456,41 @@ class ClusterEngine:
         if (
             changes.stale
         ):  # before anything is placed: a job may have the id of one that was deleted, and so its attempts
-            await parts.runtime.forget(changes.stale)
+            await self._runtime.forget(changes.stale)
         if changes.writes:
             placed = await self._write(lease, changes, now)
             apply_placements(board, changes, placed, self._around, now)
             stood = all(item.job in placed for item in changes.writes.placements)
             self._runs.settle(board, placed, changes)
             parts.bus.wake(EVENTS)
+            if changes.writes.runs.concerns_others:
+                parts.bus.wake(JOBS)
             if any(row["finished_at"] is not None for row in changes.writes.runs.runs):
                 parts.bus.wake(SCHEDULES)  # a slot may wait for the end of a run
             _tell(changes)
         board.prefetch.launch(board, changes, self._around)
         self._send_out()
         if (
-            changes.recalls and parts.runtime.prefetching is not None
+            changes.recalls and self._runtime.prefetching is not None
         ):  # before any is stopped, or its slot would pass on
-            await parts.runtime.prefetching.withdraw(changes.recalls)
+            await self._runtime.prefetching.withdraw(changes.recalls)
         if changes.ended:  # first, because what is forgotten may travel with what is started
-            await parts.runtime.forget(changes.ended)
+            await self._runtime.forget(changes.ended)
         if changes.launches:
-            if files := [item for item in changes.launches if item.files]:
-                await asyncio.to_thread(_make_files, files)
-            await parts.runtime.start([item.launch for item in changes.launches if not item.passive])
+            await self._runtime.start([item.launch for item in changes.launches if not item.passive])
         if changes.halts:
-            await parts.runtime.stop(changes.halts, parts.settings.local.grace)
+            await self._runtime.stop(changes.halts, parts.settings.local.grace)
         self._note(changes.synthetic)
         return stood
 
     async def _write(self, lease: tuple[str, int], changes: Changeset, now: float) -> dict[str, JobRow]:
         """Write the turn down. It does not wait for the disk: no kill loses it, and `_renew`, which does wait, comes soon."""
         parts = self._parts
-        placed = await parts.database.write_soon(write_turn, changes.writes, lease, parts.settings.jobs, now)
+        try:
+            placed = await parts.database.write_soon(write_turn, changes.writes, lease, parts.settings.jobs, now)
+        except Conflict:
+            await self._runs.find_conflicts(changes)
+            raise
         self._ahead.set()
         return placed
 
@@ -362,10 +511,20 @@ def _tell(changes: Changeset) -> None:
             log.info("job ended", job=change.after.id, status=str(change.after.status), reason=change.after.message)
 
 
-def _make_files(launches: Iterable[PreparedLaunch]) -> None:
-    """The small files that must be there before a process starts."""
-    for item in launches:
-        folder = Path(item.launch.folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in item.files.items():
-            (folder / name).write_text(text, "utf-8")
+def _scheduled(node: NodeInfo) -> Node:
+    """A node as the scheduler sees it."""
+    return Node(node.name, node.capacity, node.labels, node.schedulable)
+
+
+def rules_of(settings: SchedulingSettings) -> Rules:
+    """The scheduler's rules as this server has them. A job is never ended or changed in the turn that started it."""
+    return Rules(
+        preemption=settings.preemption,
+        elastic=settings.elastic,
+        patience=settings.patience,
+        half_life=max(1.0, settings.half_life),
+        least_run=max(1.0, settings.least_run),
+        window=settings.eviction_window,
+        resize_pause=max(1.0, settings.resize_pause),
+        restart_pause=max(1.0, settings.restart_pause),
+    )

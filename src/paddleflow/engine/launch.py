@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from paddleflow.base.ids import AttemptId, attempt_id, task_id
 from paddleflow.base.quantity import total
 from paddleflow.frameworks.catalogue import find
 from paddleflow.frameworks.framework import PlacedMember, Plan
 from paddleflow.jobs.facts import Key
-from paddleflow.jobs.folders import job_place, log_name
 from paddleflow.jobs.model import Member
 from paddleflow.runtimes.prefetch import PrefetchRequest
 from paddleflow.runtimes.runtime import Launch, Mount
@@ -52,23 +50,30 @@ class PlacedJob:
 
 @dataclass(frozen=True, slots=True)
 class PreparedLaunch:
-    """A launch, and the small files that must lie in the job's folder before it."""
+    """A launch, and whether it is carried out."""
 
     launch: Launch
-    passive: bool
-    files: Mapping[str, str] = field(default_factory=dict)
+    passive: bool  #: holds resources and runs no process
 
 
-def prepare(
-    job: PlacedJob, data: Path, base_env: Mapping[str, str], addresses: Mapping[str, str], slot_class: str = ""
-) -> dict[Key, PreparedLaunch]:
+@dataclass(frozen=True, slots=True)
+class LaunchContext:
+    """What launching needs to know of the cluster."""
+
+    job_folder: Callable[[str], str]  #: as the runtime has it
+    base_env: Mapping[str, str]
+    addresses: Mapping[str, str]  #: node → address
+    restart_limit: int
+
+
+def prepare(job: PlacedJob, context: LaunchContext, slot_class: str = "") -> dict[Key, PreparedLaunch]:
     """The launch of every member; with a slot class, others may take its slot."""
-    folder = job_place(data, job.id)
+    folder = context.job_folder(job.id)
     roles = {member.role: member for member in job.members}
-    placed = [_placed(roles[place.role], place, folder, addresses) for place in job.places]
+    placed = [_placed(roles[place.role], place, folder, context.addresses) for place in job.places]
     plans = find(job.framework).plan(job.id, placed)
     prepared = {
-        place.key: _prepared(job, roles[place.role], place, plan, folder, base_env, slot_class)
+        place.key: _prepared(job, roles[place.role], place, plan, context.base_env, slot_class)
         for place, plan in zip(job.places, plans, strict=True)
     }
     passive = [place for place in job.places if prepared[place.key].passive]
@@ -108,41 +113,35 @@ def _placed(member: Member, place: MemberPlacement, folder: str, addresses: Mapp
 
 
 def _prepared(
-    job: PlacedJob,
-    member: Member,
-    place: MemberPlacement,
-    plan: Plan,
-    folder: str,
-    base_env: Mapping[str, str],
-    slot_class: str,
+    job: PlacedJob, member: Member, place: MemberPlacement, plan: Plan, base_env: Mapping[str, str], slot_class: str
 ) -> PreparedLaunch:
-    task = task_id(job.id, place.role, place.index)
-    mounts = tuple(
-        Mount(f"{s.source}/{s.sub_path}" if s.sub_path else s.source, s.mount_path, s.read_only)
-        for s in member.storages
-    )
-    work = f"{folder}/work"
+    mounts = tuple(Mount(s.id, s.mount_path, s.source, s.sub_path, s.read_only) for s in member.storages)
     # Who it is and which devices it has is not the user's to say: the next member may have been given the others.
     given = {key: base_env[key] for key in (VISIBLE,) if key in base_env} | _devices(place.devices)
-    env = {**base_env, **plan.env, **_identity(job, place), **given, "PF_WORK_DIR": work}
-    return PreparedLaunch(
-        launch=Launch(
-            attempt=attempt_id(task, job.attempt),
-            argv=plan.argv,
-            env=env,
-            folder=folder,
-            log=f"{folder}/{log_name(place.role, place.index)}",
-            cwd=mounts[0].target if mounts else work,
-            work=work,
-            request=member.request,
-            limit=member.limit,
-            mounts=mounts,
-            ready_port=plan.ready_port,
-            prefetch=PrefetchRequest(slot_class) if slot_class else None,
-        ),
-        passive=plan.passive,
+    working_dir, code = mounts[0].target if mounts else "", ""
+    if member.code is not None:
+        found = member.code
+        working_dir = f"{found.path}/{found.workdir}" if found.path and found.workdir else found.path or found.workdir
+        code = found.snapshot
+    launch = Launch(
+        attempt=attempt_id(task_id(job.id, place.role, place.index), job.attempt),
+        command=plan.argv,
+        env={**base_env, **plan.env, **_identity(job, place), **given},
+        user=job.user,
+        image=member.document.get("image", ""),
+        node=place.node,
+        labels={"paddleflow/job": job.id, "paddleflow/queue": job.queue, "paddleflow/role": place.role},
+        request=member.request,
+        limit=member.limit,
+        mounts=mounts,
+        working_dir=working_dir,
+        code=code,
         files=plan.files,
+        ports=place.ports,
+        ready_port=plan.ready_port,
+        prefetch=PrefetchRequest(slot_class) if slot_class else None,
     )
+    return PreparedLaunch(launch, plan.passive)
 
 
 def _identity(job: PlacedJob, place: MemberPlacement) -> dict[str, str]:
@@ -171,14 +170,6 @@ def _devices(devices: tuple[tuple[str, tuple[int, ...]], ...]) -> dict[str, str]
 
 def attempt_of(job: PlacedJob, key: Key) -> AttemptId:
     return attempt_id(task_id(job.id, *key), job.attempt)
-
-
-def parse_attempt(attempt: str) -> tuple[str, Key, int]:
-    """(job id, (role, index), attempt) of an attempt id of ours."""
-    task, _, number = attempt.rpartition(".")
-    job, _, member = task.rpartition(".")
-    role, _, index = member.rpartition("-")
-    return job, (role, int(index)), int(number)
 
 
 def port_counts(framework: str, keys: Sequence[Key]) -> list[int]:

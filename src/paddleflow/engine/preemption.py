@@ -15,8 +15,7 @@ from dataclasses import replace
 
 from paddleflow.engine.board import Active, Board, Waiting
 from paddleflow.engine.changeset import Join, Writes
-from paddleflow.engine.launch import MemberPlacement, port_counts, prepare
-from paddleflow.engine.launch_context import LaunchContext
+from paddleflow.engine.launch import LaunchContext, MemberPlacement, port_counts, prepare
 from paddleflow.errors import Temporary
 from paddleflow.jobs.facts import Evicted, Fact, Key, Resized
 from paddleflow.scheduling.classes import allocated_total
@@ -54,7 +53,7 @@ def _resize(
             board.core.resized(decision.job, [a for a in held.assignments if a not in set(decision.added)])
             return None
         active.job = replace(active.job, places=(*active.job.places, *places))
-        fresh = prepare(active.job, around.data, around.base_env, around.addresses)
+        fresh = prepare(active.job, around)
         active.prepared = {**active.prepared, **{key: fresh[key] for key in added}}
         writes.joins.append(Join(decision.job, active.job.attempt, places))
     writes.resizes.append((decision.job, now, anew, max(0.0, now - held.since) if anew else 0.0))

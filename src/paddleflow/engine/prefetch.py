@@ -18,17 +18,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from paddleflow.base.ids import AttemptId
+from paddleflow.base.ids import AttemptId, parse_attempt
 from paddleflow.engine.board import Active, Board, activate
 from paddleflow.engine.changeset import Changeset, Placement
-from paddleflow.engine.launch import MemberPlacement, parse_attempt
-from paddleflow.engine.launch_context import LaunchContext
+from paddleflow.engine.launch import LaunchContext, MemberPlacement
 from paddleflow.jobs.facts import Placed
 from paddleflow.jobs.machine import advance
 from paddleflow.jobs.model import Member
 from paddleflow.jobs.rows import JobRow
 from paddleflow.runtimes.prefetch import Returned
-from paddleflow.runtimes.runtime import Observation
+from paddleflow.runtimes.runtime import AttemptObservation
 from paddleflow.scheduling.model import Allocation, Assignment, Request
 
 HORIZON = 0.1  #: seconds of work that are prefetched
@@ -80,7 +79,7 @@ class Prefetcher(Protocol):
         """Jobs that were given back since this was asked last."""
         ...
 
-    def unplaced(self, board: Board, seen: Iterable[Observation]) -> list[str]:
+    def unplaced(self, board: Board, seen: Iterable[AttemptObservation]) -> list[str]:
         """Jobs that wait, to the board, although an attempt of theirs has begun: an engine before this one prefetched them."""
         ...
 
@@ -126,7 +125,7 @@ class NoPrefetch:
     def take_returned(self) -> set[str]:
         return set()
 
-    def unplaced(self, board: Board, seen: Iterable[Observation]) -> list[str]:
+    def unplaced(self, board: Board, seen: Iterable[AttemptObservation]) -> list[str]:
         return []
 
     def expect(
@@ -248,7 +247,7 @@ class Prefetch:
         taken, self._returned = self._returned, set()
         return taken
 
-    def unplaced(self, board: Board, seen: Iterable[Observation]) -> list[str]:
+    def unplaced(self, board: Board, seen: Iterable[AttemptObservation]) -> list[str]:
         found = dict[str, None]()
         for each in seen:
             job, _, attempt = parse_attempt(each.attempt)

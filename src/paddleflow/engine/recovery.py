@@ -24,17 +24,16 @@ from dataclasses import dataclass, field
 from paddleflow.base.ids import AttemptId
 from paddleflow.engine.board import Active, Board, Waiting, activate
 from paddleflow.engine.changeset import Changeset
-from paddleflow.engine.launch import MemberPlacement, attempt_of
-from paddleflow.engine.launch_context import LaunchContext
+from paddleflow.engine.launch import LaunchContext, MemberPlacement, attempt_of
 from paddleflow.engine.ports import Ports
 from paddleflow.engine.prefetch import Prefetcher
-from paddleflow.engine.turn import advance_job
+from paddleflow.engine.turn import advance_job, failure
 from paddleflow.jobs.facts import MemberEnded, StopAsked
 from paddleflow.jobs.model import JobStatus, TaskStatus
 from paddleflow.jobs.queries import evicted_jobs, find_job, held_jobs, tasks_of_held_jobs, waiting_classes
 from paddleflow.jobs.rows import EvictedJob, JobRow, TaskRow, WaitingClass, allocation_of, members_of, requests_of
 from paddleflow.runtimes.prefetch import Returned
-from paddleflow.runtimes.runtime import Observation, Ready, Started
+from paddleflow.runtimes.runtime import AttemptObservation, Ready, Started
 from paddleflow.scheduling.model import Eviction, Node, Queue, Snapshot
 from paddleflow.scheduling.record import Recorded
 from paddleflow.scheduling.rules import DEFAULTS, Rules
@@ -53,15 +52,20 @@ class Records:
     evicted: list[EvictedJob] = field(default_factory=list)  #: those whose eviction still counts
 
 
-def read_records(tx: Tx, since: float) -> Records:
-    """All of it; evictions before `since` count no more."""
-    return Records(held_jobs(tx), tasks_of_held_jobs(tx), waiting_classes(tx), evicted_jobs(tx, since))
+def read_records(tx: Tx, cluster: str, since: float) -> Records:
+    """All of a cluster; evictions before `since` count no more."""
+    return Records(
+        held_jobs(tx, cluster),
+        tasks_of_held_jobs(tx, cluster),
+        waiting_classes(tx, cluster),
+        evicted_jobs(tx, cluster, since),
+    )
 
 
-def read_jobs(tx: Tx, jobs: Iterable[str]) -> list[JobRow]:
+def read_jobs(tx: Tx, cluster: str, jobs: Iterable[str]) -> list[JobRow]:
     """The rows of those of these jobs that wait and are of steps: nobody else is ever ahead, and theirs are the ids that are never used again."""
     rows = [row for job in jobs if (row := find_job(tx, job)) is not None and row.run_id is not None]
-    return [row for row in rows if not row.placed and not JobStatus(row.status).final]
+    return [row for row in rows if row.cluster == cluster and not row.placed and not JobStatus(row.status).final]
 
 
 def rebuild(
@@ -79,28 +83,56 @@ def rebuild(
     for task in records.tasks:
         tasks[task.job_id].append(task)
     current = {row.id: _present(tasks[row.id], row.attempt) for row in records.held}
-    held = tuple(allocation_of(row, current[row.id]) for row in records.held)
+    actives: dict[str, Active] = {}
+    failures = []
+    allocations = []
+    for row in records.held:
+        mine = current[row.id]
+        try:
+            actives[row.id] = activate(
+                row, members_of(row.members), mine, row.attempt, places_of(mine), around, prefetch
+            )
+            allocations.append(allocation_of(row, mine))
+        except Exception as error:  # a fault of ours in one job must not stop the others, again and again
+            actives.pop(row.id, None)
+            failures.append(failure(row.id, row.attempt, [(task.role, task.idx) for task in mine], error, now))
+    held = tuple(allocations)
     evictions = tuple(
         Eviction(row.id, row.evicted_by, row.evicted_at, gone=row.status != JobStatus.PREEMPTING)
         for row in records.evicted
     )
-    shrinks = tuple(shrink for row in records.held if (shrink := _shrink(row, current[row.id], now)) is not None)
+    shrinks = tuple(
+        shrink
+        for row in records.held
+        if (shrink := _shrink(row, current[row.id], now)) is not None and row.id in actives
+    )
     snapshot = Snapshot(now, tuple(nodes), tuple(queues), (), held, evictions=evictions, shrinks=shrinks, rules=rules)
     board = Board(Recorded.of(snapshot), ports, prefetch)
-    for row in records.held:
-        mine = current[row.id]
-        active = activate(row, members_of(row.members), mine, row.attempt, places_of(mine), around, prefetch)
-        board.active[row.id] = active
-        prefetch.placed(row.id, active.slot_class)
+    board.failures = failures
+    for job, active in actives.items():
+        board.active[job] = active
+        prefetch.placed(job, active.slot_class)
         ports.hold(active.ports)
-    for each in records.waiting:
-        requests, rest = requests_of(each), (each.framework, each.touched, each.attempt)
+    _enqueue_waiting(board, records.waiting, now)
+    return board
+
+
+def _enqueue_waiting(board: Board, classes: Iterable[WaitingClass], now: float) -> None:
+    for each in classes:
+        try:
+            requests, rest = requests_of(each), (each.framework, each.touched, each.attempt)
+        except Exception as error:  # as above
+            board.failures += [failure(job, each.attempt, (), error, now) for _, job, _ in each.jobs]
+            continue
+        if each.gated:
+            for request in requests:
+                board.enqueue(Waiting(request, *rest), None, now, gated=True)
+            continue
         board.enqueue_all([(Waiting(request, *rest), each.not_before) for request in requests], now)
         if each.status == JobStatus.PENDING:
             jobs = [request.job for request in requests]
             board.core.told(jobs)
             board.reported.append((each.message, jobs))
-    return board
 
 
 def places_of(tasks: Iterable[TaskRow]) -> tuple[MemberPlacement, ...]:
@@ -128,7 +160,7 @@ def _shrink(row: JobRow, tasks: Iterable[TaskRow], now: float) -> Eviction | Non
     return Eviction(row.id, "", now, going) if going or row.outcome == JobStatus.PENDING else None
 
 
-def compare(board: Board, known: Iterable[Observation], changes: Changeset, now: float) -> None:
+def compare(board: Board, known: Iterable[AttemptObservation], changes: Changeset, now: float) -> None:
     """What the runtime does not know of must be launched, or has been lost."""
     told: set[AttemptId] = {seen.attempt for seen in known if not isinstance(seen, Returned)}
     for active in list(board.active.values()):

@@ -2,7 +2,7 @@
 
 Steps of a loop or of a wide pipeline differ in command, variables and name; queue, flavour, image and storages are the same.
 So the first of them takes the whole way (`runs.documents`, `jobs.admission`), and the others are copies of its job. Called by
-`run_engine`, inside a look at the database.
+`run_engine`, inside a read of the database.
 """
 
 from __future__ import annotations
@@ -12,11 +12,17 @@ from dataclasses import dataclass, field, replace
 
 from paddleflow.access.callers import is_root
 from paddleflow.base import names
-from paddleflow.base.quantity import Resources
 from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota
 from paddleflow.jobs.admission import LIMIT_VARIABLE, AdmissionContext, admit, command_line
 from paddleflow.jobs.model import NewJob
-from paddleflow.jobs.submission import AdmissionCache, QueueCache, Submitter, admission_context, admission_version
+from paddleflow.jobs.submission import (
+    AdmissionCache,
+    Nodes,
+    QueueCache,
+    Submitter,
+    admission_context,
+    admission_version,
+)
 from paddleflow.runs.documents import CONTROLS, command_of, document_of, identity_of
 from paddleflow.runs.state import Instance, RunState
 from paddleflow.runs.values import Rendered
@@ -32,7 +38,7 @@ Asked = tuple[RunState, Instance, Rendered]
 class Admission:
     """What admitting the jobs of steps needs to know of this server, and what it has found out."""
 
-    nodes: Sequence[tuple[str, Resources]]
+    nodes: Nodes
     skip_queue_maximum: bool
     queues: QueueCache = field(default_factory=QueueCache)
     known: AdmissionCache[NewJob] = field(default_factory=AdmissionCache)

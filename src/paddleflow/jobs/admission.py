@@ -19,6 +19,7 @@ from paddleflow.frameworks.catalogue import FRAMEWORKS, find
 from paddleflow.frameworks.framework import Framework, PlacedMember, Role
 from paddleflow.jobs.model import Member, MountedStorage, NewJob
 from paddleflow.jobs.templates import members_of_template, spec_of_pod
+from paddleflow.queues.model import DEFAULT_CLUSTER, DEFAULT_QUEUE, LOCAL
 from paddleflow.spec.job import (
     IN_PLACE,
     PRIORITIES,
@@ -33,9 +34,7 @@ from paddleflow.spec.job import (
 )
 from paddleflow.storage.model import NONE_YET
 
-DEFAULT_QUEUE = "default-queue"
 DEFAULT_FLAVOUR = Resources.of(1000, 2**30)
-LOCAL = "Local"  #: the type of cluster that this server runs jobs on
 TTL_ANNOTATION = "paddleflow/job-ttl-seconds"
 SHELL = "/bin/sh"  #: by its path: to look it up in every folder of PATH costs each job a dozen system calls
 NOTHING_TO_RUN = "is empty: there is nothing to run"
@@ -52,8 +51,9 @@ class QueueFacts:
     open: bool
     usable: bool  #: by the one who submits
     most: Resources | None
-    cluster_type: str = "Local"
+    cluster_type: str = LOCAL
     above: tuple[tuple[str, Resources], ...] = ()  #: name and ceiling of each queue above it that has one
+    cluster: str = DEFAULT_CLUSTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,9 @@ class AdmissionContext:
     queue: Callable[[str], QueueFacts | None]
     flavour: Callable[[str], Resources | None]
     storage: Callable[[str], StorageFacts | None]
-    why_no_node: Callable[[Resources], str]  #: empty when some node could hold that much, else why none can
+    why_no_node: Callable[
+        [str, Resources], str
+    ]  #: empty when a node of that cluster could hold so much, else why none can
     known_queues: Callable[[], Sequence[str]] = tuple
     known_flavours: Callable[[], Sequence[str]] = tuple
     known_storages: Callable[[], Sequence[str]] = tuple
@@ -111,7 +113,7 @@ def admit(document: SingleJob | DistributedJob | WorkflowJob, context: Admission
             members = _distributed(document, context, faults)
         case WorkflowJob():
             kind, framework, members = "workflow", "workflow", ()
-            _refuse_workflow(document, faults)
+            _refuse_workflow(faults)
     request = total(m.request * (m.replicas if m.least is None else m.least) for m in members)
     if queue is not None:
         _sizes(members, request, queue, context, faults, kind == "distributed")
@@ -122,6 +124,7 @@ def admit(document: SingleJob | DistributedJob | WorkflowJob, context: Admission
         name=document.name,
         user=context.user,
         queue=queue.name if queue else "",
+        cluster=queue.cluster if queue else "",
         kind=kind,
         framework=framework,
         priority=_priority(document),
@@ -205,6 +208,8 @@ def _distributed(document: DistributedJob, context: AdmissionContext, faults: Fa
             continue
         size = size_of(item, role, name, where, faults)
         counts[role.name], most[role.name] = size.count if size.least is None else size.least, size.count
+        if item.source is None and document.source is not None:
+            item = item.model_copy(update={"source": document.source})
         members.append(_member(role.name, item.replicas, item, where, context, faults, size))
     if len(members) == len(documents):  # every role is known, so what the framework says of them is worth hearing
         found = framework.check(counts) or framework.check(most)
@@ -227,12 +232,9 @@ def _commands(framework: Framework, members: Sequence[Member], faults: Faults) -
             faults.add(f"members[{number}].command", NOTHING_TO_RUN, COMMAND_HINT)
 
 
-def _refuse_workflow(document: WorkflowJob, faults: Faults) -> None:
-    if not document.extension_template:
-        faults.add("extensionTemplate", "ExtensionTemplate for workflow job is needed, and now is empty")
-    else:
-        hint = "submit its steps as jobs, or to a queue of a Kubernetes cluster with Argo"
-        faults.add("extensionTemplate", "an Argo Workflow cannot run on a cluster of type Local", hint)
+def _refuse_workflow(faults: Faults) -> None:
+    hint = "submit its steps as jobs, or to a queue of a Kubernetes cluster with Argo"
+    faults.add("extensionTemplate", "an Argo Workflow cannot run on a cluster of type Local", hint)
 
 
 def _member(
@@ -294,7 +296,7 @@ def _sizes(
             faults.add("flavour", message, hint, "JobInvalidField", OverQuota)
             return
     for number, member in enumerate(members):
-        why = context.why_no_node(member.request)
+        why = context.why_no_node(queue.cluster, member.request)
         if why:
             where = f"members[{number}].flavour" if gang else "flavour"
             faults.add(where, f"no node can ever hold {member.role}: {why}", "ask for less", kind=OverQuota)
@@ -341,6 +343,8 @@ def _kept(spec: JobSpec, role: str, replicas: int, request: Resources) -> Mappin
         )
     if spec.limit_flavour.name or spec.limit_flavour.cpu:
         kept["limitFlavour"] = spec.limit_flavour.model_dump(by_alias=True, exclude_defaults=True)
+    if spec.source:
+        kept["code"] = spec.source.model_dump(by_alias=True, exclude_defaults=True)
     if spec.fs:
         kept["fs"] = spec.fs.model_dump(by_alias=True, exclude_defaults=True)
     if spec.extra_fs:

@@ -21,6 +21,7 @@ class DueJob(NamedTuple):
 
     seq: int
     id: str
+    cluster: str
     touched: int
     seen: int
 
@@ -99,20 +100,20 @@ def delete_job(tx: Tx, job: str) -> JobRow:
 def forget_job(tx: Tx, row: JobRow | DueJob) -> None:
     """Everything that the database has of an ended job; for a run's jobs when their run goes."""
     if row.touched > row.seen:
-        tx.run(SQL["note_deleted"], seq=row.seq, id=row.id)
+        tx.run(SQL["note_deleted"], seq=row.seq, id=row.id, cluster=row.cluster)
     for statement in ("delete_tasks", "delete_sizes", "delete_labels", "delete_storages", "delete_job"):
         tx.run(SQL[statement], id=row.id)
     events.delete_for(tx, "job", row.id)
 
 
-def any_due(tx: Tx, now: float) -> bool:
-    """Whether there is a job whose time to live is over."""
-    return tx.one(SQL["jobs_to_delete"], now=now, limit=1) is not None
+def any_due(tx: Tx, cluster: str, now: float) -> bool:
+    """Whether a cluster has a job whose time to live is over."""
+    return tx.one(SQL["jobs_to_delete"], cluster=cluster, now=now, limit=1) is not None
 
 
-def delete_due(tx: Tx, now: float, limit: int) -> list[str]:
-    """Delete jobs whose time to live is over, at most so many; their ids."""
-    rows = [DueJob(**row) for row in tx.all(SQL["jobs_to_delete"], now=now, limit=limit)]
+def delete_due(tx: Tx, cluster: str, now: float, limit: int) -> list[str]:
+    """Delete jobs of a cluster whose time to live is over, at most so many; their ids."""
+    rows = [DueJob(**row) for row in tx.all(SQL["jobs_to_delete"], cluster=cluster, now=now, limit=limit)]
     for row in rows:
         forget_job(tx, row)
     return [row.id for row in rows]

@@ -1,20 +1,20 @@
 -- name: insert_jobs
 -- New jobs that differ in nothing but id and name: the identities. An id that is taken already is a Conflict.
-insert into jobs (id, name, user_name, queue, kind, framework, priority, status, message, members, needs, labels,
+insert into jobs (id, name, user_name, queue, cluster, kind, framework, priority, status, message, members, needs, labels,
                   annotations, template, cpu, memory, scalars, accepted_at, updated_at, ttl)
-select value ->> 0, value ->> 1, :user_name, :queue, :kind, :framework, :priority, 'init', '', :members, :needs, :labels,
+select value ->> 0, value ->> 1, :user_name, :queue, :cluster, :kind, :framework, :priority, 'init', '', :members, :needs, :labels,
        :annotations, cast(:template as text), :cpu, :memory, :scalars, :accepted_at, :accepted_at,
        cast(:ttl as double precision)
 from json_each(:identities)
 
 -- name: insert_step_job
--- The job of a run's step, as the engine makes it: it has seen it already, and may have placed it too.
-insert into jobs (id, name, user_name, queue, kind, framework, priority, status, message, members, needs, labels,
+-- The job of a run's step, as the engine makes it. Of its own cluster it has seen it already, and may have placed it too.
+insert into jobs (id, name, user_name, queue, cluster, kind, framework, priority, status, message, members, needs, labels,
                   annotations, template, cpu, memory, scalars, accepted_at, updated_at, ttl, placed, placed_at, attempt,
-                  not_before, touched, seen, run_id)
-values (:id, :name, :user_name, :queue, :kind, :framework, :priority, :status, :message, :members, :needs, :labels,
+                  gated, touched, seen, run_id)
+values (:id, :name, :user_name, :queue, :cluster, :kind, :framework, :priority, :status, :message, :members, :needs, :labels,
         :annotations, :template, :cpu, :memory, :scalars, :accepted_at, :accepted_at, :ttl, :placed, :placed_at, :attempt,
-        :not_before, 1, 1, :run_id)
+        :gated, 1, :seen, :run_id)
 
 -- name: positions
 -- Where jobs are in lists.
@@ -55,47 +55,47 @@ select id from jobs where id in (select value ->> 0 from json_each(:ids))
 select * from tasks where job_id = :job_id order by role, idx
 
 -- name: unseen_jobs
--- Jobs that the engine has not looked at since somebody else changed them, with those that are gone altogether.
+-- Jobs of a cluster that its engine has not seen since somebody else changed them, with those that are gone altogether.
 select seq, job_id as id, '' as queue, '' as user_name, '' as framework, '' as priority, '' as needs,
        cast(0 as double precision) as accepted_at, 0 as attempt, cast(null as double precision) as not_before,
-       0 as touched, 'deleted' as status, 0 as placed, '' as message
-from deleted_jobs
+       0 as gated, 0 as touched, 'deleted' as status, 0 as placed, '' as message
+from deleted_jobs where cluster = :cluster
 union all
-select seq, id, queue, user_name, framework, priority, needs, accepted_at, attempt, not_before, touched, status, placed,
-       message
-from jobs where touched > seen
+select seq, id, queue, user_name, framework, priority, needs, accepted_at, attempt, not_before, gated, touched, status,
+       placed, message
+from jobs where touched > seen and cluster = :cluster
 order by seq limit :limit
 
 -- name: held_jobs
--- Jobs that hold resources or are being ended: what the engine takes up again after a restart.
-select * from jobs where placed = 1 and status in $ACTIVE
+-- Jobs of a cluster that hold resources or are being ended: what its engine takes up again after a restart.
+select * from jobs where cluster = :cluster and placed = 1 and status in $ACTIVE
 
 -- name: tasks_of_held_jobs
--- The members of all jobs that hold resources.
+-- The members of all jobs of a cluster that hold resources.
 select t.* from tasks t join jobs j on j.id = t.job_id
-where j.placed = 1 and j.status in $ACTIVE
+where j.cluster = :cluster and j.placed = 1 and j.status in $ACTIVE
 
 -- name: waiting_jobs
--- Jobs that wait for resources, with no more than the scheduler needs to know.
-select seq, id, queue, user_name, framework, priority, needs, accepted_at, attempt, not_before, touched, status, placed,
-       message
-from jobs where placed = 0 and status in $WAITING order by seq
+-- Jobs of a cluster that wait for resources, with no more than the scheduler needs to know.
+select seq, id, queue, user_name, framework, priority, needs, accepted_at, attempt, not_before, gated, touched, status,
+       placed, message
+from jobs where cluster = :cluster and placed = 0 and status in $WAITING order by seq
 
 -- name: waiting_classes
 -- The same with one row for all jobs that are equal to the scheduler: their positions, ids and moments are JSON lists.
-select queue, user_name, framework, priority, needs, attempt, not_before, touched, status, message,
+select queue, user_name, framework, priority, needs, attempt, not_before, gated, touched, status, message,
        json_group_array(seq) as seqs, json_group_array(id) as ids,
        json_group_array(json(printf('%!.17g', accepted_at))) as moments
-from jobs where placed = 0 and status in $WAITING
-group by queue, user_name, framework, priority, needs, attempt, not_before, touched, status, message
+from jobs where cluster = :cluster and placed = 0 and status in $WAITING
+group by queue, user_name, framework, priority, needs, attempt, not_before, gated, touched, status, message
 
 -- name: waiting_classes [postgres]
 -- The same with one row for all jobs that are equal to the scheduler: their positions, ids and moments are JSON lists.
-select queue, user_name, framework, priority, needs, attempt, not_before, touched, status, message,
+select queue, user_name, framework, priority, needs, attempt, not_before, gated, touched, status, message,
        cast(json_agg(seq) as text) as seqs, cast(json_agg(id) as text) as ids,
        cast(json_agg(accepted_at) as text) as moments
-from jobs where placed = 0 and status in $WAITING
-group by queue, user_name, framework, priority, needs, attempt, not_before, touched, status, message
+from jobs where cluster = :cluster and placed = 0 and status in $WAITING
+group by queue, user_name, framework, priority, needs, attempt, not_before, gated, touched, status, message
 
 -- name: jobs_of_placement
 -- What the engine needs to launch a waiting job, and only if nobody changed it since it was looked at.
@@ -103,7 +103,7 @@ select * from jobs where seq = :seq and touched = :touched and placed = 0 and st
 
 -- name: mark_waiting
 -- The engine looked at new jobs and they have to wait, all for the same reason; which of them nobody changed meanwhile.
-update jobs set status = 'pending', message = :message, updated_at = :at, seen = :touched
+update jobs set status = 'pending', message = :message, updated_at = :at, gated = 0, seen = :touched
 where seq in (select cast(value ->> 0 as bigint) from json_each(:seqs)) and touched = :touched
   and status in $WAITING and placed = 0
 returning seq
@@ -118,8 +118,8 @@ delete from deleted_jobs where seq = :seq
 
 -- name: place_job
 -- Every member has its place: the durable intent before anything is started.
-update jobs set status = 'pending', message = '', placed = 1, attempt = :attempt, not_before = null, updated_at = :at,
-                placed_at = :placed_at, seen = :touched
+update jobs set status = 'pending', message = '', placed = 1, attempt = :attempt, not_before = null, gated = 0,
+                updated_at = :at, placed_at = :placed_at, seen = :touched
 where seq = :seq and touched = :touched and status in $WAITING and placed = 0
 
 -- name: insert_task
@@ -167,18 +167,50 @@ on conflict (job_id, at) do update set scalars = excluded.scalars
 
 -- name: ended_since
 -- Jobs that ended lately, the newest first, for what is learnt of durations.
-select id, user_name, name, queue, needs, members, accepted_at, placed_at, started_at, finished_at, updated_at from jobs
-where updated_at > :since and finished_at is not null order by updated_at desc limit :limit
+select id, user_name, name, queue, needs, accepted_at, placed_at, started_at, finished_at, updated_at,
+       members -> 0 -> 'document' ->> 'image' as image,
+       substr(members -> 0 -> 'document' ->> 'command', 1, 200) as command
+from jobs where updated_at > :since and finished_at is not null order by updated_at desc limit :limit
 
 -- name: active_profiles
 -- What jobs that have not ended have in common with others.
-select id, user_name, name, queue, needs, members, accepted_at from jobs
-where status in $ACTIVE order by seq limit :limit
+select id, user_name, name, queue, needs, accepted_at,
+       members -> 0 -> 'document' ->> 'image' as image,
+       substr(members -> 0 -> 'document' ->> 'command', 1, 200) as command
+from jobs where status in $ACTIVE order by seq limit :limit
+
+-- name: job_profile
+-- The same of one job.
+select id, user_name, name, queue, needs, accepted_at,
+       members -> 0 -> 'document' ->> 'image' as image,
+       substr(members -> 0 -> 'document' ->> 'command', 1, 200) as command
+from jobs where id = :id
+
+-- name: ended_since [postgres]
+-- Jobs that ended lately, the newest first, for what is learnt of durations.
+select id, user_name, name, queue, needs, accepted_at, placed_at, started_at, finished_at, updated_at,
+       cast(members as json) -> 0 -> 'document' ->> 'image' as image,
+       substr(cast(members as json) -> 0 -> 'document' ->> 'command', 1, 200) as command
+from jobs where updated_at > :since and finished_at is not null order by updated_at desc limit :limit
+
+-- name: active_profiles [postgres]
+-- What jobs that have not ended have in common with others.
+select id, user_name, name, queue, needs, accepted_at,
+       cast(members as json) -> 0 -> 'document' ->> 'image' as image,
+       substr(cast(members as json) -> 0 -> 'document' ->> 'command', 1, 200) as command
+from jobs where status in $ACTIVE order by seq limit :limit
+
+-- name: job_profile [postgres]
+-- The same of one job.
+select id, user_name, name, queue, needs, accepted_at,
+       cast(members as json) -> 0 -> 'document' ->> 'image' as image,
+       substr(cast(members as json) -> 0 -> 'document' ->> 'command', 1, 200) as command
+from jobs where id = :id
 
 -- name: evicted_jobs
 -- Evictions that still count, after a restart of the engine.
 select id, status, evicted_at, evicted_by from jobs
-where evicted_at > :since and status in $ACTIVE
+where cluster = :cluster and evicted_at > :since and status in $ACTIVE
 
 -- name: end_unplaced_job
 -- Stops a job that holds nothing yet; the engine forgets it when it sees the row.
@@ -209,7 +241,7 @@ where id = :id
 
 -- name: note_deleted
 -- Tells the engine that a job is gone which it may still have in mind.
-insert into deleted_jobs (seq, job_id) values (:seq, :id)
+insert into deleted_jobs (seq, job_id, cluster) values (:seq, :id, :cluster)
 
 -- name: delete_job
 -- A job that has ended, for good.
@@ -236,8 +268,8 @@ delete from job_storages where job_id = :id
 select * from jobs where run_id = :run_id order by seq
 
 -- name: jobs_to_delete
--- Jobs whose time has come.
-select seq, id, touched, seen from jobs where delete_at is not null and delete_at <= :now
+-- Jobs of a cluster whose time has come.
+select seq, id, cluster, touched, seen from jobs where delete_at is not null and delete_at <= :now and cluster = :cluster
 order by delete_at limit :limit
 
 -- name: count_by_status
@@ -259,10 +291,11 @@ where finished_at is not null
   and id in (select subject from events where seq > :after and kind = 'job' and type = 'status')
 
 -- name: tasks_on_nodes
--- What every member that holds resources takes, and where.
+-- What every member on a cluster that holds resources takes, and where.
 select t.node, t.job_id, t.role, t.idx, t.status, j.needs, j.labels
 from tasks t join jobs j on j.id = t.job_id
-where j.placed = 1 and j.status in $ACTIVE
+where j.cluster = :cluster and j.placed = 1
+  and j.status in $ACTIVE
 
 -- name: card_time
 -- Jobs of some queues that ran between two moments, for the card-time report.

@@ -43,10 +43,6 @@ FINAL = frozenset(
 ACTIVE = frozenset(JobStatus) - FINAL
 
 
-#: `not_before` of a job that the engine holds back until its run says that its time has come
-UNTIL_TOLD = float(2**40)
-
-
 class TaskStatus(StrEnum):
     """The states of one member. ``waiting`` has its place but an earlier stage is not ready yet."""
 
@@ -81,6 +77,15 @@ class MountedStorage:
 
 
 @dataclass(frozen=True, slots=True)
+class Code:
+    """The code that a member runs with, as its working directory: a snapshot, or a folder of this machine."""
+
+    snapshot: str
+    path: str
+    workdir: str  #: below it
+
+
+@dataclass(frozen=True, slots=True)
 class Member:
     """One role of a job, with everything resolved."""
 
@@ -98,6 +103,13 @@ class Member:
     #: the fields as they were sent (name, flavour, image, command, …), for those who ask later
     document: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def code(self) -> Code | None:
+        found = self.document.get("code")
+        if found is None:
+            return None
+        return Code(found.get("snapshot", ""), found.get("path", ""), found.get("workdir", ""))
+
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
@@ -107,6 +119,7 @@ class NewJob:
     name: str
     user: str
     queue: str
+    cluster: str  #: of the queue
     kind: str
     framework: str
     priority: str

@@ -97,37 +97,37 @@ def jobs_of_run(tx: Tx, run: str) -> list[JobRow]:
 # --- for the engine -------------------------------------------------------------------------------------------------
 
 
-def changed_jobs(tx: Tx, limit: int) -> list[ChangedJob]:
-    """Jobs that the engine has not looked at since somebody else changed them, and those that are gone altogether."""
-    return [ChangedJob(**row) for row in tx.all(SQL["unseen_jobs"], limit=limit)]
+def changed_jobs(tx: Tx, cluster: str, limit: int) -> list[ChangedJob]:
+    """Jobs of a cluster that its engine has not seen since somebody else changed them, and those that are gone altogether."""
+    return [ChangedJob(**row) for row in tx.all(SQL["unseen_jobs"], cluster=cluster, limit=limit)]
 
 
-def waiting_jobs(tx: Tx) -> list[ChangedJob]:
-    """All jobs that wait for resources."""
-    return [ChangedJob(**row) for row in tx.all(SQL["waiting_jobs"])]
+def waiting_jobs(tx: Tx, cluster: str) -> list[ChangedJob]:
+    """All jobs of a cluster that wait for resources."""
+    return [ChangedJob(**row) for row in tx.all(SQL["waiting_jobs"], cluster=cluster)]
 
 
-def waiting_classes(tx: Tx) -> list[WaitingClass]:
+def waiting_classes(tx: Tx, cluster: str) -> list[WaitingClass]:
     """The same in classes of jobs that are equal to the scheduler, so that a hundred thousand are few rows."""
     found = []
-    for row in tx.all(SQL["waiting_classes"]):
+    for row in tx.all(SQL["waiting_classes"], cluster=cluster):
         lists = [json.loads(row.pop(name)) for name in ("seqs", "ids", "moments")]
         found.append(WaitingClass(**row, jobs=list(zip(*lists, strict=True))))
     return found
 
 
-def held_jobs(tx: Tx) -> list[JobRow]:
+def held_jobs(tx: Tx, cluster: str) -> list[JobRow]:
     """Jobs that hold resources or are being ended."""
-    return [job_of(row) for row in tx.all(SQL["held_jobs"])]
+    return [job_of(row) for row in tx.all(SQL["held_jobs"], cluster=cluster)]
 
 
-def tasks_of_held_jobs(tx: Tx) -> list[TaskRow]:
-    return [task_of(row) for row in tx.all(SQL["tasks_of_held_jobs"])]
+def tasks_of_held_jobs(tx: Tx, cluster: str) -> list[TaskRow]:
+    return [task_of(row) for row in tx.all(SQL["tasks_of_held_jobs"], cluster=cluster)]
 
 
-def evicted_jobs(tx: Tx, since: float) -> list[EvictedJob]:
+def evicted_jobs(tx: Tx, cluster: str, since: float) -> list[EvictedJob]:
     """Those whose eviction since then still counts."""
-    return [EvictedJob(**row) for row in tx.all(SQL["evicted_jobs"], since=since)]
+    return [EvictedJob(**row) for row in tx.all(SQL["evicted_jobs"], cluster=cluster, since=since)]
 
 
 def placeable_job(tx: Tx, seq: int, touched: int) -> JobRow | None:
@@ -222,8 +222,8 @@ def ended_behind(tx: Tx, after: int) -> list[EndedJob]:
     return [EndedJob(**row) for row in tx.all(SQL["ended_behind"], after=after)]
 
 
-def tasks_on_nodes(tx: Tx) -> list[PlacedTask]:
-    return [PlacedTask(**row) for row in tx.all(SQL["tasks_on_nodes"])]
+def tasks_on_nodes(tx: Tx, cluster: str) -> list[PlacedTask]:
+    return [PlacedTask(**row) for row in tx.all(SQL["tasks_on_nodes"], cluster=cluster)]
 
 
 def card_jobs(tx: Tx, queue: str, since: float, until: float) -> list[CardJob]:

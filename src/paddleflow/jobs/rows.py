@@ -23,6 +23,8 @@ from paddleflow.store.database import Row, Value
 from paddleflow.store.statements import load
 
 SQL = load("paddleflow.jobs", "jobs.sql")
+RETRIES_VARIABLE = "PF_JOB_RETRIES"  #: how often a failed job is started again, instead of the server's limit
+MOST_RETRIES = 100
 PREEMPTED_VARIABLE = "PF_JOB_WHEN_PREEMPTED"  #: `end`: a job that made way does not wait for a new place
 json_text = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":")
@@ -36,6 +38,7 @@ class JobRow(NamedTuple):
     name: str
     user_name: str
     queue: str
+    cluster: str
     kind: str
     framework: str
     priority: str
@@ -57,6 +60,7 @@ class JobRow(NamedTuple):
     placed: int = 0
     attempt: int = 0
     not_before: float | None = None
+    gated: int = 0
     started_at: float | None = None
     finished_at: float | None = None
     delete_at: float | None = None
@@ -106,6 +110,7 @@ class ChangedJob(NamedTuple):
     accepted_at: float
     attempt: int
     not_before: float | None
+    gated: int
     touched: int
     status: str  #: `DELETED` if the row is gone
     placed: int
@@ -123,6 +128,7 @@ class WaitingClass(NamedTuple):
     needs: str
     attempt: int
     not_before: float | None
+    gated: int
     touched: int
     status: str
     message: str
@@ -185,6 +191,7 @@ def common_row(job: NewJob) -> dict[str, Value]:
     return {
         "user_name": job.user,
         "queue": job.queue,
+        "cluster": job.cluster,
         "kind": job.kind,
         "framework": job.framework,
         "priority": job.priority,
@@ -314,7 +321,7 @@ def requests_of(waiting: WaitingClass) -> list[Request]:
 def class_of(row: ChangedJob) -> WaitingClass:
     """A waiting job as a class of its own."""
     return WaitingClass(
-        row.queue, row.user_name, row.framework, row.priority, row.needs, row.attempt, row.not_before, row.touched,
+        row.queue, row.user_name, row.framework, row.priority, row.needs, row.attempt, row.not_before, row.gated, row.touched,
         row.status, row.message, [(row.seq, row.id, row.accepted_at)], row.expected,
     )  # fmt: skip
 
@@ -337,6 +344,9 @@ def lifecycle_of(framework: str, members: Sequence[Member], restart_limit: int) 
     """What the framework, the members' restart policy and their word about evictions say."""
     again = {RestartPolicy.ALWAYS, RestartPolicy.ON_FAILURE}
     restarts = any(member.env.get("PF_JOB_RESTART_POLICY") in again for member in members)
+    given = [text for member in members if (text := member.env.get(RETRIES_VARIABLE, "")).isdecimal()]
+    if given:
+        restarts, restart_limit = True, min(max(int(text[:9]) for text in given), MOST_RETRIES)
     ends = any(member.env.get(PREEMPTED_VARIABLE, "").lower() == "end" for member in members)
     return _lifecycle(framework, tuple(member.role for member in members), restart_limit if restarts else 0, not ends)
 

@@ -28,7 +28,7 @@ from paddleflow.storage.storages import storage_names, usable_storage
 from paddleflow.store import counters, events
 from paddleflow.store.database import Batched, Tx, Value
 
-Nodes: TypeAlias = Sequence[tuple[str, Resources]]  #: name and capacity of each
+Nodes: TypeAlias = Mapping[str, Sequence[tuple[str, Resources]]]  #: of clusters: name and capacity of each node
 T = TypeVar("T")
 MOST_REFUSED = 100  #: refused jobs of one batch that are listed
 _MOST_CACHED = 1024
@@ -39,7 +39,7 @@ class AdmissionCache(Generic[T]):
 
     def __init__(self) -> None:
         self._version: int | None = None
-        self._nodes: Nodes = ()
+        self._nodes: Nodes = {}
         self._found: dict[Hashable, T] = {}
 
     def validate(self, version: int, nodes: Nodes) -> None:
@@ -72,7 +72,7 @@ class AdmittedJob:
 
 @dataclass(frozen=True, slots=True)
 class Submitter:
-    """Who submits, and what this server's machine can hold."""
+    """Who submits, and what the nodes of the clusters can hold."""
 
     user: str
     root: bool
@@ -219,7 +219,7 @@ class QueueCache:
             above = queues_above(tx, queue)
             is_open = row["cluster_status"] == "online" and all(each.open for each in (queue, *above))
             ceilings = tuple((each.name, each.ceiling) for each in above if each.ceiling is not None)
-            found = QueueFacts(name, is_open, True, queue.ceiling, row["cluster_type"], ceilings)
+            found = QueueFacts(name, is_open, True, queue.ceiling, row["cluster_type"], ceilings, queue.cluster)
             self._facts[name] = found
         return found
 
@@ -233,7 +233,7 @@ class _Lookup:
         self._queues: dict[str, QueueFacts | None] = {}
         self._flavours: dict[str, Resources | None] = {}
         self._storages: dict[str, StorageFacts | None] = {}
-        self._fits: dict[Resources, str] = {}
+        self._fits: dict[tuple[str, Resources], str] = {}
 
     def queue(self, name: str) -> QueueFacts | None:
         if name not in self._queues:
@@ -256,13 +256,16 @@ class _Lookup:
             self._storages[name] = StorageFacts(found.id, found.name, found.sub_path) if found else None
         return self._storages[name]
 
-    def why_no_node(self, amount: Resources) -> str:
-        if amount not in self._fits:
-            self._fits[amount] = self._why_no_node(amount)
-        return self._fits[amount]
+    def why_no_node(self, cluster: str, amount: Resources) -> str:
+        key = cluster, amount
+        if key not in self._fits:
+            self._fits[key] = self._why_no_node(cluster, amount)
+        return self._fits[key]
 
-    def _why_no_node(self, amount: Resources) -> str:
-        nodes = self._submitter.nodes
+    def _why_no_node(self, cluster: str, amount: Resources) -> str:
+        nodes = self._submitter.nodes.get(cluster)
+        if nodes is None:  # another server knows them: its scheduler says whether it fits
+            return ""
         if any(amount.fits(capacity) for _, capacity in nodes):
             return ""
         if not nodes:

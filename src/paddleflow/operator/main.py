@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +38,7 @@ from paddleflow.operator.etcd import Etcd, Keys
 from paddleflow.operator.metrics import Metrics
 from paddleflow.operator.paddlejob.job import Options
 from paddleflow.operator.probes import serve_pages
+from paddleflow.operator.scope import Scope
 from paddleflow.spec.paddlejob import crd
 
 COMPONENT = "paddlejob-controller"
@@ -111,30 +112,41 @@ async def serve(arguments: Arguments, stopping: asyncio.Event | None = None) -> 
             observe=lambda turn: metrics.observe(turn),
         )
         identity = f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
-        lease = Lease(plain, LEASE, arguments.lease_namespace or where.namespace or "default", identity, clock)
+        home = arguments.lease_namespace or where.namespace or "default"
+        lease = Lease(plain, LEASE, home, identity, clock)
         leads = (lambda: lease.leads) if arguments.leader_elect else (lambda: True)
         if arguments.leader_elect:
             client.fence = lease.check
-        metrics = jobs.metrics = Metrics(lambda: len(controller.queue), jobs.every_job, leads)
+        scope = Scope(
+            plain,
+            recorder,
+            clock,
+            installation=f"{home}/{LEASE}" if arguments.leader_elect else identity,
+            namespace=arguments.namespace,
+            home=home,
+            leads=leads,
+        )
+        metrics = jobs.metrics = Metrics(
+            lambda: len(controller.queue), jobs.every_job, leads, lambda: len(scope.overlaps)
+        )
         pages = {"/metrics": lambda: (200, metrics.page())}
         health = {"/healthz": lambda: (200, b"ok\n"), "/readyz": lambda: readiness(jobs)}
         await stack.enter_async_context(serve_pages(arguments.metrics_address, "--metrics-bind-address", pages))
         await stack.enter_async_context(serve_pages(arguments.health_address, "--health-probe-bind-address", health))
         work = _led(lease, controller) if arguments.leader_elect else controller.run
-        await _work(client, jobs, controller, recorder, work, arguments, stop)
+        await _work(client, jobs, controller, [recorder.run, scope.run, work], arguments, stop)
 
 
 async def _work(
     client: Client,
     jobs: PaddleJobController,
     controller: Controller,
-    recorder: Recorder,
-    work: Callable[[], Awaitable[None]],
+    loops: list[Callable[[], Coroutine[Any, Any, None]]],
     arguments: Arguments,
     stop: asyncio.Event,
 ) -> None:
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(recorder.run(), name="events")]
+        tasks: list[asyncio.Task[None]] = []
         controller.watch(jobs.jobs)
         caches = [jobs.jobs, jobs.pods, jobs.config_maps, jobs.services]
         for cache in caches[1:]:
@@ -148,18 +160,14 @@ async def _work(
                 _log.warning("Volcano's PodGroup is not known to the API server: jobs wait until it is")
                 jobs.pod_groups.subscribe_owners(PADDLEJOBS.kind, controller.enqueue_soon)
         tasks += [group.create_task(cache.run(), name=f"cache {cache.resource.kind}") for cache in caches]
-        tasks.append(group.create_task(_ensure(work()), name="controller"))
+        tasks += [group.create_task(loop()) for loop in loops]
         _log.info("running", namespace=arguments.namespace or "all", volcano=arguments.options.volcano)
         await stop.wait()
         for task in tasks:
             task.cancel()
 
 
-async def _ensure(work: Awaitable[None]) -> None:
-    await work
-
-
-def _led(lease: Lease, controller: Controller) -> Callable[[], Awaitable[None]]:
+def _led(lease: Lease, controller: Controller) -> Callable[[], Coroutine[Any, Any, None]]:
     async def work() -> None:
         while True:
             try:

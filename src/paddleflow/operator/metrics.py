@@ -16,12 +16,22 @@ _BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0
 class Metrics:
     """One registry per operator."""
 
-    def __init__(self, depth: Callable[[], int], jobs: Callable[[], Iterable[View]], leads: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        depth: Callable[[], int],
+        jobs: Callable[[], Iterable[View]],
+        leads: Callable[[], bool],
+        overlaps: Callable[[], int] = lambda: 0,
+    ) -> None:
         self.registry = CollectorRegistry()
         queue = Gauge("paddleflow_operator_queue_depth", "Jobs that wait to be reconciled.", registry=self.registry)
         queue.set_function(depth)
         leader = Gauge("paddleflow_operator_leader", "1 in the operator that leads.", registry=self.registry)
         leader.set_function(lambda: float(leads()))
+        overlapping = Gauge(
+            "paddleflow_operator_overlaps", "Other operators that work on the same PaddleJobs.", registry=self.registry
+        )
+        overlapping.set_function(overlaps)
         self._passes = Histogram(
             "paddleflow_operator_reconcile_seconds",
             "Duration of one reconcile of one job, with its writes.",

@@ -36,6 +36,17 @@ def cluster_names(tx: Tx) -> list[str]:
     return [row["name"] for row in tx.all(SQL["cluster_names"])]
 
 
+def every_cluster(tx: Tx) -> list[Cluster]:
+    """All clusters, oldest first."""
+    return [_cluster(row) for row in tx.all(SQL["every_cluster"])]
+
+
+def claim_cluster(tx: Tx, name: str, owner: str) -> bool:
+    """Note whose machine a cluster is, if nobody's is noted yet; whether it is this owner's now."""
+    tx.run(SQL["claim_cluster"], name=name, owner=owner)
+    return get_cluster(tx, name).owner == owner
+
+
 def list_clusters(tx: Tx, after: int, limit: int, names: Sequence[str] = (), status: str = "") -> list[Cluster]:
     """Those behind the position `after`, oldest first."""
     rows = tx.all(SQL["list_clusters"], after=after, limit=limit, names=among(names), status=status)
@@ -106,6 +117,7 @@ def _cluster(row: Row) -> Cluster:
         namespaces=tuple(json.loads(row["namespaces"])),
         created_at=row["created_at"],
         updated_at=row["updated_at"],
+        owner=row["owner"],
     )
 
 

@@ -40,3 +40,11 @@ delete from clusters where name = :name
 select (select count(*) from queues where cluster = :name) as queues,
        (select count(*) from flavours where cluster = :name) as flavours,
        (select count(*) from resource_pools where cluster = :name) as pools
+
+-- name: every_cluster
+-- All clusters, for those who run them.
+select * from clusters order by seq
+
+-- name: claim_cluster
+-- Notes whose machine a cluster is, unless that is known already.
+update clusters set owner = :owner where name = :name and owner = ''

@@ -52,6 +52,7 @@ class Cluster:
     created_at: float
     updated_at: float
     seq: int = 0  #: position in lists; 0 before it is stored
+    owner: str = ""  #: the server whose machine it is; empty: any server may run it
 
     @property
     def local(self) -> bool:

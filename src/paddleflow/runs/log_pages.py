@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Protocol
 
 from paddleflow.jobs.log_pages import LogPage
 
@@ -11,21 +11,31 @@ MOST_BYTES = 500_000  #: from the beginning
 _LINE = 2000  #: bytes that a line is reckoned to have at most, on average, when the end is looked for
 
 
-def read_page(file: Path, number: int, size: int, *, from_end: bool) -> LogPage:
-    """Page `number` (from 1) of `size` lines; one beyond the end is empty. Blocks on the disk."""
-    try:
-        with file.open("rb") as opened:
-            if not from_end:
-                data = opened.read(MOST_BYTES + 1)
-                return _page(data[:MOST_BYTES].splitlines(keepends=True), number, size, len(data) > MOST_BYTES)
-            length = opened.seek(0, 2)
-            begin = max(length - MOST_LINES * _LINE, 0)
-            opened.seek(begin)
-            lines = opened.read().splitlines(keepends=True)[1 if begin else 0 :]
-    except OSError:
-        return LogPage("", False, False)
-    cut = begin > 0 or len(lines) > MOST_LINES
-    return _newest(lines[-MOST_LINES:], number, size, cut)
+class Chunk(Protocol):
+    """A part of a log, as `LogStore.read` gives it."""
+
+    @property
+    def data(self) -> bytes: ...
+
+    @property
+    def offset(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+
+def log_range(from_end: bool) -> tuple[int, int]:
+    """Offset and limit of the part that pages are made of."""
+    return (-MOST_LINES * _LINE, MOST_LINES * _LINE) if from_end else (0, MOST_BYTES)
+
+
+def log_page(chunk: Chunk, number: int, size: int, *, from_end: bool) -> LogPage:
+    """Page `number` (from 1) of `size` lines; one beyond the end is empty."""
+    lines = chunk.data.splitlines(keepends=True)
+    if not from_end:
+        return _page(lines, number, size, chunk.size > MOST_BYTES)
+    lines = lines[1 if chunk.offset else 0 :]  # the first is not whole
+    return _newest(lines[-MOST_LINES:], number, size, chunk.offset > 0 or len(lines) > MOST_LINES)
 
 
 def _page(lines: list[bytes], number: int, size: int, cut: bool) -> LogPage:

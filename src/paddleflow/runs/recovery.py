@@ -1,7 +1,7 @@
 """A run's state from its rows: at its beginning, after a restart, and after any error of the engine. One path for all.
 
 Rows hold what has ended, what has a job, what pauses and what rests between two tries. Everything else (a step that waited
-for a slot, an answer of the cache, a file) had no effect yet and begins anew, when the machine hears `Adopted`.
+for a slot, an answer of the cache, a file) had no effect yet and starts again with the fact `Adopted`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paddleflow.jobs.model import UNTIL_TOLD
 from paddleflow.runs import codec, values
 from paddleflow.runs.facts import Fingerprints, JobEnded
 from paddleflow.runs.machine import first_failure, group_result
@@ -23,7 +22,7 @@ from paddleflow.runs.state import POST, ROOT, Frame, Group, Instance, Phase, Run
 from paddleflow.spec.pipeline.model import FAIL_FAST, Dag, Step
 from paddleflow.store.database import Tx
 
-_FINAL_JOBS = frozenset({"succeeded", "failed", "terminated", "cancelled", "skipped", "preempted"})
+FINAL_JOBS = frozenset({"succeeded", "failed", "terminated", "cancelled", "skipped", "preempted"})
 _LOST = "its job is gone and nobody saw how it ended"
 
 
@@ -34,7 +33,7 @@ class RunRecords:
     run: RunRow
     components: Sequence[ComponentRecord]
     loops: Sequence[Loop]
-    exit_codes: dict[str, int]  #: by job, of those that failed while nobody looked
+    exit_codes: dict[str, int]  #: by job, of those that failed while no engine was running
 
 
 def read_run(tx: Tx, run: RunRow) -> RunRecords:
@@ -46,7 +45,7 @@ def read_run(tx: Tx, run: RunRow) -> RunRecords:
 
 
 def restore(records: RunRecords, now: float) -> tuple[RunState, list[JobEnded]]:
-    """The state, and the ends of jobs that the run has not heard of yet."""
+    """The state, and the ends of jobs that the run does not know yet."""
     return _Restoring(records, now).all()
 
 
@@ -62,6 +61,7 @@ class _Restoring:
         self.run.activated_at = row.activated_at
         self.run.breakpoints = frozenset(json.loads(row.breakpoints))
         self.run.frames[ROOT] = root
+        self.run.next_number = max(self.run.next_number, row.numbers)
         self.run.stopping, self.run.force = row.stop > 0, row.stop > 1
         self.records = records
         self.now = now
@@ -88,7 +88,7 @@ class _Restoring:
         return run, self.ended
 
     def _fill(self, frame: Frame, rows: Iterable[ComponentRecord], loops: dict[str, list[Any]]) -> list[Frame]:
-        """Its children as the rows say; the frames of those that are dags at work."""
+        """Its children as the rows say; the frames of those that are running dags."""
         children: dict[int, list[ComponentRecord]] = defaultdict(list)
         for row in rows:
             children[frame.plan.index[row.name]].append(row)
@@ -174,7 +174,7 @@ class _Restoring:
 
     def _at_work(self, item: Instance, step: Step, row: ComponentRecord) -> None:
         run = self.run
-        if row.job_not_before == UNTIL_TOLD:
+        if row.job_gated:
             item.phase = Phase.PREFETCHED
             run.prefetched[item.number] = item
             return
@@ -186,7 +186,7 @@ class _Restoring:
                 run.at(item.try_started_at + step.timeout, item.number)
         if row.job_status is None:
             self.ended.append(JobEnded(self.now, item.number, "failed", None, _LOST))
-        elif row.job_status in _FINAL_JOBS:
+        elif row.job_status in FINAL_JOBS:
             code = self.records.exit_codes.get(item.job)
             self.ended.append(JobEnded(self.now, item.number, row.job_status, code, row.job_message or ""))
 

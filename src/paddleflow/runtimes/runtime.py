@@ -1,13 +1,16 @@
-"""The `Runtime` protocol: start, observe, stop, logs, adopt, capacity; and the values that go in and out.
+"""The `Runtime` protocol: what starts, observes and stops attempts on a cluster's nodes, and the values that go in and out.
 
-Guarantees, checked by ``tests/contract/test_runtime.py`` for every implementation:
+A `Launch` says what every runtime needs, be it one of processes or of pods; what only one kind has (argument vectors, folders,
+cgroups; pod names, volumes) is derived by that runtime. Guarantees, checked by ``tests/contract/test_runtime.py`` for every
+implementation:
 
 * `start` is idempotent by ``Launch.attempt``: asked twice, also by a server started after a crash, it runs once.
 * What was started goes on when the server dies, and its end is not lost: `adopt` reports it to the next server.
-* Every attempt that was started gives exactly one final observation (`Ended`) until `forget`; it may be reported
-  again after a restart.
-* `stop` ends the whole process group: SIGTERM, then SIGKILL after the grace time. Stopping what has ended is fine.
+* Every attempt that was started gives exactly one final observation (`Ended`) until `forget`; it may be reported again after
+  a restart.
+* `stop` ends all processes of an attempt: SIGTERM, then SIGKILL after the grace time. Stopping what has ended is fine.
 * What has ended by the time it is reported may be reported by its `Ended` alone; `started_at` says when it started.
+* `observe` reports every change of the nodes after `nodes` was called; attempts on a node that is gone end.
 
 `prefetch` has the rules of an optional part; a runtime can be read, written and used without it.
 """
@@ -20,15 +23,18 @@ from typing import Protocol
 
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
+from paddleflow.runtimes.log_store import LogStore, Sample, SampleStore
 from paddleflow.runtimes.prefetch import Prefetching, PrefetchRequest, Returned
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A folder that must appear at `target` inside the attempt's view of the file system."""
+    """A storage, or a folder of it, that must appear at `target` inside the attempt's view of the file system."""
 
-    source: str
+    storage: str  #: its id
     target: str
+    location: str = ""  #: where its files are, as resolved when the job was submitted: a folder of the node, or an URL
+    sub_path: str = ""
     read_only: bool = False
 
 
@@ -37,15 +43,21 @@ class Launch:
     """Everything needed to start one member of a job, once."""
 
     attempt: AttemptId
-    argv: tuple[str, ...]
+    command: tuple[str, ...]
     env: Mapping[str, str]
-    folder: str  #: the job's own folder; the log of the attempt lies in it
-    log: str  #: file that takes stdout and stderr, appended
-    cwd: str
-    work: str = ""  #: folder in which it may leave things; made for it, with those above
+    user: str = ""  #: of the platform, for whom it runs
+    image: str = ""  #: empty: the node's own file system
+    node: str = ""  #: where the scheduler placed it; empty: any
+    labels: Mapping[str, str] = field(default_factory=dict)
     request: Resources = field(default_factory=Resources)
     limit: Resources | None = None  #: None: no limit is enforced
     mounts: tuple[Mount, ...] = ()
+    working_dir: str = (
+        ""  #: as the attempt sees it, or below its code; empty: a work folder that the job's members share
+    )
+    code: str = ""  #: snapshot of `user` that is unpacked before the command and is its working directory
+    files: Mapping[str, str] = field(default_factory=dict)  #: small ones, by their name in `Runtime.job_folder`
+    ports: tuple[int, ...] = ()  #: given to it alone
     ready_port: int | None = None  #: the attempt is ready when this port listens; None: as soon as it runs
     prefetch: PrefetchRequest | None = None  #: see `prefetch`; None: it has a slot, and passes it to nobody
 
@@ -63,7 +75,7 @@ class Launch:
 class Started:
     attempt: AttemptId
     at: float
-    pid: int
+    pid: int = 0  #: of its main process on its node; 0 where that is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,50 +104,53 @@ class Ended:
     successor: AttemptId | None = None  #: who took its slot, and has started or is about to (see `prefetch`)
 
 
-Observation = Started | Ready | Ended | Returned
-
-
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """A place that jobs run on, and what it has."""
+    """A node that jobs run on, and what it has."""
 
     name: str
     address: str
     capacity: Resources
     labels: Mapping[str, str] = field(default_factory=dict)
-    schedulable: bool = True
+    schedulable: bool = True  #: False: cordoned; what runs there goes on
 
 
 @dataclass(frozen=True, slots=True)
-class LogChunk:
-    """Bytes of a log from `offset`; `next_offset` continues, `size` is how much there is now."""
+class NodeChanged:
+    """A node came, was cordoned or uncordoned, or has other labels or another capacity now."""
 
-    data: bytes
-    offset: int
-    next_offset: int
-    size: int
+    node: NodeInfo
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """What one attempt used at one moment. Counters count from its start; None where the machine does not tell."""
+class NodeRemoved:
+    """A node is gone. The ends of its attempts are reported as well."""
 
-    at: float
-    cpu_seconds: float
-    memory: int
-    disk_read: int | None = None
-    disk_write: int | None = None
-    net_received: int | None = None
-    net_sent: int | None = None
-    disk_usage: int | None = None
+    name: str
+
+
+AttemptObservation = Started | Ready | Ended | Returned
+NodeObservation = NodeChanged | NodeRemoved
+Observation = AttemptObservation | NodeObservation
 
 
 class Runtime(Protocol):
     """A cluster that can run attempts."""
 
     @property
+    def logs(self) -> LogStore: ...
+
+    @property
+    def samples(self) -> SampleStore: ...
+
+    @property
     def prefetching(self) -> Prefetching | None:
         """Its prefetch queue; None when every launch must have a slot."""
+        ...
+
+    @property
+    def problem(self) -> str:
+        """Why it cannot start or see anything at the moment, for a person; empty when it can."""
         ...
 
     async def open(self) -> None:
@@ -146,7 +161,13 @@ class Runtime(Protocol):
         """Let go. What runs goes on running."""
         ...
 
-    async def capacity(self) -> Sequence[NodeInfo]: ...
+    async def nodes(self) -> Sequence[NodeInfo]:
+        """All nodes as of now; `observe` reports what changes."""
+        ...
+
+    def job_folder(self, job: str) -> str:
+        """The folder that the members of a job share, as they see it; `Launch.files` appear in it."""
+        ...
 
     async def start(self, launches: Sequence[Launch]) -> None:
         """Ask for these to run. A launch that cannot run ends at once with an `Ended` that says why."""
@@ -158,16 +179,12 @@ class Runtime(Protocol):
         """Batches of what happened, as it happens. One reader."""
         ...
 
-    async def adopt(self) -> Sequence[Observation]:
+    async def adopt(self) -> Sequence[AttemptObservation]:
         """What this runtime knows of every attempt not yet forgotten: running (`Started`, `Ready`) or `Ended`."""
         ...
 
     async def forget(self, attempts: Sequence[AttemptId]) -> None:
         """These ends are recorded durably elsewhere and need not be reported again."""
-        ...
-
-    async def log(self, path: str, offset: int, limit: int) -> LogChunk:
-        """Part of a log, also long after its attempt ended. A negative offset counts from the end."""
         ...
 
     async def sample(self) -> Mapping[AttemptId, Sample]:

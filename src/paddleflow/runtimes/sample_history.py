@@ -10,17 +10,19 @@ Pure: `step`, `halve`, `encode`, `decode`. I/O: `append`, `read`.
 from __future__ import annotations
 
 import os
+import stat
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from paddleflow.runtimes.runtime import Sample
+from paddleflow.runtimes.log_store import Sample
 
 MOST = 1024
 _HEADER = struct.Struct("<4sIII")
 _RECORD = struct.Struct("<dd6q")
 _MAGIC = b"PFS1"
+_SAFE = os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC  #: the job can change what is in its folder
 _TOP = _HEADER.size + _RECORD.size  #: header and last sample; the records follow
 
 
@@ -32,10 +34,6 @@ class Header:
     stride: int
     filled: int  #: samples in the last record so far
     last: Sample
-
-
-def stats_path(log: str) -> str:
-    return log + ".stats"
 
 
 def step(header: Header | None, tail: Sample | None, sample: Sample) -> tuple[Header, int, Sample]:
@@ -110,8 +108,10 @@ def _decode_record(data: bytes) -> Sample:
 
 def append(path: str, sample: Sample) -> None:
     """Add a sample to the file, which is made when it is not there."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, 0o600)
     try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return  # the job put something else there: it has no history
         top = decode(os.pread(fd, _TOP, 0))
         before = top[0] if top else None
         if before is not None and is_full(before):
@@ -137,17 +137,27 @@ def _rewrite(path: str, fd: int, sample: Sample) -> None:
     header, index, record = step(header, records[-1], sample)
     records[index:] = [record]
     fresh = Path(path + ".new")
-    fresh.write_bytes(encode(header, records))
+    fresh.unlink(missing_ok=True)
+    new = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE, 0o600)
+    try:
+        os.write(new, encode(header, records))
+    finally:
+        os.close(new)
     fresh.replace(path)
 
 
 def read(path: str) -> list[Sample]:
     """All that is known of an attempt's life, oldest first; empty when nothing is."""
     try:
-        data = Path(path).read_bytes()
-    except FileNotFoundError:
+        fd = os.open(path, os.O_RDONLY | _SAFE)
+    except OSError:  # there is none, or the job put a link there
         return []
-    found = decode(data)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return []
+        found = decode(os.pread(fd, _TOP + MOST * _RECORD.size, 0))
+    finally:
+        os.close(fd)
     if found is None:
         return []
     header, records = found

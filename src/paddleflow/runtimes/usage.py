@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 from paddleflow.base.quantity import Resources
-from paddleflow.runtimes.runtime import Sample
+from paddleflow.runtimes.log_store import Sample
 
 MOST_POINTS = 1000
 

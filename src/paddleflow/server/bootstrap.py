@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -14,7 +16,10 @@ from paddleflow.base.log import Log
 from paddleflow.errors import PaddleFlowError
 from paddleflow.sdk import contexts
 from paddleflow.server.data_folder import write_private
+from paddleflow.store import servers
 from paddleflow.store.database import Tx
+
+LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
 log = Log("server")
 
@@ -33,7 +38,33 @@ async def bootstrap(platform: Platform, data: Path, address: str) -> None:
     except (OSError, PaddleFlowError) as error:
         log.warning("no client context was written", reason=str(error))
     write_private(data / "server.json", json.dumps({"url": address, "pid": os.getpid(), "user": ROOT}))
+    warn_of_plain_http(platform)
     log.info("serving", address=address, user=ROOT, data=str(data))
+
+
+async def announce(platform: Platform, server: str, address: str) -> None:
+    """Tell the other servers on this database where this one is, again and again, and take leave at the end."""
+    if platform.peers is None:
+        return
+    try:
+        while True:
+            with contextlib.suppress(PaddleFlowError):  # the database is away: next time
+                await platform.database.write(servers.announce, server, address, platform.clock.now())
+            await asyncio.sleep(servers.ANNOUNCE_EVERY)
+    finally:
+        with contextlib.suppress(PaddleFlowError):
+            await platform.database.write(servers.withdraw, server)
+
+
+def warn_of_plain_http(platform: Platform) -> None:
+    """Passwords and tokens in the clear are for this machine only."""
+    settings = platform.settings.server
+    if not settings.tls_cert and settings.host not in LOOPBACK:
+        log.warning(
+            "serving beyond this machine without TLS: passwords and tokens can be read on the way",
+            host=settings.host,
+            hint="--tls-cert FILE --tls-key FILE, or --host 127.0.0.1 behind a proxy that has TLS",
+        )
 
 
 def client_token(tx: Tx, file: Path, now: float, hours: float) -> str:
@@ -41,7 +72,7 @@ def client_token(tx: Tx, file: Path, now: float, hours: float) -> str:
     if file.exists():
         token = file.read_text("utf-8").strip()
         row = tokens.find(tx, tokens.digest(token))
-        if row is not None and row["expires_at"] - now > hours * 1800:
+        if row is not None and row.expires_at - now > hours * 1800:
             return token
     token = tokens.issue(tx, ROOT, now, hours)
     write_private(file, token)

@@ -6,19 +6,26 @@ import asyncio
 import contextlib
 import signal
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import uvicorn
 
 from paddleflow.api.application import build
 from paddleflow.api.platform import Platform
 from paddleflow.api.routes import ROUTE_GROUPS, SOCKETS
-from paddleflow.errors import Unavailable
+from paddleflow.base.log import Log
+from paddleflow.errors import Invalid, PaddleFlowError, Unavailable
 from paddleflow.server.connections import budget
 from paddleflow.server.transport import bounded
-from paddleflow.settings import Settings
+from paddleflow.settings import ServerSettings, Settings
+
+RELOAD_EVERY = 10.0  #: seconds between two checks of the files of the certificate
+
+log = Log("server")
 
 
 @contextmanager
@@ -51,26 +58,44 @@ class HttpServer:
     def address(self, host: str) -> str:
         port = self.listener.getsockname()[1]
         shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
-        return f"http://{shown}:{port}"
+        return f"{self._scheme}://{shown}:{port}"
+
+    def advertised(self, host: str) -> str:
+        """The URL for other servers: as set, or the name of this machine when all its addresses are listened on."""
+        given = self.platform.settings.server.advertise
+        if given:
+            return given.rstrip("/")
+        if host not in {"0.0.0.0", "::", ""}:  # noqa: S104 - compared, not bound
+            return self.address(host)
+        return f"{self._scheme}://{socket.gethostname()}:{self.listener.getsockname()[1]}"
+
+    @property
+    def _scheme(self) -> str:
+        return "https" if self.platform.settings.server.tls_cert else "http"
 
     async def prepare(self) -> None:
         """Everything that can be done before the first request."""
         app = build(self.platform, ROUTE_GROUPS, SOCKETS)
+        settings = self.platform.settings.server
         config = uvicorn.Config(
             app,
             log_config=None,
             access_log=False,
-            http=bounded(budget(self.platform.settings.server)),
+            http=bounded(budget(settings)),
             ws="websockets-sansio",
             lifespan="off",
             server_header=False,
             date_header=False,
             timeout_graceful_shutdown=10,
-            timeout_keep_alive=self.platform.settings.server.keep_alive,
-            proxy_headers=bool(self.platform.settings.server.trusted_proxies),
-            forwarded_allow_ips=self.platform.settings.server.trusted_proxies or None,
+            timeout_keep_alive=settings.keep_alive,
+            proxy_headers=bool(settings.trusted_proxies),
+            forwarded_allow_ips=settings.trusted_proxies or None,
             backlog=2048,
+            ssl_certfile=settings.tls_cert or None,
+            ssl_keyfile=settings.tls_key or None,
         )
+        if settings.tls_cert:
+            tls_context(settings)  # says what is wrong with the files
         config.load()
         self._server = _UvicornServer(config)
 
@@ -91,7 +116,61 @@ class HttpServer:
             loop.add_signal_handler(number, self.stop)
         async with asyncio.TaskGroup() as group:
             group.create_task(asyncio.to_thread(_build_documents))
+            background = [
+                group.create_task(self._reload_certificate()),
+                group.create_task(self.platform.audit.run()),
+            ]
             await server.serve([self.listener])
+            for task in background:
+                task.cancel()
+
+    async def _reload_certificate(self) -> None:
+        """New files are used for new connections; files that cannot be used are left alone, with a line in the log."""
+        settings, context = self.platform.settings.server, self._server.config.ssl
+        if context is None:
+            return
+        seen = _changed_at(settings)
+        while True:
+            await asyncio.sleep(RELOAD_EVERY)
+            now = _changed_at(settings)
+            if now == seen:
+                continue
+            seen = now
+            try:
+                tls_context(settings)
+                context.load_cert_chain(settings.tls_cert, settings.tls_key)
+            except PaddleFlowError as error:
+                log.warning("the certificate was not reloaded", reason=error.message)
+            else:
+                log.info("certificate reloaded", file=settings.tls_cert)
+
+
+def tls_context(settings: ServerSettings) -> ssl.SSLContext:
+    """A context with the certificate of the settings; `Invalid` says what is wrong with the files."""
+    if not settings.tls_cert or not settings.tls_key:
+        raise Invalid("TLS needs both server.tls_cert and server.tls_key", hint="--tls-cert FILE --tls-key FILE")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(settings.tls_cert, settings.tls_key)
+    except (OSError, ValueError) as error:  # SSLError is an OSError
+        raise Invalid(f"certificate {settings.tls_cert} with key {settings.tls_key}: {error}") from error
+    return context
+
+
+def peer_context(settings: ServerSettings) -> ssl.SSLContext | None:
+    """How this server checks another one: by the system's authorities, or by its own certificate, which they may share."""
+    if not settings.tls_cert:
+        return None
+    context = ssl.create_default_context()
+    context.load_verify_locations(settings.tls_cert)
+    return context
+
+
+def _changed_at(settings: ServerSettings) -> tuple[float, ...]:
+    try:
+        return tuple(Path(file).stat().st_mtime for file in (settings.tls_cert, settings.tls_key))
+    except OSError:
+        return ()
 
 
 def _build_documents() -> None:

@@ -12,19 +12,19 @@ from paddleflow.base.quantity import total
 from paddleflow.jobs.queries import PlacedTask, tasks_on_nodes
 from paddleflow.jobs.rows import member_sets_of
 from paddleflow.runtimes.runtime import NodeInfo
-from paddleflow.store.database import Database, Tx
+from paddleflow.store.database import Database
 
 
 class LocalNodes:
     """Implements `ClusterView` from the runtime's nodes and the rows of members that hold resources."""
 
-    def __init__(self, database: Database, nodes: Callable[[], Sequence[NodeInfo]]) -> None:
+    def __init__(self, database: Database, nodes: Callable[[str], Sequence[NodeInfo]]) -> None:
         self._database = database
         self._nodes = nodes
 
     async def nodes(self, cluster: str) -> Sequence[NodeUse]:
         pods: dict[str, list[PodUse]] = defaultdict(list)
-        for row in await self._database.read(_tasks_on_nodes):
+        for row in await self._database.read(tasks_on_nodes, cluster):
             pods[row.node].append(_pod(row))
         return [
             NodeUse(
@@ -36,12 +36,8 @@ class LocalNodes:
                 used=total(pod.resources for pod in pods[node.name]),
                 pods=pods[node.name],
             )
-            for node in self._nodes()
+            for node in self._nodes(cluster)
         ]
-
-
-def _tasks_on_nodes(tx: Tx) -> list[PlacedTask]:
-    return tasks_on_nodes(tx)
 
 
 def _pod(row: PlacedTask) -> PodUse:

@@ -7,32 +7,36 @@ import gc
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import uvloop
 
 from paddleflow import settings as settings_module
 from paddleflow.api.job_metrics import JobMetrics
+from paddleflow.api.peers import Peers
 from paddleflow.api.platform import Platform, Workplace
 from paddleflow.api.run_metrics import RunMetrics
 from paddleflow.base.clock import SystemClock
 from paddleflow.base.log import Log
 from paddleflow.base.quantity import total
-from paddleflow.engine.cluster_engine import ClusterEngine, Parts
-from paddleflow.engine.deciding import keep_for_ever
-from paddleflow.engine.housekeeping import delete_for_ever, sample_for_ever
+from paddleflow.engine.cluster_engine import Parts
+from paddleflow.engine.clusters import ClusterEngines
 from paddleflow.engine.launch import GPU
 from paddleflow.engine.schedule_engine import ScheduleEngine
 from paddleflow.errors import PaddleFlowError
 from paddleflow.queues.defaults import ensure_defaults
+from paddleflow.queues.model import DEFAULT_CLUSTER, LOCAL, Cluster
+from paddleflow.runs.counters import RunCounters
 from paddleflow.runtimes.local.local_runtime import LocalRuntime
-from paddleflow.runtimes.runtime import NodeInfo
-from paddleflow.server.bootstrap import bootstrap
+from paddleflow.runtimes.runtime import NodeInfo, Runtime
+from paddleflow.server.bootstrap import announce, bootstrap
 from paddleflow.server.data_folder import lock_data_folder, server_id
-from paddleflow.server.listener import HttpServer, open_listener
+from paddleflow.server.listener import HttpServer, open_listener, peer_context
 from paddleflow.server.logs import configure
 from paddleflow.server.node_usage import LocalNodes
-from paddleflow.settings import Settings, strays
+from paddleflow.server.readiness import ReadinessMetrics, database_check, disk_check
+from paddleflow.settings import Settings, unknown_variables
 from paddleflow.storage.file_pool import FilePool
 from paddleflow.store.connection import open_bus, open_database
 
@@ -50,8 +54,8 @@ def run(settings: Settings) -> int:
     gc.freeze()  # what was imported stays
     gc.enable()
     configure(settings.server.log_level, settings.server.log_format)
-    for stray in strays():
-        log.warning("variable ignored", variable=stray.where, reason=stray.message, hint=stray.hint)
+    for unknown in unknown_variables():
+        log.warning("variable ignored", variable=unknown.where, reason=unknown.message, hint=unknown.hint)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(settings))
@@ -67,7 +71,7 @@ async def serve(settings: Settings) -> None:
         data = settings.data_folder
         stack.enter_context(lock_data_folder(data))
         listener = stack.enter_context(open_listener(settings))
-        parts, platform, engine = await stack.enter_async_context(assembled(settings, data))
+        parts, platform, engines = await stack.enter_async_context(assembled(settings, data))
         server = HttpServer(platform, listener)
         address = server.address(settings.server.host)
         await asyncio.gather(
@@ -75,14 +79,13 @@ async def serve(settings: Settings) -> None:
         )  # a hash takes another processor a while
         stack.callback((data / "server.json").unlink, missing_ok=True)
         async with asyncio.TaskGroup() as group:
+            advertised = server.advertised(settings.server.host)
             background = [
-                group.create_task(engine.run(), name="engine"),
+                group.create_task(announce(platform, parts.holder, advertised), name="announcement"),
+                group.create_task(engines.run(), name="engines"),
                 group.create_task(
                     ScheduleEngine(parts.database, parts.clock, parts.bus, parts.holder).run(), name="schedules"
                 ),
-                group.create_task(sample_for_ever(parts), name="samples"),
-                group.create_task(delete_for_ever(parts), name="deletions"),
-                group.create_task(keep_for_ever(parts, engine), name="decisions"),
             ]
             await server.serve()
             for task in background:
@@ -91,7 +94,7 @@ async def serve(settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def assembled(settings: Settings, data: Path) -> AsyncIterator[tuple[Parts, Platform, ClusterEngine]]:
+async def assembled(settings: Settings, data: Path) -> AsyncIterator[tuple[Parts, Platform, ClusterEngines]]:
     """The objects of a server, open; closed again in the opposite order."""
     async with AsyncExitStack() as stack:
         clock = SystemClock()
@@ -102,36 +105,39 @@ async def assembled(settings: Settings, data: Path) -> AsyncIterator[tuple[Parts
         stack.push_async_callback(database.close)
         bus = await open_bus(settings.database.url)
         stack.push_async_callback(bus.close)
-        await runtime.open()
-        stack.push_async_callback(runtime.close)
-        nodes = await runtime.capacity()
+        nodes = await runtime.nodes()
         await database.write(ensure_defaults, clock.now(), total(node.capacity for node in nodes))
         files = FilePool()
         stack.callback(files.close)
-        parts = Parts(
-            database=database,
-            runtime=runtime,
-            clock=clock,
-            bus=bus,
-            settings=settings,
-            data=data,
-            base_env=base_environment(settings, nodes),
-            holder=server_id(data),
-            files=files,
-        )
-        engine = ClusterEngine(parts)
+        parts = Parts(database, clock, bus, settings, data, server_id(data), files)
+        counters = RunCounters()
+
+        def local(cluster: Cluster) -> Runtime:
+            if cluster.name == DEFAULT_CLUSTER:
+                return runtime
+            return LocalRuntime(settings.local, data / "clusters" / cluster.name, clock)
+
+        engines = ClusterEngines(parts, {LOCAL: local}, partial(base_environment, settings), counters)
+        await engines.prepare()
+        checks = {"disk": disk_check(data), "engine": engines.health}
         platform = Platform(
+            checks=checks,
             settings=settings,
             database=database,
             clock=clock,
             bus=bus,
             files=files,
-            workplace=Workplace(data, runtime, lambda: nodes, engine.why, engine.explain, engine.snapshot),
-            clusters=LocalNodes(database, lambda: nodes),
+            workplace=Workplace(data, runtime, engines),
+            clusters=LocalNodes(database, engines.nodes),
+            peers=Peers(database, clock, parts.holder, DEFAULT_CLUSTER, peer_context(settings.server))
+            if settings.database.url
+            else None,
         )
         platform.refresh.append((await JobMetrics.watching(database, platform.registry)).refresh)
-        platform.refresh.append(RunMetrics(database, platform.registry, engine.run_counters).refresh)
-        yield parts, platform, engine
+        platform.refresh.append(RunMetrics(database, platform.registry, counters).refresh)
+        every = {"database": database_check(database), **checks}
+        platform.refresh.append(ReadinessMetrics(platform.registry, every).refresh)
+        yield parts, platform, engines
 
 
 def base_environment(settings: Settings, nodes: Sequence[NodeInfo]) -> dict[str, str]:

@@ -15,7 +15,9 @@ from paddleflow.errors import Unavailable
 from paddleflow.jobs.rows import SQL
 from paddleflow.jobs.submission import Submission, Submitter, submit
 from paddleflow.queues.defaults import ensure_defaults
+from paddleflow.queues.model import DEFAULT_CLUSTER
 from paddleflow.runtimes.memory import MemoryRuntime
+from paddleflow.runtimes.runtime import Runtime
 from paddleflow.settings import Settings
 from paddleflow.spec.job import FlavourChoice, SingleJob
 from paddleflow.spec.job_sets import job_set_of
@@ -26,8 +28,8 @@ from paddleflow.store.connection import open_database
 class Failing(ClusterEngine):
     """Its task group ends by an error, and a member of it takes its time to end."""
 
-    def __init__(self, parts: Parts) -> None:
-        super().__init__(parts)
+    def __init__(self, parts: Parts, runtime: Runtime) -> None:
+        super().__init__(parts, runtime)
         self.failed = asyncio.Event()
         self.go_on = asyncio.Event()
 
@@ -49,8 +51,8 @@ async def test_a_cancellation_that_comes_while_it_begins_anew_is_not_lost(tmp_pa
     clock = SystemClock()
     database = await open_database("", tmp_path, durable=False)
     try:
-        parts = Parts(database, MemoryRuntime(clock), clock, LocalBus(), Settings(), tmp_path, {}, "engine")
-        engine = Failing(parts)
+        parts = Parts(database, clock, LocalBus(), Settings(), tmp_path, "engine")
+        engine = Failing(parts, MemoryRuntime(clock))
         task = asyncio.ensure_future(engine.run())
         await engine.failed.wait()
         task.cancel()
@@ -75,7 +77,7 @@ async def test_while_a_queue_is_full_new_jobs_gather_but_an_end_is_dealt_with_at
 
     async def send(job: str) -> None:
         document = SingleJob(id=job, command="true", flavour=FlavourChoice(cpu="1", mem="1Mi"))
-        submitter = Submitter("root", True, [("memory", room)])
+        submitter = Submitter("root", True, {DEFAULT_CLUSTER: [("memory", room)]})
         await database.write(submit, Submission([job_set_of(document)], submitter, clock.now()))
         bus.wake(JOBS)
 
@@ -86,7 +88,7 @@ async def test_while_a_queue_is_full_new_jobs_gather_but_an_end_is_dealt_with_at
 
     try:
         await database.write(ensure_defaults, clock.now(), room)
-        engine = ClusterEngine(Parts(database, runtime, clock, bus, Settings(), tmp_path, {}, "engine"))
+        engine = ClusterEngine(Parts(database, clock, bus, Settings(), tmp_path, "engine"), runtime)
         async with asyncio.TaskGroup() as group:
             moving = group.create_task(engine.run())
             await engine.first_turn.wait()
@@ -95,7 +97,7 @@ async def test_while_a_queue_is_full_new_jobs_gather_but_an_end_is_dealt_with_at
             await send("second")
             await reaches("second", "pending")
             await send("third")
-            runtime.finish(runtime.world.launched[0].attempt, 0)
+            runtime.finish(runtime.cluster.launched[0].attempt, 0)
             await reaches("first", "succeeded")
             await reaches("second", "running")
             assert await database.read(lambda tx: tx.value(SQL["job_status"], id="third")) == "init"

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddleflow.base.ids import attempt_id, task_id
+from paddleflow.base.ids import attempt_id, parse_attempt, task_id
 from paddleflow.base.names import JOB_ID
 from paddleflow.base.quantity import Resources
 from paddleflow.engine.launch import (
+    LaunchContext,
     MemberPlacement,
     PlacedJob,
     PreparedLaunch,
     attempt_of,
-    parse_attempt,
     port_counts,
     prepare,
 )
 from paddleflow.frameworks.catalogue import FRAMEWORKS
 from paddleflow.jobs.facts import Key
-from paddleflow.jobs.folders import job_folder, log_file
 from paddleflow.jobs.model import Member, MountedStorage
 from paddleflow.runtimes.runtime import Mount
 
-DATA = Path("/data")
 GPU = "nvidia.com/gpu"
 EACH = Resources.of(1000, 2**30)
 WORKER = Member("worker", 1, ("python", "train.py"), {}, EACH, EACH)
@@ -45,7 +42,7 @@ def prepared(
     job = PlacedJob(
         framework=framework, members=members, places=places or (MemberPlacement("worker", 0, "n1"),), **given
     )
-    return prepare(job, DATA, base_env or {}, {"n1": "127.0.0.1"})
+    return prepare(job, LaunchContext("/jobs/{}".format, base_env or {}, {"n1": "127.0.0.1"}, restart_limit=3))
 
 
 def alone(*places: MemberPlacement, **fields: Any) -> PreparedLaunch:
@@ -71,21 +68,33 @@ def test_the_names_of_one_attempt() -> None:
     assert attempt_of(job, ("worker", 0)) == "job-1.worker-0.3"
 
 
-def test_folder_log_and_working_directory() -> None:
+def test_what_a_launch_says() -> None:
     launch = alone().launch
-    folder = job_folder(DATA, "job-1")
     assert launch.attempt == "job-1.worker-0.2"
-    assert launch.folder == str(folder)
-    assert launch.log == str(log_file(DATA, "job-1", "worker", 0)) == f"{folder}/worker-0.log"
-    assert launch.cwd == launch.env["PF_WORK_DIR"] == f"{folder}/work"
-    assert launch.argv == ("python", "train.py")
+    assert (launch.command, launch.user, launch.node) == (("python", "train.py"), "alice", "n1")
+    assert launch.labels == {"paddleflow/job": "job-1", "paddleflow/queue": "q", "paddleflow/role": "worker"}
     assert (launch.request, launch.limit, launch.mounts, launch.ready_port) == (EACH, EACH, (), None)
+    assert (launch.working_dir, launch.image, launch.prefetch) == ("", "", None)
 
 
-def test_folders_are_spread_and_differ() -> None:
-    folders = {job_folder(DATA, f"job-{n}") for n in range(500)}
-    assert len(folders) == 500
-    assert 100 < len({folder.parent for folder in folders}) <= 256
+def with_code(**code: str) -> Member:
+    return Member("worker", 1, ("python", "train.py"), {}, EACH, EACH, document={"code": code})
+
+
+def test_a_folder_of_this_machine_is_the_working_directory() -> None:
+    launch = alone(members=(with_code(path="/srv/project", workdir="src"),)).launch
+    assert (launch.working_dir, launch.code) == ("/srv/project/src", "")
+    assert alone(members=(with_code(path="/srv"),)).launch.working_dir == "/srv"
+
+
+def test_a_snapshot_is_told_to_the_runtime() -> None:
+    launch = alone(members=(with_code(snapshot="ab" * 32, workdir="src"),)).launch
+    assert (launch.working_dir, launch.code, launch.user) == ("src", "ab" * 32, "alice")
+
+
+def test_the_image_is_the_one_that_the_member_names() -> None:
+    member = Member("worker", 1, ("x",), {}, EACH, EACH, document={"image": "paddle:3"})
+    assert alone(members=(member,)).launch.image == "paddle:3"
 
 
 # ---- environment ---------------------------------------------------------------------------------------------------
@@ -100,12 +109,11 @@ def test_who_a_member_is() -> None:
 
 
 def test_the_user_s_variables_win_over_the_server_s_but_not_over_who_it_is() -> None:
-    user = {"PATH": "/mine", "PF_USER_NAME": "root", "PF_JOB_QUEUE_NAME": "other", "PF_WORK_DIR": "/", "X": "1"}
+    user = {"PATH": "/mine", "PF_USER_NAME": "root", "PF_JOB_QUEUE_NAME": "other", "X": "1"}
     member = Member("worker", 1, ("x",), user, EACH, EACH)
     env = alone(members=(member,), base_env={"PATH": "/bin", "HOME": "/root"}).launch.env
     assert (env["PATH"], env["HOME"], env["X"]) == ("/mine", "/root", "1")
     assert (env["PF_USER_NAME"], env["PF_JOB_QUEUE_NAME"]) == ("alice", "q")
-    assert env["PF_WORK_DIR"] == f"{job_folder(DATA, 'job-1')}/work"
 
 
 def test_device_numbers() -> None:
@@ -135,9 +143,11 @@ def test_the_first_storage_is_the_working_directory() -> None:
         MountedStorage("fs-a-y", "y", "/srv/y", "/mnt/y"),
     )
     launch = alone(members=(Member("worker", 1, ("x",), {}, EACH, None, storages),)).launch
-    assert launch.mounts == (Mount("/srv/x/sub/dir", "/mnt/x", True), Mount("/srv/y", "/mnt/y", False))
-    assert launch.cwd == "/mnt/x"
-    assert launch.env["PF_WORK_DIR"].endswith("/work")
+    assert launch.mounts == (
+        Mount("fs-a-x", "/mnt/x", "/srv/x", "sub/dir", True),
+        Mount("fs-a-y", "/mnt/y", "/srv/y"),
+    )
+    assert launch.working_dir == "/mnt/x"
     assert launch.limit is None
 
 
@@ -172,7 +182,7 @@ def test_slots_lend_what_they_hold_to_the_one_that_runs(limits: tuple[Resources 
     assert launch.request == EACH * 3
     assert launch.limit == (None if None in limits else EACH * 3)
     assert launch.env["CUDA_VISIBLE_DEVICES"] == "0,2"
-    assert "hostfile" in found["master", 0].files
+    assert "hostfile" in launch.files
 
 
 def test_how_many_ports_each_member_needs() -> None:

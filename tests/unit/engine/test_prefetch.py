@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,22 +12,22 @@ from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
 from paddleflow.engine.board import Board
 from paddleflow.engine.changeset import Changeset
-from paddleflow.engine.launch_context import LaunchContext
+from paddleflow.engine.launch import LaunchContext
 from paddleflow.engine.ports import Ports
 from paddleflow.engine.prefetch import HORIZON, MAX_PER_JOB, Prefetch, SlotClass, kind_of
 from paddleflow.engine.recovery import Records, compare, rebuild
 from paddleflow.engine.turn import apply_observations, apply_row_changes, decide
-from paddleflow.jobs.model import UNTIL_TOLD, JobStatus, Member
+from paddleflow.jobs.model import JobStatus, Member
 from paddleflow.jobs.rows import ChangedJob, JobRow, request_of
 from paddleflow.runtimes.prefetch import Returned
-from paddleflow.runtimes.runtime import Ended, Observation, Started
+from paddleflow.runtimes.runtime import AttemptObservation, Ended, Started
 from paddleflow.scheduling.model import Node, Queue
 from tests.job_tables import JOB, changed, row_of, task_row, waiting
 
 ONE = Resources.of(1000, 2**30)
 SMALL = Member("worker", 1, ("true",), {}, ONE, ONE, document={"command": "true"})
 STEP = replace(JOB, members=(SMALL,), request=ONE, priority="NORMAL")
-AROUND = LaunchContext(Path("/data"), {}, {"n1": "127.0.0.1"}, restart_limit=3)
+AROUND = LaunchContext("/data/{}".format, {}, {"n1": "127.0.0.1"}, restart_limit=3)
 NOW = 30.0
 
 
@@ -55,7 +54,7 @@ def scene(*steps: JobRow, after: dict[str, Callable[[], list[str]]] | None = Non
     return board
 
 
-def turn(board: Board, *seen: Observation, rows: tuple[ChangedJob, ...] = ()) -> Changeset:
+def turn(board: Board, *seen: AttemptObservation, rows: tuple[ChangedJob, ...] = ()) -> Changeset:
     changes = Changeset()
     apply_observations(board, seen, changes, NOW)
     apply_row_changes(board, rows, changes, NOW)
@@ -115,7 +114,7 @@ def test_somebody_else_who_waits_has_all_asked_back() -> None:
 
 
 def test_what_one_that_is_ahead_waits_for_is_told_when_it_comes_back() -> None:
-    board = scene(step_row(2, not_before=UNTIL_TOLD), after={"job-2": lambda: ["job-1"]})
+    board = scene(step_row(2, gated=1), after={"job-2": lambda: ["job-1"]})
     assert ahead(turn(board)) == [attempt(2)]
     board.ungate("job-2")
     assert turn(board).writes.waits == [], "it may have begun by now"
@@ -160,7 +159,7 @@ def test_a_step_whose_row_changed_is_asked_back_and_waits_anew() -> None:
 
 
 def test_who_is_held_back_goes_ahead_after_those_that_it_waits_for() -> None:
-    board = scene(step_row(2), step_row(3, not_before=UNTIL_TOLD), after={"job-3": lambda: ["job-2"]})
+    board = scene(step_row(2), step_row(3, gated=1), after={"job-3": lambda: ["job-2"]})
     assert board.gated == {"job-3"}
     assert "job-3" not in board.core.pending
     slot_class = board.active["job-1"].slot_class
@@ -172,7 +171,7 @@ def test_who_is_held_back_goes_ahead_after_those_that_it_waits_for() -> None:
 
 
 def test_who_waits_for_nobody_at_work_stays_held_back_until_it_is_due() -> None:
-    board = scene(step_row(3, not_before=UNTIL_TOLD), after={"job-3": list})
+    board = scene(step_row(3, gated=1), after={"job-3": list})
     assert ahead(turn(board)) == []
     board.ungate("job-3")
     assert "job-3" in board.core.pending
@@ -181,7 +180,7 @@ def test_who_waits_for_nobody_at_work_stays_held_back_until_it_is_due() -> None:
 
 def test_a_process_of_a_job_that_waits_is_taken_up() -> None:
     board = scene(step_row(2))
-    seen: list[Observation] = [Ended(attempt(1), NOW, 0), Started(attempt(2), NOW, 7)]
+    seen: list[AttemptObservation] = [Ended(attempt(1), NOW, 0), Started(attempt(2), NOW, 7)]
     assert board.prefetch.unplaced(board, seen) == ["job-2"]
     board.prefetch.expect(board, step_row(2), (SMALL,), "n1", AROUND)
     changes = turn(board, *seen)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,20 +12,20 @@ from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
 from paddleflow.engine.board import Board
 from paddleflow.engine.changeset import Changeset
-from paddleflow.engine.launch_context import LaunchContext
+from paddleflow.engine.launch import LaunchContext
 from paddleflow.engine.ports import Ports
 from paddleflow.engine.prefetch import NoPrefetch, Prefetch, Prefetcher
 from paddleflow.engine.recovery import LOST, Records, compare, rebuild
 from paddleflow.engine.turn import apply_observations, apply_placements, apply_row_changes, decide
 from paddleflow.jobs.model import JobStatus, Member, NewJob
 from paddleflow.jobs.rows import ChangedJob, JobRow, TaskRow
-from paddleflow.runtimes.runtime import Ended, Observation, Ready, Started
+from paddleflow.runtimes.runtime import AttemptObservation, Ended, Ready, Started
 from paddleflow.scheduling.model import Node, Queue
 from tests.job_tables import JOB, WORKER, changed, row_of, task_row, waiting
 
 NODE = Node("n1", Resources.of(4000, 8 * 2**30, {"nvidia.com/gpu": 4000}))
 QUEUE = Queue("q", None)
-AROUND = LaunchContext(Path("/data"), {}, {"n1": "127.0.0.1"}, restart_limit=3)
+AROUND = LaunchContext("/data/{}".format, {}, {"n1": "127.0.0.1"}, restart_limit=3)
 A1, A2 = AttemptId("job-1.worker-0.1"), AttemptId("job-1.worker-0.2")
 AGAIN = replace(JOB, members=(replace(WORKER, env={"PF_JOB_RESTART_POLICY": "OnFailure"}),))
 MPI = replace(
@@ -63,7 +62,7 @@ def running(job: NewJob = JOB, **columns: Any) -> tuple[Board, JobRow]:
     return board_of(row, tasks=[task_row(message="")]), row
 
 
-def turn(board: Board, seen: Iterable[Observation] = (), rows: Iterable[JobRow | ChangedJob] = ()) -> Changeset:
+def turn(board: Board, seen: Iterable[AttemptObservation] = (), rows: Iterable[JobRow | ChangedJob] = ()) -> Changeset:
     changes = Changeset()
     apply_observations(board, seen, changes, 30.0)
     apply_row_changes(board, [changed(r) if isinstance(r, JobRow) else r for r in rows], changes, 30.0)
@@ -218,7 +217,7 @@ def test_observations_of_unknown_attempts_are_forgotten() -> None:
 # ---- recovery ------------------------------------------------------------------------------------------------------
 
 
-def recovered(board: Board, known: Iterable[Observation] = ()) -> Changeset:
+def recovered(board: Board, known: Iterable[AttemptObservation] = ()) -> Changeset:
     known, changes = list(known), Changeset()
     compare(board, known, changes, 30.0)
     apply_observations(board, known, changes, 30.0)

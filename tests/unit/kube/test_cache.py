@@ -1,4 +1,4 @@
-"""The watch cache: whatever breaks in between, in the end it is what the server has, and every change was told."""
+"""The watch cache: whatever breaks in between, in the end it is what the server has, and every change was reported."""
 
 from __future__ import annotations
 
@@ -204,21 +204,21 @@ async def test_forgotten_history_means_a_new_list_and_what_went_is_told() -> Non
 async def test_a_write_of_ours_is_there_at_once_and_is_not_told_twice() -> None:
     async with running(CacheFixture()) as fixture:
         await fixture.settle()
-        told: list[tuple[str, str]] = []
-        fixture.cache.subscribe(lambda name, old, new: told.append((name, version(new) if new else "gone")))
+        reported: list[tuple[str, str]] = []
+        fixture.cache.subscribe(lambda name, old, new: reported.append((name, version(new) if new else "gone")))
         made = await fixture.client.create(CONFIG_MAPS, CONFIG_MAPS.object("a", "default"))
         fixture.cache.record_write(made)
         assert fixture.cache.get("default/a") is not None
         assert "managedFields" in made["metadata"]
         await play(fixture, ("write", "b", None, False))
         await fixture.settle()
-        assert [name for name, _ in told] == ["default/a", "default/b"]
+        assert [name for name, _ in reported] == ["default/a", "default/b"]
         await fixture.client.delete(CONFIG_MAPS, "a", "default")
         fixture.cache.record_delete(made)
         assert fixture.cache.get("default/a") is None
         await play(fixture, ("write", "a", None, False))  # another one of the same name
         await fixture.settle()
-        assert [name for name, _ in told] == ["default/a", "default/b", "default/a", "default/a"]
+        assert [name for name, _ in reported] == ["default/a", "default/b", "default/a", "default/a"]
 
 
 async def test_an_answer_that_comes_later_than_the_watch_brings_nothing_back() -> None:

@@ -72,7 +72,7 @@ async def test_a_permanent_fault_comes_again_only_when_something_changes() -> No
         await soon(lambda: worker.turns["a"] == ["permanent"], "one turn")
         assert worker.controller.queue.delayed == len(worker.controller.queue) == 0
         worker.controller.queue.add("a")
-        await soon(lambda: worker.turns["a"] == ["permanent", "done"], "the change was looked at")
+        await soon(lambda: worker.turns["a"] == ["permanent", "done"], "the change was reconciled")
 
 
 async def test_one_that_is_throttled_waits_as_long_as_it_was_told() -> None:

@@ -28,7 +28,7 @@ from paddleflow.settings import KubernetesEnvironment
 
 GET = Request("GET", "/version")
 V1 = "client.authentication.k8s.io/v1"
-#: prints the credential of the file that it is given, and notes each run with what it was told
+#: prints the credential of the file that it is given, and notes each run with what it was given
 PLUGIN = """#!{python}
 import json, os, sys
 answer, runs = sys.argv[1:3]

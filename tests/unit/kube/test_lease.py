@@ -17,7 +17,7 @@ from paddleflow.kube.transport import Request, Response
 from paddleflow.testing.api_server import MemoryApiServer
 from tests.patience import soon
 
-TERMS = LeaseTiming(duration=30, renew_within=20.0, every=0.05)  # looks often, and is patient with a slow machine
+TIMING = LeaseTiming(duration=30, renew_within=20.0, every=0.05)  # reads often, and is patient with a slow machine
 
 
 def test_terms_that_would_let_two_lead_are_refused() -> None:
@@ -30,7 +30,7 @@ def test_terms_that_would_let_two_lead_are_refused() -> None:
     st.lists(st.tuples(st.integers(0, 2), st.floats(0.0, 4.0), st.sampled_from(["try", "late", "lose"])), max_size=40)
 )
 def test_two_never_believe_that_they_lead(steps: list[tuple[int, float, str]]) -> None:
-    """Three candidates on one record, each seeing it whenever it looks; answers may be late or lost."""
+    """Three candidates on one record, each seeing it whenever it reads; answers may be late or lost."""
     terms = LeaseTiming(duration=5, renew_within=3.0, every=1.0)
     elections = [Election(f"c{number}", terms) for number in range(3)]
     record: Object | None = None
@@ -74,7 +74,7 @@ class Candidate:
     """A process that wants to lead, with a fenced client."""
 
     def __init__(self, server: MemoryApiServer, name: str, clock: Clock | None = None) -> None:
-        self.lease = Lease(Client(server), "boss", "default", name, clock or SystemClock(), TERMS)
+        self.lease = Lease(Client(server), "boss", "default", name, clock or SystemClock(), TIMING)
         self.fenced = Client(server, fence=self.lease.check)
         self.working = asyncio.Event()
         self.stop = asyncio.Event()
@@ -171,7 +171,7 @@ async def test_a_lease_that_somebody_took_ends_the_work() -> None:
 
 async def test_work_that_fails_gives_the_lease_back_and_says_why() -> None:
     server = MemoryApiServer()
-    lease = Lease(Client(server), "boss", "default", "one", SystemClock(), TERMS)
+    lease = Lease(Client(server), "boss", "default", "one", SystemClock(), TIMING)
 
     async def fail() -> None:
         raise ZeroDivisionError("fault")
@@ -184,7 +184,7 @@ async def test_work_that_fails_gives_the_lease_back_and_says_why() -> None:
 
 async def test_the_moment_has_the_form_that_the_api_wants() -> None:
     server = MemoryApiServer(ManualClock())
-    lease = Lease(Client(server), "boss", "default", "one", ManualClock(1_700_000_000.5), TERMS)
+    lease = Lease(Client(server), "boss", "default", "one", ManualClock(1_700_000_000.5), TIMING)
 
     async def nothing() -> None:
         return None

@@ -20,7 +20,7 @@ POST = Request("POST", "/a", b"{}")
 
 
 class Server:
-    """Plays one handler per connection, which is told the connection's number."""
+    """Plays one handler per connection, which gets the number of the connection."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler

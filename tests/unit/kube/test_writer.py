@@ -1,4 +1,4 @@
-"""Writes whose answer was lost are looked after before they are repeated."""
+"""Writes whose response was lost are checked before they are repeated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.patience import soon
 
 
 class LossyWire(MemoryApiServer):
-    """Does what it is asked, and loses the answers to writes while it is told to."""
+    """Does what it is asked, and drops the responses to writes while `losing` is set."""
 
     losing = False
 
@@ -80,7 +80,7 @@ async def test_a_write_that_was_lost_before_it_was_done_is_done_again(scene: Sce
     scene.server.refuse = lambda request: Response(503, {}, b"")
     with pytest.raises(Unavailable):
         await scene.writer.apply(WANTED)
-    with pytest.raises(Unavailable):  # still in doubt: nobody could look
+    with pytest.raises(Unavailable):  # still in doubt: nobody could read it
         await scene.writer.apply(WANTED)
     scene.server.refuse = lambda request: None
     await scene.writer.apply(WANTED)

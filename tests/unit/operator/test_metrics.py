@@ -25,13 +25,13 @@ def test_queue_leader_and_phases_are_those_of_this_moment() -> None:
     assert found["paddleflow_operator_queue_depth", ""] == 3
     assert found["paddleflow_operator_leader", ""] == 0
     assert found["paddleflow_operator_jobs", "Running"] == 2
-    assert found["paddleflow_operator_jobs", "Pending"] == 1, "a job without a status has not been looked at yet"
+    assert found["paddleflow_operator_jobs", "Pending"] == 1, "a job without a status has not been reconciled yet"
     waiting, leading = 0, True
     jobs[:] = [{"status": {"phase": "Completed"}}, {"status": None}]
     found = read(metrics)
     assert (found["paddleflow_operator_queue_depth", ""], found["paddleflow_operator_leader", ""]) == (0, 1)
     phases = {phase: count for (name, phase), count in found.items() if name == "paddleflow_operator_jobs"}
-    assert phases == {"Completed": 1, "Pending": 1}, "a phase that no job has any more is not told"
+    assert phases == {"Completed": 1, "Pending": 1}, "a phase that no job has any more is not shown"
 
 
 def test_passes_are_timed_by_result_and_writes_are_counted() -> None:

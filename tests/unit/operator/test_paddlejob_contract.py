@@ -1,4 +1,4 @@
-"""What members are told: one contract in all modes, with endpoints that are each member's own."""
+"""The environment of members: one contract in all modes, with endpoints that are each member's own."""
 
 from __future__ import annotations
 

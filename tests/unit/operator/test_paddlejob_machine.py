@@ -44,7 +44,7 @@ class PaddleJobController(RuleBasedStateMachine):
         return pods[number % len(pods)] if pods else None
 
     @rule()
-    def look(self) -> None:
+    def reconcile(self) -> None:
         self.cluster.step()
 
     @rule(number=st.integers(0, 5))
@@ -102,7 +102,7 @@ class PaddleJobController(RuleBasedStateMachine):
     @precondition(lambda self: self.cluster.phase not in ENDED)
     @rule()
     def everybody_works(self) -> None:
-        """Left alone, a job runs with all its members, or it waits because it was told to."""
+        """Left alone, a job runs with all its members, or it waits because it is suspended."""
         self.cluster.edit(lambda spec: spec.update(suspend=False))
         self.cluster.go(80)
         workers = self.cluster.job["spec"]["worker"]["replicas"]
@@ -114,9 +114,9 @@ class PaddleJobController(RuleBasedStateMachine):
 
     @invariant()
     def the_members_of_a_formation_know_the_same(self) -> None:
-        told: dict[int, Obj] = {}
+        published: dict[int, Obj] = {}
         for _, formation, found in getattr(self, "cluster", SimulatedCluster({"worker": role(1)})).starts:
-            assert told.setdefault(formation, found) == found
+            assert published.setdefault(formation, found) == found
 
     @invariant()
     def what_ended_stays_ended(self) -> None:

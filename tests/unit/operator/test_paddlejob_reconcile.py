@@ -117,7 +117,7 @@ def test_a_failed_worker_brings_all_together_again_with_new_endpoints() -> None:
     assert cluster.step().creates == []  # not before the back-off is over
     cluster.go()
     assert cluster.phase == "Running"
-    last = [told["PADDLE_TRAINER_ENDPOINTS"] for _, formation, told in cluster.starts if formation == 2]
+    last = [environment["PADDLE_TRAINER_ENDPOINTS"] for _, formation, environment in cluster.starts if formation == 2]
     addresses = [pod["status"]["podIP"] for pod in cluster.living()]
     assert last == [",".join(f"{address}:36000" for address in addresses)] * 2
     assert cluster.status["lastFailure"]["exitCode"] == 139

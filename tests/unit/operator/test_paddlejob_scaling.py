@@ -23,7 +23,9 @@ def test_growing_brings_new_members_up_before_the_others_stop() -> None:
     assert cluster.phase == "Running"
     assert cluster.status["elastic"] == "DONE"
     assert cluster.messages("Scaled") == ["scaled worker 2 → 3"]
-    assert {told["PADDLE_TRAINERS_NUM"] for _, formation, told in cluster.starts if formation == 2} == {"3"}
+    assert {environment["PADDLE_TRAINERS_NUM"] for _, formation, environment in cluster.starts if formation == 2} == {
+        "3"
+    }
 
 
 def test_shrinking_takes_the_highest_ranks() -> None:

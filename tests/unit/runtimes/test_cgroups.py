@@ -106,7 +106,7 @@ async def test_what_escapes_the_session_is_killed_with_its_group(scene: Scene) -
     script = "setsid sh -c 'echo $$ > pid; env -i sleep 1000' & while ! [ -s pid ]; do :; done"
     launch = limited(scene.shell("one", script), memory=1 << 30)
     assert (await scene.run(launch)).exit_code == 0
-    pid = (Path(launch.cwd) / "pid").read_text().strip()
+    pid = (Path(launch.working_dir) / "pid").read_text().strip()
     await soon(lambda: not Path(f"/proc/{pid}").exists())
 
 

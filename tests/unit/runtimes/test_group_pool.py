@@ -89,9 +89,11 @@ async def test_those_at_the_same_time_have_groups_of_their_own(scene: Scene) -> 
     launches = [limited(scene.shell(f"n{i}", f"{WHERE}; while ! [ -e go ]; do sleep 0.005; done")) for i in range(3)]
     await group_of(scene, "first")
     await scene.runtime.start(launches)
-    await soon(lambda: all(Path(launch.log).exists() and Path(launch.log).read_bytes() for launch in launches))
-    assert len({Path(launch.log).read_bytes() for launch in launches}) == 3
-    (Path(launches[0].cwd) / "go").touch()
+    await soon(
+        lambda: all(scene.log_path(launch).exists() and scene.log_path(launch).read_bytes() for launch in launches)
+    )
+    assert len({scene.log_path(launch).read_bytes() for launch in launches}) == 3
+    (Path(launches[0].working_dir) / "go").touch()
     for launch in launches:
         await scene.end_of(launch)
 
@@ -205,7 +207,7 @@ async def test_who_lives_in_a_group_survives_that_the_keeper_of_those_before_is_
     assert [folder for folder in left if folder.exists()] == left
     # By now the next keeper has looked at all that the journal names.
     assert await group_of(scene, "four") != first
-    (Path(launch.cwd) / "go").touch()
+    (Path(launch.working_dir) / "go").touch()
     await scene.end_of(launch)
     where, _, rest = (await scene.log_of(launch)).partition(b"\n\n")
     assert (where, rest) == (first, b"lived\n")

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from paddleflow.runtimes.local import log_gap, logs
 from paddleflow.runtimes.local.log_gap import BLOCK, Gap
 from paddleflow.runtimes.local.monitor import SOONEST, next_interval
+from paddleflow.runtimes.memory import task_of
 from paddleflow.settings import LocalSettings
 from tests.patience import soon
 from tests.runtime_scene import Scene, open_local, opened
@@ -97,13 +98,13 @@ def test_the_next_interval_is_soon_when_a_log_grows_fast(interval: float, grown:
 async def test_a_flood_is_bounded_while_it_runs_and_said(scene: Scene) -> None:
     launch = scene.shell("one", "echo first; yes 0123456789abcde; echo never")
     await scene.runtime.start([launch])
-    path = Path(launch.log)
+    path = scene.log_path(launch)
     await soon(lambda: path.exists() and path.stat().st_size >= 200 * LIMIT)
     await scene.runtime.stop([launch.attempt], 0.0)
     await scene.end_of(launch)
     assert path.stat().st_blocks * 512 <= LIMIT + BLOCK
     found, position = b"", 0
-    while (chunk := await scene.runtime.log(launch.log, position, 1 << 18)).next_offset > position:
+    while (chunk := await scene.runtime.logs.read(task_of(launch.attempt), position, 1 << 18)).next_offset > position:
         found += chunk.data
         position = chunk.next_offset
     lines = found.splitlines()
@@ -117,8 +118,8 @@ async def test_a_flood_is_bounded_while_it_runs_and_said(scene: Scene) -> None:
 async def test_a_quick_flood_is_bounded_at_the_end(scene: Scene) -> None:
     launch = scene.shell("one", "head -c 3000000 /dev/zero | tr '\\0' x; echo last")
     assert (await scene.run(launch)).exit_code == 0
-    assert Path(launch.log).stat().st_blocks * 512 <= LIMIT + BLOCK
-    assert (await scene.runtime.log(launch.log, -5, 100)).data == b"last\n"
+    assert scene.log_path(launch).stat().st_blocks * 512 <= LIMIT + BLOCK
+    assert (await scene.runtime.logs.read(task_of(launch.attempt), -5, 100)).data == b"last\n"
 
 
 NO_HOLES = """

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddleflow.runtimes import sample_history
-from paddleflow.runtimes.runtime import Sample
+from paddleflow.runtimes.log_store import Sample
 from paddleflow.runtimes.sample_history import Header, decode, encode, halve, is_full, step
 
 COUNTER = st.integers(0, 1000)
@@ -75,7 +75,7 @@ def test_no_part_of_a_life_is_without_records(steps: list[tuple[float, float, in
 
 
 def test_the_file_is_what_the_pure_functions_say(tmp_path: Path) -> None:
-    path = sample_history.stats_path(str(tmp_path / "log"))
+    path = str(tmp_path / "log.stats")
     header: Header | None = None
     records: list[Sample] = []
     assert sample_history.read(path) == []

@@ -14,7 +14,7 @@ from paddleflow.errors import Invalid
 from paddleflow.runtimes.local import sampler, sockets
 from paddleflow.runtimes.local.capacity import log_limit, this_machine
 from paddleflow.runtimes.local.sampler import Process, Seen, grown, members, parse_process
-from paddleflow.runtimes.runtime import Sample
+from paddleflow.runtimes.log_store import Sample
 from paddleflow.settings import LocalSettings
 
 A, B = AttemptId("a"), AttemptId("b")

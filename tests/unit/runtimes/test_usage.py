@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from paddleflow.base.quantity import Resources
 from paddleflow.jobs.cards import CardUse, card_use, scalars_of
-from paddleflow.runtimes.runtime import Sample
+from paddleflow.runtimes.log_store import Sample
 from paddleflow.runtimes.usage import METRICS, metrics_text, series, stepped
 from paddleflow.scheduling.model import MemberSet
 

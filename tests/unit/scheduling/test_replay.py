@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddleflow.base.quantity import Resources
-from paddleflow.queues.decision_log import DecisionLog, read
+from paddleflow.engine.decision_log import DecisionLog, read
 from paddleflow.scheduling import record
 from paddleflow.scheduling.codec import decode, encode
 from paddleflow.scheduling.model import MemberSet, Node, Preempt, Queue, Request, Resize, Snapshot, Start

@@ -270,10 +270,11 @@ def test_a_fault_names_its_file() -> None:
 
 def test_very_many_faults_are_cut() -> None:
     body = "\n".join(f"  s{number}: {{comand: x}}" for number in range(1000))
-    error, faults = refused(steps(body))
-    assert len(faults) == 201
-    assert faults[-1].message == "and 800 further faults"
-    assert len(error.message) < 50_000
+    with pytest.raises(Invalid) as caught:
+        read(steps(body))
+    assert len(caught.value.details) == 101
+    assert caught.value.details[-1].message == "… and 900 more"
+    assert len(caught.value.message) < 50_000
 
 
 @pytest.mark.parametrize(

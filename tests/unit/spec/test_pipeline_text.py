@@ -219,7 +219,9 @@ def test_references_nested_deep() -> None:
                 + "\n".join(components)
             )
         assert {
-            fault.message.removesuffix(" deep") for fault in caught.value.details if "further" not in fault.message
+            fault.message.removesuffix(" deep")
+            for fault in caught.value.details
+            if "more" not in fault.message.split()[-1]
         } == {"references and dags are nested more than 40"}
 
 
@@ -240,13 +242,13 @@ def test_a_long_chain_and_a_long_circle() -> None:
 
 
 def test_many_circles_are_told_in_part() -> None:
-    deps = ", ".join(f"s{n}" for n in range(100))
-    steps = "\n".join(f"  s{n}: {{command: x, deps: [{deps}]}}" for n in range(100))
+    deps = ", ".join(f"s{n}" for n in range(60))
+    steps = "\n".join(f"  s{n}: {{command: x, deps: [{deps}]}}" for n in range(60))
     with pytest.raises(Invalid) as caught:
         read(f"name: p\nentry_points:\n{steps}")
     messages = [fault.message for fault in caught.value.details]
     assert sum("not acyclic" in message for message in messages) == 20
-    assert sum("depends on itself" in message for message in messages) == 100
+    assert sum("depends on itself" in message for message in messages) == 60
 
 
 def test_numbers_that_json_alone_can_hold() -> None:

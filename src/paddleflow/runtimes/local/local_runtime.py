@@ -9,23 +9,32 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+import resource
+import sys
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from paddleflow.base.clock import Clock
-from paddleflow.base.ids import AttemptId
+from paddleflow.base.ids import AttemptId, parse_attempt
 from paddleflow.base.quantity import format_bytes
 from paddleflow.errors import Unavailable
-from paddleflow.runtimes.local import capacity, logs, sampler
+from paddleflow.jobs.code import FOLDER as CODE
+from paddleflow.jobs.code import checkout_command
+from paddleflow.runtimes.local import capacity, sampler
+from paddleflow.runtimes.local.job_folders import JobLogs, JobSamples, empty_trash, folder_text, log_name
 from paddleflow.runtimes.local.link import KEEPER_COMMAND, Link, connect, reap
+from paddleflow.runtimes.log_store import Sample
 from paddleflow.runtimes.prefetch import Returned
-from paddleflow.runtimes.runtime import Ended, Launch, LogChunk, NodeInfo, Observation, Ready, Sample, Started
+from paddleflow.runtimes.runtime import AttemptObservation, Ended, Launch, NodeInfo, Ready, Started
 from paddleflow.settings import LocalSettings
 
 PROTOCOL = 3
 PREFETCH = 3  #: the protocol from which on a keeper prefetches
 PATIENCE = 20.0  #: seconds until a keeper that does not answer is an error
+WORK_VARIABLE = "PF_WORK_DIR"
+LEAST_DESCRIPTORS = 64  #: the keeper itself, its cgroups, and a few attempts of an earlier keeper
 RETRY = (0.0, 0.05, 0.2, 1.0)  #: seconds before a keeper is started again; the last one for all later tries
 
 log = logging.getLogger(__name__)
@@ -41,31 +50,45 @@ class LocalRuntime:
         self._data = data
         self._clock = clock
         self._keeper = keeper
+        self.logs = JobLogs(data)
+        self.samples = JobSamples(data)
         self._node = capacity.this_machine(settings)
         self._log_limit = capacity.log_limit(settings)
         self._link: Link | None = None
         self._protocol = 0  #: that the keeper speaks; 0: not known yet
         self._hello = asyncio.Event()
         self._open = False
+        self._problem = ""  # why the keeper cannot be reached
         self._failures = 0
         self._unstarted: dict[AttemptId, dict[str, Any]] = {}
         self._stopping: dict[AttemptId, float] = {}
         self._forgetting: dict[int, Sequence[AttemptId]] = {}
         self._numbers = 0
-        self._reported: dict[AttemptId, type[Observation]] = {}
+        self._reported: dict[AttemptId, type[AttemptObservation]] = {}
         self._pids: dict[AttemptId, int] = {}
         self._samples: dict[AttemptId, sampler.Seen] = {}
-        self._observed: list[Observation] = []
+        self._observed: list[AttemptObservation] = []
         self._news = asyncio.Event()
-        self._states: list[asyncio.Future[list[Observation]]] = []
+        self._states: list[asyncio.Future[list[AttemptObservation]]] = []
         self._logged: set[str] = set()
 
     # ------------------------------------------------------------------ connection
 
+    @property
+    def problem(self) -> str:
+        return self._problem
+
     async def open(self) -> None:
-        await asyncio.to_thread(self._data.mkdir, parents=True, exist_ok=True)
+        await asyncio.to_thread(self._prepare_data)
         self._open = True
         self._connect()
+
+    def _prepare_data(self) -> None:
+        check_descriptors()
+        self._data.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError):  # somebody else's, who lets us write there
+            self._data.chmod(0o700)
+        empty_trash(self._data)
 
     async def close(self) -> None:
         self._open = False
@@ -89,9 +112,11 @@ class LocalRuntime:
         try:
             connection = connect(self._data, self._keeper)
         except OSError as error:
-            log.error("cannot reach or start the keeper of %s: %s", self._data, error)
+            self._problem = f"cannot reach or start the keeper of {self._data}: {error}"
+            log.error(self._problem)
             self._connect_later()
             return
+        self._problem = ""
         link = self._link = Link(connection, self._receive, self._lost)
         link.send(
             {
@@ -165,13 +190,13 @@ class LocalRuntime:
                 self._logged.add(text)
                 log.warning("%s", text)
 
-    def _take(self, observations: Sequence[Observation]) -> None:
+    def _take(self, observations: Sequence[AttemptObservation]) -> None:
         fresh = [seen for seen in observations if self._is_news(seen)]
         if fresh:
             self._observed += fresh
             self._news.set()
 
-    def _is_news(self, seen: Observation) -> bool:
+    def _is_news(self, seen: AttemptObservation) -> bool:
         """Remember it; whether this server does not know it yet."""
         if isinstance(seen, Returned):
             if not self._unstarted.get(seen.attempt, {}).get("prefetched"):
@@ -192,7 +217,7 @@ class LocalRuntime:
                 table.pop(seen.attempt, None)
         return True
 
-    def _take_state(self, state: list[Observation]) -> None:
+    def _take_state(self, state: list[AttemptObservation]) -> None:
         forgetting = {attempt for attempts in self._forgetting.values() for attempt in attempts}
         state = [seen for seen in state if seen.attempt not in forgetting]
         known = {seen.attempt for seen in state}
@@ -220,18 +245,62 @@ class LocalRuntime:
     def prefetching(self) -> LocalRuntime:
         return self
 
-    async def capacity(self) -> Sequence[NodeInfo]:
+    async def nodes(self) -> Sequence[NodeInfo]:
+        """This machine. What it has is read once, at start, so there is no change to observe."""
         return (self._node,)
+
+    def job_folder(self, job: str) -> str:
+        return folder_text(self._data, job)
 
     async def start(self, launches: Sequence[Launch]) -> None:
         if any(launch.waits_for_slot for launch in launches) and not await self._can_prefetch():
             self._observed += [Returned(launch.attempt) for launch in launches if launch.waits_for_slot]
             self._news.set()
             launches = [launch for launch in launches if not launch.waits_for_slot]
-        wire = {launch.attempt: _wire(launch) for launch in launches}
+        if files := [launch for launch in launches if launch.files]:
+            await asyncio.to_thread(self._write_files, files)
+        wire = {launch.attempt: self._wire(launch) for launch in launches}
         self._unstarted.update((name, body) for name, body in wire.items() if name not in self._reported)
         self._send({"do": "start", "launches": list(wire.values())})
         await self._drain()
+
+    def _write_files(self, launches: Iterable[Launch]) -> None:
+        for launch in launches:
+            folder = Path(self.job_folder(parse_attempt(launch.attempt)[0]))
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, text in launch.files.items():
+                (folder / name).write_text(text, "utf-8")
+
+    def _wire(self, launch: Launch) -> dict[str, Any]:
+        """A launch as the keeper takes it: what only processes have is added here."""
+        job, (role, index), _ = parse_attempt(launch.attempt)
+        folder = self.job_folder(job)
+        work, limit = f"{folder}/work", launch.limit
+        command, cwd = launch.command, launch.working_dir or work
+        if launch.code:
+            store = f"file://{quote(str(self._data / CODE))}"
+            before = checkout_command(
+                sys.executable, store, launch.user, launch.code, f"{folder}/code", launch.working_dir
+            )
+            command, cwd = (*before, *command), work
+        wire: dict[str, Any] = {
+            "attempt": launch.attempt,
+            "argv": list(command),
+            "env": {**launch.env, WORK_VARIABLE: work},
+            "cwd": cwd,
+            "work": work,
+            "log": f"{folder}/{log_name(role, index)}",
+            "cpu": limit.cpu if limit else 0,
+            "memory": limit.memory if limit else 0,
+            "memory_text": format_bytes(limit.memory) if limit else "",
+            "mounts": [[mount.location, mount.target, mount.read_only, mount.sub_path] for mount in launch.mounts],
+            "port": launch.ready_port,
+        }
+        if launch.prefetch is not None:
+            wire["slot_class"] = launch.prefetch.slot_class
+            if launch.prefetch.waiting:
+                wire |= {"prefetched": True, "after": list(launch.prefetch.after)}
+        return wire
 
     async def _can_prefetch(self) -> bool:
         """Whether the keeper can; an older one would start at once what waits for a slot."""
@@ -251,7 +320,7 @@ class LocalRuntime:
         self._send({"do": "withdraw", "attempts": list(attempts)})
         await self._drain()
 
-    async def observe(self) -> AsyncIterator[Sequence[Observation]]:
+    async def observe(self) -> AsyncIterator[Sequence[AttemptObservation]]:
         while self._open:
             await self._news.wait()
             self._news.clear()
@@ -259,8 +328,8 @@ class LocalRuntime:
             if batch:
                 yield batch
 
-    async def adopt(self) -> Sequence[Observation]:
-        waiter: asyncio.Future[list[Observation]] = asyncio.get_running_loop().create_future()
+    async def adopt(self) -> Sequence[AttemptObservation]:
+        waiter: asyncio.Future[list[AttemptObservation]] = asyncio.get_running_loop().create_future()
         self._states.append(waiter)
         if waiting := [name for name, body in self._unstarted.items() if body.get("prefetched")]:
             self._send({"do": "withdraw", "attempts": waiting})  # whoever asks does not know of them
@@ -285,9 +354,6 @@ class LocalRuntime:
             self._link.post({"do": "forget", "attempts": list(attempts), "number": self._numbers})
             await self._link.drain()
 
-    async def log(self, path: str, offset: int, limit: int) -> LogChunk:
-        return await asyncio.to_thread(logs.read_chunk, path, offset, limit)
-
     async def sample(self) -> Mapping[AttemptId, Sample]:
         leaders = {pid: attempt for attempt, pid in self._pids.items()}
         if not leaders:
@@ -299,31 +365,19 @@ class LocalRuntime:
         return {attempt: self._samples[attempt].sample for attempt in taken if attempt in self._samples}
 
 
-_KINDS: dict[str, type[Observation]] = {"started": Started, "ready": Ready, "ended": Ended, "returned": Returned}
+def check_descriptors() -> None:
+    """Unavailable when this process may open too few files for a keeper to work."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < LEAST_DESCRIPTORS:
+        raise Unavailable(
+            f"this process may open {soft} files at once, and at least {LEAST_DESCRIPTORS} are needed",
+            hint=f"raise the limit before the start: ulimit -n {min(hard, 4096) if hard > 0 else 4096}",
+        )
 
 
-def _observation(event: list[Any]) -> Observation:
+_KINDS: dict[str, type[AttemptObservation]] = {"started": Started, "ready": Ready, "ended": Ended, "returned": Returned}
+
+
+def _observation(event: list[Any]) -> AttemptObservation:
     """An event of the keeper: a word, then the fields in their order."""
     return _KINDS[event[0]](*event[1:])
-
-
-def _wire(launch: Launch) -> dict[str, Any]:
-    limit = launch.limit
-    wire: dict[str, Any] = {
-        "attempt": launch.attempt,
-        "argv": list(launch.argv),
-        "env": dict(launch.env),
-        "cwd": launch.cwd,
-        "work": launch.work,
-        "log": launch.log,
-        "cpu": limit.cpu if limit else 0,
-        "memory": limit.memory if limit else 0,
-        "memory_text": format_bytes(limit.memory) if limit else "",
-        "mounts": [[mount.source, mount.target, mount.read_only] for mount in launch.mounts],
-        "port": launch.ready_port,
-    }
-    if launch.prefetch is not None:
-        wire["slot_class"] = launch.prefetch.slot_class
-        if launch.prefetch.waiting:
-            wire |= {"prefetched": True, "after": list(launch.prefetch.after)}
-    return wire

@@ -10,9 +10,12 @@ zeros that nobody explained. The keeper cuts, the server reads.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import errno
 import json
 import os
+import stat
 from typing import NamedTuple
 
 BLOCK = 4096  #: holes begin and end at whole blocks, otherwise nothing is freed
@@ -31,15 +34,34 @@ class Gap(NamedTuple):
     limit: int
 
 
+def open_regular(path: str, flags: int) -> int:
+    """A descriptor of a regular file. The job can put a FIFO, a device or a link there: none is opened, nothing blocks."""
+    fd = os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return fd
+
+
+def create_anew(path: str) -> int:
+    """A new file that nobody else has open; whatever was there goes, a link included."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
 def gap_path(log: str) -> str:
     return log + ".gap"
 
 
 def read_gap(log: str) -> Gap | None:
     try:
-        with open(gap_path(log), "rb") as file:
-            start, end, limit = json.loads(file.read())
-    except (OSError, ValueError):
+        fd = open_regular(gap_path(log), os.O_RDONLY)
+        try:
+            start, end, limit = json.loads(os.read(fd, 256))
+        finally:
+            os.close(fd)
+    except (OSError, ValueError, TypeError):
         return None
     return Gap(start, end, limit) if 0 <= start < end else None
 
@@ -58,7 +80,7 @@ def cut(log: str, gap: Gap) -> None:
     """Leave it out; OSError when this file system cannot, and then nothing has changed."""
     before = read_gap(log)
     _write_gap(log, gap)
-    fd = os.open(log, os.O_WRONLY)
+    fd = open_regular(log, os.O_WRONLY)
     try:
         if _fallocate(fd, _PUNCH_HOLE_KEEP_SIZE, gap.start, gap.end - gap.start) != 0:
             code = ctypes.get_errno()
@@ -73,6 +95,9 @@ def _write_gap(log: str, gap: Gap | None) -> None:
         os.unlink(gap_path(log))
         return
     fresh = gap_path(log) + ".new"
-    with open(fresh, "wb") as file:
-        file.write(json.dumps(list(gap)).encode("ascii"))
+    fd = create_anew(fresh)
+    try:
+        os.write(fd, json.dumps(list(gap)).encode("ascii"))
+    finally:
+        os.close(fd)
     os.rename(fresh, gap_path(log))

@@ -1,16 +1,18 @@
-"""Reading logs: plain reads of the file, with one line where its middle was left out. Called by `LocalRuntime.log`.
+"""Reading logs: plain reads of the file, with one line where its middle was left out. Called by `job_folders`.
 
-Offsets are positions in the file, so they stay true while the file grows and while its middle is cut out.
+Offsets are positions in the file, so they stay true while the file grows and while its middle is cut out. The job can put
+anything in the place of its log: a FIFO, a device, a link to somebody else's file. None of them is read.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 
 from paddleflow.base.quantity import format_bytes
-from paddleflow.errors import NotFound
-from paddleflow.runtimes.local.log_gap import Gap, read_gap
-from paddleflow.runtimes.runtime import LogChunk
+from paddleflow.errors import NotFound, Unavailable
+from paddleflow.runtimes.local.log_gap import Gap, open_regular, read_gap
+from paddleflow.runtimes.log_store import LogChunk
 
 MOST = 16 * 2**20  #: bytes of one chunk, however much is asked for
 
@@ -21,12 +23,32 @@ def notice(gap: Gap, offset: int) -> bytes:
     return f"\n… {left_out} bytes left out: the log limit is {format_bytes(gap.limit)} …\n".encode()
 
 
-def read_chunk(path: str, offset: int, limit: int) -> LogChunk:
-    """Up to `limit` bytes of the file from `offset`; the notice comes on top of that."""
+def _open(path: str) -> int:
+    """A descriptor of a regular file; NotFound when there is nothing, Unavailable for anything else."""
     try:
-        fd = os.open(path, os.O_RDONLY)
+        return open_regular(path, os.O_RDONLY)
     except FileNotFoundError as error:
         raise NotFound(f"log {path} is not there", hint="it was never written, or has been deleted") from error
+    except OSError as error:
+        reason = "it is a link" if error.errno == errno.ELOOP else (error.strerror or "").lower()
+        raise Unavailable(f"log {path} cannot be read: {reason}") from error
+
+
+def log_size(path: str) -> int:
+    """Bytes of the file; 0 when there is none that could be read."""
+    try:
+        fd = _open(path)
+    except (NotFound, Unavailable):
+        return 0
+    try:
+        return os.fstat(fd).st_size
+    finally:
+        os.close(fd)
+
+
+def read_chunk(path: str, offset: int, limit: int) -> LogChunk:
+    """Up to `limit` bytes of the file from `offset`; the notice comes on top of that."""
+    fd = _open(path)
     try:
         gap = read_gap(path)
         size = os.fstat(fd).st_size

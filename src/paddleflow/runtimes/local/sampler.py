@@ -15,7 +15,7 @@ from paddleflow.base.ids import AttemptId
 from paddleflow.runtimes.local import sockets
 from paddleflow.runtimes.local.procfs import pids, read
 from paddleflow.runtimes.local.sockets import Traffic
-from paddleflow.runtimes.runtime import Sample
+from paddleflow.runtimes.log_store import Sample
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from paddleflow.base.names import nearest
-from paddleflow.errors import Fault, Invalid
+from paddleflow.errors import MOST_FAULTS, Fault, Invalid
 from paddleflow.spec.pipeline.model import Mark
 
 MALFORMED = "MalformedYaml"
 INVALID = "InvalidPipeline"
-MOST_FAULTS = 200  #: shown; who has more than these mends some first
 MOST_NAMES = 500  #: compared with a misspelt one
 
 LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")  #: what YAML counts as the end of a line
@@ -86,9 +85,7 @@ class Faults:
     def error(self) -> Invalid:
         """One error for all faults, in the order of the document."""
         found = sorted(self._found.values(), key=lambda fault: (fault.line, fault.column))
-        if self._more:
-            found.append(PipelineFault("", f"and {self._more:,} further faults"))
-        return Invalid.of(found, code=MALFORMED if self.malformed else INVALID)
+        return Invalid.of(found, code=MALFORMED if self.malformed else INVALID, more=self._more)
 
     def misread(self, mark: Mark | None, message: str, hint: Hint = "") -> None:
         """A fault of the YAML itself, behind which reading can go on."""

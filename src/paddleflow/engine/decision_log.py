@@ -1,25 +1,34 @@
-"""The scheduler's record on disk: files of JSON lines, each of which begins with a snapshot and can be played alone.
+"""The decision log: what the scheduler of a cluster saw and decided, on disk.
 
-`append` is called by the engine, `read` by those who replay or ask what if. Bounded: the oldest files go when all of them
-together are larger than the settings say. Nothing depends on these files: what cannot be read is left out.
+Files of JSON lines, each of which begins with a snapshot and can be replayed alone. A turn only appends to a list in memory; `keep_log`
+writes it beside the turns, so a crash loses the last half second, and the next engine begins with a snapshot of its own. `read` is
+for those who replay, or ask what would be if. Bounded: the oldest files go when all of them together are larger than the settings
+say. Nothing depends on these files: what cannot be read is left out.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from paddleflow.base.clock import Clock
+from paddleflow.base.log import Log
+from paddleflow.queues.model import DEFAULT_CLUSTER
 from paddleflow.scheduling.codec import decode, encode
-from paddleflow.scheduling.record import Checkpoint, Entry
+from paddleflow.scheduling.record import Checkpoint, Entry, Recorded
 
 _text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _FILES = 8  #: about so many files are kept
+KEEP_EVERY = 0.5  #: seconds
+
+log = Log("engine")
 
 
-def folder_of(data: Path) -> Path:
-    """Where a server with this data folder keeps its record."""
-    return data / "decisions"
+def folder_of(data: Path, cluster: str) -> Path:
+    """Where a server with this data folder keeps the log of a cluster."""
+    return data / "decisions" if cluster == DEFAULT_CLUSTER else data / "decisions" / cluster
 
 
 class DecisionLog:
@@ -85,3 +94,28 @@ def read(folder: Path, since: float = 0.0) -> Iterator[Entry]:
                     yield decode(json.loads(line))
                 except ValueError:
                     break
+
+
+async def keep_log(folder: Path, most_bytes: int, scheduler: Callable[[], Recorded | None], clock: Clock) -> None:
+    """Write down what an engine's scheduler does, for ever; nothing if there is no room for it."""
+    if not most_bytes:
+        return
+    kept = DecisionLog(folder, most_bytes)
+    last: Recorded | None = None
+    while True:
+        await asyncio.sleep(KEEP_EVERY)
+        current = scheduler()
+        if current is None:
+            continue
+        entries = [] if last is None else last.take()
+        if current is not last:
+            last = current
+            entries += last.take()
+        if not last.recording or kept.long:
+            last.begin()
+            entries += last.take()
+        if entries:
+            try:
+                await asyncio.to_thread(kept.append, entries, clock.now())
+            except OSError as error:
+                log.warning("decisions are not kept", folder=str(folder), reason=str(error))

@@ -1,0 +1,195 @@
+"""The clusters that this server runs: one runtime and one engine for each, started as clusters come and stopped as they go.
+
+The composition root gives a runtime factory for each type of cluster that this server can run, and runs `ClusterEngines.run`; API
+handlers find the engine of a job by the job's cluster. A cluster whose `owner` is another server's machine is left alone: only that
+server can see its processes. One cluster whose runtime cannot be opened does not keep the others from working.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from paddleflow.base.log import Log
+from paddleflow.base.quantity import Resources
+from paddleflow.engine.cluster_engine import ClusterEngine, Parts
+from paddleflow.engine.housekeeping import delete_for_ever, sample_for_ever
+from paddleflow.errors import PaddleFlowError
+from paddleflow.queues.clusters import every_cluster
+from paddleflow.queues.model import COUNTER, Cluster
+from paddleflow.runs.counters import RunCounters
+from paddleflow.runtimes.memory import MemoryRuntime
+from paddleflow.runtimes.runtime import NodeInfo, Runtime
+from paddleflow.store import counters
+from paddleflow.store.bus import JOBS
+from paddleflow.store.database import Tx
+
+FOLLOW_EVERY = 1.0  #: seconds between two looks at the clusters, should a wake-up be lost
+
+log = Log("engine")
+
+#: Makes the runtime of a cluster, not opened yet.
+RuntimeFactory = Callable[[Cluster], Runtime]
+#: The variables that every job on these nodes gets.
+BaseEnvironment = Callable[[Sequence[NodeInfo]], dict[str, str]]
+
+
+@dataclass(slots=True)
+class _Running:
+    """A cluster at work; one whose runtime could not be opened yet has no task."""
+
+    runtime: Runtime
+    engine: ClusterEngine
+    task: asyncio.Task[None] | None = None
+
+
+def _read_clusters(tx: Tx) -> tuple[int, list[Cluster]]:
+    return counters.value(tx, COUNTER), every_cluster(tx)
+
+
+class ClusterEngines:
+    """The engines of this server, by the names of their clusters."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        factories: Mapping[str, RuntimeFactory],
+        environment: BaseEnvironment = lambda nodes: {},
+        run_counters: RunCounters | None = None,
+    ) -> None:
+        self._parts = parts
+        self._factories = factories
+        self._environment = environment
+        self._run_counters = run_counters or RunCounters()
+        self._running: dict[str, _Running] = {}
+        self._without_cluster: asyncio.Task[None] | None = None  #: moves runs while this server runs no cluster
+        self.problems: dict[str, str] = {}  #: cluster → why its runtime cannot be opened
+        self.elsewhere: dict[str, str] = {}  #: cluster → the server whose machine it is
+
+    def engine(self, cluster: str) -> ClusterEngine | None:
+        """The engine of a cluster; None when another server runs it, or nobody."""
+        running = self._running.get(cluster)
+        return None if running is None else running.engine
+
+    def nodes(self, cluster: str) -> Sequence[NodeInfo]:
+        """The nodes of a cluster that this server runs."""
+        engine = self.engine(cluster)
+        return () if engine is None else engine.nodes
+
+    def capacities(self) -> Mapping[str, Sequence[tuple[str, Resources]]]:
+        """What the nodes of each cluster have, as admission wants to know it; equal as long as no node changes."""
+        return {name: each.engine.capacities for name, each in self._running.items() if each.engine.capacities}
+
+    async def health(self) -> str:
+        """Which clusters of this server do not move their jobs, and why; empty when all do."""
+        found = dict(self.problems)
+        found |= {name: reason for name, each in self._running.items() if (reason := each.engine.health())}
+        return "; ".join(f"cluster[{name}] {reason}" for name, reason in found.items())
+
+    async def prepare(self) -> None:
+        """Make the engines of the clusters that there are, so that questions find them; nothing runs yet."""
+        _, clusters = await self._parts.database.read(_read_clusters)
+        for cluster in clusters:
+            await self._make(cluster)
+
+    async def run(self) -> None:
+        """Run the engines of all clusters, and follow as clusters come and go. Never ends by itself."""
+        version = -1
+        try:
+            async with asyncio.TaskGroup() as group:
+                with self._parts.bus.subscribe(JOBS) as subscription:
+                    while True:
+                        try:
+                            seen, clusters = await self._parts.database.read(_read_clusters)
+                            if seen != version or self.problems:
+                                await self._follow(clusters, group)
+                                version = seen
+                        except PaddleFlowError as error:
+                            log.warning("clusters are not followed", reason=error.message)
+                        await subscription.wait(FOLLOW_EVERY)
+        finally:
+            for running in self._running.values():
+                await running.runtime.close()
+            self._running.clear()
+
+    async def _follow(self, clusters: Sequence[Cluster], group: asyncio.TaskGroup) -> None:
+        for name in self._running.keys() - {each.name for each in clusters}:
+            await self._stop(name)
+        for cluster in clusters:
+            await self._make(cluster)
+            running = self._running.get(cluster.name)
+            if running is not None and running.task is None:
+                await self._start(cluster, running, group)
+        await self._host_runs(group)
+
+    async def _host_runs(self, group: asyncio.TaskGroup) -> None:
+        """Runs advance in the turns of one engine of this server: the first that runs; without any, in those of one that has no
+        cluster, so that this server can take over the runs of another."""
+        started = [running.engine for running in self._running.values() if running.task is not None]
+        if started and not any(engine.hosts_runs for engine in started):
+            started[0].hosts_runs = True
+        elif not started and self._without_cluster is None:
+            runtime = MemoryRuntime(self._parts.clock, Resources())
+            engine = ClusterEngine(self._parts, runtime, "", run_counters=self._run_counters, hosts_runs=True)
+            self._without_cluster = group.create_task(engine.run(), name="runs without a cluster")
+
+    async def _make(self, cluster: Cluster) -> None:
+        """The runtime and engine of a cluster that this server can run."""
+        if cluster.name in self._running or cluster.cluster_type not in self._factories:
+            return
+        if cluster.owner not in {"", self._parts.holder}:
+            self.elsewhere[cluster.name] = cluster.owner
+            return
+        runtime = self._factories[cluster.cluster_type](cluster)
+        nodes = await runtime.nodes()
+        engine = ClusterEngine(
+            self._parts,
+            runtime,
+            cluster.name,
+            base_env=self._environment(nodes),
+            run_counters=self._run_counters,
+            hosts_runs=False,
+        )
+        engine.set_nodes(nodes)
+        self._running[cluster.name] = _Running(runtime, engine)
+
+    async def _start(self, cluster: Cluster, running: _Running, group: asyncio.TaskGroup) -> None:
+        try:
+            await running.runtime.open()
+        except (PaddleFlowError, OSError) as error:
+            if self.problems.get(cluster.name) != str(error):
+                log.error("a cluster does not run", cluster=cluster.name, reason=str(error))
+            self.problems[cluster.name] = str(error)
+            return
+        self.problems.pop(cluster.name, None)
+        if self._without_cluster is not None:
+            await _cancel(self._without_cluster)
+            self._without_cluster = None
+        if not any(each.engine.hosts_runs for each in self._running.values() if each.task is not None):
+            running.engine.hosts_runs = True  # from its first turn on
+        work = _run_cluster(running, self._parts)
+        running.task = group.create_task(work, name=f"cluster {cluster.name}")
+        log.info("cluster runs", cluster=cluster.name, type=cluster.cluster_type)
+
+    async def _stop(self, name: str) -> None:
+        running = self._running.pop(name)
+        self.problems.pop(name, None)
+        if running.task is not None:
+            await _cancel(running.task)
+        await running.runtime.close()
+        log.info("cluster runs no longer", cluster=name)
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def _run_cluster(running: _Running, parts: Parts) -> None:
+    """An engine and what goes on beside its turns."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(running.engine.run())
+        group.create_task(running.engine.keep_decisions())
+        group.create_task(sample_for_ever(running.runtime, parts))
+        group.create_task(delete_for_ever(running.runtime, running.engine.cluster, parts))

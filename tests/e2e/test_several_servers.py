@@ -1,0 +1,119 @@
+"""Two real servers on one PostgreSQL behind a proxy: the same answers from both, and a killed leader loses nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import paddleflow
+from paddleflow.errors import PaddleFlowError
+from paddleflow.sdk.client import PaddleFlow
+from tests.balancing_proxy import BalancingProxy, balancing_proxy
+from tests.e2e.conftest import ServerProcess
+from tests.patience import PATIENCE, eventually
+
+pytestmark = [pytest.mark.postgres, pytest.mark.timeout(300)]
+
+TINY = {"cpu": "10m", "mem": "16Mi"}
+
+
+@pytest.fixture
+def pair(
+    new_server: Callable[..., ServerProcess], request: pytest.FixtureRequest
+) -> tuple[ServerProcess, ServerProcess]:
+    """The first of them holds the lease of the default cluster."""
+    url = request.getfixturevalue("postgres_url_factory")()
+    first = new_server(PADDLEFLOW_DATABASE_URL=url, PADDLEFLOW_LOCAL_CPUS="2")
+    job = first.connect().jobs.submit(command="true", flavour=TINY).wait(PATIENCE)
+    assert job.status == "succeeded"
+    return first, new_server(PADDLEFLOW_DATABASE_URL=url, PADDLEFLOW_LOCAL_CPUS="2")
+
+
+@pytest.fixture
+def proxy(pair: tuple[ServerProcess, ServerProcess]) -> Iterator[BalancingProxy]:
+    with balancing_proxy([server.url for server in pair]) as made:
+        yield made
+
+
+def test_both_give_the_same_answers(pair: tuple[ServerProcess, ServerProcess], tmp_path: Path) -> None:
+    first, second = (server.connect() for server in pair)
+    gate = tmp_path / "gate"
+    held = first.jobs.submit(
+        command=f"echo begun; while [ ! -e {gate} ]; do sleep 0.05; done; echo done",
+        flavour={"cpu": "2", "mem": "16Mi"},
+    )
+    eventually(lambda: held.refresh().status == "running", "it runs")
+    waiting = first.jobs.submit(command="true", flavour={"cpu": "2", "mem": "16Mi"})
+    eventually(lambda: first.jobs.get(waiting.id).why().code not in {"not_seen", ""}, "the scheduler has seen it")
+    asked = [client.jobs.get(waiting.id).why() for client in (first, second)]
+    assert asked[0].code == asked[1].code
+    assert asked[0].text == asked[1].text
+    etas = [client.jobs.get(waiting.id).eta() for client in (first, second)]
+    assert (etas[0].seconds is None) == (etas[1].seconds is None)
+    lines = second.jobs.get(held.id).logs(follow=True)
+    assert next(iter(lines)) == "begun\n"
+    gate.touch()
+    assert "done" in "".join(second.jobs.get(held.id).wait(PATIENCE).logs())
+    first.jobs.get(waiting.id).wait(PATIENCE)
+
+
+class Load:
+    """Submits jobs until told to stop, and remembers what was acknowledged."""
+
+    def __init__(self, client: PaddleFlow) -> None:
+        self._client = client
+        self.acknowledged: list[str] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self.acknowledged.append(self._client.jobs.submit(command="true", flavour=TINY).id)
+            except PaddleFlowError:  # not acknowledged: nothing was promised
+                self._stop.wait(0.05)
+
+    def stop(self) -> list[str]:
+        self._stop.set()
+        self._thread.join(PATIENCE)
+        return self.acknowledged
+
+
+def test_a_killed_leader_loses_nothing_and_followers_go_on(
+    pair: tuple[ServerProcess, ServerProcess], proxy: BalancingProxy, tmp_path: Path
+) -> None:
+    first, _second = pair
+    client = paddleflow.connect(proxy.url, token=first.token)
+    gate = tmp_path / "gate"
+    held = client.jobs.submit(
+        command=f"echo begun; while [ ! -e {gate} ]; do sleep 0.05; done; echo done", flavour=TINY
+    )
+    eventually(lambda: held.refresh().status == "running", "it runs")
+    seen: list[str] = []
+    told: list[str] = []
+    followers = [
+        threading.Thread(target=lambda: seen.extend(client.jobs.get(held.id).logs(follow=True)), daemon=True),
+        threading.Thread(target=lambda: told.extend(each.status for each in held.events()), daemon=True),
+    ]
+    for thread in followers:
+        thread.start()
+    eventually(lambda: "begun" in "".join(seen) and "running" in told, "both follow")
+    load = Load(client)
+    eventually(lambda: len(load.acknowledged) > 10, "the load is there")
+    first.kill()
+    before = len(load.acknowledged)
+    eventually(lambda: len(load.acknowledged) > before + 10, "the other server goes on")
+    first.start()
+    proxy.targets[0] = first.url
+    gate.touch()
+    acknowledged = load.stop()
+    for thread in followers:
+        thread.join(PATIENCE)
+    assert "done" in "".join(seen)
+    assert told[-1] == "succeeded"
+    for job in acknowledged:
+        assert client.jobs.get(job).wait(PATIENCE).status == "succeeded"
