@@ -52,6 +52,7 @@ def _absolute(folder: Path) -> Path:
 @pass_session
 def mount(
     session: Session,
+    /,
     places: tuple[str, ...],
     url: str | None,
     username: str | None,
@@ -75,7 +76,8 @@ def mount(
 
     if len(places) != (1 if url else 2):
         raise click.UsageError("name a storage and a folder, or --url and a folder")
-    access = {name: rest.pop(name) or "" for name in ("endpoint", "region", "access_key", "secret_key", "token")}
+    names = ("endpoint", "region", "access_key", "secret_key", "token")
+    access: dict[str, Any] = {name: rest.pop(name) or "" for name in names}
     options = MountOptions(
         url=url or _storage_url(session, places[0], username),
         folder=_absolute(Path(places[-1])),
