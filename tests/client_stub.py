@@ -124,7 +124,8 @@ class Stub:
                 path = parts.path.removeprefix(API)
                 headers = {key.lower(): value for key, value in self.headers.items()}
                 query = dict(parse_qsl(parts.query))
-                body = json.loads(raw) if raw else None
+                binary = self.headers.get("Content-Type") == "application/octet-stream"
+                body = raw if binary else json.loads(raw) if raw else None
                 stub.requests.append(Seen(self.command, path, query, headers, body, self.client_address[1]))
                 play(self, stub.next_answer(self.command, path))
 

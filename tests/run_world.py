@@ -116,6 +116,8 @@ class RunWorld:
                 row[column] = row[column] or (old[column] if old else "")
             self.rows[item.number] = row
         self.state.changed.clear()
+        if self.state.withdrawn:
+            self.row["numbers"] = self.state.next_number
         for number in self.state.withdrawn:
             if number not in self.state.instances or not self.state.instances[number].job:
                 self.rows.pop(number, None)

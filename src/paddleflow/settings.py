@@ -86,7 +86,7 @@ class AccessSettings:
     )
     token_hours: int = _setting(24 * 30, "Hours after which a token ends.")
     login_attempts: int = _setting(
-        10, "Failed logins of one user within login_window after which further ones are refused."
+        10, "Failed logins of one user from one address after which each further attempt must wait twice as long."
     )
     login_window: int = _setting(300, "Seconds that a failed login counts.")
 
@@ -143,6 +143,10 @@ class SchedulingSettings:
     resize_pause: float = _setting(30.0, "Seconds between two changes of a job's number of members; at least 1.")
     restart_pause: float = _setting(
         600.0, "The same before it grows, for a job that is started anew at each change (resize: restart); at least 1."
+    )
+
+    forecast_seconds: float = _setting(
+        5.0, "Seconds that computing when waiting jobs start may take; after that it answers with what it has."
     )
 
     log_size: str = _setting(
@@ -278,6 +282,11 @@ def user_config_folder() -> Path:
 def client_environment() -> tuple[str, str]:
     """(PADDLEFLOW_SERVER, PADDLEFLOW_TOKEN): the address and token that win over a saved context; empty: not set."""
     return os.environ.get(f"{PREFIX}SERVER", ""), os.environ.get(f"{PREFIX}TOKEN", "")
+
+
+def caller_environment() -> dict[str, str]:
+    """What a job that runs in the caller's own folder is given of the caller's shell: where programs are."""
+    return {name: os.environ[name] for name in ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX") if os.environ.get(name)}
 
 
 def proxy_environment(environ: Mapping[str, str] | None = None) -> tuple[str, str, str]:

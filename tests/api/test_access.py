@@ -16,10 +16,10 @@ from paddleflow.api.application import build
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Route
 from paddleflow.base.clock import ManualClock
-from paddleflow.errors import Unauthenticated
+from paddleflow.errors import TooMany, Unauthenticated
 from paddleflow.settings import Settings
 from paddleflow.store.bus import LocalBus
-from paddleflow.store.database import Database, Row, Tx
+from paddleflow.store.database import Database, Row, Tx, Value
 from paddleflow.store.statements import compose
 from tests.api.access_rows import add_queue, granted, insert
 from tests.api.client import Api
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @pytest.fixture
 def routes() -> list[Route]:
-    """Only the routes of this room: its tests hold whatever else is there."""
+    """Only the routes of this package: its tests hold whatever else is there."""
     return [*user_routes.ROUTES, *grant_routes.ROUTES]
 
 
@@ -166,17 +166,44 @@ async def test_a_look_up_that_began_before_a_logout_is_not_remembered(
 # ---- limits of logins ---------------------------------------------------------------------------------------------
 
 
-async def test_too_many_failed_logins_close_the_name_for_a_while(alice: Api, nobody: Api, clock: ManualClock) -> None:
+async def test_failed_logins_make_the_next_one_wait_longer_each_time(
+    alice: Api, nobody: Api, clock: ManualClock
+) -> None:
     for _ in range(3):
         (await nobody.post("/login", {"username": "alice", "password": "wrong1"})).refused(401, "AuthFailed")
         clock.advance(10)
-    answer = await nobody.post("/login", {"username": "alice", "password": PASSWORD})
-    assert answer.refused(429, "AuthFailed")["hint"] == "try again in 30 seconds"
-    assert answer.headers["retry-after"] == "30"
+    for pause in (2, 4, 8, 16):
+        (await nobody.post("/login", {"username": "alice", "password": "wrong1"})).refused(401, "AuthFailed")
+        clock.advance(0.5)
+        answer = await nobody.post("/login", {"username": "alice", "password": PASSWORD})
+        assert answer.refused(429, "AuthFailed")["hint"] == f"try again in {pause} seconds"
+        assert answer.headers["retry-after"] == str(pause)
+        clock.advance(pause)
     (await alice.get("/whoami")).ok()  # tokens go on
     (await nobody.post("/login", {"username": "nobody", "password": "wrong1"})).refused(401, "AuthFailed")
-    clock.advance(30)
     await nobody.login("alice", PASSWORD)
+
+
+@pytest.mark.usefixtures("alice")
+async def test_nobody_locks_out_who_comes_from_elsewhere(
+    settings: Settings, database: Database, clock: ManualClock
+) -> None:
+    known = sessions.Sessions(database, clock, settings.access)
+    for _ in range(3):
+        with pytest.raises(Unauthenticated):
+            await known.login("alice", "wrong1", "10.0.0.9")
+    with pytest.raises(TooMany):
+        await known.login("alice", PASSWORD, "10.0.0.9")
+    assert await known.login("alice", PASSWORD, "10.0.0.1")
+
+
+async def test_who_tries_many_names_waits_as_well(settings: Settings, database: Database, clock: ManualClock) -> None:
+    known = sessions.Sessions(database, clock, settings.access)
+    for number in range(30):
+        with pytest.raises(Unauthenticated):
+            await known.login(f"user{number}", "wrong1", "10.0.0.9")
+    with pytest.raises(TooMany):
+        await known.login("another", "wrong1", "10.0.0.9")
 
 
 @pytest.mark.usefixtures("alice")
@@ -230,7 +257,7 @@ async def test_names_are_taken_once(root: Api, alice: Api) -> None:
 
 
 async def test_names_against_the_pattern(root: Api) -> None:
-    for name in ("abc", "a" * 17, "has-dash", "has space", "ümlaut", "", "tail\n"):
+    for name in ("a", "a" * 33, "has-dash", "has space", "ümlaut", "", "tail\n"):
         (await root.post("/user", {"username": name, "password": "secret1"})).refused(400, "InvalidNamePattern")
 
 
@@ -311,7 +338,7 @@ async def test_who_cannot_be_deleted(root: Api, alice: Api, database: Database) 
     await add_job(database, "alice", "succeeded")
     await add_job(database, "alice", "running")
     answer = (await root.delete("/user/alice")).refused(409, "ActionNotAllowed")
-    assert "1 job(s)" in answer["message"]
+    assert "1 jobs that have not ended" in answer["message"]
     (await alice.get("/whoami")).ok()
 
 
@@ -322,6 +349,30 @@ async def test_a_user_made_again_inherits_nothing(root: Api, alice: Api, databas
     (await root.post("/user", {"username": "alice", "password": "secret1"})).ok()
     (await alice.get("/whoami")).refused(401, "AuthInvalidToken")
     assert await granted(database, "alice", "queue") == []
+
+
+async def test_what_a_deleted_user_leaves_belongs_to_nobody_who_comes_later(
+    root: Api, alice: Api, database: Database, nobody: Api
+) -> None:
+    await add_job(database, "alice", "succeeded")
+    (await root.delete("/user/alice")).ok()
+    (await root.post("/user", {"username": "alice", "password": "secret1"})).ok()
+    owners = [row["user_name"] for row in await database.read(rows, "select user_name from jobs")]
+    assert owners == ["alice~2"]
+    (await root.post("/user", {"username": owners[0], "password": "secret1"})).refused(400, "InvalidNamePattern")
+
+
+@pytest.mark.usefixtures("alice")
+async def test_a_user_with_an_active_run_or_schedule_stays(root: Api, database: Database) -> None:
+    texts = (
+        "name source fs_id fs_name description document pipeline parameters docker_env disabled schedule_id retry_of "
+        "breakpoints message"
+    )
+    values: dict[str, Value] = {"id": "run-1", "user_name": "alice", "status": "running"}
+    values |= {**dict.fromkeys(texts.split(), ""), "created_at": 1, "updated_at": 1}
+    await database.write(insert, "runs", values)
+    answer = (await root.delete("/user/alice")).refused(409, "ActionNotAllowed")
+    assert "1 runs that have not ended" in answer["message"]
 
 
 # ---- root and version ---------------------------------------------------------------------------------------------

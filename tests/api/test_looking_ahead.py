@@ -65,6 +65,22 @@ async def test_the_start_of_a_job_is_forecast_from_jobs_of_its_kind(
         assert (await alice.get(f"/job/{third}/eta")).ok()["learntFrom"] == 10, "what ended since is learnt as well"
 
 
+async def test_without_knowledge_there_is_no_number(
+    alice: Api, platform: Platform, workshop: Workshop, clock: ManualClock
+) -> None:
+    async with workshop.open(platform):
+        for _ in range(9):
+            await ran(alice, workshop, clock, 1.0, "quick")
+        first, second = [await submit(alice, "8", name=f"new-{n}", command="sleep 60") for n in range(2)]
+        third = await submit(alice, "8", name="quick")
+        await until(alice, first, "running")
+        await until(alice, third, "pending")
+        for job in (second, third):
+            found = (await alice.get(f"/job/{job}/eta")).ok()
+            assert found["text"].startswith(f"not known: {first} must end first, and no job like it has ended here yet")
+            assert not {"seconds", "early", "late", "expectedStart"} & found.keys()
+
+
 async def test_the_shortest_first_by_how_long_jobs_of_their_name_ran(
     root: Api, alice: Api, platform: Platform, workshop: Workshop, clock: ManualClock
 ) -> None:

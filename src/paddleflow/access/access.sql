@@ -25,13 +25,59 @@ delete from users where name = :name
 select count(*) from jobs
 where user_name = :name and status in $ACTIVE
 
+-- name: active_runs_of
+-- Runs of a user that have not ended.
+select count(*) from runs where user_name = :name and status in ('initiating', 'pending', 'running', 'terminating')
+
+-- name: active_schedules_of
+-- Schedules of a user that may start a run.
+select count(*) from schedules where user_name = :name and status = 'running'
+
+-- name: reassign_jobs
+-- The jobs of a deleted user, under the name that nobody can have.
+update jobs set user_name = :former where user_name = :name
+
+-- name: reassign_runs
+-- Likewise the runs.
+update runs set user_name = :former where user_name = :name
+
+-- name: reassign_artifacts
+-- Likewise the records of artifacts.
+update artifacts set user_name = :former where user_name = :name
+
+-- name: reassign_caches
+-- Likewise the cached results of steps.
+update run_caches set user_name = :former where user_name = :name
+
+-- name: reassign_pipelines
+-- Likewise the registered pipelines.
+update pipelines set user_name = :former where user_name = :name
+
+-- name: reassign_versions
+-- Likewise the versions of pipelines.
+update pipeline_versions set user_name = :former where user_name = :name
+
+-- name: reassign_schedules
+-- Likewise the schedules, none of which is active.
+update schedules set user_name = :former where user_name = :name
+
 -- name: add_token
 -- A token that was just given.
-insert into tokens (hash, user_name, created_at, expires_at) values (:hash, :user_name, :now, :expires_at)
+insert into tokens (hash, user_name, name, scope, created_at, expires_at)
+values (:hash, :user_name, :name, :scope, :now, :expires_at)
 
 -- name: token_by_hash
--- Whose token this is and until when; only while that user exists.
-select t.user_name, t.expires_at from tokens t join users u on u.name = t.user_name where t.hash = :hash
+-- A token, while its user exists.
+select t.user_name, t.name, t.scope, t.created_at, t.expires_at from tokens t join users u on u.name = t.user_name where t.hash = :hash
+
+-- name: tokens_of
+-- The tokens of a user that have a name and have not run out, oldest first.
+select user_name, name, scope, created_at, expires_at from tokens
+where user_name = :user_name and name <> '' and expires_at > :now order by created_at, name
+
+-- name: remove_named_token
+-- A token of a user ends.
+delete from tokens where user_name = :user_name and name = :name and name <> ''
 
 -- name: remove_token
 -- Logout: one token ends.
@@ -45,14 +91,18 @@ delete from tokens where user_name = :user_name
 -- Housekeeping at a login: tokens that do not count any more.
 delete from tokens where expires_at <= :now
 
--- name: recent_failures
--- How many logins of a name failed since a moment, and the first of them.
-select count(*) as failures, min(failed_at) as first_at from login_failures
-where user_name = :user_name and failed_at > :since
+-- name: failures_of_name
+-- How many logins of a name failed from one address since a moment, and the last of them.
+select count(*) as failures, max(failed_at) as last_at from login_failures
+where user_name = :user_name and address = :address and failed_at > :since
+
+-- name: failures_of_address
+-- How many logins of any name failed from one address since a moment, and the last of them.
+select count(*) as failures, max(failed_at) as last_at from login_failures where address = :address and failed_at > :since
 
 -- name: add_failure
 -- A login failed.
-insert into login_failures (user_name, failed_at) values (:user_name, :now)
+insert into login_failures (user_name, address, failed_at) values (:user_name, :address, :now)
 
 -- name: remove_failures_of
 -- A login succeeded, or root set another password: earlier failures of that name count no more.

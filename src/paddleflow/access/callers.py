@@ -15,9 +15,24 @@ class Caller:
 
     name: str
     root: bool
+    scope: str = "admin"  #: of the token: read, submit or admin
 
 
 NOBODY = Caller("", False)
+
+
+#: Scopes of tokens, each of which includes those before it.
+SCOPES = {"read": 0, "submit": 1, "admin": 2}
+
+
+def require_scope(caller: Caller, scope: str, what: str) -> None:
+    """Refuse a token that was not made for this. `what` names the act: ``POST /job/single``."""
+    if SCOPES[caller.scope] < SCOPES[scope]:
+        raise Forbidden(
+            f"this token is of scope {caller.scope}, {what} needs {scope}",
+            code="TokenScopeTooSmall",
+            hint=f"make another one: paddleflow token create NAME --scope {scope}",
+        )
 
 
 def is_root(name: str) -> bool:

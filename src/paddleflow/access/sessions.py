@@ -4,8 +4,9 @@ Guarantees:
 
 * A token ended here (logout, password change, deleted user) does not count any more when the call that ended it
   returns. Ended by another replica, it counts for at most `TTL` seconds more.
-* Failed logins of one name are limited over all replicas, because they are counted in the database; attempts on one
-  name wait for each other, so that many at once cannot slip under the limit.
+* Failed logins of one name from one address, and of all names from one address, make the next attempt wait, twice as
+  long each time; they are counted in the database, so over all replicas. Attempts on one name from one address wait for
+  each other, so that many at once cannot slip under the limit. Nobody can lock out somebody who comes from elsewhere.
 * A stream ends with its token: at once when that was ended here, within `CHECK_EVERY` seconds otherwise.
 * A login of an unknown user takes as long as one with a wrong password, and is refused with the same words.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+from collections import Counter
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
@@ -29,6 +31,9 @@ from paddleflow.store.database import Database, Tx
 
 TTL = 2.0  #: seconds that an answer of the database is believed
 CHECK_EVERY = 10.0  #: seconds between two checks of a stream's token; another server may have ended it
+LONGEST_PAUSE = 60.0  #: seconds between two attempts, however many failed
+NAMES_PER_ADDRESS = 10  #: failures of one address over all names, as a multiple of those of one name
+MOST_PENDING = 16  #: logins of one address at once: a hash takes 40 ms of a processor
 _MOST = 50_000  #: tokens remembered
 
 
@@ -52,7 +57,8 @@ class Sessions:
         self._known: dict[str, Session] = {}
         self._changes = 0  # a look-up that began before a change must not be remembered
         self._changed = asyncio.Event()  #: set and replaced at each change
-        self._logins: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._logins: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        self._pending: Counter[str] = Counter()  #: logins in work, by address
 
     def cached(self, token: str) -> Caller | None:
         """The caller, if the token was looked up a moment ago."""
@@ -65,13 +71,13 @@ class Sessions:
         changes = self._changes
         row = await self._database.read(tokens.find, token_hash)
         now = self._clock.now()
-        if row is None or row["expires_at"] <= now:
+        if row is None or row.expires_at <= now:
             self._known.pop(token_hash, None)
             raise Unauthenticated(
                 "the token is not valid, or not any more", code="AuthInvalidToken", hint="log in again"
             )
-        name = row["user_name"]
-        session = Session(Caller(name, is_root(name)), row["expires_at"], min(row["expires_at"], now + TTL))
+        caller = Caller(row.user_name, is_root(row.user_name), row.scope)
+        session = Session(caller, row.expires_at, min(row.expires_at, now + TTL))
         if changes == self._changes:
             if len(self._known) >= _MOST:
                 self._known.clear()
@@ -97,46 +103,62 @@ class Sessions:
                 async with asyncio.timeout(max(0.0, min(CHECK_EVERY, session.expires_at - self._clock.now()))):
                     await changes.wait()
 
-    async def login(self, name: str, password: str) -> str:
-        """A new token. Unauthenticated AuthFailed when name and password do not fit, TooMany after too many tries."""
+    async def login(self, name: str, password: str, address: str = "") -> str:
+        """A new token. Unauthenticated AuthFailed when name and password do not fit, TooMany when it is too early."""
         user = users.canonical(name)
-        lock = self._logins.setdefault(user, asyncio.Lock())
-        async with lock:
-            stored = await self._database.read(_attempt, user, self._clock.now(), self._settings)
-            if not await self.passwords.matches(stored or UNKNOWN, password) or not stored:
-                if not names.USER.fault(user):
-                    await self._database.write(_failed, user, self._clock.now(), self._settings)
-                raise _refused()
-            return await self._database.write(_succeeded, user, stored, self._clock.now(), self._settings)
+        if self._pending[address] >= MOST_PENDING:
+            raise _too_early("too many logins at once from this address", 1)
+        self._pending[address] += 1
+        try:
+            async with self._logins.setdefault((user, address), asyncio.Lock()):
+                stored = await self._database.read(_attempt, user, address, self._clock.now(), self._settings)
+                if not await self.passwords.matches(stored or UNKNOWN, password) or not stored:
+                    if not names.USER.fault(user):
+                        await self._database.write(_failed, user, address, self._clock.now(), self._settings)
+                    raise _refused()
+                return await self._database.write(_succeeded, user, stored, self._clock.now(), self._settings)
+        finally:
+            self._pending[address] -= 1
+            if not self._pending[address]:
+                del self._pending[address]
 
     async def logout(self, token: str) -> None:
         await self._database.write(tokens.end, tokens.digest(token))
         self.forget()
 
 
-def _attempt(tx: Tx, user: str, now: float, settings: AccessSettings) -> str:
-    """The password's hash to compare with, empty for an unknown user; TooMany when it is not this name's turn."""
-    row = tx.one(users.SQL["recent_failures"], user_name=user, since=now - settings.login_window)
-    if row is not None and row["failures"] >= settings.login_attempts:
-        first_at = row["first_at"] if row["first_at"] is not None else now
-        seconds = max(1, math.ceil(first_at + settings.login_window - now))
-        refusal = TooMany(
-            f"too many failed logins of user[{user[:80]}]", code="AuthFailed", hint=f"try again in {seconds} seconds"
-        )
-        refusal.retry_after = seconds
-        raise refusal
+def _attempt(tx: Tx, user: str, address: str, now: float, settings: AccessSettings) -> str:
+    """The password's hash to compare with, empty for an unknown user; TooMany when it is too early for another attempt.
+
+    Failures count by name and address, and by address for whoever tries many names. So nobody can keep somebody else out
+    who comes from elsewhere, and who guesses waits twice as long after each further failure.
+    """
+    since, free = now - settings.login_window, settings.login_attempts
+    of_name = tx.one(users.SQL["failures_of_name"], user_name=user, address=address, since=since)
+    of_address = tx.one(users.SQL["failures_of_address"], address=address, since=since)
+    for row, most in ((of_name, free), (of_address, free * NAMES_PER_ADDRESS)):
+        if row is not None and row["failures"] >= most:
+            pause = min(2.0 ** min(row["failures"] - most, 30), LONGEST_PAUSE, settings.login_window)
+            if (left := row["last_at"] + pause - now) > 0:
+                raise _too_early(f"too many failed logins of user[{user[:80]}] from here", max(1, math.ceil(left)))
     found = users.by_name(tx, user)
-    return found["password_hash"] if found else ""
+    return found.password_hash if found else ""
 
 
-def _failed(tx: Tx, user: str, now: float, settings: AccessSettings) -> None:
+def _too_early(message: str, seconds: int) -> TooMany:
+    refusal = TooMany(message, code="AuthFailed", hint=f"try again in {seconds} seconds")
+    refusal.retry_after = seconds
+    return refusal
+
+
+def _failed(tx: Tx, user: str, address: str, now: float, settings: AccessSettings) -> None:
     tx.run(users.SQL["remove_old_failures"], since=now - settings.login_window)
-    tx.run(users.SQL["add_failure"], user_name=user, now=now)
+    tx.run(users.SQL["add_failure"], user_name=user, address=address, now=now)
 
 
 def _succeeded(tx: Tx, user: str, verified: str, now: float, settings: AccessSettings) -> str:
     found = users.by_name(tx, user)
-    if found is None or found["password_hash"] != verified:
+    if found is None or found.password_hash != verified:
         raise _refused()  # changed while we compared
     tx.run(users.SQL["remove_failures_of"], user_name=user)
     return tokens.issue(tx, user, now, settings.token_hours)
@@ -154,7 +176,7 @@ async def ensure_root(database: Database, clock: Clock, password: str, *, fixed:
     if row is None:
         password_hash = await passwords.hash(password)
         return await database.write(_make_root, password_hash, clock.now())
-    if fixed and not await passwords.matches(row["password_hash"], password):
+    if fixed and not await passwords.matches(row.password_hash, password):
         await database.write(users.set_password, ROOT, await passwords.hash(password), clock.now())
     return False
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import dataclass
 from hashlib import sha256
 
 from paddleflow.access import users
-from paddleflow.store.database import Row, Tx
+from paddleflow.errors import Conflict, NotFound
+from paddleflow.store.database import Tx
 from paddleflow.store.statements import load
 
 SQL = load("paddleflow.access", "access.sql")
@@ -17,18 +19,58 @@ def digest(token: str) -> str:
     return sha256(token.encode("utf-8")).hexdigest()
 
 
-def issue(tx: Tx, user: str, now: float, hours: float) -> str:
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token that was given, without its text."""
+
+    user_name: str
+    name: str  #: empty: made by a login
+    scope: str
+    created_at: float
+    expires_at: float
+
+
+def issue(tx: Tx, user: str, now: float, hours: float, *, name: str = "", scope: str = "admin") -> str:
     """A new token of an existing user; ones that have run out are removed on the way."""
-    name = users.require(tx, user)["name"]
+    owner = users.require(tx, user).name
     token = f"pf-{secrets.token_urlsafe(32)}"
     tx.run(SQL["remove_expired_tokens"], now=now)
-    tx.run(SQL["add_token"], hash=digest(token), user_name=name, now=now, expires_at=now + hours * 3600)
+    if name and any(each.name == name for each in list_tokens(tx, owner, now)):
+        raise Conflict(
+            f"token[{name}] of user[{owner}] exists already",
+            code="DuplicatedName",
+            hint="revoke it, or choose another name",
+        )
+    tx.run(
+        SQL["add_token"],
+        hash=digest(token),
+        user_name=owner,
+        name=name,
+        scope=scope,
+        now=now,
+        expires_at=now + hours * 3600,
+    )
     return token
 
 
-def find(tx: Tx, token_hash: str) -> Row | None:
-    """``user_name, expires_at`` of a token, or None. It may have run out."""
-    return tx.one(SQL["token_by_hash"], hash=token_hash)
+def find(tx: Tx, token_hash: str) -> Token | None:
+    """The token of a hash. It may have run out."""
+    row = tx.one(SQL["token_by_hash"], hash=token_hash)
+    return Token(**row) if row else None
+
+
+def list_tokens(tx: Tx, user: str, now: float) -> list[Token]:
+    """The tokens of a user that have a name and have not run out, oldest first."""
+    return [Token(**row) for row in tx.all(SQL["tokens_of"], user_name=user, now=now)]
+
+
+def revoke(tx: Tx, user: str, name: str) -> None:
+    if not tx.run(SQL["remove_named_token"], user_name=user, name=name):
+        raise NotFound(
+            f"user[{user}] has no token[{name[:80]}]",
+            code="TokenNotFound",
+            hint="paddleflow token list shows those there are",
+        )
 
 
 def end(tx: Tx, token_hash: str) -> None:

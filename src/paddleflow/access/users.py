@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 from paddleflow.access.callers import ROOT, is_root
 from paddleflow.access.passwords import weakness
 from paddleflow.base import names
 from paddleflow.errors import Conflict, Fault, Forbidden, Invalid, NotFound
 from paddleflow.store.counters import NAMED, bump
-from paddleflow.store.database import Row, Tx
+from paddleflow.store.database import Tx
 from paddleflow.store.statements import load
 
 SQL = load("paddleflow.access", "access.sql")
+#: What keeps a user from being deleted, and the statement that counts it.
+ACTIVE = {"jobs": "active_jobs_of", "runs": "active_runs_of", "schedules": "active_schedules_of"}
+#: What stays when a user is deleted, under a name that nobody can have.
+REASSIGN = (
+    "reassign_jobs", "reassign_runs", "reassign_artifacts", "reassign_caches", "reassign_pipelines", "reassign_versions",
+    "reassign_schedules",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Somebody who may log in. `seq` is who it is: a later user of the same name has another one."""
+
+    seq: int
+    name: str
+    created_at: float
+    password_hash: str = ""  #: only where it is asked for
+    updated_at: float = 0.0
 
 
 def canonical(name: str) -> str:
@@ -43,17 +61,17 @@ def add(tx: Tx, name: str, password_hash: str, now: float) -> None:
         raise Forbidden(f"user[{name}] exists already", code="UserNameDuplicated", hint="choose another name")
 
 
-def by_name(tx: Tx, name: str) -> Row | None:
-    """The user's row with ``password_hash``, or None."""
-    return tx.one(SQL["user_by_name"], name=canonical(name))
+def by_name(tx: Tx, name: str) -> User | None:
+    row = tx.one(SQL["user_by_name"], name=canonical(name))
+    return User(**row) if row else None
 
 
-def require(tx: Tx, name: str) -> Row:
-    """The user's row; NotFound UserNotExist otherwise."""
-    row = by_name(tx, name)
-    if row is None:
+def require(tx: Tx, name: str) -> User:
+    """The user; NotFound UserNotExist otherwise."""
+    user = by_name(tx, name)
+    if user is None:
         raise unknown(name)
-    return row
+    return user
 
 
 def unknown(name: str) -> NotFound:
@@ -62,9 +80,9 @@ def unknown(name: str) -> NotFound:
     )
 
 
-def after(tx: Tx, position: int, limit: int) -> Sequence[Row]:
+def list_users(tx: Tx, after: int, limit: int) -> list[User]:
     """Users but root behind a position, in order of creation."""
-    return tx.all(SQL["users_after"], after=position, limit=limit)
+    return [User(**row) for row in tx.all(SQL["users_after"], after=after, limit=limit)]
 
 
 def set_password(tx: Tx, name: str, password_hash: str, now: float) -> None:
@@ -77,18 +95,24 @@ def set_password(tx: Tx, name: str, password_hash: str, now: float) -> None:
 
 
 def remove(tx: Tx, name: str) -> None:
-    """Delete a user with tokens, grants and records of storages (their files stay), so that a later user of the same
-    name inherits nothing. Refused for root, and while jobs of the user have not ended."""
+    """Delete a user with tokens, grants and records of storages (their files stay).
+
+    Jobs, runs, pipelines and all else that tells what happened stay for root, under ``<name>~<seq>``, which no user can
+    be called: a later user of the same name inherits nothing. Refused for root, and while anything of the user is active.
+    """
     if is_root(name):
         raise Forbidden("root cannot be deleted", code="ActionNotAllowed")
-    require(tx, name)
-    active = tx.value(SQL["active_jobs_of"], name=name)
+    user = require(tx, name)
+    counts = {what: tx.value(SQL[statement], name=name) for what, statement in ACTIVE.items()}
+    active = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     if active:
         raise Conflict(
-            f"user[{name}] has {active} job(s) that have not ended",
+            f"user[{name}] has {active} that have not ended",
             code="ActionNotAllowed",
             hint="stop them or wait for their end, then delete the user",
         )
+    for statement in REASSIGN:
+        tx.run(SQL[statement], name=name, former=f"{name}~{user.seq}")
     tx.run(SQL["remove_tokens_of"], user_name=name)
     tx.run(SQL["remove_grants_of"], user_name=name)
     tx.run(SQL["remove_grants_on"], resource_type="user", resource_id=name)

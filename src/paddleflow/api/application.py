@@ -21,13 +21,14 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from paddleflow.access.callers import NOBODY, Caller, require_root
+from paddleflow.access.audit import AuditEntry
+from paddleflow.access.callers import NOBODY, Caller, require_root, require_scope
 from paddleflow.api import answers, codes, health, metrics, openapi, requests
 from paddleflow.api.bodies import Bodies
 from paddleflow.api.dispatch import Table
 from paddleflow.api.peers import FORWARDED
 from paddleflow.api.platform import Platform
-from paddleflow.api.routing import Call, Route, Socket
+from paddleflow.api.routing import PREFIX, Call, Route, Socket
 from paddleflow.api.sse import EventStream, until_first
 from paddleflow.errors import Internal, NotFound, PaddleFlowError, TooMany, Unavailable
 from paddleflow.spec.document import Document
@@ -85,6 +86,7 @@ class Application:
         request_id = requests.request_id(headers)
         REQUEST_ID.set(request_id)
         entry: _Entry | None = None
+        caller = NOBODY
         result: object = None
         extra: answers.Headers = []
         try:
@@ -93,6 +95,8 @@ class Application:
             caller = NOBODY if route.open else await self._caller(headers)
             if route.root and not caller.root:
                 require_root(caller, f"call {route.method} {route.path}")
+            if caller.scope != "admin":
+                require_scope(caller, route.needed_scope, f"{route.method} {route.path}")
             if route.leader and self._platform.peers is not None and FORWARDED not in headers:
                 result = await self._ask_leader(route, path, headers, scope, receive)
             if result is None:
@@ -118,6 +122,8 @@ class Application:
             await send(start)
             await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else content})
         self._note(scope, entry, status, (perf_counter() - began) * 1000)
+        if entry is not None and entry.route.audited and entry.route.method != "GET":
+            self._audit(scope, caller, status, request_id)
 
     async def _decode(
         self,
@@ -198,6 +204,20 @@ class Application:
         """The methods of a path. HEAD is GET without the body."""
         methods = self._table.allowed(scope["path"], scope.get("raw_path") or scope["path"].encode())
         return sorted([*methods, "HEAD"]) if "GET" in methods else methods
+
+    def _audit(self, scope: Scope, caller: Caller, status: int, request_id: str) -> None:
+        client = scope.get("client")
+        self._platform.audit.record(
+            AuditEntry(
+                at=self._platform.clock.now(),
+                user_name=caller.name,
+                address=client[0] if client else "",
+                method=scope["method"],
+                path=scope["path"].removeprefix(PREFIX),
+                status=status,
+                request_id=request_id,
+            )
+        )
 
     def _note(self, scope: Scope, entry: _Entry | None, status: int, milliseconds: float) -> None:
         series = entry.series.get(status) if entry is not None else None

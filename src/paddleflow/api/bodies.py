@@ -135,6 +135,8 @@ class Bodies:
             raise _too_large(limit)
         if route.body_optional and body.strip() in (b"", b"null"):
             return None
+        if route.binary:
+            return route.reader(route.body, body, ignore_unknown=self._ignore_unknown)
         if b"\x00" in body:
             raise Invalid("the request body is not JSON in UTF-8: it holds a NUL byte", code="MalformedJSON")
         if len(body) > MOST_VALUES and (values := body.count(b",") + body.count(b"[") + body.count(b"{")) > MOST_VALUES:

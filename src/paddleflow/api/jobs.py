@@ -134,19 +134,19 @@ _REFUSED = (
 ROUTES = (
     Route(
         "POST", "/job/single", _create("create_single"), "Submit a job of one process.",
-        body=SingleJob, reader=read_job_sets, answer=wire.JobId, errors=_REFUSED,
+        body=SingleJob, reader=read_job_sets, audited=False, answer=wire.JobId, errors=_REFUSED,
     ),
     Route(
         "POST", "/job/distributed", _create("create_distributed"), "Submit a job of several members that start together or not at all.",
-        body=DistributedJob, reader=read_job_sets, answer=wire.JobId, errors=_REFUSED,
+        body=DistributedJob, reader=read_job_sets, audited=False, answer=wire.JobId, errors=_REFUSED,
     ),
     Route(
         "POST", "/job/workflow", _create("create_workflow"), "Submit an Argo Workflow; only clusters of type Kubernetes can run one.",
-        body=WorkflowJob, reader=read_job_sets, answer=wire.JobId, errors=_REFUSED,
+        body=WorkflowJob, reader=read_job_sets, audited=False, answer=wire.JobId, errors=_REFUSED,
     ),
     Route(
         "POST", "/job/batch", create_batch, "Submit many single jobs at once; all are accepted or none.",
-        body=JobBatch, bulk=True, reader=read_job_sets, answer=wire.JobIds, errors=_REFUSED,
+        body=JobBatch, bulk=True, reader=read_job_sets, audited=False, answer=wire.JobIds, errors=_REFUSED,
     ),
     Route(
         "GET", "/job", list_jobs, "Jobs, newest first: one's own, or everybody's for root.",

@@ -43,7 +43,8 @@ def declared_errors(route: Route) -> dict[int, set[str]]:
     """Status → codes of every refusal that this route may give."""
     errors: list[tuple[int, str]] = [(500, "InternalError"), (503, "InternalError")]
     if not route.open:
-        errors += [(401, "AuthWithoutToken"), (401, "AuthInvalidToken"), (403, "AuthIllegalUser")]
+        errors += [(401, "AuthWithoutToken"), (401, "AuthInvalidToken")]
+        errors += [(403, "AuthIllegalUser"), (403, "TokenScopeTooSmall")]
     if route.root:
         errors += [(403, "OnlyRootAllowed")]
     errors += [(400, "InvalidURI")]
@@ -112,7 +113,9 @@ def _operation(route: Route, documents: dict[str, Schema], components: dict[str,
     if route.body is not None:
         operation["requestBody"] = {
             "required": not route.body_optional,
-            "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{route.body.__name__}"}}},
+            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+            if route.binary
+            else {"application/json": {"schema": {"$ref": f"#/components/schemas/{route.body.__name__}"}}},
         }
     return operation
 

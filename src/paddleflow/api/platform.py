@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Protocol
 
 from prometheus_client import CollectorRegistry
 
+from paddleflow.access.audit import AuditLog
 from paddleflow.access.sessions import Sessions
 from paddleflow.api.cluster_view import ClusterView, NoNodes
+from paddleflow.api.forecaster import Forecaster
 from paddleflow.api.peers import Peers
 from paddleflow.base.clock import Clock
 from paddleflow.base.quantity import Resources
@@ -39,13 +42,13 @@ class Engine(Protocol):
         """Why a job waits."""
         ...
 
-    def explain(
+    async def explain(
         self, job: str, queues: Iterable[str], sizes: Iterable[Resources]
     ) -> tuple[Reason, Sequence[Suggestion]] | None:
         """What is in a waiting job's way, and what would start it, given the queues that its owner may use and the sizes there are."""
         ...
 
-    def snapshot(self, now: float) -> Snapshot | None:
+    async def snapshot(self, now: float) -> Snapshot | None:
         """Everything that the scheduler decides by."""
         ...
 
@@ -75,6 +78,7 @@ class Workplace:
     data: Path  #: folder with the jobs' files
     runtime: Runtime
     engines: Engines
+    forecasters: defaultdict[str, Forecaster] = field(default_factory=lambda: defaultdict(Forecaster))  #: by cluster
     durations: DurationHistory = field(default_factory=DurationHistory)  #: what is known of durations
     queues: QueueCache = field(default_factory=QueueCache)  #: for submissions
     admitted: AdmissionCache[AdmittedJob] = field(default_factory=AdmissionCache)  #: likewise
@@ -92,6 +96,7 @@ class Platform:
     clusters: ClusterView = field(default_factory=NoNodes)  #: who knows the nodes
     files: FilePool = field(default_factory=FilePool)  #: where files of users are read
     sessions: Sessions = field(init=False)  #: who calls
+    audit: AuditLog = field(init=False)  #: who changed what
     peers: Peers | None = None  #: the other servers; None when there can be none
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)  #: what /metrics shows
     refresh: list[Refresh] = field(default_factory=list)  #: what /metrics awaits before it shows the registry
@@ -99,6 +104,7 @@ class Platform:
     checks: Mapping[str, Check] = field(default_factory=dict)  #: what /readyz asks besides the database
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "audit", AuditLog(self.database))
         object.__setattr__(self, "sessions", Sessions(self.database, self.clock, self.settings.access))
 
     @property

@@ -7,9 +7,11 @@ from paddleflow.api import (
     artifacts,
     cluster_nodes,
     clusters,
+    code,
     events,
     flavours,
     grants,
+    job_forecast,
     jobs,
     logs,
     pipelines,
@@ -23,13 +25,15 @@ from paddleflow.api import (
     schedules,
     statistics,
     storages,
+    tokens,
     users,
     why,
 )
 
 ROUTE_GROUPS = (
-    users.ROUTES, grants.ROUTES, clusters.ROUTES, cluster_nodes.ROUTES, queues.ROUTES, flavours.ROUTES,
+    users.ROUTES, tokens.ROUTES, grants.ROUTES, clusters.ROUTES, cluster_nodes.ROUTES, queues.ROUTES, flavours.ROUTES,
     pools.ROUTES, storages.ROUTES, pipelines.ROUTES, runs.ROUTES, run_pictures.ROUTES, run_logs.ROUTES, run_caches.ROUTES,
-    artifacts.ROUTES, schedules.ROUTES, jobs.ROUTES, why.ROUTES, scheduler.ROUTES, logs.ROUTES, events.ROUTES, statistics.ROUTES,
+    artifacts.ROUTES, schedules.ROUTES, jobs.ROUTES, code.ROUTES, why.ROUTES, job_forecast.ROUTES, scheduler.ROUTES,
+    logs.ROUTES, events.ROUTES, statistics.ROUTES,
 )  # fmt: skip
 SOCKETS = events.SOCKETS

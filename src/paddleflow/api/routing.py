@@ -64,8 +64,11 @@ class Route:
     status: int = 200
     open: bool = False  #: needs no token
     root: bool = False  #: only for root: others get 403 OnlyRootAllowed
+    scope: str = ""  #: of the token that it needs; empty: read for GET, admin where root is needed, submit otherwise
+    audited: bool = True  #: whether a call that may change something is noted in the audit log
     errors: tuple[str, ...] = ()  #: codes beyond the usual ones; ``"409 SomeCode"`` where `codes.STATUS` says otherwise
     body_optional: bool = False
+    binary: bool = False  #: the body is bytes for the route's reader, not JSON
     bulk: bool = False  #: the body may be large: a batch, a pipeline (`server.max_bulk_body`)
     media_type: str = "application/json"  #: of the answer, when the handler returns a Response of its own
     prefix: str = PREFIX
@@ -73,6 +76,12 @@ class Route:
     #: the job ``jobID``; ``cluster``, the default one
     leader: str = ""
     leader_only: bool = False  #: no other server can answer it from the rows of the database
+
+    @property
+    def needed_scope(self) -> str:
+        if self.scope or self.open:
+            return self.scope or "read"
+        return "read" if self.method == "GET" else "admin" if self.root else "submit"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Routes that look ahead and back: when a job starts, what a change of queues would do, whether decisions come out again."""
+"""Routes over the scheduler's record: what a change would have done, and whether recorded decisions come out again."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from paddleflow.api.jobs import owned_job
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, NoQuery, Route
-from paddleflow.api.why import standing
 from paddleflow.base.clock import local_text
 from paddleflow.base.names import nearest
 from paddleflow.base.quantity import Resources
 from paddleflow.errors import Conflict, Fault, Invalid, Unavailable
-from paddleflow.jobs.durations import DurationHistory, Keys
-from paddleflow.jobs.rows import JobRow
+from paddleflow.jobs.durations import DurationHistory, Profile
 from paddleflow.queues.model import DEFAULT_CLUSTER, Queue, QueueStatus
 from paddleflow.queues.queues import cluster_queues
 from paddleflow.queues.rules import changed_queue
@@ -30,53 +27,14 @@ from paddleflow.spec.job_query import parse_time
 from paddleflow.spec.whatif import ReplayQuery, TeamIf, WhatIf
 from paddleflow.store.database import Tx
 
-FUTURES = 15
-MANY = 20_000  #: waiting jobs beyond which fewer futures are tried
-
-
-# --- when ------------------------------------------------------------------------------------------------------------
-
-
-async def eta(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobEta:
-    now, place = platform.clock.now(), platform.jobs_run_here
-
-    def look(tx: Tx) -> tuple[JobRow, Mapping[str, Keys]]:
-        return owned_job(tx, call.caller, call.path["id"]), place.durations.look(tx)
-
-    row, keys = await platform.database.read(look)
-    answer: wire.JobEta = {
-        "id": row.id,
-        "status": row.status,
-        "queue": row.queue,
-        "text": "",
-        "learntFrom": place.durations.learnt,
-    }
-    known = standing(row, now)
-    engine = place.engines.engine(row.cluster)
-    snapshot = None if engine is None else engine.snapshot(now)
-    if known is not None or snapshot is None or all(request.job != row.id for request in snapshot.pending):
-        answer["text"] = known.text if known is not None else "the scheduler has not looked at it yet"
-        return answer
-    futures = FUTURES if len(snapshot.pending) < MANY else 3
-    found = await asyncio.to_thread(place.durations.forecast, snapshot, row.id, keys, futures)
-    if found is None:
-        answer["text"] = "it does not start while things are as they are: see job why"
-        return answer
-    answer["seconds"], answer["early"], answer["late"] = (round(s, 1) for s in (found.middle, found.early, found.late))
-    middle, early, late = (local_text(now + s) for s in (found.middle, found.early, found.late))
-    answer["expectedStart"], answer["earliestStart"], answer["latestStart"] = middle, early, late
-    answer["text"] = f"starts about {middle}, in four of five cases between {early} and {late}"
-    return answer
-
-
 # --- what if ---------------------------------------------------------------------------------------------------------
 
 
 async def what_if(platform: Platform, call: Call[WhatIf, NoQuery]) -> wire.WhatIfAnswer:
     now, place, asked = platform.clock.now(), platform.jobs_run_here, call.body
-    queues, keys = await platform.database.read(_look, place.durations)
+    queues, keys = await platform.database.read(_read, place.durations)
     engine = place.engines.engine(DEFAULT_CLUSTER)
-    live = None if engine is None else engine.snapshot(now)
+    live = None if engine is None else await engine.snapshot(now)
     if engine is None or live is None:
         raise Unavailable("this server does not schedule jobs at the moment", hint="try again in a moment")
     change = _change(asked, queues, live, now)
@@ -113,8 +71,8 @@ async def what_if(platform: Platform, call: Call[WhatIf, NoQuery]) -> wire.WhatI
     return await asyncio.to_thread(both)
 
 
-def _look(tx: Tx, durations: DurationHistory) -> tuple[list[Queue], Mapping[str, Keys]]:
-    return cluster_queues(tx, DEFAULT_CLUSTER), durations.look(tx)
+def _read(tx: Tx, durations: DurationHistory) -> tuple[list[Queue], Mapping[str, Profile]]:
+    return cluster_queues(tx, DEFAULT_CLUSTER), durations.update(tx)
 
 
 def _change(asked: WhatIf, queues: Sequence[Queue], live: model.Snapshot, now: float) -> Change:
@@ -238,10 +196,6 @@ async def replay_record(platform: Platform, call: Call[NoBody, ReplayQuery]) -> 
 
 
 ROUTES = (
-    Route(
-        "GET", "/job/{id}/eta", eta, "When a waiting job will probably start.",
-        answer=wire.JobEta, leader="job", errors=("404 JobNotFound", "403 AccessDenied"),
-    ),
     Route(
         "POST", "/queue/whatif", what_if, "Try a change of queues, nodes or rules on the recent past; nothing is applied.",
         body=WhatIf, leader="cluster", leader_only=True, answer=wire.WhatIfAnswer, root=True,

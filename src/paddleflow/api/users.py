@@ -12,13 +12,14 @@ from paddleflow.api.paging import page, page_fields
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.base.clock import rfc3339
+from paddleflow.base.host import host_fingerprint
 from paddleflow.spec import wire
 from paddleflow.spec.access import LoginDocument, PasswordDocument, UserDocument, UserQuery
-from paddleflow.store.database import Row
 
 
 async def login(platform: Platform, call: Call[LoginDocument, NoQuery]) -> wire.Authorization:
-    return {"authorization": await platform.sessions.login(call.body.username, call.body.password)}
+    address = call.request.client.host if call.request.client else ""
+    return {"authorization": await platform.sessions.login(call.body.username, call.body.password, address)}
 
 
 async def logout(platform: Platform, call: Call[NoBody, NoQuery]) -> None:
@@ -28,7 +29,12 @@ async def logout(platform: Platform, call: Call[NoBody, NoQuery]) -> None:
 
 async def who_am_i(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.WhoAmI:
     session = await platform.sessions.look_up(requests.token(dict(call.request.scope["headers"])))
-    return {"name": session.caller.name, "root": session.caller.root, "expires": rfc3339(session.expires_at)}
+    return {
+        "name": session.caller.name,
+        "root": session.caller.root,
+        "expires": rfc3339(session.expires_at),
+        "host": host_fingerprint(),
+    }
 
 
 async def create_user(platform: Platform, call: Call[UserDocument, NoQuery]) -> wire.Username:
@@ -45,7 +51,7 @@ async def list_users(platform: Platform, call: Call[NoBody, UserQuery]) -> wire.
     if query.user:
         row = await platform.database.read(users.require, query.user)
         return {**page_fields(query, False, ""), "userList": [_user(row)]}
-    rows, truncated, marker = page(await platform.database.read(users.after, query.after, query.limit), query)
+    rows, truncated, marker = page(await platform.database.read(users.list_users, query.after, query.limit), query)
     return {**page_fields(query, truncated, marker), "userList": [_user(row) for row in rows]}
 
 
@@ -78,8 +84,8 @@ async def version(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.Versi
     }
 
 
-def _user(row: Row) -> wire.User:
-    return {"name": row["name"], "createTime": rfc3339(row["created_at"])}
+def _user(user: users.User) -> wire.User:
+    return {"name": user.name, "createTime": rfc3339(user.created_at)}
 
 
 _WEAK = ("UserPasswordWeak",)
@@ -95,7 +101,7 @@ ROUTES: tuple[Route, ...] = (
         open=True,
         errors=("AuthFailed", "429 AuthFailed"),
     ),
-    Route("POST", "/logout", logout, "End the token that the request carries"),
+    Route("POST", "/logout", logout, "End the token that the request carries", scope="read"),
     Route("GET", "/whoami", who_am_i, "Whose token this is, and until when", answer=wire.WhoAmI),
     Route(
         "POST",
@@ -123,6 +129,7 @@ ROUTES: tuple[Route, ...] = (
         change_password,
         "Change a user's password",
         body=PasswordDocument,
+        scope="admin",
         errors=("AccessDenied", "UserNotExist", *_WEAK),
     ),
     Route(

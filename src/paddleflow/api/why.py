@@ -47,7 +47,7 @@ async def why(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobWhy:
     suggestions: Sequence[Suggestion] = ()
     if known is None:
         engine = platform.jobs_run_here.engines.engine(row.cluster)
-        told = None if engine is None else engine.explain(row.id, queues, sizes)
+        told = None if engine is None else await engine.explain(row.id, queues, sizes)
         if told is not None and told[0].code not in NOT_WAITING:
             known, suggestions = told
     story = _story(row)

@@ -33,7 +33,15 @@ _LABEL_WORDS = (
     "a lowercase RFC 1123 label: 1 to 63 characters of a-z, 0-9 and '-', beginning and ending with a letter or digit"
 )
 
-USER = _rule("user name", r"[A-Za-z0-9]{4,16}", "4 to 16 letters or digits")
+#: No dash: the id of a storage is ``fs-<user>-<name>``.
+USER = _rule(
+    "user name",
+    r"[A-Za-z0-9][A-Za-z0-9._]{0,30}[A-Za-z0-9]",
+    "2 to 32 letters, digits, '.' or '_', beginning and ending with a letter or digit",
+)
+TOKEN = _rule(
+    "token name", r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", "1 to 63 letters, digits, '.', '_' or '-'"
+)
 QUEUE = _rule("queue name", _LABEL, _LABEL_WORDS)
 NAMESPACE = _rule("namespace", _LABEL, _LABEL_WORDS)
 CLUSTER = _rule(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
@@ -72,6 +73,7 @@ JOB: Kind[JobRecord] = Kind(
 job = group(
     help="Submit, list, follow and stop jobs.",
     late={
+        "code": Late("job_run:code", "Download the code that a job ran with."),
         "eta": Late("job_follow:eta", "Estimate when a pending job will start."),
         "events": Late("job_follow:events", "Show the events of a job."),
         "logs": Late("job_follow:logs", "Print or follow the log of a job."),
@@ -122,8 +124,18 @@ def read_document(file: IO[str]) -> Any:
         raise Invalid(f"{file.name} is not a JSON or YAML document: {error}", code="MalformedJSON") from error
 
 
-def _object(file: IO[str]) -> dict[str, Any]:
+def _read_job(file: IO[str]) -> Any:
+    """A document, or a list of them; folders of code are meant from the file's own."""
     found = read_document(file)
+    above = Path(file.name).parent if Path(file.name).exists() else Path()
+    for document in found if isinstance(found, list) else [found]:
+        if isinstance(document, dict) and isinstance(document.get("code"), str):
+            document["code"] = str(above / document["code"])
+    return found
+
+
+def _object(file: IO[str]) -> dict[str, Any]:
+    found = _read_job(file)
     if not isinstance(found, dict):
         raise Invalid(f"{file.name} does not contain a job document", code="InappropriateJSON")
     return found
@@ -158,7 +170,7 @@ def submit(session: Session, file: IO[str], kind: str | None) -> None:
       paddleflow job submit train.yaml
       ID=$(paddleflow job submit train.yaml) && paddleflow job wait $ID
     """
-    found = read_document(file)
+    found = _read_job(file)
     if isinstance(found, list):
         made = list(session.client.jobs.submit_many(found))
     elif isinstance(found, dict):
@@ -242,6 +254,7 @@ def _facts(job: JobRecord) -> dict[str, object]:
         "Members": "\n".join(members),
         "Image": job.image,
         "Command": command,
+        "Code": _code(job.raw.get("code") or next((m.get("code") for m in job.raw.get("members") or []), None)),
         "Environment": job.env,
         "Storage": job.fs,
         "More storages": list(job.extra_fs),
@@ -250,6 +263,16 @@ def _facts(job: JobRecord) -> dict[str, object]:
         "Port": job.port or "",
         "Tasks": "\n".join(tasks),
     }
+
+
+def _code(code: dict[str, Any] | None) -> str:
+    if not code:
+        return ""
+    size = f" ({code.get('files', 0)} files, {output.size(code.get('size', 0))})" if code.get("snapshot") else ""
+    words = f"snapshot {code['snapshot'][:12]}{size}" if code.get("snapshot") else f"folder {code.get('path', '')}"
+    words += f", in {code['workdir']}" if code.get("workdir") else ""
+    git = code.get("git")
+    return words + (f", git {git['commit'][:12]}{' (dirty)' if git.get('dirty') else ''}" if git else "")
 
 
 def shell_words(words: Any) -> str:

@@ -1,33 +1,110 @@
-"""`paddleflow job run`: a command as a job, as if it ran here."""
+"""`paddleflow job run` and `job code`: run a command of the caller's folder as a job; give the code of a job back."""
 
 from __future__ import annotations
 
+import sys
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from paddleflow.cli import output
-from paddleflow.cli.job_follow import print_log
+from paddleflow.cli.job_follow import WAITED, print_log
 from paddleflow.cli.lazy import Command, pair_each
 from paddleflow.cli.session import Session, note, pass_session
-from paddleflow.errors import PaddleFlowError
+from paddleflow.errors import Invalid, PaddleFlowError
 
 if TYPE_CHECKING:
     from paddleflow.sdk.jobs import Job, JobRecord
 
 INTERRUPTED = 130
+MOST_ARRAY = 10_000  #: jobs of one --array
+GPU = "nvidia.com/gpu"
+
+
+def _indexes(context: click.Context, param: click.Parameter, value: str | None) -> list[int] | None:
+    """``1-100`` or ``1-9,12``, as Slurm reads it."""
+    if value is None:
+        return None
+    found: list[int] = []
+    for part in value.split(","):
+        first, dash, last = part.partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()) or len(first) > 9 or len(last) > 9:
+            raise click.BadParameter(f"{value!r} is not of the form 1-100 or 1,5,9")
+        found += range(int(first), int(last or first) + 1)
+        if len(found) > MOST_ARRAY:
+            raise click.BadParameter(f"{value!r} is more than {MOST_ARRAY:,} jobs")
+    if not found:
+        raise click.BadParameter(f"{value!r} is empty")
+    return found
+
+
+def _variables(context: click.Context, param: click.Parameter, value: Path | None) -> dict[str, str]:
+    """The NAME=value lines of a file; empty lines and comments are skipped."""
+    found: dict[str, str] = {}
+    lines = value.read_text("utf-8").splitlines() if value else []
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        name, equals, content = text.removeprefix("export ").partition("=")
+        if not equals or not name.strip():
+            raise click.BadParameter(f"line {number} is not of the form NAME=value: {text[:80]!r}")
+        content = content.strip()
+        quoted = len(content) > 1 and content[0] == content[-1] and content[0] in "'\""
+        found[name.strip()] = content[1:-1] if quoted else content
+    return found
+
+
+def _resource_options(function: Callable[..., None]) -> Callable[..., None]:
+    for option in (
+        click.option("--gpu", type=click.IntRange(1), help=f"Number of GPUs ({GPU})."),
+        click.option("--mem", help="Memory, for example 4Gi. [default: 1Gi]"),
+        click.option("--cpu", help="Cores, for example 2 or 500m. [default: 1]"),
+        click.option("--flavour", help="Flavour: a named size, instead of --cpu, --mem and --gpu."),
+    ):
+        function = option(function)
+    return function
+
+
+def _code_options(function: Callable[..., None]) -> Callable[..., None]:
+    for option in (
+        click.option("--no-code", is_flag=True, help="Do not use or send a folder."),
+        click.option("--workdir", default="", help="Working directory below the code folder."),
+        click.option(
+            "--code",
+            type=click.Path(exists=True, file_okay=False, path_type=Path),
+            help="Folder with the code. [default: the current folder]",
+        ),
+    ):
+        function = option(function)
+    return function
 
 
 @click.command(cls=Command, context_settings={"allow_interspersed_args": False})
 @click.option("--name", help="Name of the job. [default: the first word of the command]")
 @click.option("-q", "--queue", help="Queue. [default: default-queue]")
-@click.option("--flavour", help="Flavour: a named size.")
+@_resource_options
 @click.option("--priority", help="very_low, low, normal, high or very_high.")
 @click.option("-e", "--env", multiple=True, callback=pair_each, help="Environment variable, NAME=value. Repeatable.")
+@click.option(
+    "--env-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    callback=_variables,
+    help="File of NAME=value lines.",
+)
 @click.option("-l", "--label", multiple=True, callback=pair_each, help="Label, name=value. Repeatable.")
 @click.option("--fs", help="Storage to mount.")
 @click.option("--image", help="Container image, on clusters that run containers.")
+@_code_options
+@click.option("--framework", help="Framework of a distributed job, for example pytorch, paddle or mpi.")
+@click.option("--workers", type=click.IntRange(1), help="Number of workers; needs --framework.")
+@click.option("--timeout", help="Stop the command after this time, for example 30m; it then exits with 124.")
+@click.option("--retries", type=click.IntRange(0, 100), help="Start a failed job again, at most this often.")
+@click.option("--after", metavar="JOBID", help="Wait here until this job has succeeded, then submit.")
+@click.option("--array", callback=_indexes, help="Submit one job per index, 1-100; it is in PF_ARRAY_INDEX.")
 @click.option("-d", "--detach", is_flag=True, help="Submit the job, print its id and return.")
 @click.option("--quiet", is_flag=True, help="Print nothing but the output of the job.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -36,46 +113,157 @@ INTERRUPTED = 130
 def run(
     ctx: click.Context,
     session: Session,
+    /,
     command: tuple[str, ...],
-    name: str | None,
     detach: bool,
     quiet: bool,
-    queue: str | None,
-    flavour: str | None,
-    priority: str | None,
-    env: dict[str, str] | None,
-    label: dict[str, str] | None,
-    fs: str | None,
-    image: str | None,
+    after: str | None,
+    array: list[int] | None,
+    **given: Any,
 ) -> None:
     """Run COMMAND as a job, print its log and exit with its exit code. Ctrl-C stops the job.
+
+    The job runs with the code of the current folder: in the folder itself, with your PATH and virtual environment, if the
+    server runs on this machine under your account; otherwise in a snapshot of it, of which only changed files are sent.
+    .gitignore and .paddleflowignore are respected.
 
     A COMMAND of several words is executed directly; a single word is passed to the shell.
 
     \b
     Examples:
       paddleflow job run -- python train.py --epochs 3
-      paddleflow job run --flavour flavour1 -e SEED=1 'python a.py && python b.py'
+      paddleflow job run --gpu 1 --mem 16Gi -e SEED=1 'python a.py && python b.py'
+      paddleflow job run --framework pytorch --workers 4 -- python train.py
+      paddleflow job run --array 1-20 'python train.py --seed $PF_ARRAY_INDEX'
     """
-    words = command[0].split() or [command[0]]
-    job = session.client.jobs.submit(
-        name=name or words[0].rpartition("/")[2],
-        queue=queue,
-        flavour=flavour,
-        priority=priority,
-        env=env,
-        labels=label,
-        fs=fs,
-        image=image,
-        command=command[0] if len(command) == 1 else list(command),
-    )
+    if array and given["framework"]:
+        raise click.UsageError("--array and --framework cannot be used together")
+    if after:
+        _wait_for(session, after, quiet)
+    document = _document(session, command, quiet, given)
+    if array:
+        ctx.exit(_run_array(session, document, array, detach))
+    job = session.client.jobs.submit(document)
     if detach:
         output.done(session, job.id, job.id, lambda: job.record.raw)
         return
     if not quiet:
         note(f"{job.id} submitted")
-        threading.Thread(target=_tell, args=(session.client.jobs.handle(job.id),), daemon=True).start()
+        threading.Thread(target=_explain, args=(job.another(),), daemon=True).start()
     ctx.exit(_followed(session, job, quiet))
+
+
+def _document(session: Session, command: tuple[str, ...], quiet: bool, given: dict[str, Any]) -> dict[str, Any]:
+    """The job document that the options ask for."""
+    words = command[0].split() or [command[0]]
+    line: str | list[str] = command[0] if len(command) == 1 else list(command)
+    if given["timeout"]:
+        line = [
+            "timeout",
+            "--kill-after=10",
+            given["timeout"],
+            *([*command] if len(command) > 1 else ["/bin/sh", "-c", command[0]]),
+        ]
+    env: dict[str, str] = {**given["env_file"], **(given["env"] or {})}
+    code = None if given["no_code"] else _code(session, given["code"], given["workdir"], quiet)
+    if code and "path" in code:
+        from paddleflow.settings import caller_environment
+
+        env = {**caller_environment(), **env}
+    if given["retries"]:
+        env["PF_JOB_RETRIES"] = str(given["retries"])
+    spec: dict[str, Any] = {
+        "command": line,
+        "env": env,
+        "flavour": _flavour(given),
+        "image": given["image"],
+        "fs": {"name": given["fs"]} if given["fs"] else None,
+        "code": code,
+    }
+    spec = {key: value for key, value in spec.items() if value}
+    head = {"name": given["name"] or words[0].rpartition("/")[2], "labels": given["label"] or {}}
+    policy = {key: given[key] for key in ("queue", "priority") if given[key]}
+    if policy:
+        head["schedulingPolicy"] = policy
+    if given["workers"] and not given["framework"]:
+        raise click.UsageError("--workers needs --framework, for example --framework pytorch")
+    if not given["framework"]:
+        return {**head, **spec}
+    member = {"role": "worker", "replicas": given["workers"] or 1, **spec}
+    return {**head, "framework": given["framework"], "members": [member]}
+
+
+def _flavour(given: dict[str, Any]) -> dict[str, Any] | None:
+    sizes = [name for name in ("cpu", "mem", "gpu") if given[name]]
+    if given["flavour"]:
+        if sizes:
+            raise click.UsageError(f"--flavour and --{sizes[0]} cannot be used together")
+        return {"name": given["flavour"]}
+    if not sizes:
+        return None
+    found: dict[str, Any] = {"cpu": given["cpu"] or "1", "mem": given["mem"] or "1Gi"}
+    return {**found, "scalarResources": {GPU: str(given["gpu"])}} if given["gpu"] else found
+
+
+def _code(session: Session, folder: Path | None, workdir: str, quiet: bool) -> dict[str, Any] | None:
+    """The folder or snapshot that the job runs with."""
+    where = (folder or Path.cwd()).resolve()
+    if folder is None and where in {Path("/"), Path.home().resolve()} and not session.client.code.shares_files():
+        if not quiet:
+            note(f"note: {where} is not sent as code; use --code FOLDER, or run this in the folder of your project")
+        return None
+    shown = not quiet and sys.stderr.isatty()
+
+    def progress(sent: int, total: int) -> None:
+        if shown:
+            click.echo(f"\rsending code {output.size(sent)} of {output.size(total)}", err=True, nl=sent >= total)
+
+    found = session.client.code.reference(where, workdir, progress)
+    if not quiet and "snapshot" in found:
+        note(f"code {found['snapshot'][:12]} ({found['files']} files, {output.size(found['size'])})")
+    return found
+
+
+def _wait_for(session: Session, jobid: str, quiet: bool) -> None:
+    before = session.job(jobid)
+    if not quiet:
+        note(f"waiting for {before.id}")
+    if not before.wait().succeeded:
+        raise Invalid(f"job[{before.id}] is {before.status}: nothing was submitted", hint="--after needs it to succeed")
+
+
+def _run_array(session: Session, document: dict[str, Any], indexes: Sequence[int], detach: bool) -> int:
+    """Submits one job per index, all or none; waits for all of them unless detached."""
+    env = document.get("env", {})
+    documents = [
+        {
+            **document,
+            "name": f"{document['name']}-{index}",
+            "env": {**env, "PF_ARRAY_INDEX": str(index), "PF_ARRAY_SIZE": str(len(indexes))},
+        }
+        for index in indexes
+    ]
+    made = session.client.jobs.submit_many(documents)
+    if detach:
+        if session.machine:
+            output.print_data(session, [{"id": job.id} for job in made])
+        else:
+            click.echo("\n".join(job.id for job in made))
+        return 0
+    from paddleflow.cli.progress import wait_for
+
+    try:
+        over = wait_for(made, None)
+    except KeyboardInterrupt:
+        note(f"stopping {len(made)} jobs")
+        for job in made:
+            try:
+                job.stop()
+            except PaddleFlowError:
+                continue  # it has ended
+        return INTERRUPTED
+    output.show_list(session, WAITED, over)
+    return 0 if all(one.work.succeeded for one in over) else 1
 
 
 def _followed(session: Session, job: Job, quiet: bool) -> int:
@@ -99,8 +287,8 @@ def _followed(session: Session, job: Job, quiet: bool) -> int:
     return code
 
 
-def _tell(job: Job) -> None:
-    """Says how the job gets to run, and why it waits."""
+def _explain(job: Job) -> None:
+    """Says why the job is pending, until it runs."""
     said: tuple[str, str] | None = None
     try:
         for event in job.events():
@@ -113,7 +301,7 @@ def _tell(job: Job) -> None:
                 if event.message:
                     note(f"{job.id} {event.status}: {event.message}")
     except (PaddleFlowError, TimeoutError):
-        return  # the log tells what is wrong
+        return  # following the log says what is wrong
 
 
 def exit_code(record: JobRecord) -> int:
@@ -122,3 +310,23 @@ def exit_code(record: JobRecord) -> int:
         return 0
     code = next((task.exit_code for task in record.tasks if task.exit_code), 1)
     return min(128 - code if code < 0 else code, 255)
+
+
+@click.command(cls=Command)
+@click.argument("jobid")
+@click.option("--to", type=click.Path(path_type=Path), help="New folder to write. [default: the id of the job]")
+@pass_session
+def code(session: Session, jobid: str, to: Path | None) -> None:
+    """Download the code that a job ran with into a new folder.
+
+    \b
+    Example:
+      paddleflow job code @latest --to what-ran
+    """
+    job = session.job(jobid)
+    target = to or Path(job.id)
+    try:
+        session.client.code.download(job.id, target)
+    except FileExistsError as error:
+        raise Invalid(f"{target} exists already", hint="name a new folder with --to") from error
+    output.done(session, f"wrote {target}", str(target), lambda: {"id": job.id, "path": str(target)})

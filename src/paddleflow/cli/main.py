@@ -22,6 +22,7 @@ INTERRUPTED = 130
 
 COMMANDS = {
     "artifact": Late("artifact:artifact", "Artifacts: inputs and outputs of steps."),
+    "audit": Late("token:audit", "Who changed what."),
     "cluster": Late("cluster:cluster", "Clusters and their resources."),
     "completion": Late("completion:completion", "Shell completion for bash, zsh and fish."),
     "context": Late("context:context", "Contexts: the servers you work with."),
@@ -39,6 +40,7 @@ COMMANDS = {
     "scheduler": Late("scheduler:scheduler", "Recorded scheduling decisions."),
     "server": Late("server:server", "Start a server on this machine."),
     "statistics": Late("statistics:statistics", "Resource usage of jobs, and accelerator hours."),
+    "token": Late("token:token", "Tokens for scripts."),
     "user": Late("account:user", "Manage users."),
     "version": Late("version:version", "Print the versions of client and server."),
     "whoami": Late("account:whoami", "Show the current user."),

@@ -125,7 +125,8 @@ def write_turn(tx: Tx, writes: Writes, lease: tuple[str, int], rules: JobSetting
     fresh: dict[str, JobRow] = {}
     if writes.runs:
         attempts = {item.job: item.attempt for item in writes.placements}
-        fresh = write_runs(tx, writes.runs, attempts, {job: reason for job, _, _, reason in writes.waits}, now, told)
+        reasons = {job: reason for job, _, _, reason in writes.waits}
+        fresh = write_runs(tx, writes.runs, attempts, reasons, rules, now, told)
     placed = _place(tx, writes.placements, fresh, now, told)
     # Placing and waiting mark a row as seen themselves; where their guard failed, the row must be looked at again.
     marked = {item.seq for item in writes.placements} | {seq for _, seq, _, _ in writes.waits}

@@ -26,11 +26,12 @@ from paddleflow.engine.launch import LaunchContext
 from paddleflow.engine.ports import Ports, parse_range
 from paddleflow.engine.prefetch import NoPrefetch, Prefetch, Prefetcher
 from paddleflow.engine.recovery import compare, read_jobs, read_records, rebuild
-from paddleflow.engine.run_engine import RunEngine, read_active
+from paddleflow.engine.run_engine import RunEngine, RunFact, read_active
 from paddleflow.engine.run_io import RunIO
 from paddleflow.engine.step_admission import Admission
+from paddleflow.engine.thinker import Thinker
 from paddleflow.engine.turn import STARTS_A_TURN, apply_observations, apply_placements, apply_row_changes, decide
-from paddleflow.errors import PaddleFlowError
+from paddleflow.errors import Conflict, PaddleFlowError
 from paddleflow.jobs.queries import changed_jobs
 from paddleflow.jobs.rows import ChangedJob, JobRow, members_of
 from paddleflow.queues.model import COUNTER, DEFAULT_CLUSTER
@@ -56,6 +57,7 @@ from paddleflow.store.bus import EVENTS, JOBS, SCHEDULES, Bus
 from paddleflow.store.database import Database, Tx
 
 LEASE_SECONDS = 15.0
+RUNS_LEASE = "runs"  #: of the server that moves runs
 LOOK_EVERY = 1.0
 FIRST_PAUSE = 0.1  #: before beginning anew after an error; doubles up to LAST_PAUSE
 LAST_PAUSE = 10.0
@@ -97,6 +99,7 @@ class ClusterEngine:
         *,
         base_env: Mapping[str, str] | None = None,
         run_counters: RunCounters | None = None,
+        hosts_runs: bool | None = None,
         prefetch: Callable[[], Prefetcher] | None = None,
     ) -> None:
         self._new_prefetch = prefetch or (NoPrefetch if runtime.prefetching is None else Prefetch)
@@ -104,7 +107,9 @@ class ClusterEngine:
         self._runtime = runtime
         self._base_env = base_env or {}  #: what every job of this cluster sees
         self.cluster = cluster
-        self._hosts_runs = cluster == DEFAULT_CLUSTER  #: runs advance in the turns of this engine
+        self.hosts_runs = cluster == DEFAULT_CLUSTER if hosts_runs is None else hosts_runs  #: runs advance in its turns
+        self._runs_set_aside: dict[str, str] = {}
+        self._adopt_runs = False  #: the lease of runs was taken between two turns
         self._lease_name = f"engine:{cluster}"
         self._wake = asyncio.Event()
         self._changed = True  #: others may have written rows that no turn has looked at
@@ -117,6 +122,7 @@ class ClusterEngine:
         self.nodes: Sequence[NodeInfo] = ()
         self.capacities: Sequence[tuple[str, Resources]] = ()  #: name and capacity of each node
         self._node_changes: list[NodeObservation] = []  #: that no turn has applied yet
+        self._thinker = Thinker()
         self.first_turn = asyncio.Event()  #: set once the board was rebuilt and decided upon
 
     def set_nodes(self, nodes: Sequence[NodeInfo]) -> None:
@@ -125,23 +131,25 @@ class ClusterEngine:
         self.capacities = [(node.name, node.capacity) for node in nodes]
 
     def why(self, job: str) -> Reason | None:
-        """Why a job waits, as of now; None when this server does not know it as waiting."""
+        """Why a job waits, as of now; None when this server does not know it as waiting, or is deciding just now."""
         board = self._board
-        if board is None or job not in board.waiting or job in board.gated:
+        if board is None or self._thinker.busy or job not in board.waiting or job in board.gated:
             return None
         return board.core.why(job)
 
-    def explain(
+    async def explain(
         self, job: str, queues: Iterable[str], sizes: Iterable[Resources]
     ) -> tuple[Reason, Sequence[Suggestion]] | None:
         """The same with everything that is in its way, and the smallest changes that would start it now."""
+        await self._thinker.free()
         board = self._board
         if board is None or job not in board.waiting or job in board.gated:
             return None
         return board.core.explain(job), suggest(board.core, job, queues, sizes)
 
-    def snapshot(self, now: float) -> Snapshot | None:
+    async def snapshot(self, now: float) -> Snapshot | None:
         """Everything that the scheduler would decide by; None while this server does not move jobs."""
+        await self._thinker.free()
         return None if self._board is None else self._board.core.snapshot(now)
 
     def decisions(self, since: float) -> Iterator[Entry]:
@@ -150,8 +158,8 @@ class ClusterEngine:
 
     @property
     def scheduler(self) -> Recorded | None:
-        """What decides here; None while this server does not move jobs."""
-        return None if self._board is None else self._board.core
+        """What decides here; None while this server does not move jobs, or is deciding just now."""
+        return None if self._board is None or self._thinker.busy else self._board.core
 
     async def keep_decisions(self) -> None:
         """Write the decision log, for ever."""
@@ -183,10 +191,12 @@ class ClusterEngine:
         parts = self._parts
         token = await self._take_lease()
         lease = self._lease_name, token
+        self._runs = self._new_run_engine()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._renew(token))
                 group.create_task(self._forward_wakes())
+                group.create_task(self._follow_other_jobs())
                 observing = group.create_task(self._listen())
                 self._group = group
                 await self._begin(lease)
@@ -196,8 +206,11 @@ class ClusterEngine:
                     if observing.done():
                         observing.result()
         finally:
+            self._board = None  # at once: a thread may still be at work on it
             with contextlib.suppress(PaddleFlowError):
                 await parts.database.write(leases.release, *lease)
+                if self._runs.lease is not None:
+                    await parts.database.write(leases.release, *self._runs.lease)
 
     async def _take_lease(self) -> int:
         parts = self._parts
@@ -219,6 +232,25 @@ class ClusterEngine:
             kept = await parts.database.write(leases.renew, self._lease_name, token, parts.clock.now(), LEASE_SECONDS)
             if not kept:
                 raise leases.LeaseLost(f"another server took the lease {self._lease_name}")
+            await self._renew_runs()
+
+    async def _renew_runs(self) -> None:
+        """Hold the lease of runs on, or take it if nobody else holds it any more."""
+        parts, held = self._parts, self._runs.lease
+        if held is not None:
+            if not await parts.database.write(leases.renew, *held, parts.clock.now(), LEASE_SECONDS):
+                raise leases.LeaseLost(f"another server took the lease {RUNS_LEASE}")
+        elif self.hosts_runs and self._board is not None and await self._take_runs():
+            self._adopt_runs = True
+            self._wake.set()
+
+    async def _take_runs(self) -> bool:
+        """Whether this engine moves runs from now on."""
+        parts = self._parts
+        now = parts.clock.now()
+        token = await parts.database.write(leases.acquire, RUNS_LEASE, parts.holder, now, LEASE_SECONDS)
+        self._runs.lease = None if token is None else (RUNS_LEASE, token)
+        return token is not None
 
     async def _forward_wakes(self) -> None:
         with self._parts.bus.subscribe(JOBS) as subscription:
@@ -228,6 +260,15 @@ class ClusterEngine:
                     await asyncio.sleep(PATIENCE)
                 self._changed = True
                 self._wake.set()
+
+    async def _follow_other_jobs(self) -> None:
+        """Steps of runs on other clusters: their engines say that something happened."""
+        with self._parts.bus.subscribe(EVENTS) as subscription:
+            while True:
+                await subscription.wait(LOOK_EVERY)
+                if self._runs.other_jobs:
+                    self._runs.others_changed = True
+                    self._wake.set()
 
     async def _listen(self) -> None:
         async for batch in self._runtime.observe():
@@ -272,18 +313,23 @@ class ClusterEngine:
         records = replace(records, waiting=await self._durations.spread(records.waiting, queues))
         nodes = [_scheduled(node) for node in self.nodes]
         ports = Ports(parse_range(parts.settings.local.ports), begin=secrets.randbelow(65536))
-        board = rebuild(records, nodes, queues, ports, self._around, now, self._new_prefetch(), rules)
-        if parse_quantity(parts.settings.scheduling.log_size):
-            board.core.begin(now)
+        logged = bool(parse_quantity(parts.settings.scheduling.log_size))
+
+        def rebuilt() -> Board:
+            board = rebuild(records, nodes, queues, ports, self._around, now, self._new_prefetch(), rules)
+            if logged:
+                board.core.begin(now)
+            return board
+
+        board = await self._thinker.think(rebuilt, sum(len(each.jobs) for each in records.waiting) + len(records.held))
         changes = Changeset()
         self._runs = self._new_run_engine()
-        active = await parts.database.read(read_active) if self._hosts_runs else []
-        told = [each for run in active for each in self._runs.adopt(run, now)]
+        told = await self._restore_runs(now) if self.hosts_runs and await self._take_runs() else []
         await self._acquaint(board, known)
         compare(board, known, changes, now)
         apply_observations(board, known, changes, now)
         await self._runs.begin(board, changes, told, now)
-        decide(board, changes, self._around, now)
+        await self._decide(board, changes, now)
         self._board = board
         await self._write_and_do(lease, board, changes, now)
         self.first_turn.set()
@@ -305,14 +351,25 @@ class ClusterEngine:
                 board.queue_version = version
             queues = [account.queue for account in board.core.ledgers.values()]
             apply_row_changes(board, await self._durations.fill(rows, queues), changes, now)
+            if self._adopt_runs:
+                self._adopt_runs = False
+                await self._runs.begin(board, changes, await self._restore_runs(now), now)
             await self._runs.turn(board, changes, rows, runs, now)
-            decide(board, changes, self._around, now)
+            await self._decide(board, changes, now)
             self._crowded = bool(changes.writes.waits) and not changes.writes.placements
             stood = await self._write_and_do(lease, board, changes, now)
             self._changed |= not stood or len(rows) == ROWS_A_TURN or len(runs) == RUNS_A_TURN
             more = bool(
                 self._changed or len(changes.writes.placements) >= STARTS_A_TURN or self._heard or self._runs.inbox
             )
+
+    async def _decide(self, board: Board, changes: Changeset, now: float) -> None:
+        await self._thinker.think(lambda: decide(board, changes, self._around, now), len(board.core.fresh))
+
+    async def _restore_runs(self, now: float) -> list[RunFact]:
+        """All runs that have not ended, taken up; the facts for them."""
+        active = await self._parts.database.read(read_active)
+        return [fact for run in active for fact in self._runs.adopt(run, now)]
 
     def _apply_node_changes(self, board: Board) -> None:
         """Nodes that came, went, were cordoned or have another capacity: the scheduler places by them from now on."""
@@ -341,7 +398,7 @@ class ClusterEngine:
         if not self._changed:
             return [], [], board.queue_version
         self._changed = False
-        database, runs = self._parts.database, self._hosts_runs
+        database, runs = self._parts.database, self._runs.lease is not None and not self._adopt_runs
         found = await database.peek(_read_changes, self.cluster, PEEKED_ROWS, PEEKED_ROWS if runs else 0)
         if max(len(found[0]), len(found[1])) == PEEKED_ROWS:
             found = await database.read(_read_changes, self.cluster, ROWS_A_TURN, RUNS_A_TURN if runs else 0)
@@ -350,7 +407,14 @@ class ClusterEngine:
     def _new_run_engine(self) -> RunEngine:
         parts = self._parts
         admission = Admission({self.cluster: self.capacities}, parts.settings.jobs.skip_resource_validate)
-        engine = RunEngine(parts.database, admission, self._run_counters, self._durations.seconds)
+        engine = RunEngine(
+            parts.database,
+            admission,
+            self._run_counters,
+            self._durations.seconds,
+            self._runs_set_aside,
+            self.cluster,
+        )
         self._run_io = RunIO(parts.database, parts.clock, parts.data, parts.files, engine, self._wake.set)
         return engine
 
@@ -375,6 +439,8 @@ class ClusterEngine:
             stood = all(item.job in placed for item in changes.writes.placements)
             self._runs.settle(board, placed, changes)
             parts.bus.wake(EVENTS)
+            if changes.writes.runs.concerns_others:
+                parts.bus.wake(JOBS)
             if any(row["finished_at"] is not None for row in changes.writes.runs.runs):
                 parts.bus.wake(SCHEDULES)  # a slot may wait for the end of a run
             _tell(changes)
@@ -396,7 +462,11 @@ class ClusterEngine:
     async def _write(self, lease: tuple[str, int], changes: Changeset, now: float) -> dict[str, JobRow]:
         """Write the turn down. It does not wait for the disk: no kill loses it, and `_renew`, which does wait, comes soon."""
         parts = self._parts
-        placed = await parts.database.write_soon(write_turn, changes.writes, lease, parts.settings.jobs, now)
+        try:
+            placed = await parts.database.write_soon(write_turn, changes.writes, lease, parts.settings.jobs, now)
+        except Conflict:
+            await self._runs.find_conflicts(changes)
+            raise
         self._ahead.set()
         return placed
 

@@ -17,8 +17,9 @@ from paddleflow.engine.cluster_engine import ClusterEngine, Parts
 from paddleflow.engine.housekeeping import delete_for_ever, sample_for_ever
 from paddleflow.errors import PaddleFlowError
 from paddleflow.queues.clusters import every_cluster
-from paddleflow.queues.model import COUNTER, DEFAULT_CLUSTER, Cluster
+from paddleflow.queues.model import COUNTER, Cluster
 from paddleflow.runs.counters import RunCounters
+from paddleflow.runtimes.memory import MemoryRuntime
 from paddleflow.runtimes.runtime import NodeInfo, Runtime
 from paddleflow.store import counters
 from paddleflow.store.bus import JOBS
@@ -62,6 +63,7 @@ class ClusterEngines:
         self._environment = environment
         self._run_counters = run_counters or RunCounters()
         self._running: dict[str, _Running] = {}
+        self._without_cluster: asyncio.Task[None] | None = None  #: moves runs while this server runs no cluster
         self.problems: dict[str, str] = {}  #: cluster → why its runtime cannot be opened
         self.elsewhere: dict[str, str] = {}  #: cluster → the server whose machine it is
 
@@ -113,6 +115,18 @@ class ClusterEngines:
             running = self._running.get(cluster.name)
             if running is not None and running.task is None:
                 await self._start(cluster, running, group)
+        await self._host_runs(group)
+
+    async def _host_runs(self, group: asyncio.TaskGroup) -> None:
+        """Runs advance in the turns of one engine of this server: the first that runs; without any, in those of one that has no
+        cluster, so that this server can take over the runs of another."""
+        started = [running.engine for running in self._running.values() if running.task is not None]
+        if started and not any(engine.hosts_runs for engine in started):
+            started[0].hosts_runs = True
+        elif not started and self._without_cluster is None:
+            runtime = MemoryRuntime(self._parts.clock, Resources())
+            engine = ClusterEngine(self._parts, runtime, "", run_counters=self._run_counters, hosts_runs=True)
+            self._without_cluster = group.create_task(engine.run(), name="runs without a cluster")
 
     async def _make(self, cluster: Cluster) -> None:
         """The runtime and engine of a cluster that this server can run."""
@@ -128,7 +142,8 @@ class ClusterEngines:
             runtime,
             cluster.name,
             base_env=self._environment(nodes),
-            run_counters=self._run_counters if cluster.name == DEFAULT_CLUSTER else None,
+            run_counters=self._run_counters,
+            hosts_runs=False,
         )
         engine.set_nodes(nodes)
         self._running[cluster.name] = _Running(runtime, engine)
@@ -142,6 +157,11 @@ class ClusterEngines:
             self.problems[cluster.name] = str(error)
             return
         self.problems.pop(cluster.name, None)
+        if self._without_cluster is not None:
+            await _cancel(self._without_cluster)
+            self._without_cluster = None
+        if not any(each.engine.hosts_runs for each in self._running.values() if each.task is not None):
+            running.engine.hosts_runs = True  # from its first turn on
         work = _run_cluster(running, self._parts)
         running.task = group.create_task(work, name=f"cluster {cluster.name}")
         log.info("cluster runs", cluster=cluster.name, type=cluster.cluster_type)
@@ -150,10 +170,14 @@ class ClusterEngines:
         running = self._running.pop(name)
         self.problems.pop(name, None)
         if running.task is not None:
-            running.task.cancel()
-            await asyncio.wait([running.task])
+            await _cancel(running.task)
         await running.runtime.close()
         log.info("cluster runs no longer", cluster=name)
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
 
 
 async def _run_cluster(running: _Running, parts: Parts) -> None:

@@ -104,9 +104,14 @@ async def keep_log(folder: Path, most_bytes: int, scheduler: Callable[[], Record
     last: Recorded | None = None
     while True:
         await asyncio.sleep(KEEP_EVERY)
+        current = scheduler()
+        if current is None:
+            continue
         entries = [] if last is None else last.take()
-        last = scheduler()
-        if last is not None and (not last.recording or kept.long):
+        if current is not last:
+            last = current
+            entries += last.take()
+        if not last.recording or kept.long:
             last.begin()
             entries += last.take()
         if entries:

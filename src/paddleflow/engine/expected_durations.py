@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 
-from paddleflow.jobs.durations import DurationHistory, JobProfile, keys_of
-from paddleflow.jobs.queries import find_job, waiting_jobs
-from paddleflow.jobs.rows import ChangedJob, JobRow, WaitingClass, class_of
+from paddleflow.jobs.durations import DurationHistory, JobProfile, find_profile, keys_of
+from paddleflow.jobs.queries import waiting_jobs
+from paddleflow.jobs.rows import ChangedJob, WaitingClass, class_of
 from paddleflow.scheduling.model import Queue
 from paddleflow.store.database import Database, Tx
 
@@ -44,10 +44,10 @@ class ExpectedDurations:
         return [self._filled(tx, row) if row.queue in asking else row for row in rows]
 
     def _filled(self, tx: Tx, row: ChangedJob) -> ChangedJob:
-        whole = find_job(tx, row.id)
-        return row if whole is None else row._replace(expected=self.seconds(whole))
+        profile = find_profile(tx, row.id)
+        return row if profile is None else row._replace(expected=self.seconds(profile))
 
-    def seconds(self, row: JobProfile | JobRow) -> float | None:
-        """Of one job, by its whole row; None when nothing like it is known. Whole seconds: equal jobs stay equal."""
-        found = self._history.durations.middle(keys_of(row)) if self._history.learnt else None
+    def seconds(self, job: JobProfile) -> float | None:
+        """Of one job; None when nothing like it is known. Whole seconds: equal jobs stay equal."""
+        found = self._history.durations.middle(keys_of(job)) if self._history.learnt else None
         return None if found is None else float(round(found))

@@ -118,6 +118,11 @@ def _prepared(
     mounts = tuple(Mount(s.id, s.mount_path, s.source, s.sub_path, s.read_only) for s in member.storages)
     # Who it is and which devices it has is not the user's to say: the next member may have been given the others.
     given = {key: base_env[key] for key in (VISIBLE,) if key in base_env} | _devices(place.devices)
+    working_dir, code = mounts[0].target if mounts else "", ""
+    if member.code is not None:
+        found = member.code
+        working_dir = f"{found.path}/{found.workdir}" if found.path and found.workdir else found.path or found.workdir
+        code = found.snapshot
     launch = Launch(
         attempt=attempt_id(task_id(job.id, place.role, place.index), job.attempt),
         command=plan.argv,
@@ -129,7 +134,8 @@ def _prepared(
         request=member.request,
         limit=member.limit,
         mounts=mounts,
-        working_dir=mounts[0].target if mounts else "",
+        working_dir=working_dir,
+        code=code,
         files=plan.files,
         ports=place.ports,
         ready_port=plan.ready_port,

@@ -6,6 +6,11 @@
     3. collect  what the machines changed, as rows for the turn's one transaction
     4. (after the write) I/O: files and the cache, outside of transactions; their answers are facts of a later turn
 
+It is attached to one board, that of the cluster engine whose turns it takes part in. The step of a queue of that cluster costs
+no transaction of its own. One of another cluster becomes an ordinary job row, as the API would write it, and what becomes of it is
+read from its row (`other_jobs`). Only the holder of the lease `runs` does this: its token is checked in each transaction that
+writes about runs.
+
 Disposable as the board is: after any error both are thrown away and rebuilt from the rows.
 """
 
@@ -13,22 +18,23 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from paddleflow.base.log import Log
 from paddleflow.engine.board import Board, Waiting
 from paddleflow.engine.changeset import Changeset
 from paddleflow.engine.claims import Claims
-from paddleflow.engine.run_writes import Collected, FreshJob, collect
+from paddleflow.engine.run_writes import Collected, FreshJob, collect, read_other_jobs, taken_ids
 from paddleflow.engine.step_admission import REFUSALS, Admission, Asked
 from paddleflow.engine.turn import advance_job, end_waiting
-from paddleflow.errors import PaddleFlowError
+from paddleflow.errors import Conflict, PaddleFlowError
 from paddleflow.jobs import facts as job_facts
-from paddleflow.jobs.durations import JobProfile
+from paddleflow.jobs.durations import JobProfile, profile_of_new
 from paddleflow.jobs.machine import JobState
 from paddleflow.jobs.model import JobStatus, NewJob, TaskStatus
 from paddleflow.jobs.rows import DELETED, ChangedJob, JobRow, job_row, request_of_new
+from paddleflow.queues.model import DEFAULT_CLUSTER
 from paddleflow.runs.counters import REUSED, RunCounters
 from paddleflow.runs.facts import (
     Adopted,
@@ -50,11 +56,11 @@ from paddleflow.runs.facts import (
 from paddleflow.runs.machine import advance
 from paddleflow.runs.model import ComponentStatus, RunStatus
 from paddleflow.runs.prefetch import awaited
-from paddleflow.runs.recovery import RunRecords, read_run, restore
+from paddleflow.runs.recovery import FINAL_JOBS, RunRecords, read_run, restore
 from paddleflow.runs.rows import ChangedRun, active_runs, run_by_id
-from paddleflow.runs.state import Instance, Phase, RunState
+from paddleflow.runs.state import ROOT, Instance, Phase, RunState, frame_of, plan_of
 from paddleflow.runs.values import Rendered, rendered
-from paddleflow.spec.pipeline.model import Step
+from paddleflow.spec.pipeline.model import Pipeline, Step
 from paddleflow.store.database import Database, Tx
 
 HELD_BACK = "its turn comes after other steps of its run"
@@ -85,8 +91,15 @@ class RunEngine:
         admission: Admission,
         results: RunCounters,
         expected: Callable[[JobProfile], float | None] = lambda job: None,
+        set_aside: dict[str, str] | None = None,
+        cluster: str = DEFAULT_CLUSTER,
     ) -> None:
+        """`cluster`: that of the board it is attached to. `set_aside`: runs that an engine before this one could not write down, and why; they are failed."""
         self._database = database
+        self._cluster = cluster
+        self.lease: tuple[str, int] | None = None  #: of runs, with its token; None: another server moves them
+        self.other_jobs: dict[str, str] = {}  #: jobs of steps on other clusters → the status that was seen last
+        self.others_changed = False  #: their rows may say something new
         self._admission = admission
         self._counters = results
         self._expected = expected  # seconds that a job will probably run
@@ -96,19 +109,39 @@ class RunEngine:
         self.io_requests: list[tuple[RunState, Command]] = []  #: to be done after this turn's write
         self.rendered: dict[tuple[str, int], Rendered] = {}  #: of steps whose row is not written yet
         self.claims = Claims()
+        self._set_aside = {} if set_aside is None else set_aside
+        self._abandoned: list[tuple[RunState, Sequence[str]]] = []  #: runs that cannot be restored, with their jobs
         self._submits: list[tuple[RunState, Instance]] = []
         self._touched: dict[str, RunState] = {}
         self._order = NOT_KNOWN_YET
 
     def adopt(self, records: RunRecords, now: float) -> list[RunFact]:
-        """Take a run up, from its rows; what its machine must be facts."""
-        run, ended = restore(records, now)
+        """Take a run up, from its rows; the facts for its machine. One that cannot be taken up is failed, with words."""
+        try:
+            if records.run.id in self._set_aside:
+                raise Conflict(self._set_aside[records.run.id])
+            run, ended = restore(records, now)
+        except Exception as error:  # whatever is wrong with the rows of one run, others go on
+            self._abandon(records, error, now)
+            return []
         self.runs[run.id] = run
+        elsewhere = {each.job_id for each in records.components if each.job_cluster not in {None, self._cluster}}
         for item in run.instances.values():
             if item.job and (item.slot or item.phase is Phase.PREFETCHED):
                 self.jobs[item.job] = run, item.number
+                if item.job in elsewhere:
+                    self.other_jobs[item.job] = ""
                 self.claims.restore(run, item)
         return [(run, Adopted(now)), *((run, fact) for fact in ended)]
+
+    def _abandon(self, records: RunRecords, error: Exception, now: float) -> None:
+        row = records.run
+        run = RunState(row.id, row.user_name, Pipeline(row.name, {}), row.fs_id, frame_of(ROOT, plan_of({})))
+        run.activated_at = row.activated_at
+        self._fail(run, error, now)
+        jobs = [each.job_id for each in records.components if each.job_id and each.job_status not in FINAL_JOBS]
+        self._abandoned.append((run, jobs))
+        self._touched[run.id] = run
 
     def next_due(self) -> float | None:
         """When a run must be looked at even if nothing happens."""
@@ -122,17 +155,23 @@ class RunEngine:
         """Everything that follows for runs from what this turn heard; `decide` comes after it."""
         facts, self.inbox = self.inbox, []
         facts = self._of_jobs(changes, jobs, now) + facts
+        facts += await self._of_other_jobs(now)
         facts += await self._of_runs(runs, changes, now)
         await self._go_on(board, changes, facts, now)
 
     async def begin(self, board: Board, changes: Changeset, facts: list[RunFact], now: float) -> None:
-        """The first turn: all runs were taken up, and the ends that were heard meanwhile count too."""
+        """The first turn with runs: all were taken up, and the ends that were seen meanwhile count too."""
         await self._go_on(board, changes, facts + self._of_jobs(changes, (), now), now)
 
     async def _go_on(self, board: Board, changes: Changeset, facts: list[RunFact], now: float) -> None:
         facts += [
             (run, TimePassed(now)) for run in self.runs.values() if (due := run.next_due()) is not None and due <= now
         ]
+        for run, jobs in self._abandoned:
+            changes.writes.runs.abandoned.append({"run_id": run.id, "message": run.message, "at": now})
+            for job in jobs:
+                self._end_job(board, changes, job, run.message, now)
+        self._abandoned.clear()
         while facts or self._submits:
             for run, fact in facts:
                 self._advance(run, fact)
@@ -166,6 +205,28 @@ class RunEngine:
                 facts.append((known[0], JobEnded(now, known[1], row.status, None, row.message)))
         facts += [(known[0], fact) for state in changes.writes.changes if (known := self.jobs.get(state.after.id)) is not None
                  and (fact := _fact(state.after, known[1], now)) is not None]  # fmt: skip
+        return facts
+
+    async def _of_other_jobs(self, now: float) -> list[RunFact]:
+        """Jobs of steps on other clusters that started or ended, as their rows say."""
+        if not self.others_changed or not self.other_jobs:
+            return []
+        self.others_changed = False
+        facts: list[RunFact] = []
+        found = await self._database.read(read_other_jobs, list(self.other_jobs))
+        for job, before in list(self.other_jobs.items()):
+            known, row = self.jobs.get(job), found.get(job)
+            if known is None:
+                del self.other_jobs[job]
+            elif row is None:
+                facts.append((known[0], JobEnded(now, known[1], JobStatus.TERMINATED, None, "its job was deleted")))
+            elif row.status != before:
+                self.other_jobs[job] = row.status
+                if JobStatus(row.status).final:
+                    ended = row.finished_at or now, known[1], row.status, row.exit_code, row.message, row.started_at
+                    facts.append((known[0], JobEnded(*ended)))
+                elif row.status == JobStatus.RUNNING:
+                    facts.append((known[0], JobStarted(row.started_at or now, known[1])))
         return facts
 
     async def _of_runs(self, rows: Iterable[ChangedRun], changes: Changeset, now: float) -> list[RunFact]:
@@ -206,9 +267,7 @@ class RunEngine:
 
     def _give_up(self, run: RunState, error: Exception, now: float) -> list[Command]:
         """End a run that this code cannot go on with; what it had at work is stopped."""
-        log.error("a run cannot go on", run=run.id, reason="".join(traceback.format_exception(error)))
-        run.status, run.finished_at, run.changed_itself = RunStatus.FAILED, now, True
-        run.message = f"a fault of the server ended it: {type(error).__name__}; the server's log has the details"
+        self._fail(run, error, now)
         commands: list[Command] = [FinishRun()]
         for item in run.instances.values():
             if item.job and item.phase in {Phase.RUNNING, Phase.PREFETCHED}:
@@ -218,6 +277,19 @@ class RunEngine:
         run.queue.clear()
         run.timers.clear()
         return commands
+
+    def _fail(self, run: RunState, error: Exception, now: float) -> None:
+        log.error("a run cannot go on", run=run.id, reason="".join(traceback.format_exception(error)))
+        run.status, run.finished_at, run.changed_itself = RunStatus.FAILED, now, True
+        words = _words(error) if isinstance(error, PaddleFlowError) else type(error).__name__
+        run.message = f"a fault of the server ended it: {words}; the server's log has the details"
+
+    async def find_conflicts(self, changes: Changeset) -> None:
+        """A turn could not be written: the runs whose jobs have ids that are taken are set aside, or it would fail again."""
+        fresh = changes.writes.runs.jobs
+        if fresh:
+            for job in await self._database.read(taken_ids, list(fresh)):
+                self._set_aside[fresh[job].run] = f"a job of the id {job} exists already, and is not its own"
 
     # ── jobs of steps ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -231,6 +303,8 @@ class RunEngine:
             item = run.instances.get(command.number)
             match command:
                 case ReleaseJob() if item is not None:
+                    if item.job in self.other_jobs:
+                        changes.writes.runs.releases.append(item.job)
                     board.ungate(item.job)
                 case WithdrawJob():
                     self.jobs.pop(command.job, None)
@@ -247,6 +321,12 @@ class RunEngine:
         return len(self._submits) < before or self._end_job(board, changes, item.job, message, now)
 
     def _end_job(self, board: Board, changes: Changeset, job: str, message: str, now: float) -> bool:
+        if job in self.other_jobs:
+            if changes.writes.runs.jobs.pop(job, None) is not None:
+                del self.other_jobs[job]  # nobody else knows it yet
+                return True
+            changes.writes.runs.stops.append((job, message))
+            return False  # its row will say when it has ended
         active = board.active.get(job)
         if active is not None:
             advance_job(board, active, job_facts.StopAsked(now, message), changes, now)
@@ -275,13 +355,29 @@ class RunEngine:
                 self._carry_out(run, self._give_up(run, error, now))
         answers = await self._database.peek(self._admission.admit, asked)
         for (run, item, _), answer in zip(asked, answers, strict=True):
-            if isinstance(answer, NewJob):
+            if isinstance(answer, NewJob) and answer.cluster != self._cluster:
+                facts += self._submit_elsewhere(run, item, answer, changes, now)
+            elif isinstance(answer, NewJob):
                 self._enqueue(run, item, answer, board, changes, now)
             elif isinstance(answer, REFUSALS):
                 facts.append((run, JobRefused(now, item.number, _words(answer))))
             else:
                 self._carry_out(run, self._give_up(run, answer, now))
         return facts
+
+    def _submit_elsewhere(
+        self, run: RunState, item: Instance, job: NewJob, changes: Changeset, now: float
+    ) -> list[RunFact]:
+        """A job on another cluster: its row is all that its engine needs. Nothing is prefetched there: not from here."""
+        if item.phase is Phase.PREFETCHED:
+            run.prefetch = False
+            return [(run, JobRefused(now, item.number, "its queue belongs to another cluster"))]
+        item.job = job.id
+        self.jobs[job.id] = run, item.number
+        self.other_jobs[job.id] = ""
+        changes.writes.runs.jobs[job.id] = FreshJob(job, run.id, job_row(job, now), elsewhere=True)
+        self._counters.started += 1
+        return []
 
     def _enqueue(
         self, run: RunState, item: Instance, job: NewJob, board: Board, changes: Changeset, now: float
@@ -295,7 +391,7 @@ class RunEngine:
         self._order += 1
         self._counters.started += 1
         needs = str(row["needs"])
-        profile = JobProfile(job.id, job.user, job.name, job.queue, needs, str(row["members"]), now)
+        profile = profile_of_new(job, needs, now)
         request = request_of_new(job, needs, now, self._order, self._expected(profile))
         board.enqueue(Waiting(request, job.framework, 1, 0), None, now, gated=follows)
 
@@ -310,10 +406,12 @@ class RunEngine:
     # ── rows ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _collect(self, changes: Changeset, now: float) -> None:
+        changes.writes.runs.lease = self.lease
         for run in self._touched.values():
             for item in run.changed.values():
                 if item.status.final and item.job:
                     self.jobs.pop(item.job, None)
+                    self.other_jobs.pop(item.job, None)
             collected: Collected = collect(run, self.rendered, changes.writes.runs, now)
             self.inbox += self.claims.ended(collected, now)
             steps = (item for _, item in collected if isinstance(item.component, Step))

@@ -1,14 +1,17 @@
 """What a turn writes about runs: collected from the states that the machines changed, and written in the same transaction as
 everything else of the turn, so that a step that follows another one costs no commit of its own. Called by `run_engine` (collect)
-and `writes` (write).
+and `changeset` (write).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
+from paddleflow.errors import Conflict, NotFound
+from paddleflow.jobs.changes import stop_job
 from paddleflow.jobs.model import JobStatus, NewJob
 from paddleflow.jobs.rows import NEW_JOB, JobRow, job_of, json_text
 from paddleflow.jobs.rows import SQL as JOBS
@@ -21,7 +24,9 @@ from paddleflow.runs.model import ComponentStatus
 from paddleflow.runs.rows import SQL, component_row, run_row, text
 from paddleflow.runs.state import Instance, RunState
 from paddleflow.runs.values import Rendered, on_storage
+from paddleflow.settings import JobSettings
 from paddleflow.spec.pipeline.model import Step
+from paddleflow.store import leases
 from paddleflow.store.database import Tx, Value
 from paddleflow.store.events import NewEvent
 
@@ -38,24 +43,35 @@ class FreshJob:
     run: str
     row: Mapping[str, Value]  #: as `jobs.rows.job_row` has it
     held_back: str = ""  #: why it is held back; empty: it is not
+    elsewhere: bool = False  #: it belongs to another cluster, whose engine finds its row
 
 
 @dataclass(slots=True)
 class RunWrites:
     """Rows of runs, components and what belongs to them."""
 
+    lease: tuple[str, int] | None = None  #: of runs, with its token
     jobs: dict[str, FreshJob] = field(default_factory=dict)  #: of steps that begin
+    stops: list[tuple[str, str]] = field(default_factory=list)  #: jobs of other clusters, and why they are stopped
+    releases: list[str] = field(default_factory=list)  #: jobs of other clusters that are not gated any more
     runs: list[dict[str, Value]] = field(default_factory=list)
     components: list[dict[str, Value]] = field(default_factory=list)
     loops: list[dict[str, Value]] = field(default_factory=list)
     artifacts: list[artifacts.NewArtifact] = field(default_factory=list)
     caches: list[caches.NewCache] = field(default_factory=list)
     seen: list[dict[str, Value]] = field(default_factory=list)  #: runs: seq, touched
+    numbers: list[dict[str, Value]] = field(default_factory=list)  #: id, numbers: of runs with withdrawn components
     withdrawn: list[dict[str, Value]] = field(default_factory=list)  #: components whose rows go: run_id, number
+    abandoned: list[dict[str, Value]] = field(default_factory=list)  #: run_id, message, at: their components end
     events: list[NewEvent] = field(default_factory=list)
 
+    @property
+    def concerns_others(self) -> bool:
+        """Whether engines of other clusters have something to do by it."""
+        return bool(self.stops or self.releases) or any(new.elsewhere for new in self.jobs.values())
+
     def __bool__(self) -> bool:
-        others = self.seen or self.events or self.withdrawn
+        others = self.seen or self.events or self.withdrawn or self.abandoned or self.stops or self.releases
         return bool(self.jobs or self.runs or self.components or self.loops or others)
 
 
@@ -75,6 +91,8 @@ def collect(run: RunState, rendered: RenderedSteps, writes: RunWrites, now: floa
                 _succeeded(run, item, writes)
     run.changed.clear()
     writes.withdrawn += [{"run_id": run.id, "number": number} for number in run.withdrawn]
+    if run.withdrawn:
+        writes.numbers.append({"id": run.id, "numbers": run.next_number})
     run.withdrawn.clear()
     for frame, name, items in run.loops:
         writes.loops.append({"run_id": run.id, "parent": frame, "name": name, "items": text(list(items))})
@@ -152,20 +170,32 @@ def write_runs(
     writes: RunWrites,
     attempts: Mapping[str, int],
     reasons: Mapping[str, str],
+    rules: JobSettings,
     now: float,
     events: list[NewEvent],
 ) -> dict[str, JobRow]:
     """Write all of it; the rows of the new jobs. `attempts` are those that were placed at once, `reasons` why others wait."""
+    if writes.lease is not None:
+        leases.check(tx, *writes.lease)
     for row in writes.runs:
         tx.run(SQL["update_run"], **row)
+    for row in writes.abandoned:
+        tx.run(SQL["end_components"], **row)
     if writes.seen:
         tx.many(SQL["mark_run_seen"], writes.seen)
     if writes.loops:
         tx.many(SQL["insert_loop"], writes.loops)
+    for row in writes.numbers:
+        tx.run(SQL["keep_numbers"], **row)
     if writes.withdrawn:
         tx.many(SQL["forget_component"], writes.withdrawn)
     if writes.components:
         tx.many(SQL["put_component"], writes.components)
+    for job, message in writes.stops:
+        with suppress(NotFound, Conflict):  # it has ended or was deleted meanwhile: its row says so
+            stop_job(tx, job, message, now, rules)
+    for job in writes.releases:
+        tx.run(SQL["release_job"], id=job, at=now)
     artifacts.note(tx, writes.artifacts, now)
     caches.keep(tx, writes.caches, now)
     events.extend(writes.events)
@@ -194,6 +224,7 @@ def _insert(
                 "placed": int(attempt > 0),
                 "placed_at": now if attempt else None,
                 "attempt": attempt,
+                "seen": int(not new.elsewhere),
                 "run_id": new.run,
             }
         )
@@ -205,3 +236,30 @@ def _insert(
         job: job_of({**NEW_JOB, **row, "updated_at": now, "seq": seqs[job]})
         for job, row in zip(jobs, rows, strict=True)
     }
+
+
+def taken_ids(tx: Tx, jobs: Sequence[str]) -> list[str]:
+    """Those of these ids that jobs have already."""
+    return [row["id"] for row in tx.all(JOBS["positions"], ids=json_text([[job] for job in jobs]))]
+
+
+class OtherJob(NamedTuple):
+    """What the row of a job on another cluster says."""
+
+    id: str
+    status: str
+    message: str
+    started_at: float | None
+    finished_at: float | None
+    exit_code: int | None = None  #: of its first member that failed
+
+
+def read_other_jobs(tx: Tx, jobs: Sequence[str]) -> dict[str, OtherJob]:
+    """By id, those that are there."""
+    found = {
+        row["id"]: OtherJob(**row) for row in tx.all(SQL["states_of_jobs"], ids=json_text([[job] for job in jobs]))
+    }
+    for job, row in found.items():
+        if row.status == JobStatus.FAILED:
+            found[job] = row._replace(exit_code=tx.value(SQL["last_exit_code"], job_id=job))
+    return found

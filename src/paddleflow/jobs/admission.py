@@ -208,6 +208,8 @@ def _distributed(document: DistributedJob, context: AdmissionContext, faults: Fa
             continue
         size = size_of(item, role, name, where, faults)
         counts[role.name], most[role.name] = size.count if size.least is None else size.least, size.count
+        if item.source is None and document.source is not None:
+            item = item.model_copy(update={"source": document.source})
         members.append(_member(role.name, item.replicas, item, where, context, faults, size))
     if len(members) == len(documents):  # every role is known, so what the framework says of them is worth hearing
         found = framework.check(counts) or framework.check(most)
@@ -344,6 +346,8 @@ def _kept(spec: JobSpec, role: str, replicas: int, request: Resources) -> Mappin
         )
     if spec.limit_flavour.name or spec.limit_flavour.cpu:
         kept["limitFlavour"] = spec.limit_flavour.model_dump(by_alias=True, exclude_defaults=True)
+    if spec.source:
+        kept["code"] = spec.source.model_dump(by_alias=True, exclude_defaults=True)
     if spec.fs:
         kept["fs"] = spec.fs.model_dump(by_alias=True, exclude_defaults=True)
     if spec.extra_fs:

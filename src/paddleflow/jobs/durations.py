@@ -2,23 +2,25 @@
 
 `DurationHistory` is asked now and then; each time it reads only what ended since, newest first, so that it costs nothing while
 nobody asks and little when somebody does. Narrow keys before broad ones: what was submitted together, who ran what of which
-size, who ran what (the name, for a step of a pipeline the step), which image, who, which queue.
+size, who ran what (the name, for a step of a pipeline the step; the program), which image, who, which queue. Jobs of which
+only the last two are known count as unknown.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
+from paddleflow.jobs.model import NewJob
 from paddleflow.jobs.queries import find_job
-from paddleflow.jobs.rows import SQL, JobRow
-from paddleflow.scheduling.forecast import TOGETHER, Calibration, Durations, Forecast, expect
+from paddleflow.jobs.rows import SQL
+from paddleflow.scheduling.forecast import TOGETHER, Calibration, Durations, Estimate, Forecast
 from paddleflow.scheduling.model import Request, Snapshot
 from paddleflow.store.database import Tx
 
-_AT_ONCE = 5000  #: ended jobs that are read at a time, and active ones whose names are
+_AT_ONCE = 5000  #: ended jobs that are read at a time
+_MOST_ACTIVE = 100_000  #: active jobs whose profiles are read
 _MOST_ASKED = 500  #: forecasts that wait for their outcome
 Keys = Sequence[Hashable]
 
@@ -31,19 +33,48 @@ class JobProfile(NamedTuple):
     name: str
     queue: str
     needs: str
-    members: str
+    image: str | None
+    command: str | None
     accepted_at: float
 
 
-def keys_of(row: JobProfile | JobRow) -> Keys:
-    """What a job has in common with others, the narrowest first."""
-    user, name = row.user_name, row.name
-    members = json.loads(row.members)
-    image = next((member["document"].get("image", "") for member in members), "")
-    named = [("name", user, name, row.needs), ("name", user, name)] if name else []
-    pictured = [("image", user, image)] if image else []
-    together = ("together", user, name, image, row.needs, row.accepted_at // TOGETHER)
-    return (together, *named, *pictured, ("user", user, row.needs), ("user", user), ("queue", row.queue))
+class Profile(NamedTuple):
+    """What a job has in common with others, the narrowest first; the first `specific` stand for jobs of its own kind."""
+
+    keys: Keys
+    specific: int
+
+
+def profile_of(job: JobProfile) -> Profile:
+    user, name, needs, image = job.user_name, job.name, job.needs, job.image or ""
+    program = " ".join((job.command or "").split(None, 2)[:2])  # `python train.py`, whatever its arguments
+    specific: list[Hashable] = []
+    if name or image or program:
+        specific.append(("together", user, name, image, program, needs, job.accepted_at // TOGETHER))
+    if name:
+        specific += [("name", user, name, needs), ("name", user, name)]
+    if program:
+        specific += [("program", user, program, needs), ("program", user, program)]
+    if image:
+        specific.append(("image", user, image))
+    return Profile((*specific, ("user", user, needs), ("user", user), ("queue", job.queue)), len(specific))
+
+
+def keys_of(job: JobProfile) -> Keys:
+    return profile_of(job).keys
+
+
+def profile_of_new(job: NewJob, needs: str, at: float) -> JobProfile:
+    """Of a job whose row is not written yet."""
+    document = job.members[0].document if job.members else {}
+    command = document.get("command")
+    text = " ".join(command) if isinstance(command, list) else str(command or "")
+    return JobProfile(job.id, job.user, job.name, job.queue, needs, document.get("image"), text, at)
+
+
+def find_profile(tx: Tx, job: str) -> JobProfile | None:
+    row = tx.one(SQL["job_profile"], id=job)
+    return None if row is None else JobProfile(**row)
 
 
 class DurationHistory:
@@ -56,13 +87,13 @@ class DurationHistory:
         self._since = 0.0
         self._asked: dict[str, tuple[str, float, float]] = {}  # job → queue, when, seconds to the middle
 
-    def look(self, tx: Tx) -> Mapping[str, Keys]:
-        """Learn what ended since the last look; the keys of the jobs that are active."""
+    def update(self, tx: Tx) -> Mapping[str, Profile]:
+        """Learn what ended since the last time; the profiles of the jobs that are active."""
         self.learn(tx)
         for job in list(self._asked):
             self._compare(tx, job)
-        found = [JobProfile(**row) for row in tx.all(SQL["active_profiles"], limit=_AT_ONCE)]
-        return {row.id: keys_of(row) for row in found}
+        found = [JobProfile(**row) for row in tx.all(SQL["active_profiles"], limit=_MOST_ACTIVE)]
+        return {row.id: profile_of(row) for row in found}
 
     def learn(self, tx: Tx) -> None:
         """How long those ran that ended since the last time."""
@@ -70,10 +101,8 @@ class DurationHistory:
         for row in reversed(rows):
             began = row["placed_at"] if row["placed_at"] is not None else row["started_at"]
             if began is not None:
-                self.durations.learn(
-                    keys_of(JobProfile(*[row[name] for name in JobProfile._fields])),
-                    max(0.0, row["finished_at"] - began),
-                )
+                profile = JobProfile(*[row[name] for name in JobProfile._fields])
+                self.durations.learn(keys_of(profile), max(0.0, row["finished_at"] - began))
                 self.learnt += 1
         self._since = max([self._since, *[row["updated_at"] for row in rows]])
 
@@ -85,22 +114,28 @@ class DurationHistory:
             if row is not None and row.placed_at is not None and row.placed_at >= at:
                 self._calibration.learn(queue, middle, row.placed_at - at)
 
-    def forecast(self, snapshot: Snapshot, job: str, keys: Mapping[str, Keys], futures: int) -> Forecast | None:
-        """When a waiting job starts, by several futures of the queue; None when it starts in none of them."""
-        random = Random(f"{job} {snapshot.now}")  # noqa: S311  drawing futures needs no secrets
-        found = expect(snapshot, job, self.durations, lambda request: known(keys, request), random, futures)
-        if found is None:
-            return None
-        queue = next(request.queue for request in snapshot.pending if request.job == job)
+    def estimates(self, snapshot: Snapshot, profiles: Mapping[str, Profile]) -> dict[str, Estimate]:
+        """How long the jobs of a snapshot probably run."""
+        kinds: dict[Profile, Estimate] = {}  # most jobs are alike, and equal estimates travel as one
+        found = {}
+        for request in (*snapshot.pending, *[allocation.request for allocation in snapshot.allocations]):
+            profile = profiles.get(request.job) or _default(request)
+            if profile not in kinds:
+                kinds[profile] = self.durations.estimate(profile.keys, profile.specific)
+            found[request.job] = kinds[profile]
+        return found
+
+    def correct(self, job: str, queue: str, forecast: Forecast, at: float) -> Forecast:
+        """A forecast as the outcomes of earlier ones say; its own outcome will count for the next ones."""
         if len(self._asked) < _MOST_ASKED:
-            self._asked.setdefault(job, (queue, snapshot.now, found.middle))
-        return self._calibration.correct(queue, found)
+            self._asked.setdefault(job, (queue, at, forecast.middle))
+        return self._calibration.correct(queue, forecast)
 
-    def length(self, request: Request, ran: float, keys: Mapping[str, Keys]) -> float:
+    def length(self, request: Request, ran: float, profiles: Mapping[str, Profile]) -> float:
         """Seconds that a job probably runs in all; always the same answer for the same job."""
-        random = Random(request.job)  # noqa: S311  as above
-        return ran + self.durations.draw(known(keys, request), ran, random)
+        random = Random(request.job)  # noqa: S311  drawing a duration needs no secrets
+        return ran + self.durations.draw((profiles.get(request.job) or _default(request)).keys, ran, random)
 
 
-def known(keys: Mapping[str, Keys], request: Request) -> Keys:
-    return keys.get(request.job) or (("user", request.user), ("queue", request.queue))
+def _default(request: Request) -> Profile:
+    return Profile((("user", request.user), ("queue", request.queue)), 0)

@@ -8,13 +8,13 @@ select value ->> 0, value ->> 1, :user_name, :queue, :cluster, :kind, :framework
 from json_each(:identities)
 
 -- name: insert_step_job
--- The job of a run's step, as the engine makes it: it has seen it already, and may have placed it too.
+-- The job of a run's step, as the engine makes it. Of its own cluster it has seen it already, and may have placed it too.
 insert into jobs (id, name, user_name, queue, cluster, kind, framework, priority, status, message, members, needs, labels,
                   annotations, template, cpu, memory, scalars, accepted_at, updated_at, ttl, placed, placed_at, attempt,
                   gated, touched, seen, run_id)
 values (:id, :name, :user_name, :queue, :cluster, :kind, :framework, :priority, :status, :message, :members, :needs, :labels,
         :annotations, :template, :cpu, :memory, :scalars, :accepted_at, :accepted_at, :ttl, :placed, :placed_at, :attempt,
-        :gated, 1, 1, :run_id)
+        :gated, 1, :seen, :run_id)
 
 -- name: positions
 -- Where jobs are in lists.
@@ -167,13 +167,45 @@ on conflict (job_id, at) do update set scalars = excluded.scalars
 
 -- name: ended_since
 -- Jobs that ended lately, the newest first, for what is learnt of durations.
-select id, user_name, name, queue, needs, members, accepted_at, placed_at, started_at, finished_at, updated_at from jobs
-where updated_at > :since and finished_at is not null order by updated_at desc limit :limit
+select id, user_name, name, queue, needs, accepted_at, placed_at, started_at, finished_at, updated_at,
+       members -> 0 -> 'document' ->> 'image' as image,
+       substr(members -> 0 -> 'document' ->> 'command', 1, 200) as command
+from jobs where updated_at > :since and finished_at is not null order by updated_at desc limit :limit
 
 -- name: active_profiles
 -- What jobs that have not ended have in common with others.
-select id, user_name, name, queue, needs, members, accepted_at from jobs
-where status in $ACTIVE order by seq limit :limit
+select id, user_name, name, queue, needs, accepted_at,
+       members -> 0 -> 'document' ->> 'image' as image,
+       substr(members -> 0 -> 'document' ->> 'command', 1, 200) as command
+from jobs where status in $ACTIVE order by seq limit :limit
+
+-- name: job_profile
+-- The same of one job.
+select id, user_name, name, queue, needs, accepted_at,
+       members -> 0 -> 'document' ->> 'image' as image,
+       substr(members -> 0 -> 'document' ->> 'command', 1, 200) as command
+from jobs where id = :id
+
+-- name: ended_since [postgres]
+-- Jobs that ended lately, the newest first, for what is learnt of durations.
+select id, user_name, name, queue, needs, accepted_at, placed_at, started_at, finished_at, updated_at,
+       cast(members as json) -> 0 -> 'document' ->> 'image' as image,
+       substr(cast(members as json) -> 0 -> 'document' ->> 'command', 1, 200) as command
+from jobs where updated_at > :since and finished_at is not null order by updated_at desc limit :limit
+
+-- name: active_profiles [postgres]
+-- What jobs that have not ended have in common with others.
+select id, user_name, name, queue, needs, accepted_at,
+       cast(members as json) -> 0 -> 'document' ->> 'image' as image,
+       substr(cast(members as json) -> 0 -> 'document' ->> 'command', 1, 200) as command
+from jobs where status in $ACTIVE order by seq limit :limit
+
+-- name: job_profile [postgres]
+-- The same of one job.
+select id, user_name, name, queue, needs, accepted_at,
+       cast(members as json) -> 0 -> 'document' ->> 'image' as image,
+       substr(cast(members as json) -> 0 -> 'document' ->> 'command', 1, 200) as command
+from jobs where id = :id
 
 -- name: evicted_jobs
 -- Evictions that still count, after a restart of the engine.

@@ -77,6 +77,15 @@ class MountedStorage:
 
 
 @dataclass(frozen=True, slots=True)
+class Code:
+    """The code that a member runs with, as its working directory: a snapshot, or a folder of this machine."""
+
+    snapshot: str
+    path: str
+    workdir: str  #: below it
+
+
+@dataclass(frozen=True, slots=True)
 class Member:
     """One role of a job, with everything resolved."""
 
@@ -93,6 +102,13 @@ class Member:
     in_place: bool = False  #: members come and go while the others run; otherwise all start anew at the new size
     #: the fields as they were sent (name, flavour, image, command, …), for those who ask later
     document: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def code(self) -> Code | None:
+        found = self.document.get("code")
+        if found is None:
+            return None
+        return Code(found.get("snapshot", ""), found.get("path", ""), found.get("workdir", ""))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,8 @@ from paddleflow.store.database import Row, Value
 from paddleflow.store.statements import load
 
 SQL = load("paddleflow.jobs", "jobs.sql")
+RETRIES_VARIABLE = "PF_JOB_RETRIES"  #: how often a failed job is started again, instead of the server's limit
+MOST_RETRIES = 100
 PREEMPTED_VARIABLE = "PF_JOB_WHEN_PREEMPTED"  #: `end`: a job that made way does not wait for a new place
 json_text = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":")
@@ -342,6 +344,9 @@ def lifecycle_of(framework: str, members: Sequence[Member], restart_limit: int) 
     """What the framework, the members' restart policy and their word about evictions say."""
     again = {RestartPolicy.ALWAYS, RestartPolicy.ON_FAILURE}
     restarts = any(member.env.get("PF_JOB_RESTART_POLICY") in again for member in members)
+    given = [text for member in members if (text := member.env.get(RETRIES_VARIABLE, "")).isdecimal()]
+    if given:
+        restarts, restart_limit = True, min(max(int(text[:9]) for text in given), MOST_RETRIES)
     ends = any(member.env.get(PREEMPTED_VARIABLE, "").lower() == "end" for member in members)
     return _lifecycle(framework, tuple(member.role for member in members), restart_limit if restarts else 0, not ends)
 

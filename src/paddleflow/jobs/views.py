@@ -46,7 +46,7 @@ def job_view(row: JobRow, tasks: Sequence[TaskRow]) -> Job:
     runtimes = [_task(row, task) for task in tasks if task.attempt == row.attempt]
     if row.kind == "single":
         members[0]["name"] = row.name
-        for key in ("flavour", "limitFlavour", "fs", "extraFS", "image", "env", "command", "args", "port"):
+        for key in ("flavour", "limitFlavour", "fs", "extraFS", "image", "env", "command", "args", "port", "code"):
             if key in members[0]:
                 view[key] = members[0][key]
         if runtimes:

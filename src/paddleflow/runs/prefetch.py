@@ -147,7 +147,7 @@ class ShortSteps(Prefetch):
 
     def _full(self) -> bool:
         run = self.run
-        return len(run.prefetched) >= min(run.short_steps * FURTHER, FURTHEST)
+        return not run.prefetch or len(run.prefetched) >= min(run.short_steps * FURTHER, FURTHEST)
 
     def _fetch_successor(self, item: Instance) -> bool:
         """Whether a component that waits for this step follows it now."""

@@ -22,7 +22,7 @@ from paddleflow.runs.state import POST, ROOT, Frame, Group, Instance, Phase, Run
 from paddleflow.spec.pipeline.model import FAIL_FAST, Dag, Step
 from paddleflow.store.database import Tx
 
-_FINAL_JOBS = frozenset({"succeeded", "failed", "terminated", "cancelled", "skipped", "preempted"})
+FINAL_JOBS = frozenset({"succeeded", "failed", "terminated", "cancelled", "skipped", "preempted"})
 _LOST = "its job is gone and nobody saw how it ended"
 
 
@@ -61,6 +61,7 @@ class _Restoring:
         self.run.activated_at = row.activated_at
         self.run.breakpoints = frozenset(json.loads(row.breakpoints))
         self.run.frames[ROOT] = root
+        self.run.next_number = max(self.run.next_number, row.numbers)
         self.run.stopping, self.run.force = row.stop > 0, row.stop > 1
         self.records = records
         self.now = now
@@ -185,7 +186,7 @@ class _Restoring:
                 run.at(item.try_started_at + step.timeout, item.number)
         if row.job_status is None:
             self.ended.append(JobEnded(self.now, item.number, "failed", None, _LOST))
-        elif row.job_status in _FINAL_JOBS:
+        elif row.job_status in FINAL_JOBS:
             code = self.records.exit_codes.get(item.job)
             self.ended.append(JobEnded(self.now, item.number, row.job_status, code, row.job_message or ""))
 

@@ -47,6 +47,7 @@ class RunRow:
     updated_at: float = 0.0
     touched: int = 0
     seen: int = 0
+    numbers: int = 0
 
 
 class ChangedRun(NamedTuple):
@@ -115,6 +116,7 @@ class ComponentRecord:
     job_message: str | None
     job_started_at: float | None
     job_gated: int | None
+    job_cluster: str | None
 
 
 class Loop(NamedTuple):

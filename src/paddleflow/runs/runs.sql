@@ -43,6 +43,10 @@ update runs set status = :status, message = :message, activated_at = coalesce(ac
                 finished_at = :finished_at, updated_at = :at
 where id = :id
 
+-- name: keep_numbers
+-- Component numbers below this one are not given again.
+update runs set numbers = :numbers where id = :id and numbers < :numbers
+
 -- name: ask_run_to_stop
 -- Tells the engine to end a run: politely with 1, with 2 without its post-process.
 update runs set stop = :stop, status = 'terminating', message = :message, updated_at = :at, touched = touched + 1
@@ -64,10 +68,18 @@ select * from run_components where run_id = :run_id order by number
 -- As much of a run's components as the engine needs to go on with it, with what became of their jobs.
 select c.number, c.parent, c.name, c.kind, c.seq, c.status, c.message, c.job_id, c.tries, c.not_before, c.parameters,
        c.outputs, c.first_fp, c.second_fp, c.parts, c.misses, c.started_at, j.status as job_status, j.message as job_message,
-       j.started_at as job_started_at, j.gated as job_gated
+       j.started_at as job_started_at, j.gated as job_gated, j.cluster as job_cluster
 from run_components c
 left join jobs j on j.id = c.job_id and c.status in ('pending', 'running', 'terminating')
 where c.run_id = :run_id order by c.number
+
+-- name: states_of_jobs
+-- How jobs of steps on other clusters stand.
+select id, status, message, started_at, finished_at from jobs where id in (select value ->> 0 from json_each(:ids))
+
+-- name: release_job
+-- The scheduler of another cluster may see a job of a step.
+update jobs set gated = 0, updated_at = :at, touched = touched + 1 where id = :id and gated = 1
 
 -- name: last_exit_code
 -- How the first member of a job that failed has ended.
@@ -93,6 +105,11 @@ on conflict (run_id, number) do update set
     outputs = excluded.outputs, first_fp = excluded.first_fp, second_fp = excluded.second_fp, parts = excluded.parts,
     reused_run = excluded.reused_run, reused_job = excluded.reused_job, misses = excluded.misses,
     started_at = excluded.started_at, finished_at = excluded.finished_at
+
+-- name: end_components
+-- The components of a run that cannot be taken up again.
+update run_components set status = 'terminated', message = :message, finished_at = :at
+where run_id = :run_id and status in ('pending', 'running', 'terminating')
 
 -- name: forget_component
 -- A component that had not begun after all.

@@ -52,7 +52,10 @@ class Launch:
     request: Resources = field(default_factory=Resources)
     limit: Resources | None = None  #: None: no limit is enforced
     mounts: tuple[Mount, ...] = ()
-    working_dir: str = ""  #: as the attempt sees it; empty: a work folder that the job's members share
+    working_dir: str = (
+        ""  #: as the attempt sees it, or below its code; empty: a work folder that the job's members share
+    )
+    code: str = ""  #: snapshot of `user` that is unpacked before the command and is its working directory
     files: Mapping[str, str] = field(default_factory=dict)  #: small ones, by their name in `Runtime.job_folder`
     ports: tuple[int, ...] = ()  #: given to it alone
     ready_port: int | None = None  #: the attempt is ready when this port listens; None: as soon as it runs

@@ -1,8 +1,9 @@
-"""When a waiting job will start: the queue replayed forward through the same core, with durations drawn from the past.
+"""When waiting jobs will start: the queue played forward through the same core, with durations drawn from the past.
 
-`Durations` remembers how long jobs of a user, a name or a queue ran, and draws from that for those that run or wait;
-`replay` is one possible future; `expect` takes several of them. `Calibration` corrects them by how wrong earlier
-forecasts were, so that the interval means what it says. Nothing here looks at anything but the past.
+`Durations` remembers how long jobs of a user, a name or a queue ran; `Estimate` is what it says of one job. `play_future` is
+one possible future, in which every waiting job starts; `forecast_starts` takes several of them, so one computation answers
+for all who ask. `Calibration` corrects them by how wrong earlier forecasts were, so that the interval means what it says.
+Nothing here looks at anything but the past, and where the past says nothing, a forecast names the job that is unknown.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 import math
 from bisect import bisect_right, insort
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Final
 
 from paddleflow.scheduling.core import Core
-from paddleflow.scheduling.model import Request, Snapshot
-from paddleflow.scheduling.playback import Playback
+from paddleflow.scheduling.model import Request, Snapshot, Start
+from paddleflow.scheduling.playback import Outcome, Playback
 
 _KEPT = 256  #: durations remembered for each key
 _MOST_KEYS = 16_384  #: those that were not seen for longest are forgotten
@@ -35,6 +37,33 @@ class Forecast:
     middle: float
     early: float
     late: float
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """How long a job probably runs."""
+
+    durations: tuple[float, ...] = ()  #: of jobs like it, sorted
+    known: bool = False  #: jobs of its kind have run before; else they only have a user or a queue in common with it
+
+    def draw(self, elapsed: float, random: Random) -> float:
+        """Seconds that it still runs after `elapsed`, drawn from those that ran longer."""
+        first = bisect_right(self.durations, elapsed)
+        if first < len(self.durations):
+            return self.durations[random.randrange(first, len(self.durations))] - elapsed
+        return _outlived(elapsed)
+
+
+NO_ESTIMATE: Final = Estimate()
+
+
+@dataclass(frozen=True, slots=True)
+class StartForecast:
+    """When one job starts."""
+
+    forecast: Forecast | None  #: None: it starts in no future that was played
+    beyond: float | None = None  #: seconds after which the play was cut off before it started
+    unknown: str = ""  #: a job that must end first and whose duration nobody knows; then the forecast is a guess
 
 
 class Durations:
@@ -64,7 +93,18 @@ class Durations:
             first = bisect_right(ranked, elapsed)
             if len(ranked) - first >= (_ENOUGH if key is not None else 1):
                 return ranked[random.randrange(first, len(ranked))] - elapsed
-        return max(60.0, elapsed)  # it has outlived all that is known: as long again
+        return _outlived(elapsed)
+
+    def estimate(self, keys: Sequence[Hashable], specific: int) -> Estimate:
+        """What is known of a job with these keys, of which the first `specific` stand for jobs of its own kind."""
+        for least in (_ENOUGH, 1):
+            for key in keys[:specific]:
+                if len(ranked := self._sorted.get(key, [])) >= least:
+                    return Estimate(tuple(ranked), known=True)
+        for key in keys[specific:]:
+            if len(ranked := self._sorted.get(key, [])) >= _ENOUGH:
+                return Estimate(tuple(ranked))
+        return Estimate(tuple(self._sorted.get(None, [])))
 
     def middle(self, keys: Sequence[Hashable]) -> float | None:
         """Seconds that a job with these keys probably runs; None when too little is known."""
@@ -75,7 +115,12 @@ class Durations:
         return None
 
 
-def replay(snapshot: Snapshot, job: str, lasts: Callable[[Request, float], float]) -> float | None:
+def _outlived(elapsed: float) -> float:
+    """What is left of a job that has run longer than all that is known: as long again."""
+    return max(60.0, elapsed)
+
+
+def expect_start(snapshot: Snapshot, job: str, lasts: Callable[[Request, float], float]) -> float | None:
     """One future: seconds until the job starts, or None if it never would. `lasts`: how long a job still runs."""
     now = snapshot.now
     playback = Playback(Core.of(snapshot), lasts)
@@ -103,10 +148,91 @@ def expect(
     def lasts(request: Request, elapsed: float) -> float:
         return durations.draw(keys(request), elapsed, random)
 
-    found = sorted(start for _ in range(futures) if (start := replay(snapshot, job, lasts)) is not None)
-    if not found:
-        return None
-    return Forecast(quantile(found, 0.5), quantile(found, 0.1), quantile(found, 0.9))
+    return _middle([start for _ in range(futures) if (start := expect_start(snapshot, job, lasts)) is not None])
+
+
+def _middle(starts: list[float]) -> Forecast | None:
+    found = sorted(starts)
+    return Forecast(quantile(found, 0.5), quantile(found, 0.1), quantile(found, 0.9)) if found else None
+
+
+class _Future:
+    """One future of all waiting jobs."""
+
+    def __init__(self, snapshot: Snapshot, estimates: Mapping[str, Estimate], random: Random) -> None:
+        self.starts: dict[str, float] = {}  #: seconds from now
+        self.unknown: dict[str, str] = {}  #: of jobs that have started: whose unknown duration that rests on
+        self._snapshot, self._estimates, self._random = snapshot, estimates, random
+        self._nodes = {a.request.job: {each.node for each in a.assignments} for a in snapshot.allocations}
+        self.cut_at: float | None = None  #: seconds from now, if time was up before the end
+        self._ended: list[str] = []  # at this moment
+        self._playback = Playback(Core.of(snapshot), self._lasts, ended=self._note_end)
+
+    def _lasts(self, request: Request, elapsed: float) -> float:
+        return self._estimates.get(request.job, NO_ESTIMATE).draw(elapsed, self._random)
+
+    def _note_end(self, outcome: Outcome, now: float) -> None:
+        self._ended.append(outcome.request.job)
+
+    def play(self, expired: Callable[[], bool]) -> bool:
+        """Until everything that waits has started or nothing happens any more; False when time was up before."""
+        now = self._snapshot.now
+        waiting = {request.job for request in self._snapshot.pending}
+        self._playback.begin(now)
+        for _ in range(_MOST_MOMENTS):
+            self._ended.clear()
+            for action in self._playback.run_cycles(now):
+                if isinstance(action, Start):
+                    self._note_start(action, now)
+                    waiting.discard(action.job)
+            if not waiting:
+                return True
+            now = self._playback.next_moment(now)
+            if now == float("inf"):
+                return True
+            if expired():
+                break
+        self.cut_at = now - self._snapshot.now
+        return False
+
+    def _note_start(self, start: Start, now: float) -> None:
+        """It starts because others ended: what is not known of them, and of those before them, is not known of it."""
+        job, nodes = start.job, {each.node for each in start.assignments}
+        self._nodes[job] = nodes
+        self.starts.setdefault(job, now - self._snapshot.now)
+        rests_on = [self._why_unknown(other) for other in self._ended if nodes & self._nodes.get(other, set())]
+        self.unknown.setdefault(job, next((name for name in rests_on if name), ""))
+
+    def _why_unknown(self, job: str) -> str:
+        known = self._estimates.get(job, NO_ESTIMATE).known
+        return self.unknown.get(job, "") or ("" if known else job)
+
+
+def forecast_starts(
+    snapshot: Snapshot,
+    estimates: Mapping[str, Estimate],
+    futures: int,
+    seed: int,
+    expired: Callable[[], bool] = lambda: False,
+) -> dict[str, StartForecast]:
+    """When each waiting job starts, by up to so many futures; one at least, of which `expired` may leave out the end."""
+    random = Random(seed)  # noqa: S311  drawing futures needs no secrets
+    played: list[_Future] = []
+    for _ in range(futures):
+        future = _Future(snapshot, estimates, random)
+        whole = future.play(expired)
+        if whole or not played:
+            played.append(future)
+        if expired():
+            break
+    found = {}
+    for request in snapshot.pending:
+        starts = [future.starts[request.job] for future in played if request.job in future.starts]
+        unknown = [name for future in played if (name := future.unknown.get(request.job, ""))]
+        guess = unknown[0] if 2 * len(unknown) > len(starts) else ""
+        beyond = played[0].cut_at if not starts else None
+        found[request.job] = StartForecast(_middle(starts), beyond, guess)
+    return found
 
 
 class Calibration:

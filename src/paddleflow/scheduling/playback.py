@@ -116,12 +116,16 @@ class Playback:
                         self._later(_CHANGED, job, now + self.change_lag(job, now))
         return actions
 
-    def run_cycles(self, now: float) -> None:
-        """Everything that happens at this moment, until nothing more does."""
+    def run_cycles(self, now: float) -> list[Action]:
+        """Everything that happens at this moment, until nothing more does; what was decided."""
+        done: list[Action] = []
         for _ in range(_AT_ONCE):
             self.settle(now)
-            if not self.decide(now):
-                return
+            actions = self.decide(now)
+            if not actions:
+                break
+            done += actions
+        return done
 
     def finish(self, job: str, now: float) -> None:
         """A running job has come to its end."""

@@ -79,3 +79,52 @@ class Grants(Area):
 
     def list(self, *, user: str | None = None) -> Iterator[Grant]:
         return self._pages(lambda marker: self.page(marker=marker, user=user))
+
+
+@dataclass(frozen=True)
+class Token(Record):
+    """A token for scripts; `token`, its text, only where it was just made."""
+
+    name: str = wire()
+    scope: str = wire()
+    create_time: str = wire()
+    expires: str = wire()
+    token: str = wire()
+
+
+@dataclass(frozen=True)
+class AuditEntry(Record):
+    """A request that may have changed something."""
+
+    time: str = wire()
+    user: str = wire(key="userName")
+    address: str = wire()
+    method: str = wire()
+    path: str = wire()
+    status: int = wire(0)
+    request_id: str = wire(key="requestID")
+
+
+class Tokens(Area):
+    """One's tokens for scripts."""
+
+    def create(self, name: str, *, scope: str = "submit", hours: float = 24 * 90) -> Token:
+        """A new token of scope read, submit or admin; its text is given this once."""
+        return Token.of(self._transport.call("POST", "/token", body={"name": name, "scope": scope, "hours": hours}))
+
+    def list(self) -> Iterator[Token]:
+        yield from self._page("/token", "tokenList", Token.of, {})
+
+    def revoke(self, name: str) -> None:
+        self._transport.call("DELETE", f"/token/{segment(name)}", settled=NotFound)
+
+
+class Audit(Area):
+    """Who changed what, newest first. For root."""
+
+    def page(self, *, max_keys: int = PAGE, marker: str | None = None, user: str | None = None) -> Page[AuditEntry]:
+        query = {"maxKeys": max_keys, "marker": marker, "user": user}
+        return self._page("/audit", "auditList", AuditEntry.of, query)
+
+    def list(self, *, user: str | None = None) -> Iterator[AuditEntry]:
+        return self._pages(lambda marker: self.page(marker=marker, user=user))

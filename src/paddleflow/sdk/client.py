@@ -23,9 +23,10 @@ from paddleflow.sdk.transport import Transport
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from paddleflow.sdk.access import Grants, Users, WhoAmI
+    from paddleflow.sdk.access import Audit, Grants, Tokens, Users, WhoAmI
     from paddleflow.sdk.artifacts import Artifacts, Caches
     from paddleflow.sdk.clusters import Clusters
+    from paddleflow.sdk.code import Code
     from paddleflow.sdk.jobs import Jobs
     from paddleflow.sdk.logs import Logs
     from paddleflow.sdk.pipelines import Pipelines
@@ -39,10 +40,13 @@ if TYPE_CHECKING:
 _AREAS = {
     "users": ("access", "Users"),
     "grants": ("access", "Grants"),
+    "tokens": ("access", "Tokens"),
+    "audit": ("access", "Audit"),
     "queues": ("queues", "Queues"),
     "flavours": ("queues", "Flavours"),
     "clusters": ("clusters", "Clusters"),
     "jobs": ("jobs", "Jobs"),
+    "code": ("code", "Code"),
     "scheduler": ("scheduler", "Scheduler"),
     "logs": ("logs", "Logs"),
     "statistics": ("statistics", "Statistics"),
@@ -61,10 +65,13 @@ class PaddleFlow:
     if TYPE_CHECKING:
         users: Users
         grants: Grants
+        tokens: Tokens
+        audit: Audit
         queues: Queues
         flavours: Flavours
         clusters: Clusters
         jobs: Jobs
+        code: Code
         scheduler: Scheduler
         logs: Logs
         statistics: Statistics

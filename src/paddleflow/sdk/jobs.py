@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Self
 
 from paddleflow.base.ids import new_job_id
@@ -229,10 +231,12 @@ class Jobs(Area):
         framework: str | None = None,
         members: Sequence[Document] | None = None,
         extension_template: Mapping[str, object] | None = None,
+        code: str | Path | Mapping[str, object] | None = None,
     ) -> Job:
         """Submits a job: a whole document as the REST API has it, keywords that go over it, or keywords alone.
 
-        With `members` or `framework` it is a distributed job. A command as a string is read by the shell.
+        With `members` or `framework` it is a distributed job. A command as a string is read by the shell. `code` is a
+        folder that the job runs in: itself, where the server shares it, else a snapshot of it.
         """
         given = {
             "id": id,
@@ -250,11 +254,15 @@ class Jobs(Area):
             "framework": framework,
             "members": members,
             "extensionTemplate": extension_template,
+            "code": code,
         }
         body = {**(document or {}), **{key: value for key, value in given.items() if value is not None}}
         if queue or priority:
             policy = {"queue": queue, "priority": priority}
             body["schedulingPolicy"] = table(body.get("schedulingPolicy")) | {k: v for k, v in policy.items() if v}
+        if isinstance(body.get("code"), str | Path):
+            delivery = import_module("paddleflow.sdk.code").Code(self._transport)  # few jobs need it
+            body["code"] = delivery.reference(Path(str(body["code"])))
         kind = kind or guess_kind(body)
         if kind not in KINDS:
             raise Invalid(f"job type[{kind}] is not one of {', '.join(KINDS)}", code="JobInvalidField")

@@ -31,6 +31,7 @@ from paddleflow.errors import (
     Fault,
     Internal,
     Invalid,
+    NotFound,
     PaddleFlowError,
     TooMany,
     Unauthenticated,
@@ -158,6 +159,10 @@ class Transport:
                     return None
                 raise
 
+    def send(self, method: str, path: str, content: bytes) -> object:
+        """The answer to a body of bytes. Sent again as an idempotent request is: content is kept by its hash."""
+        return self.call(method, path, body=content, settled=NotFound)
+
     @contextmanager
     def stream(self, path: str, *, query: Query | None = None) -> Iterator[Stream]:
         """An answer that grows. It is asked for once; whoever follows asks again from where it got to."""
@@ -212,10 +217,13 @@ class Transport:
     def _request(
         self, method: str, path: str, query: Query | None, body: object, token: str, fresh: bool
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse, socket.socket]:
-        payload = None if body is None else json.dumps(body, ensure_ascii=False).encode()
+        raw = isinstance(body, bytes)
+        payload = (
+            body if isinstance(body, bytes) else None if body is None else json.dumps(body, ensure_ascii=False).encode()
+        )
         headers = {"Accept": "*/*", "User-Agent": f"paddleflow/{__version__}"}
         if payload is not None:
-            headers["Content-Type"] = "application/json"
+            headers["Content-Type"] = "application/octet-stream" if raw else "application/json"
         if token:
             headers["x-pf-authorization"] = token
         connection, sock = self._connected(fresh)

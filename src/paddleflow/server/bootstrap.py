@@ -72,7 +72,7 @@ def client_token(tx: Tx, file: Path, now: float, hours: float) -> str:
     if file.exists():
         token = file.read_text("utf-8").strip()
         row = tokens.find(tx, tokens.digest(token))
-        if row is not None and row["expires_at"] - now > hours * 1800:
+        if row is not None and row.expires_at - now > hours * 1800:
             return token
     token = tokens.issue(tx, ROOT, now, hours)
     write_private(file, token)

@@ -116,9 +116,13 @@ class HttpServer:
             loop.add_signal_handler(number, self.stop)
         async with asyncio.TaskGroup() as group:
             group.create_task(asyncio.to_thread(_build_documents))
-            reload = group.create_task(self._reload_certificate())
+            background = [
+                group.create_task(self._reload_certificate()),
+                group.create_task(self.platform.audit.run()),
+            ]
             await server.serve([self.listener])
-            reload.cancel()
+            for task in background:
+                task.cancel()
 
     async def _reload_certificate(self) -> None:
         """New files are used for new connections; files that cannot be used are left alone, with a line in the log."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from paddleflow.base.names import TOKEN, USER
 from paddleflow.spec.document import Document
+from paddleflow.spec.fields import named, one_of
 from paddleflow.spec.query import PageQuery, Query
 
 
@@ -22,7 +24,7 @@ class UserDocument(Document):
 
     code: ClassVar[str] = "InvalidArguments"
 
-    username: str = Field(description="4 to 16 letters or digits", max_length=256)
+    username: str = Field(description=USER.wanted, max_length=256)
     password: str = Field(
         description="at least 6 characters, among them a digit and a lower-case letter", max_length=1024
     )
@@ -62,3 +64,24 @@ class GrantQuery(PageQuery):
     """All grants, or those of one user."""
 
     username: str = Field(default="", description="only the grants of this user")
+
+
+SCOPES = ("read", "submit", "admin")
+_MOST_HOURS = 24 * 366 * 5
+
+
+class TokenDocument(Document):
+    """A token for a script."""
+
+    name: Annotated[str, named(TOKEN)] = Field(description=TOKEN.wanted)
+    scope: Annotated[str, one_of("scope", SCOPES)] = Field(
+        default="submit",
+        description="read: only look; submit: also jobs, runs, pipelines, schedules and storages; admin: all that the user may do",
+    )
+    hours: float = Field(default=24 * 90, gt=0, le=_MOST_HOURS, description="hours after which it ends")
+
+
+class AuditQuery(PageQuery):
+    """The audit log, or that of one user."""
+
+    user: str = Field(default="", max_length=256, description="only what this user did")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from paddleflow.base import names
 from paddleflow.spec.document import Document, LooseText
@@ -110,6 +110,45 @@ class StorageMount(Document):
         return value
 
 
+class GitState(Document):
+    """What git said of the folder when its code was taken."""
+
+    commit: str = Field(default="", max_length=64, pattern=r"^[0-9a-f]*$")
+    branch: str = Field(default="", max_length=250)
+    dirty: bool = False  #: files differed from the commit
+
+
+class CodeReference(Document):
+    """The code that a job runs with, as its working directory: a snapshot, or a folder of the server's own machine."""
+
+    snapshot: str = Field(default="", max_length=64, pattern=r"^([0-9a-f]{64})?$")
+    path: str = ""  #: absolute; only where client and server share their files
+    workdir: str = ""  #: below the code
+    files: int = 0  #: how many, and
+    size: int = 0  #: how many bytes, for people
+    git: GitState | None = None
+
+    @field_validator("path")
+    @classmethod
+    def _absolute(cls, value: str) -> str:
+        if value and (not value.startswith("/") or "\0" in value or len(value) > 4096):
+            raise ValueError(f"path[{value[:80]}] must be absolute; the client sends a folder of its own as a snapshot")
+        return value
+
+    @field_validator("workdir")
+    @classmethod
+    def _below(cls, value: str) -> str:
+        if value.startswith("/") or "\0" in value or ".." in value.split("/") or len(value) > 1000:
+            raise ValueError(f"workdir[{value[:80]}] must stay below the code: no leading / and no ..")
+        return value
+
+    @model_validator(mode="after")
+    def _one(self) -> CodeReference:
+        if bool(self.snapshot) == bool(self.path):
+            raise ValueError("code has either a snapshot or a path")
+        return self
+
+
 #: Shared by all who name none: documents are frozen, and a default that pydantic has to copy costs every submission.
 _NO_POLICY = SchedulingPolicy()
 _NO_FLAVOUR = FlavourChoice()
@@ -170,6 +209,7 @@ class JobSpec(Named):
     command: Words = ""
     args: Words = Field(default_factory=list)
     port: int = 0
+    source: CodeReference | None = Field(default=None, alias="code")  #: `code` is the code of a refusal here
     extension_template: Template | None = None
 
     @field_validator("env")
@@ -232,6 +272,7 @@ class DistributedJob(Named):
 
     framework: str = Field(min_length=1)
     members: list[MemberDocument] = Field(default_factory=list)
+    source: CodeReference | None = Field(default=None, alias="code")  #: of the members that have none
     extension_template: Template | None = None
 
 

@@ -58,6 +58,7 @@ class WhoAmI(TypedDict):
     name: str
     root: bool
     expires: Annotated[str, "RFC 3339"]
+    host: str  #: equal for processes that share files and account with the server
 
 
 class Username(TypedDict):
@@ -107,3 +108,42 @@ class Version(TypedDict):
 
 class Health(TypedDict):
     status: str
+
+
+# ---- tokens and the audit log -------------------------------------------------------------------------------------
+
+
+class TokenMade(TypedDict):
+    """A new token; it is shown this once."""
+
+    name: str
+    token: str
+    scope: str
+    expires: Annotated[str, "RFC 3339"]
+
+
+class Token(TypedDict):
+    name: str
+    scope: str
+    createTime: Annotated[str, "RFC 3339"]
+    expires: Annotated[str, "RFC 3339"]
+
+
+class TokenList(Page):
+    tokenList: list[Token]
+
+
+class AuditEntry(TypedDict):
+    """A request that may have changed something."""
+
+    time: Annotated[str, "RFC 3339"]
+    userName: Annotated[str, "empty at a login"]
+    address: str
+    method: str
+    path: str
+    status: int
+    requestID: str
+
+
+class AuditList(Page):
+    auditList: list[AuditEntry]

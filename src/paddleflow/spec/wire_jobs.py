@@ -59,6 +59,7 @@ class Job(TypedDict):
     command: NotRequired[str | list[str]]
     args: NotRequired[str | list[str]]
     port: NotRequired[int]
+    code: NotRequired[dict[str, Any]]  #: the snapshot or folder that it ran with
     extensionTemplate: NotRequired[dict[str, Any]]
     framework: str
     members: list[dict[str, Any]]

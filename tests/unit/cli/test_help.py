@@ -64,6 +64,7 @@ Options:
   -h, --help  Show this message and exit.
 
 Commands:
+  code    Download the code that a job ran with.
   create  Submit the job document in the file JSONPATH ("-" reads standard input).
   delete  Delete finished jobs and their logs.
   eta     Estimate when a pending job will start.
@@ -86,26 +87,46 @@ Usage: paddleflow job run [OPTIONS] COMMAND...
 
   Run COMMAND as a job, print its log and exit with its exit code. Ctrl-C stops the job.
 
+  The job runs with the code of the current folder: in the folder itself, with your PATH and virtual
+  environment, if the server runs on this machine under your account; otherwise in a snapshot of it,
+  of which only changed files are sent. .gitignore and .paddleflowignore are respected.
+
   A COMMAND of several words is executed directly; a single word is passed to the shell.
 
   Examples:
     paddleflow job run -- python train.py --epochs 3
-    paddleflow job run --flavour flavour1 -e SEED=1 'python a.py && python b.py'
+    paddleflow job run --gpu 1 --mem 16Gi -e SEED=1 'python a.py && python b.py'
+    paddleflow job run --framework pytorch --workers 4 -- python train.py
+    paddleflow job run --array 1-20 'python train.py --seed $PF_ARRAY_INDEX'
 
 Options:
-  --name TEXT          Name of the job. [default: the first word of the command]
-  -q, --queue TEXT     Queue. [default: default-queue]
-  --flavour TEXT       Flavour: a named size.
-  --priority TEXT      very_low, low, normal, high or very_high.
-  -e, --env TEXT       Environment variable, NAME=value. Repeatable.
-  -l, --label TEXT     Label, name=value. Repeatable.
-  --fs TEXT            Storage to mount.
-  --image TEXT         Container image, on clusters that run containers.
-  -d, --detach         Submit the job, print its id and return.
-  --quiet              Print nothing but the output of the job.
-  -o, --output FORMAT  Output format: table, wide, json, yaml, name, text or compat.
-  --json               Same as --output json.
-  -h, --help           Show this message and exit.
+  --name TEXT              Name of the job. [default: the first word of the command]
+  -q, --queue TEXT         Queue. [default: default-queue]
+  --flavour TEXT           Flavour: a named size, instead of --cpu, --mem and --gpu.
+  --cpu TEXT               Cores, for example 2 or 500m. [default: 1]
+  --mem TEXT               Memory, for example 4Gi. [default: 1Gi]
+  --gpu INTEGER RANGE      Number of GPUs (nvidia.com/gpu).  [x>=1]
+  --priority TEXT          very_low, low, normal, high or very_high.
+  -e, --env TEXT           Environment variable, NAME=value. Repeatable.
+  --env-file FILE          File of NAME=value lines.
+  -l, --label TEXT         Label, name=value. Repeatable.
+  --fs TEXT                Storage to mount.
+  --image TEXT             Container image, on clusters that run containers.
+  --code DIRECTORY         Folder with the code. [default: the current folder]
+  --workdir TEXT           Working directory below the code folder.
+  --no-code                Do not use or send a folder.
+  --framework TEXT         Framework of a distributed job, for example pytorch, paddle or mpi.
+  --workers INTEGER RANGE  Number of workers; needs --framework.  [x>=1]
+  --timeout TEXT           Stop the command after this time, for example 30m; it then exits with
+                           124.
+  --retries INTEGER RANGE  Start a failed job again, at most this often.  [0<=x<=100]
+  --after JOBID            Wait here until this job has succeeded, then submit.
+  --array TEXT             Submit one job per index, 1-100; it is in PF_ARRAY_INDEX.
+  -d, --detach             Submit the job, print its id and return.
+  --quiet                  Print nothing but the output of the job.
+  -o, --output FORMAT      Output format: table, wide, json, yaml, name, text or compat.
+  --json                   Same as --output json.
+  -h, --help               Show this message and exit.
 """)
 
 
@@ -133,6 +154,7 @@ Options:
 
 Commands:
   artifact    Artifacts: inputs and outputs of steps.
+  audit       Who changed what.
   cluster     Clusters and their resources.
   completion  Shell completion for bash, zsh and fish.
   context     Contexts: the servers you work with.
@@ -150,6 +172,7 @@ Commands:
   scheduler   Recorded scheduling decisions.
   server      Start a server on this machine.
   statistics  Resource usage of jobs, and accelerator hours.
+  token       Tokens for scripts.
   user        Manage users.
   version     Print the versions of client and server.
   whoami      Show the current user.

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from paddleflow.base.host import host_fingerprint
 from paddleflow.cli import progress
 from paddleflow.cli.job_run import exit_code
 from paddleflow.sdk.jobs import JobRecord, Task
@@ -186,6 +188,7 @@ RUN = "/job/single"
 def prepared(stub: Stub, status: str, code: int, *events: bytes, message: str = "") -> None:
     """Answers for a job whatever its id: the client makes it."""
     stub.on(f"POST {RUN}", {})
+    stub.on("GET /whoami", {"name": "root", "host": host_fingerprint()})
     stub.on("GET /job/*/log", Answer(chunks=[b"hello\n", b"world"]))
     stub.on("GET /job/*/events", Answer(chunks=[*events, frame(9, status, message)]))
     stub.on("GET /job/*", over(status, code, message))
@@ -193,12 +196,14 @@ def prepared(stub: Stub, status: str, code: int, *events: bytes, message: str = 
 
 def test_run_shows_the_log_and_ends_with_the_job_s_code(stub: Stub, shell: Shell) -> None:
     prepared(stub, "failed", 3, message="exit code 3")
-    result = shell("job", "run", "--queue", "q", "-e", "A=b=c,d", "--", "python", "-c", "print(1)", "--x", code=3)
+    words = ("--queue", "q", "-e", "A=b=c,d", "--no-code", "--", "python", "-c", "print(1)", "--x")
+    result = shell("job", "run", *words, code=3)
     assert result.stdout == "hello\nworld"
     body = stub.requests[0].body
     job = body.pop("id")
     assert body == {
         "name": "python",
+        "labels": {},
         "schedulingPolicy": {"queue": "q"},
         "env": {"A": "b=c,d"},
         "command": ["python", "-c", "print(1)", "--x"],
@@ -211,8 +216,71 @@ def test_run_of_one_word_is_for_the_shell(stub: Stub, shell: Shell) -> None:
     prepared(stub, "succeeded", 0)
     result = shell("job", "run", "--quiet", "/bin/echo a && echo b")
     assert (result.stdout, result.stderr) == ("hello\nworld", "")
-    assert stub.requests[0].body["command"] == "/bin/echo a && echo b"
-    assert stub.requests[0].body["name"] == "echo"
+    body = submitted(stub)
+    assert (body["command"], body["name"]) == ("/bin/echo a && echo b", "echo")
+
+
+def submitted(stub: Stub) -> Any:
+    """The job that was sent."""
+    return next(seen.body for seen in stub.requests if seen.method == "POST")
+
+
+def test_run_uses_the_caller_s_folder_and_programs(
+    stub: Stub, shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared(stub, "succeeded", 0)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VIRTUAL_ENV", "/venv")
+    shell("job", "run", "--workdir", "sub", "-e", "PATH=/mine", "--", "python", "train.py")
+    body = submitted(stub)
+    assert body["code"] == {"path": str(tmp_path), "workdir": "sub"}
+    assert (body["env"]["VIRTUAL_ENV"], body["env"]["PATH"]) == ("/venv", "/mine")
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("--cpu 2 --gpu 1 true", {"flavour": {"cpu": "2", "mem": "1Gi", "scalarResources": {"nvidia.com/gpu": "1"}}}),
+        ("--timeout 5m sleep 9", {"command": ["timeout", "--kill-after=10", "5m", "sleep", "9"]}),
+        ("--retries 3 true", {"env": {"PF_JOB_RETRIES": "3"}}),
+        ("--flavour f --priority high true", {"flavour": {"name": "f"}, "schedulingPolicy": {"priority": "high"}}),
+    ],
+)
+def test_options_of_run(stub: Stub, shell: Shell, words: str, wanted: dict[str, Any]) -> None:
+    prepared(stub, "succeeded", 0)
+    shell("job", "run", "--no-code", "-d", *words.split())
+    assert {key: submitted(stub).get(key) for key in wanted} == wanted
+
+
+def test_run_with_workers_is_a_distributed_job(stub: Stub, shell: Shell) -> None:
+    stub.on("POST /job/distributed", {})
+    shell("job", "run", "--no-code", "-d", "--framework", "pytorch", "--workers", "4", "--", "python", "t.py")
+    body = submitted(stub)
+    assert (body["framework"], body["members"]) == (
+        "pytorch",
+        [{"role": "worker", "replicas": 4, "command": ["python", "t.py"]}],
+    )
+    assert "--workers needs --framework" in shell("job", "run", "--no-code", "--workers", "2", "true", code=2).stderr
+
+
+def test_an_array_is_one_request(stub: Stub, shell: Shell) -> None:
+    stub.on("POST /job/batch", {})
+    ids = shell("job", "run", "--no-code", "-d", "--array", "1-2,7", "--name", "sweep", "echo $PF_ARRAY_INDEX").stdout
+    jobs = submitted(stub)["jobs"]
+    assert [job["name"] for job in jobs] == ["sweep-1", "sweep-2", "sweep-7"]
+    assert [job["env"]["PF_ARRAY_INDEX"] for job in jobs] == ["1", "2", "7"]
+    assert ids.split() == [job["id"] for job in jobs]
+    assert "is not of the form" in shell("job", "run", "--array", "x", "true", code=2).stderr
+
+
+def test_variables_of_a_file(stub: Stub, shell: Shell, tmp_path: Path) -> None:
+    prepared(stub, "succeeded", 0)
+    (tmp_path / "env").write_text("# comment\nA=1\nexport B='two words'\n\nC=x=y\n")
+    shell("job", "run", "--no-code", "-d", "--env-file", str(tmp_path / "env"), "-e", "A=9", "true")
+    assert submitted(stub)["env"] == {"A": "9", "B": "two words", "C": "x=y"}
+    (tmp_path / "env").write_text("nonsense\n")
+    refused = shell("job", "run", "--env-file", str(tmp_path / "env"), "true", code=2).stderr
+    assert "line 1 is not of the form NAME=value" in refused
 
 
 def test_run_as_json(stub: Stub, shell: Shell) -> None:
@@ -225,7 +293,7 @@ def test_run_as_json(stub: Stub, shell: Shell) -> None:
 
 def test_run_detached_prints_the_id(stub: Stub, shell: Shell) -> None:
     prepared(stub, "succeeded", 0)
-    assert shell("job", "run", "-d", "true").stdout.strip() == stub.requests[0].body["id"]
+    assert shell("job", "run", "--no-code", "-d", "true").stdout.strip() == stub.requests[0].body["id"]
     assert len(stub.requests) == 1
 
 

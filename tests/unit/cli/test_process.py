@@ -46,7 +46,7 @@ def test_run_ends_with_the_code_of_the_job(stub: Stub) -> None:
     stub.on("GET /job/*/log", Answer(b"out\n"))
     stub.on("GET /job/*/events", Answer(chunks=[b'id: 1\nevent: status\ndata: {"status": "failed"}\n\n']))
     stub.on("GET /job/*", {"status": "failed", "runtime": {"exitCode": 42}})
-    assert run(stub, "job", "run", "--quiet", "--", "false") == (42, "out\n", "")
+    assert run(stub, "job", "run", "--no-code", "--quiet", "--", "false") == (42, "out\n", "")
 
 
 def test_a_reader_that_went_away_is_no_error(stub: Stub) -> None:
@@ -80,7 +80,7 @@ def test_an_interrupted_run_stops_its_job(stub: Stub) -> None:
     stub.on("GET /job/*/log", Answer(chunks=[b"line\n", never]))
     stub.on("GET /job/*/events", Answer(chunks=[never]))
     stub.on("PUT /job/*", None)
-    process = start(stub, "job", "run", "--", "sleep", "100")
+    process = start(stub, "job", "run", "--no-code", "--", "sleep", "100")
     assert process.stdout is not None
     assert process.stdout.readline() == "line\n"
     process.send_signal(signal.SIGINT)

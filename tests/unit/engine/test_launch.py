@@ -77,6 +77,21 @@ def test_what_a_launch_says() -> None:
     assert (launch.working_dir, launch.image, launch.prefetch) == ("", "", None)
 
 
+def with_code(**code: str) -> Member:
+    return Member("worker", 1, ("python", "train.py"), {}, EACH, EACH, document={"code": code})
+
+
+def test_a_folder_of_this_machine_is_the_working_directory() -> None:
+    launch = alone(members=(with_code(path="/srv/project", workdir="src"),)).launch
+    assert (launch.working_dir, launch.code) == ("/srv/project/src", "")
+    assert alone(members=(with_code(path="/srv"),)).launch.working_dir == "/srv"
+
+
+def test_a_snapshot_is_told_to_the_runtime() -> None:
+    launch = alone(members=(with_code(snapshot="ab" * 32, workdir="src"),)).launch
+    assert (launch.working_dir, launch.code, launch.user) == ("src", "ab" * 32, "alice")
+
+
 def test_the_image_is_the_one_that_the_member_names() -> None:
     member = Member("worker", 1, ("x",), {}, EACH, EACH, document={"image": "paddle:3"})
     assert alone(members=(member,)).launch.image == "paddle:3"

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from paddleflow.base.quantity import Resources
-from paddleflow.scheduling.forecast import Calibration, Durations, Forecast, expect, quantile, replay
+from paddleflow.scheduling.forecast import Calibration, Durations, Forecast, expect, expect_start, quantile
 from paddleflow.scheduling.model import Allocation, Assignment, MemberSet, Node, Queue, Request, Snapshot
 from paddleflow.simulator.forecast_watcher import ForecastWatcher
 from paddleflow.simulator.philly import apart, requests
@@ -26,8 +26,8 @@ def scene(pending: list[Request]) -> Snapshot:
 
 def test_a_replay_with_known_durations_is_exact() -> None:
     waiting = [request("a", 10), request("b", 20), request("c", 30)]
-    assert replay(scene(waiting), "c", lambda one, elapsed: 100 - elapsed) == 260
-    assert replay(scene([*waiting, request("never", 35, 2)]), "never", lambda one, elapsed: 1) is None
+    assert expect_start(scene(waiting), "c", lambda one, elapsed: 100 - elapsed) == 260
+    assert expect_start(scene([*waiting, request("never", 35, 2)]), "never", lambda one, elapsed: 1) is None
 
 
 def test_durations_come_from_the_narrowest_key_that_knows_enough() -> None:

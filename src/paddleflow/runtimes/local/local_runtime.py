@@ -9,14 +9,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import sys
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from paddleflow.base.clock import Clock
 from paddleflow.base.ids import AttemptId, parse_attempt
 from paddleflow.base.quantity import format_bytes
 from paddleflow.errors import Unavailable
+from paddleflow.jobs.code import FOLDER as CODE
+from paddleflow.jobs.code import checkout_command
 from paddleflow.runtimes.local import capacity, sampler
 from paddleflow.runtimes.local.job_folders import JobLogs, JobSamples, empty_trash, folder_text, log_name
 from paddleflow.runtimes.local.link import KEEPER_COMMAND, Link, connect, reap
@@ -260,11 +264,18 @@ class LocalRuntime:
         job, (role, index), _ = parse_attempt(launch.attempt)
         folder = self.job_folder(job)
         work, limit = f"{folder}/work", launch.limit
+        command, cwd = launch.command, launch.working_dir or work
+        if launch.code:
+            store = f"file://{quote(str(self._data / CODE))}"
+            before = checkout_command(
+                sys.executable, store, launch.user, launch.code, f"{folder}/code", launch.working_dir
+            )
+            command, cwd = (*before, *command), work
         wire: dict[str, Any] = {
             "attempt": launch.attempt,
-            "argv": list(launch.command),
+            "argv": list(command),
             "env": {**launch.env, WORK_VARIABLE: work},
-            "cwd": launch.working_dir or work,
+            "cwd": cwd,
             "work": work,
             "log": f"{folder}/{log_name(role, index)}",
             "cpu": limit.cpu if limit else 0,

@@ -1,0 +1,132 @@
+"""Where snapshots of code are kept: chunks and manifests by hash in an object store, apart for each user.
+
+Written by the API, read by `job code` and by `checkout` in the process of a member. What is complete never changes: a
+manifest is stored when all its chunks are there, and a chunk's name is the hash of its content. Per user, because whoever
+knows a hash could otherwise claim a file of somebody else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tarfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from paddleflow.errors import Conflict, Internal, NotFound
+from paddleflow.objects.store import ObjectStore
+from paddleflow.spec.code import MOST_CHUNK, MOST_MANIFEST, CodeFile, Manifest, read_manifest
+
+FOLDER = "code"  #: of the data folder
+_BLOCK = 512
+
+
+class CodeStore:
+    """Snapshots of all users."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def missing(self, user: str, chunks: Iterable[str]) -> list[str]:
+        """Those of the chunks that must be sent."""
+        return [chunk for chunk in chunks if not self._has(_chunk(user, chunk))]
+
+    def put_chunk(self, user: str, name: str, content: bytes) -> None:
+        """Keeps a chunk whose hash was checked."""
+        if not self._has(_chunk(user, name)):
+            self._store.write(_chunk(user, name), content)
+
+    def put_manifest(self, user: str, manifest: Manifest) -> str:
+        """The id of a snapshot that is complete; `Conflict` names chunks that were not sent."""
+        missing = self.missing(user, manifest.chunks)
+        if missing:
+            raise Conflict(
+                f"{len(missing)} chunks of the code are not here, such as {missing[0]}",
+                code="CodeIncomplete",
+                hint="send them to POST /code/chunks first",
+            )
+        id = manifest.id
+        self._store.write(_manifest(user, id), manifest.encode())
+        return id
+
+    def manifest(self, user: str, id: str) -> Manifest:
+        try:
+            content = self._store.read(_manifest(user, id), size=MOST_MANIFEST)
+        except NotFound as error:
+            raise NotFound(f"code snapshot[{id[:80]}] of user[{user}] does not exist", code="CodeNotFound") from error
+        return read_manifest(json.loads(content))
+
+    def contents(self, user: str, manifest: Manifest) -> Iterator[tuple[CodeFile, list[bytes]]]:
+        """Every file with its parts. Small files share a chunk, which is read once."""
+        name, content = "", b""
+        for file in manifest.files:
+            parts = []
+            for part in file.parts:
+                if part.chunk != name:
+                    name, content = part.chunk, self._store.read(_chunk(user, part.chunk), size=MOST_CHUNK)
+                if len(content) < part.offset + part.length:
+                    raise Internal(f"chunk {name} of the code is cut")
+                parts.append(content[part.offset : part.offset + part.length])
+            yield file, parts
+
+    def unpack(self, user: str, id: str, folder: Path) -> None:
+        """Writes a snapshot into an empty folder. Links come last, so that no file is written through one."""
+        manifest = self.manifest(user, id)
+        made: set[str] = set()
+        for file, parts in self.contents(user, manifest):
+            target = folder / file.path
+            _make_parent(folder, file.path, made)
+            mode = 0o755 if file.executable else 0o644
+            opened = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+            with os.fdopen(opened, "wb", buffering=0) as stream:
+                for part in parts:
+                    stream.write(part)
+        for link in manifest.links:
+            _make_parent(folder, link.path, made)
+            (folder / link.path).symlink_to(link.target)
+
+    def tar(self, user: str, id: str) -> Iterator[bytes]:
+        """The snapshot as a tar file, in pieces."""
+        manifest = self.manifest(user, id)
+        return self._tar(user, manifest)
+
+    def _tar(self, user: str, manifest: Manifest) -> Iterator[bytes]:
+        for file, parts in self.contents(user, manifest):
+            entry = tarfile.TarInfo(file.path)
+            entry.size, entry.mode = file.size, 0o755 if file.executable else 0o644
+            yield entry.tobuf(tarfile.PAX_FORMAT)
+            yield from parts
+            yield bytes(-file.size % _BLOCK)
+        for link in manifest.links:
+            entry = tarfile.TarInfo(link.path)
+            entry.type, entry.linkname = tarfile.SYMTYPE, link.target
+            yield entry.tobuf(tarfile.PAX_FORMAT)
+        yield bytes(2 * _BLOCK)
+
+    def _has(self, key: str) -> bool:
+        try:
+            self._store.stat(key)
+        except NotFound:
+            return False
+        return True
+
+
+def _make_parent(folder: Path, path: str, made: set[str]) -> None:
+    parent = path.rpartition("/")[0]
+    if parent not in made:
+        (folder / parent).mkdir(parents=True, exist_ok=True)
+        made.add(parent)
+
+
+def _chunk(user: str, name: str) -> str:
+    return f"{quote(user, safe='')}/chunks/{name[:2]}/{name}"
+
+
+def _manifest(user: str, id: str) -> str:
+    return f"{quote(user, safe='')}/snapshots/{quote(id, safe='')}.json"
+
+
+def checkout_command(python: str, store: str, user: str, snapshot: str, folder: str, workdir: str) -> Sequence[str]:
+    """The words before a member's command that unpack its code first; see `checkout`."""
+    return (python, "-I", "-m", "paddleflow.jobs.checkout", store, user, snapshot, folder, workdir)

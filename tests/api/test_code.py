@@ -1,0 +1,85 @@
+"""Routes of code snapshots: send, keep, use in a job, give back."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+from typing import Any
+
+import pytest
+
+from paddleflow.spec.code import CodeFile, Manifest, Part, pack_chunk
+from tests.api.client import Api
+
+CONTENT = b"print('hello')"
+NAME = hashlib.sha256(CONTENT).hexdigest()
+MANIFEST = Manifest((CodeFile("train.py", len(CONTENT), False, (Part(NAME, 0, len(CONTENT)),)),))
+
+
+async def sent(api: Api) -> str:
+    assert (await api.post("/code/missing", MANIFEST.to_json())).ok() == {"id": MANIFEST.id, "missing": [NAME]}
+    assert (await api.post("/code/chunks", pack_chunk(CONTENT))).ok() == {"stored": 1}
+    made = (await api.post("/code", MANIFEST.to_json())).ok()
+    assert made == {"id": MANIFEST.id, "files": 1, "size": len(CONTENT)}
+    return str(made["id"])
+
+
+@pytest.mark.usefixtures("ready")
+async def test_a_job_s_code_can_be_had_again(alice: Api, bob: Api, root: Api) -> None:
+    code = {"snapshot": await sent(alice), "git": {"commit": "ab12", "dirty": True}}
+    job = (await alice.post("/job/single", {"command": "python train.py", "code": code})).ok()["id"]
+    assert (await alice.get(f"/job/{job}")).ok()["code"] == code
+    for api in (alice, root):
+        answer = await api.get(f"/job/{job}/code")
+        with tarfile.open(fileobj=io.BytesIO(answer.body)) as archive:
+            found = archive.extractfile("train.py")
+            assert found is not None
+            assert found.read() == CONTENT
+    (await bob.get(f"/job/{job}/code")).refused(403, "AccessDenied")
+    assert (await bob.post("/code/missing", MANIFEST.to_json())).ok()["missing"] == [NAME], (
+        "what others sent is not shown"
+    )
+
+
+@pytest.mark.usefixtures("ready")
+async def test_members_have_the_job_s_code(alice: Api) -> None:
+    members = [{"role": "worker", "replicas": 2, "command": "true"}]
+    document = {"framework": "pytorch", "members": members, "code": {"path": "/srv/project"}}
+    job = (await alice.post("/job/distributed", document)).ok()["id"]
+    assert (await alice.get(f"/job/{job}")).ok()["members"][0]["code"] == {"path": "/srv/project"}
+
+
+@pytest.mark.usefixtures("ready")
+async def test_a_job_without_a_snapshot_has_none_to_give(alice: Api) -> None:
+    job = (await alice.post("/job/single", {"command": "true"})).ok()["id"]
+    (await alice.get(f"/job/{job}/code")).refused(404, "CodeNotFound")
+    (await alice.get("/job/absent/code")).refused(404, "JobNotFound")
+
+
+async def test_what_is_not_whole_is_not_kept(alice: Api) -> None:
+    (await alice.post("/code", MANIFEST.to_json())).refused(409, "CodeIncomplete")
+    (await alice.post("/code/chunks", b"nonsense")).refused(400, "InvalidCode")
+    (await alice.post("/code/chunks", bytes(17 * 2**20))).refused(413, "InvalidHTTPRequest")
+    (await alice.post("/code", {"files": [["../x", 0, False, []]]})).refused(400, "InvalidCode")
+    (await alice.post("/code", b"{")).refused(400, "MalformedJSON")
+
+
+@pytest.mark.usefixtures("ready")
+@pytest.mark.parametrize(
+    "code",
+    [
+        {"snapshot": "x"},
+        {"snapshot": "a" * 64, "path": "/x"},
+        {},
+        {"path": "relative"},
+        {"path": "/x", "workdir": "../y"},
+        {"path": "/x", "git": {"commit": "no hash"}},
+    ],
+)
+async def test_references_that_mean_nothing(alice: Api, code: dict[str, Any]) -> None:
+    (await alice.post("/job/single", {"command": "true", "code": code})).refused(400, "JobInvalidField")
+
+
+async def test_who_shares_files_is_told(alice: Api) -> None:
+    assert len((await alice.get("/whoami")).ok()["host"]) == 64

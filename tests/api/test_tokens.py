@@ -1,0 +1,80 @@
+"""Tokens for scripts, their scopes, and the audit log over REST."""
+
+from __future__ import annotations
+
+import pytest
+
+from paddleflow.base.clock import ManualClock
+from tests.api.client import Api
+from tests.api.workshop import TINY
+
+pytestmark = pytest.mark.usefixtures("ready")
+
+
+async def made(client: Api, name: str, scope: str) -> Api:
+    return client.with_token((await client.post("/token", {"name": name, "scope": scope})).ok()["token"])
+
+
+async def test_a_token_is_made_listed_used_and_revoked(alice: Api, bob: Api, clock: ManualClock) -> None:
+    script = await made(alice, "nightly", "submit")
+    assert (await script.get("/whoami")).ok()["name"] == "alice"
+    (listed,) = (await alice.get("/token")).ok()["tokenList"]
+    assert (listed["name"], listed["scope"]) == ("nightly", "submit")
+    assert "token" not in listed
+    assert (await bob.get("/token")).ok()["tokenList"] == []
+    (await alice.post("/token", {"name": "nightly"})).refused(409, "DuplicatedName")
+    (await bob.delete("/token/nightly")).refused(404, "TokenNotFound")
+    (await alice.delete("/token/nightly")).ok()
+    (await script.get("/whoami")).refused(401, "AuthInvalidToken")
+    short = alice.with_token((await alice.post("/token", {"name": "short", "hours": 1})).ok()["token"])
+    clock.advance(3601)
+    (await short.get("/whoami")).refused(401, "AuthInvalidToken")
+
+
+async def test_a_scope_bounds_what_a_token_may_do(root: Api, alice: Api) -> None:
+    reader, submitter = await made(alice, "r", "read"), await made(alice, "s", "submit")
+    job = {"command": "x", "flavour": TINY}
+    refused = (await reader.post("/job/single", job)).refused(403, "TokenScopeTooSmall")
+    assert "of scope read" in refused["message"]
+    (await submitter.post("/job/single", job)).ok()
+    (await reader.get("/job")).ok()
+    for client in (reader, submitter):
+        (await client.post("/token", {"name": "more", "scope": "admin"})).refused(403, "TokenScopeTooSmall")
+        (await client.put("/user/alice", {"password": "changed1"})).refused(403, "TokenScopeTooSmall")
+    admin = await made(root, "look", "read")
+    (await admin.get("/user")).ok()
+    (await admin.delete("/user/alice")).refused(403, "TokenScopeTooSmall")
+    (await reader.post("/logout")).ok()
+    (await reader.get("/job")).refused(401, "AuthInvalidToken")
+
+
+async def test_tokens_that_are_refused(alice: Api) -> None:
+    for wrong in ({"name": ""}, {"name": "a b"}, {"name": "x", "scope": "root"}, {"name": "x", "hours": 0}):
+        (await alice.post("/token", wrong)).refused(400, "InvalidArguments")
+
+
+async def test_changes_are_in_the_audit_log(root: Api, alice: Api, nobody: Api) -> None:
+    (await nobody.post("/login", {"username": "alice", "password": "wrong1"})).refused(401, "AuthFailed")
+    (await root.post("/user", {"username": "bob", "password": "secret1"})).ok()
+    (await alice.delete("/user/bob")).refused(403, "OnlyRootAllowed")
+    (await alice.get("/queue")).ok()
+    (await alice.post("/job/single", {"command": "x", "flavour": TINY})).ok()
+    found = (await root.get("/audit")).ok()["auditList"]
+    assert [(each["userName"], each["method"], each["path"], each["status"]) for each in found] == [
+        ("alice", "DELETE", "/user/bob", 403),
+        ("root", "POST", "/user", 200),
+        ("", "POST", "/login", 401),
+    ]
+    assert [each["userName"] for each in (await root.get("/audit", user="alice")).ok()["auditList"]] == ["alice"]
+    (await alice.get("/audit")).refused(403, "OnlyRootAllowed")
+    first = (await root.get("/audit", maxKeys=2)).ok()
+    rest = (await root.get("/audit", maxKeys=2, marker=first["nextMarker"])).ok()
+    assert [each["path"] for each in rest["auditList"]] == ["/login"]
+
+
+async def test_short_names_and_dots_are_names(root: Api, nobody: Api) -> None:
+    for name in ("bo", "j.smith", "j_smith", "1st", "x" * 32):
+        (await root.post("/user", {"username": name, "password": "secret1"})).ok()
+        await nobody.login(name, "secret1")
+    for name in ("x", ".a", "a.", "a-b", "a~1", "x" * 33, "ä1"):
+        (await root.post("/user", {"username": name, "password": "secret1"})).refused(400, "InvalidNamePattern")
