@@ -32,10 +32,11 @@ WAIT = "trap 'exit 143' TERM; until [ -e {gate} ]; do usleep 100000; done; . {ga
 class PodDriver:
     """Pods that share a folder of the machine with the test."""
 
-    def __init__(self, cluster: LiveCluster, namespace: str, folder: Path) -> None:
+    def __init__(self, cluster: LiveCluster, namespace: str, folder: Path, group: asyncio.TaskGroup) -> None:
         self._cluster = cluster
         self._namespace = namespace
         self._folder = folder
+        self._group = group
 
     async def open(self) -> Runtime:
         runtime = self.runtime()
@@ -47,6 +48,7 @@ class PodDriver:
             Client(HttpTransport(from_kubeconfig(self._cluster.kubeconfig), limit=32)),
             SystemClock(),
             self._folder / "data",
+            self._group.create_task,
             namespace=self._namespace,
             cluster="test",
             default_image=IMAGE,
@@ -87,9 +89,10 @@ def namespace(cluster: LiveCluster) -> Iterator[str]:
 
 
 @pytest.fixture
-def driver(cluster: LiveCluster, namespace: str, tmp_path: Path) -> PodDriver:
+async def driver(cluster: LiveCluster, namespace: str, tmp_path: Path) -> AsyncIterator[PodDriver]:
     tmp_path.chmod(0o777)
-    return PodDriver(cluster, namespace, tmp_path)
+    async with asyncio.TaskGroup() as group:
+        yield PodDriver(cluster, namespace, tmp_path, group)
 
 
 @pytest.fixture  # type: ignore[no-redef]

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from paddleflow.base.clock import Clock
 from paddleflow.base.ids import AttemptId, parse_attempt
@@ -41,6 +41,7 @@ OPEN_TIMEOUT = 30.0  #: seconds to list pods and nodes
 CHECK_EVERY = 5.0  #: seconds between two checks of pods that are stuck or lost
 IMAGE_GRACE = 120.0  #: seconds that a container may fail to start, for its image or its configuration
 DRAIN = 10.0  #: seconds that an end waits for its log
+Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 _log = Log("runtimes.kubernetes")
 
 
@@ -57,6 +58,7 @@ class KubernetesRuntime:
         client: Client,
         clock: Clock,
         data: Path,
+        spawn: Spawn,
         *,
         namespace: str,
         cluster: str,
@@ -64,7 +66,9 @@ class KubernetesRuntime:
         image_grace: float = IMAGE_GRACE,
         check_every: float = CHECK_EVERY,
     ) -> None:
+        """`spawn` is `create_task` of the task group that owns the runtime's loops; `close` ends them."""
         self._client = client
+        self._spawn = spawn
         self._clock = clock
         self._namespace = namespace
         self._cluster = cluster
@@ -95,7 +99,7 @@ class KubernetesRuntime:
     async def open(self) -> None:
         self._pods.subscribe(self._pod_changed)
         self._nodes.subscribe(self._node_changed)
-        self._tasks = [asyncio.create_task(cache.run()) for cache in (self._pods, self._nodes)]
+        self._tasks = [self._spawn(cache.run()) for cache in (self._pods, self._nodes)]
         try:
             async with asyncio.timeout(OPEN_TIMEOUT):
                 await self._pods.synced.wait()
@@ -204,7 +208,7 @@ class KubernetesRuntime:
         else:
             self._known[attempt] = new
             if pods.started_at(new) is not None and attempt not in self._collectors:
-                self._collectors[attempt] = asyncio.create_task(self._collect(attempt, new["metadata"]["name"]))
+                self._collectors[attempt] = self._spawn(self._collect(attempt, new["metadata"]["name"]))
         self._mark(attempt)
 
     def _mark(self, attempt: AttemptId) -> None:
@@ -322,6 +326,13 @@ class KubernetesRuntime:
 
     async def _collect(self, attempt: AttemptId, name: str) -> None:
         """Copy the log until the container has ended; a broken stream is taken up again."""
+        try:
+            await self._copy_all(attempt, name)
+        except OSError as error:  # the disk is full, or worse: the attempt goes on without its log
+            _log.error("log not written", attempt=attempt, error=str(error))
+        self._mark(attempt)
+
+    async def _copy_all(self, attempt: AttemptId, name: str) -> None:
         task = task_of(attempt)
         have = await asyncio.to_thread(self.logs.begin, task, attempt)
         while True:
@@ -336,7 +347,6 @@ class KubernetesRuntime:
                     break
             await asyncio.sleep(0.2)
         await asyncio.to_thread(self.logs.touch, task)
-        self._mark(attempt)
 
     async def _copy(self, attempt: AttemptId, name: str, have: int) -> int:
         """Append what comes after the first `have` bytes of the container's log; how many there are then."""
@@ -363,7 +373,8 @@ class KubernetesRuntime:
         for node, page in zip(nodes, pages, strict=True):
             for each in page.get("pods") or ():
                 attempt = running.get((node, each.get("podRef", {}).get("uid", "")))
-                if attempt is not None:
+                measured = (each.get("memory") or {}).get("workingSetBytes")  # not in the first seconds
+                if attempt is not None and measured:
                     found[attempt] = _sample(each, now)
         return found
 
