@@ -18,6 +18,7 @@ from paddleflow.scheduling.model import Request
 from paddleflow.scheduling.record import Recorded
 
 if TYPE_CHECKING:
+    from paddleflow.engine.changeset import Change
     from paddleflow.engine.prefetch import Prefetcher
 
 
@@ -92,6 +93,9 @@ class Board:
     )  #: reasons that rows give, each with equal jobs
     restarting: dict[str, Waiting] = field(default_factory=dict)  #: ended to start again at the places that they hold
     gated: set[str] = field(default_factory=set)  #: waiting jobs that the scheduler does not know until `ungate`
+    failures: list[Change] = field(
+        default_factory=list
+    )  #: jobs that could not be moved, to be written with the next turn
     _later: list[tuple[float, str]] = field(default_factory=list)  #: heap of restarts that must not come too early
 
     def enqueue(self, waiting: Waiting, not_before: float | None, now: float, gated: bool = False) -> None:
@@ -133,6 +137,11 @@ class Board:
         """Jobs that are to be placed where the scheduler has them; they count as waiting until that is written."""
         taken, self.restarting = self.restarting, {}
         self.waiting.update(taken)
+        return taken
+
+    def take_failures(self) -> list[Change]:
+        """The ends of jobs that could not be moved, to be written now."""
+        taken, self.failures = self.failures, []
         return taken
 
     def wake_due(self, now: float) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -65,6 +66,7 @@ ROWS_A_TURN = 2000
 RUNS_A_TURN = 200
 PEEKED_ROWS = 64  #: changed rows that are read on the loop; more of them are a scan, and a database thread's work
 PATIENCE = 0.01  #: seconds that new jobs wait for company while nothing starts anyway
+LONGEST_TURN = 30.0  #: seconds from which on the engine counts as stuck
 DISK_EVERY = 0.1  #: seconds that a turn may be ahead of the disk; a power cut takes back no more than that
 
 log = Log("engine")
@@ -123,6 +125,8 @@ class ClusterEngine:
         self.capacities: Sequence[tuple[str, Resources]] = ()  #: name and capacity of each node
         self._node_changes: list[NodeObservation] = []  #: that no turn has applied yet
         self._thinker = Thinker()
+        self._problem = ""  #: what ended the last round; empty once a turn went well
+        self._turn_began: float | None = None  #: monotonic; None between turns
         self.first_turn = asyncio.Event()  #: set once the board was rebuilt and decided upon
 
     def set_nodes(self, nodes: Sequence[NodeInfo]) -> None:
@@ -167,6 +171,15 @@ class ClusterEngine:
         most = parse_quantity(parts.settings.scheduling.log_size)
         await keep_log(folder_of(parts.data, self.cluster), most, lambda: self.scheduler, parts.clock)
 
+    def health(self) -> str:
+        """Why jobs of this cluster do not move; empty when they do, or when another server moves them."""
+        if self._runtime.problem:
+            return self._runtime.problem
+        if self._problem:
+            return f"begins anew after an error: {self._problem}"
+        lasted = 0.0 if self._turn_began is None else self._parts.clock.monotonic() - self._turn_began
+        return f"does not advance: a turn has lasted {lasted:.0f} s" if lasted > LONGEST_TURN else ""
+
     async def run(self) -> None:
         """Take the lease, move jobs, begin anew after errors with growing pauses."""
         pause = FIRST_PAUSE
@@ -175,9 +188,15 @@ class ClusterEngine:
             try:
                 await self._hold_and_move()
             except* (PaddleFlowError, OSError) as group:
-                log.warning("engine begins anew", reason="; ".join(_words(group)))
+                self._problem = "; ".join(_words(group))
+                log.warning("engine begins anew", cluster=self.cluster, reason=self._problem)
+            except* (
+                Exception
+            ) as group:  # a fault of ours: the rows are right, so it is tried again, and said at /readyz
+                self._problem = "; ".join(_words(group))
+                log.error("engine begins anew", cluster=self.cluster, reason="".join(traceback.format_exception(group)))
             finally:
-                self._board = None
+                self._board = self._turn_began = None
             # A task group that is ending by an error forgets a cancellation that comes meanwhile (until Python 3.13).
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -199,9 +218,12 @@ class ClusterEngine:
                 group.create_task(self._follow_other_jobs())
                 observing = group.create_task(self._listen())
                 self._group = group
+                self._turn_began = parts.clock.monotonic()
                 await self._begin(lease)
                 while True:
+                    self._turn_began = parts.clock.monotonic()
                     await self._turn(lease)
+                    self._turn_began, self._problem = None, ""
                     await self._rest()
                     if observing.done():
                         observing.result()
@@ -219,6 +241,7 @@ class ClusterEngine:
             token = await parts.database.write(leases.acquire, self._lease_name, parts.holder, now, LEASE_SECONDS)
             if token is not None:
                 return token
+            self._problem = ""  # another server moves this cluster
             await asyncio.sleep(LOOK_EVERY)
 
     async def _renew(self, token: int) -> None:
@@ -323,6 +346,7 @@ class ClusterEngine:
 
         board = await self._thinker.think(rebuilt, sum(len(each.jobs) for each in records.waiting) + len(records.held))
         changes = Changeset()
+        changes.writes.changes += board.take_failures()
         self._runs = self._new_run_engine()
         told = await self._restore_runs(now) if self.hosts_runs and await self._take_runs() else []
         await self._acquaint(board, known)
@@ -344,6 +368,7 @@ class ClusterEngine:
             rows, runs, version = await self._read_changes(board)
             self._apply_node_changes(board)
             changes = Changeset()
+            changes.writes.changes += board.take_failures()
             await self._acquaint(board, observed)
             apply_observations(board, observed, changes, now)
             if version != board.queue_version:
@@ -359,9 +384,8 @@ class ClusterEngine:
             self._crowded = bool(changes.writes.waits) and not changes.writes.placements
             stood = await self._write_and_do(lease, board, changes, now)
             self._changed |= not stood or len(rows) == ROWS_A_TURN or len(runs) == RUNS_A_TURN
-            more = bool(
-                self._changed or len(changes.writes.placements) >= STARTS_A_TURN or self._heard or self._runs.inbox
-            )
+            started = len(changes.writes.placements) >= STARTS_A_TURN
+            more = bool(self._changed or started or self._heard or self._runs.inbox or board.failures)
 
     async def _decide(self, board: Board, changes: Changeset, now: float) -> None:
         await self._thinker.think(lambda: decide(board, changes, self._around, now), len(board.core.fresh))

@@ -81,6 +81,12 @@ class ClusterEngines:
         """What the nodes of each cluster have, as admission wants to know it; equal as long as no node changes."""
         return {name: each.engine.capacities for name, each in self._running.items() if each.engine.capacities}
 
+    async def health(self) -> str:
+        """Which clusters of this server do not move their jobs, and why; empty when all do."""
+        found = dict(self.problems)
+        found |= {name: reason for name, each in self._running.items() if (reason := each.engine.health())}
+        return "; ".join(f"cluster[{name}] {reason}" for name, reason in found.items())
+
     async def prepare(self) -> None:
         """Make the engines of the clusters that there are, so that questions find them; nothing runs yet."""
         _, clusters = await self._parts.database.read(_read_clusters)

@@ -27,7 +27,7 @@ from paddleflow.engine.changeset import Changeset
 from paddleflow.engine.launch import LaunchContext, MemberPlacement, attempt_of
 from paddleflow.engine.ports import Ports
 from paddleflow.engine.prefetch import Prefetcher
-from paddleflow.engine.turn import advance_job
+from paddleflow.engine.turn import advance_job, failure
 from paddleflow.jobs.facts import MemberEnded, StopAsked
 from paddleflow.jobs.model import JobStatus, TaskStatus
 from paddleflow.jobs.queries import evicted_jobs, find_job, held_jobs, tasks_of_held_jobs, waiting_classes
@@ -83,22 +83,47 @@ def rebuild(
     for task in records.tasks:
         tasks[task.job_id].append(task)
     current = {row.id: _present(tasks[row.id], row.attempt) for row in records.held}
-    held = tuple(allocation_of(row, current[row.id]) for row in records.held)
+    actives: dict[str, Active] = {}
+    failures = []
+    allocations = []
+    for row in records.held:
+        mine = current[row.id]
+        try:
+            actives[row.id] = activate(
+                row, members_of(row.members), mine, row.attempt, places_of(mine), around, prefetch
+            )
+            allocations.append(allocation_of(row, mine))
+        except Exception as error:  # a fault of ours in one job must not stop the others, again and again
+            actives.pop(row.id, None)
+            failures.append(failure(row.id, row.attempt, [(task.role, task.idx) for task in mine], error, now))
+    held = tuple(allocations)
     evictions = tuple(
         Eviction(row.id, row.evicted_by, row.evicted_at, gone=row.status != JobStatus.PREEMPTING)
         for row in records.evicted
     )
-    shrinks = tuple(shrink for row in records.held if (shrink := _shrink(row, current[row.id], now)) is not None)
+    shrinks = tuple(
+        shrink
+        for row in records.held
+        if (shrink := _shrink(row, current[row.id], now)) is not None and row.id in actives
+    )
     snapshot = Snapshot(now, tuple(nodes), tuple(queues), (), held, evictions=evictions, shrinks=shrinks, rules=rules)
     board = Board(Recorded.of(snapshot), ports, prefetch)
-    for row in records.held:
-        mine = current[row.id]
-        active = activate(row, members_of(row.members), mine, row.attempt, places_of(mine), around, prefetch)
-        board.active[row.id] = active
-        prefetch.placed(row.id, active.slot_class)
+    board.failures = failures
+    for job, active in actives.items():
+        board.active[job] = active
+        prefetch.placed(job, active.slot_class)
         ports.hold(active.ports)
-    for each in records.waiting:
-        requests, rest = requests_of(each), (each.framework, each.touched, each.attempt)
+    _enqueue_waiting(board, records.waiting, now)
+    return board
+
+
+def _enqueue_waiting(board: Board, classes: Iterable[WaitingClass], now: float) -> None:
+    for each in classes:
+        try:
+            requests, rest = requests_of(each), (each.framework, each.touched, each.attempt)
+        except Exception as error:  # as above
+            board.failures += [failure(job, each.attempt, (), error, now) for _, job, _ in each.jobs]
+            continue
         if each.gated:
             for request in requests:
                 board.enqueue(Waiting(request, *rest), None, now, gated=True)
@@ -108,7 +133,6 @@ def rebuild(
             jobs = [request.job for request in requests]
             board.core.told(jobs)
             board.reported.append((each.message, jobs))
-    return board
 
 
 def places_of(tasks: Iterable[TaskRow]) -> tuple[MemberPlacement, ...]:

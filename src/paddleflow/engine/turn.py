@@ -11,9 +11,11 @@ The board is changed on the way. If the write fails the board is thrown away, so
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
 
 from paddleflow.base.ids import parse_attempt
+from paddleflow.base.log import Log
 from paddleflow.engine.board import Active, Board, Waiting, activate
 from paddleflow.engine.changeset import Change, Changeset, Moved, Placement
 from paddleflow.engine.launch import LaunchContext, attempt_of
@@ -36,8 +38,8 @@ from paddleflow.jobs.facts import (
     Shrunk,
     StopAsked,
 )
-from paddleflow.jobs.machine import JobState, Lifecycle, advance
-from paddleflow.jobs.model import JobStatus
+from paddleflow.jobs.machine import JobState, Lifecycle, TaskState, advance
+from paddleflow.jobs.model import JobStatus, TaskStatus
 from paddleflow.jobs.rows import DELETED, ChangedJob, JobRow, members_of, request_of
 from paddleflow.runtimes.prefetch import Returned
 from paddleflow.runtimes.runtime import AttemptObservation, Ended, Ready, Started
@@ -47,6 +49,8 @@ from paddleflow.scheduling.model import Assignment, Preempt, Reason, Resize, Sta
 STARTS_A_TURN = 256  #: bounds a turn, so that a flood of starts does not delay stops
 STOPPED_BY_USER = "stopped by its user"
 
+log = Log("engine")
+
 
 def apply_observations(
     board: Board, observations: Iterable[AttemptObservation], changes: Changeset, now: float
@@ -54,29 +58,39 @@ def apply_observations(
     """What the runtime saw, as facts. What belongs to no attempt of ours is ended and to be forgotten."""
     for seen in observations:
         job, key, attempt = parse_attempt(seen.attempt)
-        if isinstance(seen, Returned):
-            board.prefetch.returned(job)
-            continue
-        active = board.active.get(job)
-        if active is None:  # it may have been prefetched, and have begun
-            began = seen.started_at if isinstance(seen, Ended) else seen.at
-            active = board.prefetch.begin(board, job, changes, now if began is None else began)
-        if active is None or active.job.attempt != attempt:
-            if isinstance(seen, Ended):
-                changes.stale.append(seen.attempt)
+        try:
+            if isinstance(seen, Returned):
+                board.prefetch.returned(job)
             else:
-                changes.halts.append(seen.attempt)
-            continue
+                _apply_observation(board, job, key, attempt, seen, changes, now)
+        except Exception as error:  # a fault of ours in one job must not stop the others, again and again
+            set_aside(board, job, error, changes, now)
+
+
+def _apply_observation(
+    board: Board, job: str, key: Key, attempt: int, seen: Started | Ready | Ended, changes: Changeset, now: float
+) -> None:
+    active = board.active.get(job)
+    if active is None:  # it may have been prefetched, and have begun
+        began = seen.started_at if isinstance(seen, Ended) else seen.at
+        active = board.prefetch.begin(board, job, changes, now if began is None else began)
+    if active is None or active.job.attempt != attempt:
         if isinstance(seen, Ended):
-            if (
-                seen.started_at is not None and active.state.status is JobStatus.PENDING
-            ):  # it was not told to have begun
-                advance_job(board, active, MemberReady(seen.started_at, key), changes, now)
-            changes.ended.append(seen.attempt)
-        advance_job(board, active, _fact(seen, key), changes, now)
-        if isinstance(seen, Ended) and seen.successor is not None:
-            successor, _, _ = parse_attempt(seen.successor)
+            changes.stale.append(seen.attempt)
+        else:
+            changes.halts.append(seen.attempt)
+        return
+    if isinstance(seen, Ended):
+        if seen.started_at is not None and active.state.status is JobStatus.PENDING:  # its start was not reported
+            advance_job(board, active, MemberReady(seen.started_at, key), changes, now)
+        changes.ended.append(seen.attempt)
+    advance_job(board, active, _fact(seen, key), changes, now)
+    if isinstance(seen, Ended) and seen.successor is not None:
+        successor, _, _ = parse_attempt(seen.successor)
+        try:
             board.prefetch.begin(board, successor, changes, seen.at)
+        except Exception as error:  # as above: it is the successor's
+            set_aside(board, successor, error, changes, now)
 
 
 def _fact(seen: Started | Ready | Ended, key: Key) -> Fact:
@@ -95,29 +109,40 @@ def apply_row_changes(board: Board, rows: Iterable[ChangedJob], changes: Changes
     """Rows that somebody else wrote."""
     new: list[tuple[Waiting, float | None]] = []
     for row in rows:
-        job = row.id
-        active = board.active.get(job)
-        if row.status == DELETED:
-            waiting = board.waiting.get(job)
-            if waiting is not None and waiting.request.seq == row.seq:  # not a later job of the same id
-                changes.halts += board.forget_waiting(job)
-            changes.writes.deleted.append(row.seq)
-            continue
-        if active is not None:
-            if row.status == JobStatus.TERMINATING:
-                advance_job(board, active, StopAsked(now, row.message or STOPPED_BY_USER), changes, now)
-        elif row.status in {JobStatus.INIT, JobStatus.PENDING}:
-            changes.recalls += board.forget_waiting(job)
-            if row.gated:
-                board.enqueue(waiting_of(row), None, now, gated=True)
-            else:
-                new.append((waiting_of(row), row.not_before))
-        else:
-            changes.halts += board.forget_waiting(job)
-            if row.status == JobStatus.TERMINATING:
-                _stop_unplaced(board, row, changes, now)
-        changes.writes.seen.append((row.seq, row.touched))
+        try:
+            waiting = _apply_row_change(board, row, changes, now)
+        except Exception as error:  # a fault of ours in one job must not stop the others, again and again
+            set_aside(board, row.id, error, changes, now)
+            waiting = None
+        if waiting is not None:
+            new.append((waiting, row.not_before))
+        if row.status != DELETED:
+            changes.writes.seen.append((row.seq, row.touched))
     board.enqueue_all(new, now)
+
+
+def _apply_row_change(board: Board, row: ChangedJob, changes: Changeset, now: float) -> Waiting | None:
+    """What follows from one row; a job that the scheduler must be told of."""
+    job = row.id
+    active = board.active.get(job)
+    if row.status == DELETED:
+        waiting = board.waiting.get(job)
+        if waiting is not None and waiting.request.seq == row.seq:  # not a later job of the same id
+            changes.halts += board.forget_waiting(job)
+        changes.writes.deleted.append(row.seq)
+    elif active is not None:
+        if row.status == JobStatus.TERMINATING:
+            advance_job(board, active, StopAsked(now, row.message or STOPPED_BY_USER), changes, now)
+    elif row.status in {JobStatus.INIT, JobStatus.PENDING}:
+        changes.recalls += board.forget_waiting(job)
+        if not row.gated:
+            return waiting_of(row)
+        board.enqueue(waiting_of(row), None, now, gated=True)
+    else:
+        changes.halts += board.forget_waiting(job)
+        if row.status == JobStatus.TERMINATING:
+            _stop_unplaced(board, row, changes, now)
+    return None
 
 
 def _stop_unplaced(board: Board, row: ChangedJob, changes: Changeset, now: float) -> None:
@@ -226,19 +251,67 @@ def apply_placements(
             board.prefetch.ended(item.job, slot_class, None)
             board.ports.release(port for place in item.places for port in place.ports)
             continue
-        fresh = changes.writes.runs.jobs.get(item.job)
-        members = members_of(row.members) if fresh is None else fresh.job.members
-        active = activate(row, members, (), item.attempt, item.places, around, board.prefetch)
-        active.request = active.request._replace(expected=waiting.request.expected)
-        board.active[item.job] = active
-        # The row of a step's job was written as placed already; the machine counts this attempt itself.
-        before = active.state._replace(attempt=item.attempt - 1)
-        active.state, commands = advance(before, Placed(now, tuple(place.key for place in item.places)))
-        _do(board, active, commands, changes, now)
+        try:
+            _activate_placement(board, item, row, waiting, changes, around, now)
+        except Exception as error:  # a fault of ours in one job must not stop the others, again and again
+            board.active.pop(item.job, None)
+            board.core.release(item.job)
+            board.ports.release(port for place in item.places for port in place.ports)
+            board.failures.append(failure(item.job, item.attempt, [place.key for place in item.places], error, now))
+
+
+def _activate_placement(
+    board: Board,
+    item: Placement,
+    row: JobRow,
+    waiting: Waiting,
+    changes: Changeset,
+    around: LaunchContext,
+    now: float,
+) -> None:
+    fresh = changes.writes.runs.jobs.get(item.job)
+    members = members_of(row.members) if fresh is None else fresh.job.members
+    active = activate(row, members, (), item.attempt, item.places, around, board.prefetch)
+    active.request = active.request._replace(expected=waiting.request.expected)
+    # The row of a step's job was written as placed already; the machine counts this attempt itself.
+    before = active.state._replace(attempt=item.attempt - 1)
+    active.state, commands = advance(before, Placed(now, tuple(place.key for place in item.places)))
+    board.active[item.job] = active
+    _do(board, active, commands, changes, now)
+
+
+def failure(job: str, attempt: int, keys: Iterable[Key], error: Exception, now: float) -> Change:
+    """The end of a job that this code cannot move: failed, with words for a person; the details are in the server's log."""
+    log.error("a job cannot be moved", job=job, reason="".join(traceback.format_exception(error)))
+    message = f"a fault of the server ended it: {type(error).__name__}; the server's log has the details"
+    tasks = tuple(TaskState(*key, status=TaskStatus.FAILED, message=message, finished_at=now) for key in keys)
+    state = JobState(job, Lifecycle((), frozenset()), JobStatus.FAILED, message, tasks, attempt, finished_at=now)
+    return Change(state, tasks, None, [(now, state.status, message)])
+
+
+def set_aside(board: Board, job: str, error: Exception, changes: Changeset, now: float) -> None:
+    """End a job that this code cannot move, so that everything else goes on: what it has at work is stopped, its room is free."""
+    active = board.active.get(job)
+    changes.moved.pop(job, None)
+    if active is None:
+        changes.halts += board.forget_waiting(job)
+        changes.writes.changes.append(failure(job, 0, (), error, now))
+        return
+    keys = [task.key for task in active.state.tasks if not task.status.final]
+    changes.halts += active.attempts(tuple(keys))
+    board.release(active)
+    changes.writes.changes.append(failure(job, active.job.attempt, keys, error, now))
 
 
 def advance_job(board: Board, active: Active, fact: Fact, changes: Changeset, now: float) -> None:
     """Advance one job, and note what that asks for."""
+    try:
+        _advance_job(board, active, fact, changes, now)
+    except Exception as error:  # a fault of ours in one job must not stop the others, again and again
+        set_aside(board, active.job.id, error, changes, now)
+
+
+def _advance_job(board: Board, active: Active, fact: Fact, changes: Changeset, now: float) -> None:
     before = active.state
     active.state, commands = advance(before, fact)
     if active.state is not before:

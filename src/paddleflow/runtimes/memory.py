@@ -112,6 +112,10 @@ class MemoryRuntime:
             self.cluster.nodes["memory"] = NodeInfo("memory", "127.0.0.1", capacity)
         self._waiting: dict[AttemptId, Launch] = {}  #: prefetched, without a slot
 
+    @property
+    def problem(self) -> str:
+        return ""
+
     async def open(self) -> None:
         """There is nothing to connect to."""
 

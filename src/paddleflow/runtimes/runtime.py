@@ -148,6 +148,11 @@ class Runtime(Protocol):
         """Its prefetch queue; None when every launch must have a slot."""
         ...
 
+    @property
+    def problem(self) -> str:
+        """Why it cannot start or see anything at the moment, for a person; empty when it can."""
+        ...
+
     async def open(self) -> None:
         """Connect to what is there; nothing is started by it."""
         ...

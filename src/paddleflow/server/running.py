@@ -35,6 +35,7 @@ from paddleflow.server.data_folder import lock_data_folder, server_id
 from paddleflow.server.listener import HttpServer, open_listener, peer_context
 from paddleflow.server.logs import configure
 from paddleflow.server.node_usage import LocalNodes
+from paddleflow.server.readiness import ReadinessMetrics, database_check, disk_check
 from paddleflow.settings import Settings, strays
 from paddleflow.storage.file_pool import FilePool
 from paddleflow.store.connection import open_bus, open_database
@@ -118,7 +119,9 @@ async def assembled(settings: Settings, data: Path) -> AsyncIterator[tuple[Parts
 
         engines = ClusterEngines(parts, {LOCAL: local}, partial(base_environment, settings), counters)
         await engines.prepare()
+        checks = {"disk": disk_check(data), "engine": engines.health}
         platform = Platform(
+            checks=checks,
             settings=settings,
             database=database,
             clock=clock,
@@ -132,6 +135,8 @@ async def assembled(settings: Settings, data: Path) -> AsyncIterator[tuple[Parts
         )
         platform.refresh.append((await JobMetrics.watching(database, platform.registry)).refresh)
         platform.refresh.append(RunMetrics(database, platform.registry, counters).refresh)
+        every = {"database": database_check(database), **checks}
+        platform.refresh.append(ReadinessMetrics(platform.registry, every).refresh)
         yield parts, platform, engines
 
 

@@ -1,10 +1,11 @@
-"""Folders at another place: planned as a command line, and really mounted where the machine allows it."""
+"""Folders at another place: mounted where the machine allows it, and otherwise replaced in the command."""
 
 from __future__ import annotations
 
-import asyncio
+import json
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -13,16 +14,20 @@ from pathlib import Path
 import pytest
 
 from paddleflow.runtimes.local import mounts
-from paddleflow.runtimes.local.mounts import MountPoints, plan, probe, variable
-from paddleflow.runtimes.local.process import Refused
+from paddleflow.runtimes.local.mounts import variable
+from paddleflow.runtimes.local.namespaces import can_fork_into
 from paddleflow.runtimes.runtime import Launch, Mount, Started
 from tests.keeper_scene import keeper_of
+from tests.ordinary_account import UID
 from tests.patience import PATIENCE, soon
-from tests.runtime_scene import PATH, Scene, open_local, opened
+from tests.runtime_scene import Scene, open_local, opened
+from tests.unprivileged_runtime import TARGET
 
 ROOT = os.geteuid() == 0  #: then the keeper makes namespaces itself
 needs_root = pytest.mark.skipif(not ROOT, reason="the keeper makes namespaces itself only as root")
-needs_namespaces = pytest.mark.skipif(probe() == "none", reason="this machine allows no mount namespaces")
+needs_namespaces = pytest.mark.skipif(
+    not can_fork_into(users=not ROOT), reason="this machine allows no mount namespaces"
+)
 
 
 @pytest.fixture
@@ -65,7 +70,7 @@ async def test_read_only_is_honoured(scene: Scene) -> None:
 
 @needs_namespaces
 async def test_the_exit_code_and_the_pid_are_the_command_s_own(scene: Scene) -> None:
-    gate = scene.folder / "gate"
+    gate = scene.folder / "work" / "gate"
     script = f"echo $$; until [ -e {gate} ]; do sleep 0.01; done; exit 7"
     launch = mounted(scene, scene.shell("one", script), scene.folder / "target")
     await scene.runtime.start([launch])
@@ -76,20 +81,74 @@ async def test_the_exit_code_and_the_pid_are_the_command_s_own(scene: Scene) -> 
 
 
 @needs_namespaces
-async def test_a_target_that_others_still_use_stays(scene: Scene) -> None:
-    target = scene.folder / "target"
-    script = "echo up; while ! [ -e go-$N ]; do sleep 0.005; done; cat there"
-    first, second = (mounted(scene, scene.shell(f"n{n}", script, N=str(n)), target) for n in (1, 2))
-    await scene.runtime.start([first, second])
-    await soon(
-        lambda: all(scene.log_path(each).exists() and scene.log_path(each).read_bytes() for each in (first, second))
-    )
-    (scene.folder / "source" / "go-1").touch()
-    assert (await scene.end_of(first)).exit_code == 0
-    assert target.exists()
-    (scene.folder / "source" / "go-2").touch()
-    assert (await scene.end_of(second)).exit_code == 0
-    assert not target.exists()
+async def test_nothing_is_made_on_the_host_and_what_was_there_stays_to_be_seen(scene: Scene) -> None:
+    above = scene.folder / "above"
+    (above / "kept").mkdir(parents=True)
+    (above / "kept" / "file").write_text("kept\n")
+    (above / "link").symlink_to("kept")
+    (above / "plain").write_text("plain\n")
+    gate = scene.folder / "work" / "gate"
+    script = f"cd {above}; ls; cat link/file plain kept/file; echo more > kept/new; touch beside; "
+    script += f"until [ -e {gate} ]; do sleep 0.01; done; ls deep/target"
+    launch = mounted(scene, scene.shell("one", script), above / "deep" / "target")
+    await scene.runtime.start([launch])
+    await soon((above / "kept" / "new").exists)
+    assert not (above / "deep").exists()
+    gate.touch()
+    assert (await scene.end_of(launch)).exit_code == 0
+    log = (await scene.log_of(launch)).decode()
+    assert log.startswith("deep\nkept\nlink\nplain\nkept\nplain\nkept\n")
+    assert "Read-only" in log
+    assert log.endswith("there\n")
+    assert sorted(each.name for each in above.iterdir()) == ["kept", "link", "plain"]
+
+
+@needs_namespaces
+async def test_a_target_may_be_at_the_top_where_nothing_is(scene: Scene) -> None:
+    target = Path("/paddleflow-test-of-mounts/deep")
+    launch = mounted(scene, scene.shell("one", "cat there; ls -d /usr /proc/self/fd/1 /tmp"), target)
+    end = await scene.run(launch)
+    assert (end.exit_code, end.message) == (0, "")
+    assert await scene.log_of(launch) == b"content\n/proc/self/fd/1\n/tmp\n/usr\n"
+    assert not target.parent.exists()
+    keeper = Path(f"/proc/{keeper_of(scene.folder)}")
+    assert (keeper / "root").readlink() == Path("/")
+    assert (await scene.run(scene.shell("two", "test -d /tmp && test ! -e /paddleflow-test-of-mounts"))).exit_code == 0
+
+
+@needs_namespaces
+async def test_two_targets_below_one_folder_and_one_inside_the_other(scene: Scene) -> None:
+    one, two, outer = (scene.folder / name for name in ("s-one", "s-two", "outer"))
+    for source in (one, two):
+        source.mkdir()
+        (source / source.name).touch()
+    mounts_of = (Mount("fs-1", str(outer / "a"), str(one)), Mount("fs-2", str(outer / "b" / "c"), str(two)))
+    inner = Mount("fs-3", str(outer / "a" / "inner"), str(two))
+    launch = replace(scene.shell("x", f"cd {outer}; ls a b/c a/inner"), mounts=(*mounts_of, inner))
+    assert (await scene.run(launch)).exit_code == 0, await scene.log_of(launch)
+    assert (await scene.log_of(launch)).split() == b"a: inner s-one a/inner: s-two b/c: s-two".split()
+    assert sorted(each.name for each in one.iterdir()) == ["s-one"]
+
+
+@needs_namespaces
+async def test_a_sub_path_is_below_its_storage_and_follows_no_link(scene: Scene) -> None:
+    source = scene.folder / "storage"
+    (source / "real" / "deep").mkdir(parents=True)
+    (source / "real" / "deep" / "file").touch()
+    (source / "link").symlink_to("/etc")
+
+    def with_sub_path(name: str, sub_path: str) -> Launch:
+        mount = Mount("fs-test", str(scene.folder / "target"), str(source), sub_path)
+        return replace(scene.shell(name, f"ls {scene.folder}/target"), mounts=(mount,))
+
+    good = with_sub_path("good", "real/./deep/")
+    assert (await scene.run(good)).exit_code == 0
+    assert await scene.log_of(good) == b"file\n"
+    paths = {"linked": "link/cron.d", "above": "real/../../x", "missing": "real/none"}
+    linked, above, missing = [await scene.run(with_sub_path(name, path)) for name, path in paths.items()]
+    assert (linked.exit_code, "link is a link" in linked.message) == (None, True)
+    assert (above.exit_code, "leads out" in above.message) == (None, True)
+    assert (missing.exit_code, missing.message) == (None, f"mount source not found: {source}/real/none")
 
 
 @needs_namespaces
@@ -107,10 +166,10 @@ async def test_a_folder_that_was_there_is_left_as_it_was(scene: Scene) -> None:
 async def test_what_goes_wrong_is_said(scene: Scene) -> None:
     launch = mounted(scene, scene.launch("missing", "no-such"), scene.folder / "target")
     end = await scene.run(launch)
-    assert (end.exit_code, end.message) == (None if ROOT else 127, "command not found: no-such")
+    assert (end.exit_code, end.message) == (None, "command not found: no-such")
     launch = mounted(scene, scene.shell("nowhere", "true"), scene.folder / "target", inside="/no/such")
     end = await scene.run(launch)
-    assert end.exit_code == (None if ROOT else mounts.FAILED)
+    assert end.exit_code is None
     assert "working directory" in end.message
     launch = replace(scene.shell("source", "true"), mounts=(Mount("fs-test", "/tmp/x", "/no/such/source"),))
     assert (await scene.run(launch)).message == "mount source not found: /no/such/source"
@@ -124,8 +183,7 @@ async def test_a_mount_that_cannot_be_made_is_named_and_the_keeper_is_where_it_w
     (scene.folder / "file").touch()
     here = Path("/proc/self/ns/mnt").readlink()
     end = await scene.run(mounted(scene, scene.shell("bad", "true"), scene.folder / "file"))
-    source = scene.folder / "source"
-    assert (end.exit_code, end.message) == (None, f"cannot mount {source} at {scene.folder / 'file'}: not a directory")
+    assert (end.exit_code, end.message) == (None, f"mount target {scene.folder / 'file'}: not a directory")
     launch = mounted(scene, scene.shell("good", "readlink /proc/self/ns/mnt"), scene.folder / "target")
     assert (await scene.run(launch)).exit_code == 0
     keeper = Path(f"/proc/{keeper_of(scene.folder)}")
@@ -136,7 +194,7 @@ async def test_a_mount_that_cannot_be_made_is_named_and_the_keeper_is_where_it_w
 @needs_root
 @needs_namespaces
 @pytest.mark.parametrize(("script", "expected"), [("cat there; exit 3", 3), ("no-such", 127)])
-async def test_where_a_mount_covers_the_keeper_s_own_files_other_programs_make_it(
+async def test_where_a_mount_covers_the_keeper_s_own_files_a_child_makes_it(
     scene: Scene, script: str, expected: int
 ) -> None:
     launch = mounted(scene, scene.shell("one", script), scene.folder)
@@ -144,43 +202,55 @@ async def test_where_a_mount_covers_the_keeper_s_own_files_other_programs_make_i
     assert (b"content\n" in await scene.log_of(launch)) == (expected == 3)
 
 
-@needs_namespaces
-@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
-async def test_without_root_a_user_namespace_does_it_and_the_user_stays_the_user() -> None:
+def as_ordinary_account(*options: str) -> dict[str, object]:
+    """What an account that is not root gets from a runtime of its own."""
     with tempfile.TemporaryDirectory() as name:
-        await _as_another_user(Path(name))
+        folder = Path(name)
+        (folder / "source").mkdir()
+        (folder / "source" / "there").write_text("content\n")
+        for each in (folder, folder / "source", folder / "source" / "there"):
+            os.chown(each, UID, UID)
+        account = [sys.executable, "-m", "tests.ordinary_account", name]
+        done = subprocess.run(
+            [*account, sys.executable, "-m", "tests.unprivileged_runtime", name, *options],
+            capture_output=True, text=True, timeout=PATIENCE, check=True, cwd=Path(__file__).parents[3],
+        )  # fmt: skip
+        made: dict[str, object] = json.loads(done.stdout)
+        return {**made, "source": f"{folder}/source", "new": (folder / "source" / "new").read_text()}
 
 
-async def _as_another_user(folder: Path) -> None:
-    source, target = folder / "source", folder / "target"
-    for each in (source, target):
-        each.mkdir()
-    for each in (folder, source, target):
-        each.chmod(0o777)
-    (source / "there").touch()
-    made = plan(
-        [mounts.Mount(str(source), str(target), True)], "user", ["sh", "-c", "id -u; ls; echo > new"], {}, str(target)
-    )
-    argv = [word.replace(f"={os.getuid()}", "=65534") if word.startswith("--map-") else word for word in made.argv]
-    process = await asyncio.create_subprocess_exec(
-        "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *argv,
-        env={"PATH": PATH, **made.env}, cwd="/", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    async with asyncio.timeout(PATIENCE):
-        out, err = await process.communicate()
-    assert out.split() == [b"65534", b"there"], err
-    assert b"Read-only" in err
+@needs_root
+def test_an_ordinary_account_has_its_mounts_where_it_could_make_no_folder() -> None:
+    if not can_fork_into(users=True):
+        pytest.skip("this machine allows no user namespaces")
+    found = as_ordinary_account()
+    names = sorted([*(str(each) for each in Path("/opt").iterdir()), "/opt/paddleflow-test"])
+    assert found["log"] == "\n".join(["65534", "content", *names, f"{TARGET}/there", TARGET, ""])
+    assert (found["code"], found["message"], found["new"]) == (0, "", "made\n")
 
 
-def test_without_namespaces_cwd_and_variables_point_to_the_source() -> None:
-    two = [mounts.Mount("/data/one", "/mnt/one", False), mounts.Mount("/data/two", "/mnt/one/two", True)]
-    made = plan(two, "none", ["run"], {"A": "1"}, "/mnt/one/two/deep")
-    assert made.cwd == "/data/two/deep"
-    assert made.argv == ["run"]
-    expected = {"A": "1", "PADDLEFLOW_MOUNT_MNT_ONE": "/data/one", "PADDLEFLOW_MOUNT_MNT_ONE_TWO": "/data/two"}
-    assert made.env == expected
-    assert "no private mounts" in made.note
-    assert plan(two, "none", ["run"], {}, "/mnt/onetwo").cwd == "/mnt/onetwo"
+@needs_root
+def test_where_namespaces_are_forbidden_paths_are_replaced() -> None:
+    found = as_ordinary_account("--rewrite")
+    assert (found["code"], found["new"]) == (0, "made\n")
+    lines = str(found["log"]).splitlines()
+    assert "this machine allows no private mounts" in lines[0]
+    assert lines[1:3] == ["65534", "content"]
+    assert lines[-2:] == [f"{found['source']}/there", found["source"]]
+
+
+def test_paths_are_replaced_as_wholes() -> None:
+    two = [mounts.Mount("/data/one", "/mnt/one", False), mounts.Mount("/data/two", "/mnt/one/two", True, "sub")]
+    argv = ["run", "--in=/mnt/one/two/x", "/mnt/one:/mnt/onemore", "cat '/mnt/one'; /other/mnt/one /mnt/one.d"]
+    made = mounts.rewritten(two, argv, {"A": "/mnt/one/a", "B": "x"}, "/mnt/one/two/deep")
+    assert made.argv == [
+        "run", "--in=/data/two/sub/x", "/data/one:/mnt/onemore", "cat '/data/one'; /other/mnt/one /mnt/one.d"
+    ]  # fmt: skip
+    assert made.cwd == "/data/two/sub/deep"
+    assert made.env == {
+        "A": "/data/one/a", "B": "x", "PADDLEFLOW_MOUNT_MNT_ONE": "/data/one", "PADDLEFLOW_MOUNT_MNT_ONE_TWO": "/data/two/sub",
+    }  # fmt: skip
+    assert "/mnt/one is /data/one" in made.note
 
 
 def test_what_leads_into_a_mount_is_covered() -> None:
@@ -189,84 +259,10 @@ def test_what_leads_into_a_mount_is_covered() -> None:
     assert not mounts.covered("/data2/log", ["/data", "/data2/logs"])
 
 
-@pytest.mark.parametrize("kind", ["root", "user"])
-def test_with_namespaces_variables_name_the_target(kind: str) -> None:
-    made = plan([mounts.Mount("/data", "/mnt/my-data", True)], kind, ["run", "it"], {}, "/mnt/my-data")
-    assert made.argv[-2:] == ["run", "it"]
-    assert made.cwd == "/"
-    assert made.env == {"PADDLEFLOW_MOUNT_MNT_MY_DATA": "/mnt/my-data"}
+def test_variables_name_the_targets() -> None:
+    made = mounts.mounted([mounts.Mount("/data", "/mnt/my-data", True)], ["run", "it"], {}, "/mnt/my-data")
+    assert made == (["run", "it"], {"PADDLEFLOW_MOUNT_MNT_MY_DATA": "/mnt/my-data"}, "/mnt/my-data", "")
 
 
 def test_names_of_variables() -> None:
     assert variable("/home/paddleflow/storage/mnt/") == "PADDLEFLOW_MOUNT_HOME_PADDLEFLOW_STORAGE_MNT"
-
-
-def test_only_what_is_missing_is_made_and_only_that_is_removed(tmp_path: Path) -> None:
-    points = MountPoints()
-    (tmp_path / "there").mkdir()
-    deep = tmp_path / "there" / "x" / "y"
-    needed = points.needed("one", [str(deep)])
-    assert needed == [str(deep.parent), str(deep)]
-    points.make(needed)
-    assert points.needed("two", [str(deep)]) == needed
-    points.release("one", needed)
-    assert deep.exists()
-    points.release("two", needed)
-    assert not deep.parent.exists()
-    assert (tmp_path / "there").exists()
-
-
-def test_what_holds_files_is_not_removed(tmp_path: Path) -> None:
-    points = MountPoints()
-    target = tmp_path / "target"
-    points.make(points.needed("one", [str(target)]))
-    (target / "file").touch()
-    points.release("one", [str(target)])
-    assert (target / "file").exists()
-
-
-def test_only_targets_that_may_be_made_are_mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def access(path: str, mode: int) -> bool:
-        asked.append((path, mode))
-        return False
-
-    monkeypatch.setattr(os, "access", access)
-    assert mounts.makeable([str(tmp_path)])
-    assert not mounts.makeable([str(tmp_path / "a" / "b")])
-    assert asked == [(str(tmp_path), os.W_OK)]
-
-
-def test_a_target_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    points = MountPoints()
-    (tmp_path / "file").touch()
-    target = str(tmp_path / "file" / "below")
-    with pytest.raises(Refused, match="mount target"):
-        points.make(points.needed("one", [target]))
-
-
-def test_a_folder_that_another_server_mounted_on_is_left_alone(tmp_path: Path) -> None:
-    """Removing it would take the mount away from a job of that server."""
-    if mounts.probe() != "root":
-        pytest.skip("private mounts need root here")
-    target, source = tmp_path / "target", tmp_path / "source"
-    source.mkdir()
-    points = mounts.MountPoints()
-    made = points.needed("mine", [str(target)])
-    points.make(made)
-    script = f"mount --bind {source} {target} && echo mounted && exec sleep 60"
-    other = subprocess.Popen(
-        ["unshare", "--mount", "--propagation", "private", "sh", "-c", script], stdout=subprocess.PIPE
-    )
-    try:
-        assert other.stdout is not None
-        assert other.stdout.readline() == b"mounted\n"
-        points.release("mine", made)
-        assert target.is_dir()
-    finally:
-        other.kill()
-        other.communicate()
-    points.hold("mine", made)
-    points.release("mine", made)
-    assert not target.exists()

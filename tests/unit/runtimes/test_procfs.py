@@ -39,7 +39,7 @@ def test_children_are_all_told_however_many() -> None:
 def spawned(launcher: Launcher, folder: Path, name: str) -> int:
     plan: dict[str, Any] = {"word": "/bin/sleep", "fresh": True}
     argv = ["/bin/sleep", "1000"]
-    return launcher.spawn(SpawnSpec(name, argv, {}, str(folder), "", str(folder / name), "", plan, []))
+    return launcher.spawn(SpawnSpec(name, argv, {}, str(folder), "", str(folder / name), "", plan, [], entered=False))
 
 
 @pytest.mark.parametrize("ahead", [0, 7])

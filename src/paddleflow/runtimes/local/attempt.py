@@ -31,7 +31,7 @@ class Attempt:
 
     def __init__(self, name: str, plan: dict[str, Any], boot: str) -> None:
         self.name = name
-        #: log, fresh (it had no log before), port, groups (cgroup folders), memory and cpu (limits), made (mount points), word
+        #: log, fresh (it had no log before), port, groups (cgroup folders), memory and cpu (limits), word
         self.plan = plan
         self.boot = boot
         self.pid = 0  #: also its session and process group

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from paddleflow.runtimes.local import cgroups, mounts, process, procfs
 from paddleflow.runtimes.local.attempt import Attempt
 from paddleflow.runtimes.local.group_pool import GroupPool
-from paddleflow.runtimes.local.namespaces import Namespaces
+from paddleflow.runtimes.local.namespaces import Namespaces, can_fork_into, fork_into
 from paddleflow.runtimes.local.process import reason
 
 SHORT = 1.0  #: seconds; the groups of an attempt that ran longer are not used again
@@ -34,7 +35,8 @@ class SpawnSpec(NamedTuple):
     log: str
     note: str
     plan: dict[str, Any]
-    mounts: list[mounts.Mount]  #: to be made before the spawn
+    mounts: list[mounts.Mount]  #: to be made in a namespace of its own
+    entered: bool  #: by the keeper itself, which steps in for the spawn; otherwise by the child
 
 
 class Launcher:
@@ -44,7 +46,6 @@ class Launcher:
         self.marked = False  #: the marker of the last spawn is still there
         self.notes: list[str] = []  #: for the server's log, each once
         self.limits = UNLIMITED
-        self.points = mounts.MountPoints()
         self._marker = marker
         self._keeper = keeper
         self._null = os.open("/dev/null", os.O_RDWR)
@@ -52,7 +53,8 @@ class Launcher:
         self._clock_is_true = False
         self._namespaces: Namespaces | None = None  #: made with the first mount
         self._enters = False  #: the keeper may step into them and back
-        self._kind = ""  #: how mounts are made where the keeper does not make them itself
+        self._forks: bool | None = None  #: children of the keeper may make namespaces
+        self._root = os.geteuid() == 0
         self._cores = os.cpu_count() or 1
         self._memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
@@ -69,29 +71,19 @@ class Launcher:
         if groups:
             plan |= {"groups": groups, "cpu": cpu, "memory": memory, "memory_text": launch["memory_text"]}
         env = {**env, procfs.ATTEMPT: name, procfs.KEEPER: self._keeper}
-        note = ""
+        note, entered = "", False
         if wanted:
             mounts.check(wanted)
-            wanted, (argv, env, cwd, note) = self._mounted(wanted, argv, env, cwd, plan)
+            targets = [mount.target for mount in wanted]
+            entered = self._can_enter() and not self._covers_ours(targets, plan["log"])
+            if entered or self._can_fork():
+                argv, env, cwd, note = mounts.mounted(wanted, argv, env, cwd)
+            else:
+                argv, env, cwd, note = mounts.rewritten(wanted, argv, env, cwd)
+                wanted = []
         if not note and launch["log"].startswith("/") and not os.path.lexists(launch["log"]):
             plan["fresh"] = True  # its child makes the log: no marker is needed to know that it began
-        return SpawnSpec(name, argv, env, cwd, launch.get("work", ""), launch["log"], note, plan, wanted)
-
-    def _mounted(
-        self, wanted: list[mounts.Mount], argv: list[str], env: dict[str, str], cwd: str, plan: dict[str, Any]
-    ) -> tuple[list[mounts.Mount], mounts.Planned]:
-        """Those that the keeper makes itself, and what to spawn."""
-        targets = [mount.target for mount in wanted]
-        if not mounts.makeable(targets):
-            return [], mounts.plan(wanted, "none", argv, env, cwd)
-        if self._can_enter() and not self._covers_ours(targets, plan["log"]):
-            plan["made"] = self.points.needed(env[procfs.ATTEMPT], targets)
-            return wanted, mounts.plan(wanted, "there", argv, env, cwd)
-        self._kind = self._kind or mounts.probe()
-        if self._kind != "none":
-            plan["mounts"] = targets
-            plan["made"] = self.points.needed(env[procfs.ATTEMPT], targets)
-        return [], mounts.plan(wanted, self._kind, argv, env, cwd)
+        return SpawnSpec(name, argv, env, cwd, launch.get("work", ""), launch["log"], note, plan, wanted, entered)
 
     def _covers_ours(self, targets: list[str], log: str) -> bool:
         """Whether mounts hide what the keeper itself needs while it is among them."""
@@ -105,47 +97,68 @@ class Launcher:
             self._enters = self._namespaces.are_possible()
         return self._enters
 
+    def _can_fork(self) -> bool:
+        """Whether a child may make a namespace, as root or in a user namespace; found out once."""
+        if self._forks is None:
+            self._forks = can_fork_into(users=not self._root)
+        return self._forks
+
     def spawn(self, spec: SpawnSpec) -> int:
         """The pid; Refused or OSError when it cannot run."""
-        plan = spec.plan
-        self.points.make(plan.get("made", ()))
         process.make_folder(spec.work)
-        if not spec.mounts:
+        if not spec.entered:
             return self._spawn_here(spec)
-        assert self._namespaces is not None, "mounts are planned only where namespaces are possible"
-        self._namespaces.enter(spec.mounts)
+        assert self._namespaces is not None, "the keeper enters only where it has tried to"
+        self._namespaces.enter(lambda table: table.apply(spec.mounts))
         try:
             return self._spawn_here(spec)
         finally:
             self._namespaces.leave()
 
     def _spawn_here(self, spec: SpawnSpec) -> int:
+        if spec.plan.get("fresh"):
+            return self._spawn_with(spec, process.logged(spec.log, self._null))
+        log = process.open_log(spec.log)
+        try:
+            if spec.note:
+                os.write(log, spec.note.encode())
+            self.marked = True
+            return self._spawn_with(spec, process.marked(self._marker, log, self._null))
+        finally:
+            os.close(log)
+
+    def _spawn_with(self, spec: SpawnSpec, streams: process.Actions) -> int:
+        """By a fork where the child has mounts to make, otherwise by the cheaper posix_spawn."""
+        word = spec.plan["word"] and spec.argv[0]
+        if spec.mounts and not spec.entered:
+            return self._in_groups(spec, lambda: self._fork(word, spec, streams))
         process.enter(spec.cwd)
         try:
-            if spec.plan.get("fresh"):
-                return self._spawn(spec, process.logged(spec.log, self._null))
-            log = process.open_log(spec.log)
-            try:
-                if spec.note:
-                    os.write(log, spec.note.encode())
-                self.marked = True
-                return self._spawn(spec, process.marked(self._marker, log, self._null))
-            finally:
-                os.close(log)
+            file = process.find(word, spec.env.get("PATH", process.DEFAULT_PATH))
+            return self._in_groups(spec, lambda: self._posix_spawn(file, spec, streams))
         finally:
             os.chdir("/")  # hold no folder of a job
 
-    def _spawn(self, spec: SpawnSpec, streams: process.Actions) -> int:
-        word = spec.plan["word"] and spec.argv[0]
-        file = process.find(word, spec.env.get("PATH", process.DEFAULT_PATH))
+    def _fork(self, word: str, spec: SpawnSpec, streams: process.Actions) -> int:
+        def run() -> None:
+            process.execute(word, spec.argv, spec.env, spec.cwd, spec.log)
+
+        return fork_into(spec.mounts, lambda: process.apply(streams), run, users=not self._root)
+
+    def _posix_spawn(self, file: str, spec: SpawnSpec, streams: process.Actions) -> int:
+        try:
+            return process.spawn(file, spec.argv, spec.env, streams)
+        except OSError as error:
+            raise process.refused(spec.argv[0], file, spec.log, error) from error
+
+    def _in_groups(self, spec: SpawnSpec, spawn: Callable[[], int]) -> int:
+        """Spawn while the keeper is in the cgroups of the attempt."""
         inside = self._enter(spec.plan)
         self._between = procfs.clock_ticks(), 0
         try:
-            pid = process.spawn(file, spec.argv, spec.env, streams)
+            pid = spawn()
             self._between = self._between[0], procfs.clock_ticks()
             return pid
-        except OSError as error:
-            raise process.refused(spec.argv[0], file, spec.log, error) from error
         finally:
             if inside:
                 self.limits.leave()
@@ -186,11 +199,6 @@ class Launcher:
                 return f"memory limit of {plan['memory_text']} exceeded"
             self.notes.append(f"limits of an attempt are not enforced: {error.filename}: {reason(error)}")
         return ""
-
-    def clear(self, attempt: Attempt) -> None:
-        """Remove the mount points that were made for an attempt that has ended."""
-        if made := attempt.plan.get("made"):
-            self.points.release(attempt.name, made)
 
     def keeps(self, attempt: Attempt) -> bool:
         """Whether the groups of an attempt that has ended stay, for the next one with the same limits."""

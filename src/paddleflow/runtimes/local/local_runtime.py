@@ -26,7 +26,7 @@ from paddleflow.runtimes.local.job_folders import JobLogs, JobSamples, empty_tra
 from paddleflow.runtimes.local.link import KEEPER_COMMAND, Link, connect, reap
 from paddleflow.runtimes.log_store import Sample
 from paddleflow.runtimes.prefetch import Returned
-from paddleflow.runtimes.runtime import AttemptObservation, Ended, Launch, Mount, NodeInfo, Ready, Started
+from paddleflow.runtimes.runtime import AttemptObservation, Ended, Launch, NodeInfo, Ready, Started
 from paddleflow.settings import LocalSettings
 
 PROTOCOL = 3
@@ -56,6 +56,7 @@ class LocalRuntime:
         self._protocol = 0  #: that the keeper speaks; 0: not known yet
         self._hello = asyncio.Event()
         self._open = False
+        self._problem = ""  # why the keeper cannot be reached
         self._failures = 0
         self._unstarted: dict[AttemptId, dict[str, Any]] = {}
         self._stopping: dict[AttemptId, float] = {}
@@ -70,6 +71,10 @@ class LocalRuntime:
         self._logged: set[str] = set()
 
     # ------------------------------------------------------------------ connection
+
+    @property
+    def problem(self) -> str:
+        return self._problem
 
     async def open(self) -> None:
         await asyncio.to_thread(self._prepare_data)
@@ -102,9 +107,11 @@ class LocalRuntime:
         try:
             connection = connect(self._data, self._keeper)
         except OSError as error:
-            log.error("cannot reach or start the keeper of %s: %s", self._data, error)
+            self._problem = f"cannot reach or start the keeper of {self._data}: {error}"
+            log.error(self._problem)
             self._connect_later()
             return
+        self._problem = ""
         link = self._link = Link(connection, self._receive, self._lost)
         link.send(
             {
@@ -281,7 +288,7 @@ class LocalRuntime:
             "cpu": limit.cpu if limit else 0,
             "memory": limit.memory if limit else 0,
             "memory_text": format_bytes(limit.memory) if limit else "",
-            "mounts": [[source_of(mount), mount.target, mount.read_only] for mount in launch.mounts],
+            "mounts": [[mount.location, mount.target, mount.read_only, mount.sub_path] for mount in launch.mounts],
             "port": launch.ready_port,
         }
         if launch.prefetch is not None:
@@ -359,8 +366,3 @@ _KINDS: dict[str, type[AttemptObservation]] = {"started": Started, "ready": Read
 def _observation(event: list[Any]) -> AttemptObservation:
     """An event of the keeper: a word, then the fields in their order."""
     return _KINDS[event[0]](*event[1:])
-
-
-def source_of(mount: Mount) -> str:
-    """The folder of this machine that a mount shows."""
-    return f"{mount.location}/{mount.sub_path}" if mount.sub_path else mount.location

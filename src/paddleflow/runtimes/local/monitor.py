@@ -6,11 +6,12 @@ attempt waits to be ready.
 """
 
 # The keeper starts without pathlib, so:
-# ruff: noqa: PTH116
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from functools import partial
 
 from paddleflow.runtimes.local import log_gap, procfs
@@ -21,6 +22,18 @@ SOONEST = 0.02
 LATEST = 1.0
 TOGETHER = 0.25  #: logs that are checked seldom are checked together
 STARTUP = 5.0  #: seconds that ports are checked often
+
+
+CANNOT_PUNCH = (errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+def _size(log: str) -> int:
+    """How long a log is; 0 when there is none: the job may have moved it away, or put something else there."""
+    try:
+        seen = os.lstat(log)
+    except OSError:
+        return 0
+    return seen.st_size if stat.S_ISREG(seen.st_mode) else 0
 
 
 def next_interval(interval: float, grown: int, room: int, running: int) -> float:
@@ -72,16 +85,18 @@ class Monitor:
         """Cut the middle out of a log that is too long; how many bytes of it are kept."""
         log: str = attempt.plan["log"]
         try:
-            size = attempt.log_size = os.stat(log).st_size
+            size = attempt.log_size = _size(log)
             if self.log_limit <= 0 or size <= self.log_limit:
                 return size
             gap = log_gap.wanted(size, self.log_limit)
             done = log_gap.read_gap(log)
             if gap is not None and (done is None or done.end < gap.end):
                 log_gap.cut(log, gap if done is None else gap._replace(start=min(done.start, gap.start)))
-        except OSError:
-            why = f"log limit of {self.limit_text} exceeded; this file system cannot leave out the middle of a file"
-            self._supervisor.stop([attempt.name], 0.0, why)
+        except OSError as error:
+            if error.errno in CANNOT_PUNCH:
+                why = f"log limit of {self.limit_text} exceeded; this file system cannot leave out the middle of a file"
+                self._supervisor.stop([attempt.name], 0.0, why)
+            # Anything else (it was replaced or removed, the disk is full) is no excess: it is checked again.
         return self.log_limit
 
     def _check_ports(self) -> None:

@@ -1,91 +1,52 @@
-"""Folders that appear at another place for one attempt only: a private mount namespace with bind mounts.
+"""Folders that appear at another place for one attempt only: bind mounts in a mount namespace of its own.
 
-As root the keeper makes it itself, see `namespaces`. Otherwise `plan` turns a launch's mounts into another command line:
-``unshare`` makes the namespace, a few lines of shell mount and then become the command, so pid and exit code are the
-command's own. Where neither is allowed, the launch runs without: a working directory below a target becomes the same folder below its source, and variables say
-where each mount is. Those variables are set in both cases, so a program that uses them runs everywhere.
+Nothing is made on the host for it: where a target is missing, its nearest parent that exists is shown as a small read-only
+tmpfs in which all that was there is bound again, with the target beside it. `apply` does that in a namespace that was made
+before (see `namespaces`). Where namespaces are forbidden, `rewrite` puts the real folders into the command, its environment
+and its working directory instead. Variables say where each mount is in both cases.
 
-`MountPoints` makes target folders that are missing and removes them when the last attempt that used them has ended,
-unless somebody else has mounted something there meanwhile.
+A sub path belongs to the user, so no link in it is followed.
 """
 
 # The keeper starts without pathlib, so:
-# ruff: noqa: PTH102, PTH106, PTH112, PTH115, PTH120, PTH208
+# ruff: noqa: PTH102, PTH103, PTH112, PTH114, PTH115, PTH116, PTH120, PTH208, PTH211
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from paddleflow.runtimes.local.process import Refused, reason
 
-FAILED = 125  #: exit code of the lines below when a mount or the working directory is not possible
-
-_TOOLS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin")
-_SCRIPT = """
-mount=$1 cwd=$2 count=$3 bind=$4; shift 4
-while [ "$count" -gt 0 ]; do
-  "$mount" "$bind" -- "$1" "$2" || { echo "paddleflow: cannot mount $1 at $2" >&2; exit 125; }
-  if [ "$3" = ro ]; then
-    "$mount" -o remount,bind,ro -- "$2" || { echo "paddleflow: cannot make $2 read-only" >&2; exit 125; }
-  fi
-  shift 3; count=$((count - 1))
-done
-cd -- "$cwd" || { echo "paddleflow: cannot enter $cwd" >&2; exit 125; }
-exec "$@"
-"""
+MOST_SIBLINGS = 2000  #: entries of a folder that is shown again with a target beside them
+_READ_ONLY, _NO_SUID, _NO_DEVICES, _REMOUNT, _BIND, _RECURSIVE, _PRIVATE = 1, 2, 4, 1 << 5, 1 << 12, 1 << 14, 1 << 18
+_PATH = os.O_PATH | os.O_CLOEXEC
+STAGING = "/tmp"  # noqa: S108 — any folder that every machine has; nobody else sees what is mounted there
+_SKELETON = b"mode=0755,size=1m"
 
 
 class Mount(NamedTuple):
-    source: str
+    location: str  #: folder of the storage
     target: str
     read_only: bool
+    sub_path: str = ""  #: below the location
+
+    @property
+    def source(self) -> str:
+        return f"{self.location.rstrip('/')}/{self.sub_path}" if self.sub_path else self.location
 
 
-class Planned(NamedTuple):
-    """What to spawn instead."""
+class Command(NamedTuple):
+    """What to spawn."""
 
     argv: list[str]
     env: dict[str, str]
     cwd: str
     note: str  #: for the attempt's log; empty when all is as asked
-
-
-def tool(name: str) -> str:
-    """Full path of a system tool; empty when it is not there."""
-    return next((f"{folder}/{name}" for folder in _TOOLS if os.access(f"{folder}/{name}", os.X_OK)), "")
-
-
-def probe() -> str:
-    """What this machine lets us do: ``root``, ``user`` (a user namespace) or ``none``."""
-    unshare, true = tool("unshare"), tool("true")
-    if not unshare or not true or not tool("mount") or not tool("sh"):
-        return "none"
-    for kind in ("root", "user"):
-        null = os.open("/dev/null", os.O_RDWR)
-        try:
-            actions = [(os.POSIX_SPAWN_DUP2, null, stream) for stream in (0, 1, 2)]
-            argv = [unshare, *_NAMESPACE[kind], "--", true]
-            pid = os.posix_spawn(unshare, argv, {}, file_actions=actions)
-        finally:
-            os.close(null)
-        if os.waitpid(pid, 0)[1] == 0:
-            return kind
-    return "none"
-
-
-_NAMESPACE = {
-    "root": ["--mount", "--propagation", "private"],
-    "user": ["--user", "--map-root-user", "--mount", "--propagation", "private"],
-}
-
-
-def covered(path: str, targets: Iterable[str]) -> bool:
-    """Whether a path would lead into one of the mounts."""
-    inner = os.path.realpath(path) + "/"
-    return any(inner.startswith(os.path.realpath(target).rstrip("/") + "/") for target in targets)
 
 
 def variable(target: str) -> str:
@@ -98,117 +59,170 @@ def check(mounts: Iterable[Mount]) -> None:
     for mount in mounts:
         if not mount.target.startswith("/") or os.path.normpath(mount.target) == "/":
             raise Refused(f"mount target {mount.target!r} is not the full path of a folder")
-        if not os.path.isdir(mount.source):
-            raise Refused(f"mount source not found: {mount.source}")
+        os.close(open_source(mount))
 
 
-def makeable(targets: Iterable[str]) -> bool:
-    """Whether those that are missing may be made."""
-    for target in targets:
-        path = os.path.normpath(target)
-        missing = not os.path.lexists(path)
-        while not os.path.lexists(path):
-            path = os.path.dirname(path)
-        if missing and not os.access(path, os.W_OK):
-            return False
-    return True
-
-
-def plan(mounts: Sequence[Mount], kind: str, argv: Sequence[str], env: Mapping[str, str], cwd: str) -> Planned:
-    """The command line that makes the mounts and then becomes `argv`; `argv` itself where they are there before it."""
-    if kind == "none":
-        return _without(mounts, argv, env, cwd)
-    env = {**env, **{variable(mount.target): mount.target for mount in mounts}}
-    if kind == "there":
-        return Planned(list(argv), env, cwd, "")
-    wrapped = [tool("unshare"), *_NAMESPACE[kind], "--", tool("sh"), "-c", _SCRIPT, "paddleflow"]
-    # In a user namespace a plain bind of a folder that holds other mounts is refused.
-    wrapped += [tool("mount"), cwd, str(len(mounts)), "--bind" if kind == "root" else "--rbind"]
-    for mount in mounts:
-        wrapped += [mount.source, mount.target, "ro" if mount.read_only else "rw"]
-    if kind == "user":  # the command is not to believe that it is root
-        identity = [f"--map-user={os.getuid()}", f"--map-group={os.getgid()}"]
-        wrapped += [tool("unshare"), "--user", *identity, "--"]
-    return Planned([*wrapped, *argv], env, "/", "")
-
-
-def _without(mounts: Sequence[Mount], argv: Sequence[str], env: Mapping[str, str], cwd: str) -> Planned:
-    env = {**env, **{variable(mount.target): mount.source for mount in mounts}}
-    for mount in sorted(mounts, key=lambda mount: -len(mount.target)):
-        target = mount.target.rstrip("/")
-        if cwd == target or cwd.startswith(target + "/"):
-            cwd = mount.source.rstrip("/") + cwd[len(target) :]
-            break
-    shown = ", ".join(f"{variable(mount.target)}={mount.source}" for mount in mounts)
-    note = f"paddleflow: this machine allows no private mounts; the folders are found by {shown}\n"
-    return Planned(list(argv), env, cwd, note)
-
-
-class MountPoints:
-    """The target folders that were made for attempts, and who uses each."""
-
-    def __init__(self) -> None:
-        self._users: dict[str, set[str]] = {}
-
-    def needed(self, attempt: str, targets: Iterable[str]) -> list[str]:
-        """Folders of ours that this attempt uses, those still to be made among them, upper ones first."""
-        found: list[str] = []
-        for target in targets:
-            path = os.path.normpath(target)
-            while path != "/":
-                if path not in found and (path in self._users or not os.path.lexists(path)):
-                    found.append(path)
-                path = os.path.dirname(path)
-        found.sort()
-        self.hold(attempt, found)
-        return found
-
-    def hold(self, attempt: str, folders: Iterable[str]) -> None:
-        for folder in folders:
-            self._users.setdefault(folder, set()).add(attempt)
-
-    def make(self, folders: Iterable[str]) -> None:
-        for folder in folders:
-            try:
-                os.mkdir(folder)
-            except FileExistsError:
-                continue
-            except OSError as error:
-                raise Refused(f"mount target {folder}: {reason(error)}") from error
-
-    def release(self, attempt: str, folders: Iterable[str]) -> None:
-        """Remove what nobody else uses and nobody put anything into."""
-        for folder in sorted(folders, reverse=True):
-            users = self._users.get(folder)
-            if users is None:
-                continue
-            users.discard(attempt)
-            if not users:
-                del self._users[folder]
-                if _mounted_by_others(folder):
-                    continue
-                try:
-                    os.rmdir(folder)
-                except OSError:
-                    continue
-
-
-def _mounted_by_others(folder: str) -> bool:
-    """Whether something is mounted there in another namespace: removing the folder would take that mount away.
-
-    Attempts of another server on this machine may use the same path.
-    """
-    wanted = f" {folder} ".encode("utf-8", "surrogateescape")
-    seen = {os.readlink("/proc/self/ns/mnt")}
-    for pid in filter(str.isdecimal, os.listdir("/proc")):
+def open_source(mount: Mount) -> int:
+    """A descriptor of the folder that a mount shows. No part of its sub path may be a link: the user could lead it anywhere."""
+    try:
+        fd = os.open(mount.location, _PATH | os.O_DIRECTORY)
+    except OSError as error:
+        raise Refused(f"mount source not found: {mount.source}") from error
+    for part in (part for part in mount.sub_path.split("/") if part not in ("", ".")):
+        above = fd
         try:
-            namespace = os.readlink(f"/proc/{pid}/ns/mnt")
-            if namespace in seen:
-                continue
-            seen.add(namespace)
-            with open(f"/proc/{pid}/mountinfo", "rb") as file:
-                if wanted in file.read():
-                    return True
+            if part == "..":
+                raise Refused(f"mount source {mount.source}: the sub path leads out of its storage")
+            fd = os.open(part, _PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
+        except OSError as error:
+            link = os.path.islink(f"/proc/self/fd/{above}/{part}")
+            raise Refused(
+                f"mount source {mount.source}: {part} is a link, and links in a sub path are not followed"
+                if link
+                else f"mount source not found: {mount.source}"
+            ) from error
+        finally:
+            os.close(above)
+    return fd
+
+
+def covered(path: str, targets: Iterable[str]) -> bool:
+    """Whether a path would lead into one of the mounts."""
+    inner = os.path.realpath(path) + "/"
+    return any(inner.startswith(os.path.realpath(target).rstrip("/") + "/") for target in targets)
+
+
+def rewritten(mounts: Sequence[Mount], argv: Sequence[str], env: Mapping[str, str], cwd: str) -> Command:
+    """The same command without mounts: their targets are replaced by the real folders wherever they are named."""
+    folders = {mount.target.rstrip("/"): mount.source.rstrip("/") for mount in mounts}
+    longest = sorted(folders, key=len, reverse=True)
+    # A path ends where no character of a file name follows: /mnt/one is no part of /mnt/one-more.
+    pattern = re.compile("(?<![\\w./-])(" + "|".join(map(re.escape, longest)) + r")(?![\w.-])")
+
+    def replaced(text: str) -> str:
+        return pattern.sub(lambda found: folders[found[1]], text)
+
+    env = {name: replaced(value) for name, value in env.items()}
+    env |= {variable(mount.target): mount.source for mount in mounts}
+    shown = ", ".join(f"{target} is {source}" for target, source in folders.items())
+    note = f"paddleflow: this machine allows no private mounts; paths were replaced: {shown}\n"
+    return Command([replaced(word) for word in argv], env, replaced(cwd), note)
+
+
+def mounted(mounts: Sequence[Mount], argv: Sequence[str], env: Mapping[str, str], cwd: str) -> Command:
+    """The command as it is, for a namespace that has the mounts."""
+    return Command(list(argv), {**env, **{variable(mount.target): mount.target for mount in mounts}}, cwd, "")
+
+
+class MountTable:
+    """Mounts of the namespace that this process is in, which must be its own and private."""
+
+    def __init__(self, libc: ctypes.CDLL) -> None:
+        self._libc = libc
+        self._skeletons: list[str] = []
+        self._root = ""  #: the new root, when even the top folder had to be shown again
+
+    def apply(self, mounts: Iterable[Mount]) -> None:
+        """Make them all; Refused names the one that is not possible."""
+        self.mount("none", "/", _RECURSIVE | _PRIVATE)  # nothing of what follows is seen outside
+        for mount in mounts:
+            source = open_source(mount)
+            try:
+                target = self._target(mount)
+                self._bind(mount, f"/proc/self/fd/{source}", target)
+            finally:
+                os.close(source)
+        for folder in self._skeletons:
+            self.mount("none", folder, _REMOUNT | _BIND | _READ_ONLY)
+        if self._root:
+            os.chroot(self._root)
+
+    def _bind(self, mount: Mount, source: str, target: str) -> None:
+        try:
+            self.mount(source, target, _BIND | _RECURSIVE)
+            if mount.read_only:
+                self.mount("none", target, _REMOUNT | _BIND | _READ_ONLY | _locked_flags(target))
+        except OSError as error:
+            raise Refused(f"cannot mount {mount.source} at {mount.target}: {reason(error)}") from error
+
+    def _target(self, mount: Mount) -> str:
+        """Where it is mounted, which is a folder afterwards."""
+        path = os.path.normpath(mount.target)
+        here = self._root + path
+        if os.path.isdir(here):
+            return here
+        parent = os.path.dirname(path)
+        while not os.path.lexists(self._root + parent):
+            parent = os.path.dirname(parent)
+        if os.path.lexists(here) or not os.path.isdir(self._root + parent):
+            raise Refused(f"mount target {mount.target}: not a directory")
+        try:
+            if not self._is_ours(parent):
+                self._show_again(parent)
+            os.makedirs(self._root + path)
+        except OSError as error:
+            raise Refused(f"mount target {mount.target}: {reason(error)}") from error
+        return self._root + path
+
+    def _is_ours(self, folder: str) -> bool:
+        """Whether a folder is in a skeleton, or in one of the mounts, and not in what the machine has."""
+        return any((self._root + folder).startswith((made, made + "/")) for made in self._skeletons) and (
+            os.stat(self._root + folder).st_dev in {os.stat(made).st_dev for made in self._skeletons}
+        )
+
+    def _show_again(self, folder: str) -> None:
+        """A tmpfs over a folder, with all that the folder has."""
+        entries = os.listdir(self._root + folder)
+        if len(entries) > MOST_SIBLINGS:
+            raise Refused(
+                f"mount target below {folder}: that folder has {len(entries)} entries, at most {MOST_SIBLINGS}"
+            )
+        real = os.path.realpath(self._root + folder)
+        below = os.open(real, _PATH)
+        try:
+            staging = real if real != "/" else STAGING
+            hidden = os.open(staging, _PATH)
+            try:
+                self.mount("tmpfs", staging, _NO_SUID | _NO_DEVICES, "tmpfs", _SKELETON)
+                for name in entries:
+                    if f"{real.rstrip('/')}/{name}" == staging:
+                        # Not recursively: the tmpfs that lies on it now would come along.
+                        os.mkdir(f"{staging}/{name}")
+                        self.mount(f"/proc/self/fd/{hidden}", f"{staging}/{name}", _BIND)
+                        continue
+                    mode = os.lstat(name, dir_fd=below).st_mode
+                    self._show_entry(f"/proc/self/fd/{below}/{name}", f"{staging}/{name}", mode)
+            finally:
+                os.close(hidden)
+            self._skeletons.append(staging)
+            if real == "/":
+                self._root = staging
+        finally:
+            os.close(below)
+
+    def _show_entry(self, source: str, target: str, mode: int) -> None:
+        if stat.S_ISLNK(mode):
+            os.symlink(os.readlink(source), target)
+            return
+        if stat.S_ISDIR(mode):
+            os.mkdir(target)
+        else:
+            os.close(os.open(target, os.O_WRONLY | os.O_CREAT, 0o600))
+        try:
+            self.mount(source, target, _BIND | _RECURSIVE)
         except OSError:
-            continue
-    return False
+            return  # not ours to see: it stays empty
+
+    def mount(self, source: str, target: str, flags: int, kind: str = "", options: bytes | None = None) -> None:
+        failed = self._libc.mount(
+            os.fsencode(source), os.fsencode(target), kind.encode() or None, ctypes.c_ulong(flags), options
+        )
+        if failed:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), target)
+
+
+def _locked_flags(target: str) -> int:
+    """Flags of a mount that a remount in a user namespace must repeat."""
+    seen = os.statvfs(target).f_flag
+    return sum(flag for flag in (_NO_SUID, _NO_DEVICES, 8) if seen & flag)  # 8: noexec

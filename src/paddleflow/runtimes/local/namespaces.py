@@ -1,21 +1,33 @@
-"""A mount namespace for one spawn: the keeper steps into a new one, mounts, spawns, and steps back. As root only.
+"""Mount namespaces for attempts: two ways to spawn in one.
 
-What is spawned meanwhile lives in it and is its only user, so it goes with the attempt. A tenth of a millisecond, where
-``unshare`` and ``mount`` as programs of their own take four. Whatever the keeper opens by its path in between must not be
-below a target: see `Launcher`.
+`Namespaces`, as root: the keeper steps into a new one, mounts, spawns, and steps back. What is spawned meanwhile lives in it and
+is its only user, so it goes with the attempt. A tenth of a millisecond. Whatever the keeper opens by its path in between must
+not be below a target: see `Launcher`.
+
+`fork_into`, everybody: a child of the keeper makes the namespace (and a user namespace, without root), mounts, and becomes the
+command; it keeps its user number. About a millisecond.
 """
+
+# The keeper starts without pathlib, so:
 
 from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterable
+import signal
+from collections.abc import Callable, Iterable
 
-from paddleflow.runtimes.local.mounts import Mount
-from paddleflow.runtimes.local.process import Refused
+from paddleflow.runtimes.local.mounts import Mount, MountTable
+from paddleflow.runtimes.local.process import Refused, reason
 
-_NEW_MOUNTS = 0x00020000
-_READ_ONLY, _REMOUNT, _BIND, _ALL_BELOW, _PRIVATE = 1, 1 << 5, 1 << 12, 1 << 14, 1 << 18
+_NEW_MOUNTS, _NEW_USERS = 0x00020000, 0x10000000
+_SIGNALS = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
+
+
+def _call(libc: ctypes.CDLL, name: str, *arguments: object) -> None:
+    if getattr(libc, name)(*arguments):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
 
 
 class Namespaces:
@@ -28,46 +40,96 @@ class Namespaces:
 
     def are_possible(self) -> bool:
         """Whether it works here, tried by a child: who cannot step back is lost."""
-        pid = os.fork()
-        if pid == 0:
-            try:
-                self.enter(())
-                self.leave()
-            except BaseException:
-                os._exit(1)
-            os._exit(0)
-        return os.waitpid(pid, 0)[1] == 0
 
-    def enter(self, mounts: Iterable[Mount]) -> None:
-        """Step into a new namespace with these mounts; Refused, and at home, when one of them cannot be made."""
-        self._call("unshare", _NEW_MOUNTS)
+        def attempt() -> None:
+            self.enter(lambda table: table.apply(()))
+            self.leave()
+
+        return _works(attempt)
+
+    def enter(self, mount: Callable[[MountTable], None]) -> None:
+        """Step into a new namespace and mount there; Refused, and at home, when that cannot be done."""
+        _call(self._libc, "unshare", _NEW_MOUNTS)
         try:
-            self._mount("none", "/", _ALL_BELOW | _PRIVATE)  # nothing of what follows is seen outside
-            for mount in mounts:
-                self._bind(mount)
+            mount(MountTable(self._libc))
         except BaseException:
             self.leave()
             raise
 
-    def _bind(self, mount: Mount) -> None:
-        try:
-            self._mount(mount.source, mount.target, _BIND)
-            if mount.read_only:
-                self._mount("none", mount.target, _REMOUNT | _BIND | _READ_ONLY)
-        except OSError as error:
-            what = f"cannot mount {mount.source} at {mount.target}"
-            raise Refused(f"{what}: {(error.strerror or '').lower()}") from error
-
     def leave(self) -> None:
         """Step back."""
-        self._call("setns", self._home, _NEW_MOUNTS)
+        _call(self._libc, "setns", self._home, _NEW_MOUNTS)
         os.fchdir(self._root)
         os.chroot(".")
 
-    def _mount(self, source: str, target: str, flags: int) -> None:
-        self._call("mount", os.fsencode(source), os.fsencode(target), None, ctypes.c_ulong(flags), None)
 
-    def _call(self, name: str, *arguments: object) -> None:
-        if getattr(self._libc, name)(*arguments):
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))
+def unshare(*, users: bool) -> ctypes.CDLL:
+    """Into a new mount namespace; with `users` also into a user namespace in which everybody keeps their numbers."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    uid, gid = os.geteuid(), os.getegid()
+    _call(libc, "unshare", _NEW_MOUNTS | (_NEW_USERS if users else 0))
+    if users:
+        for file, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+            with open(f"/proc/self/{file}", "w") as opened:
+                opened.write(text)
+    return libc
+
+
+def can_fork_into(*, users: bool) -> bool:
+    """Whether this machine allows it, tried by a child."""
+    return _works(lambda: MountTable(unshare(users=users)).apply(()))
+
+
+def fork_into(mounts: Iterable[Mount], streams: Callable[[], None], run: Callable[[], None], *, users: bool) -> int:
+    """The pid of a child that opens its streams, makes the namespace and runs `run`, which becomes the command.
+
+    Refused says what was not possible; the child has ended then.
+    """
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _become(writer, mounts, streams, run, users)
+    os.close(writer)
+    try:
+        said = b""
+        while piece := os.read(reader, 4096):
+            said += piece
+    finally:
+        os.close(reader)
+    if said:
+        os.waitpid(pid, 0)
+        raise Refused(said.decode("utf-8", "replace"))
+    return pid
+
+
+def _become(
+    writer: int, mounts: Iterable[Mount], streams: Callable[[], None], run: Callable[[], None], users: bool
+) -> None:
+    """In the child; never returns."""
+    try:
+        signal.set_wakeup_fd(-1)
+        os.setsid()
+        streams()
+        MountTable(unshare(users=users)).apply(mounts)
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        run()
+    except Refused as refusal:
+        os.write(writer, str(refusal).encode()[:4000])
+    except OSError as error:
+        os.write(writer, f"cannot start: {reason(error)}".encode()[:4000])
+    except BaseException as error:
+        os.write(writer, f"cannot start: {error!r}".encode()[:4000])
+    os._exit(125)
+
+
+def _works(attempt: Callable[[], None]) -> bool:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            attempt()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(pid, 0)[1] == 0

@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import stat
 from collections.abc import Mapping
 from typing import Any
 
@@ -77,9 +78,14 @@ def enter(folder: str) -> None:
 
 def open_log(path: str) -> int:
     try:
-        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise Refused(f"log {path}: {reason(error)}") from error
+    if not stat.S_ISREG(os.fstat(fd).st_mode):  # an earlier attempt put something else there
+        os.close(fd)
+        raise Refused(f"log {path}: not a regular file")
+    os.set_blocking(fd, True)
+    return fd
 
 
 def marked(marker: str, log: int, null: int) -> Actions:
@@ -95,10 +101,33 @@ def marked(marker: str, log: int, null: int) -> Actions:
 def logged(log: str, null: int) -> Actions:
     """The streams of a child that makes its log itself, which so tells the next keeper that it began."""
     return [
-        (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644),
+        (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600),
         (os.POSIX_SPAWN_DUP2, 1, 2),
         (os.POSIX_SPAWN_DUP2, null, 0),
     ]
+
+
+def apply(actions: Actions) -> None:
+    """The same in a child that was forked."""
+    for kind, *rest in actions:
+        if kind == os.POSIX_SPAWN_OPEN:
+            number, path, flags, mode = rest
+            fd = os.open(path, flags, mode)
+            os.dup2(fd, number)
+        else:
+            os.dup2(*rest)
+
+
+def execute(word: str, argv: list[str], env: Mapping[str, str], cwd: str, log: str) -> None:
+    """Become the command; Refused when that is not possible."""
+    enter(cwd)
+    file = find(word, env.get("PATH", DEFAULT_PATH))
+    try:
+        os.execve(file, argv, env)  # noqa: S606 — what the user asked for
+    except ValueError as error:
+        raise Refused(f"command or environment: {error}") from error
+    except OSError as error:
+        raise refused(argv[0], file, log, error) from error
 
 
 def spawn(file: str, argv: list[str], env: Mapping[str, str], streams: Actions) -> int:

@@ -37,8 +37,6 @@ class Recovery:
             return
         supervisor.launcher.marked = os.path.exists(marker)
         processes = procfs.belonging(supervisor.keeper)
-        for attempt in list(supervisor.attempts.values()):
-            supervisor.launcher.points.hold(attempt.name, attempt.plan.get("made", ()))
         lived_in = {folder for each in supervisor.attempts.values() if each.end is None for folder in groups_of(each)}
         for attempt in list(supervisor.attempts.values()):
             if attempt.end is not None:

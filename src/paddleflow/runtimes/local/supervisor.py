@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from paddleflow.base.clock import Clock
-from paddleflow.runtimes.local import cgroups, mounts, procfs
+from paddleflow.runtimes.local import cgroups, procfs
 from paddleflow.runtimes.local.attempt import Attempt
 from paddleflow.runtimes.local.journal import Journal
 from paddleflow.runtimes.local.launcher import Launcher
@@ -282,7 +282,6 @@ class Supervisor:
 
     def clear(self, attempt: Attempt) -> None:
         """Remove what was made for it outside its folder."""
-        self.launcher.clear(attempt)
         if (folders := attempt.plan.get("groups")) and not self.launcher.keeps(attempt):
             self._removing += 1
             self._remove_groups(folders, 100)
@@ -325,12 +324,6 @@ def _final_message(attempt: Attempt, status: int) -> str:
         return f"memory limit of {plan['memory_text']} exceeded"
     if attempt.why:
         return attempt.why if code != 128 + signal.SIGKILL else f"{attempt.why}, by SIGKILL"
-    if plan.get("mounts") and code in (mounts.FAILED, 126, 127):
-        return {
-            mounts.FAILED: "a mount or the working directory could not be made; the log says which",
-            126: f"permission denied: {plan['word']}",
-            127: f"command not found: {plan['word']}",
-        }[code]
     return f"ended by {SIGNAL_NAMES.get(os.WTERMSIG(status), 'a signal')}" if os.WIFSIGNALED(status) else ""
 
 
