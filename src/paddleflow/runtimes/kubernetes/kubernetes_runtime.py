@@ -96,6 +96,11 @@ class KubernetesRuntime:
     def prefetching(self) -> None:
         return None
 
+    @property
+    def problem(self) -> str:
+        found = next((cache.error for cache in (self._pods, self._nodes) if cache.error is not None), None)
+        return "" if found is None else f"cluster {self._cluster}: {found.message}"
+
     async def open(self) -> None:
         self._pods.subscribe(self._pod_changed)
         self._nodes.subscribe(self._node_changed)
