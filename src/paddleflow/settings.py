@@ -103,9 +103,10 @@ class LocalSettings:
         "auto", "auto: enforce CPU and memory limits by cgroups where the machine lets us; off: never."
     )
     isolation: str = _setting(
-        "auto",
+        "off",
         "auto: when the server is root, jobs of other users run under user numbers of their own and see only their own "
-        "files, where the machine lets us; off: all jobs run as the server's account.",
+        "files, where the machine allows it; code snapshots are not delivered to them. off: all jobs run as the server's "
+        "account.",
     )
     uids: str = _setting("200000-265535", "User numbers that are given to users whose jobs run isolated.")
     processes: int = _setting(4096, "Most processes and threads that a user's isolated jobs may have at once; 0: any.")

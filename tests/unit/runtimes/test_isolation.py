@@ -23,7 +23,7 @@ from tests.runtime_scene import Scene, open_local, opened
 
 @pytest.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
-    async with opened(open_local, tmp_path) as made:
+    async with opened(partial(open_local, settings=LocalSettings(isolation="auto")), tmp_path) as made:
         runtime = made.runtime
         assert isinstance(runtime, LocalRuntime)
         await soon(lambda: bool(runtime.isolation))
@@ -112,8 +112,15 @@ async def test_a_log_cannot_be_read_by_others_and_a_missing_command_is_named(sce
 
 @needs_root
 async def test_off_means_off(tmp_path: Path) -> None:
-    async with opened(partial(open_local, settings=LocalSettings(isolation="off")), tmp_path) as scene:
+    async with opened(open_local, tmp_path) as scene:
         assert await said(scene, of("alice", scene.shell("one", "id -u"))) == ["0"]
+
+
+@needs_root
+async def test_a_snapshot_of_code_is_refused_with_words(scene: Scene) -> None:
+    end = await scene.run(of("alice", scene.shell("one", "true"), code="snapshot-1"))
+    assert end.exit_code is None
+    assert "put the code on a storage" in end.message
 
 
 def test_numbers_are_given_once_and_kept(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ class LocalRuntime:
                 "log_limit": self._log_limit,
                 "limit_text": format_bytes(self._log_limit),
                 "limits": self._settings.limits != "off",
-                "isolation": self._settings.isolation != "off",
+                "isolation": self._isolates,
                 "processes": self._settings.processes,
             }
         )
@@ -268,12 +268,28 @@ class LocalRuntime:
             self._observed += [Returned(launch.attempt) for launch in launches if launch.waits_for_slot]
             self._news.set()
             launches = [launch for launch in launches if not launch.waits_for_slot]
+        if self._isolates and any(launch.code and self._is_isolated(launch) for launch in launches):
+            launches = self._refuse_code(launches)
         if files := [launch for launch in launches if launch.files]:
             await asyncio.to_thread(self._write_files, files)
         wire = {launch.attempt: self._wire(launch) for launch in launches}
         self._unstarted.update((name, body) for name, body in wire.items() if name not in self._reported)
         self._send({"do": "start", "launches": list(wire.values())})
         await self._drain()
+
+    @property
+    def _isolates(self) -> bool:
+        return self._settings.isolation != "off"
+
+    def _is_isolated(self, launch: Launch) -> bool:
+        return self._isolates and launch.user not in ("", ADMINISTRATOR)
+
+    def _refuse_code(self, launches: Sequence[Launch]) -> list[Launch]:
+        """End what cannot run: the store of snapshots holds those of all users, so an isolated job does not see it."""
+        message = "code snapshots are not delivered to isolated jobs (local.isolation): put the code on a storage"
+        refused = [launch for launch in launches if launch.code and self._is_isolated(launch)]
+        self._take([Ended(launch.attempt, self._clock.now(), None, message) for launch in refused])
+        return [launch for launch in launches if launch not in refused]
 
     def _write_files(self, launches: Iterable[Launch]) -> None:
         for launch in launches:
@@ -307,7 +323,7 @@ class LocalRuntime:
             "mounts": [[mount.location, mount.target, mount.read_only, mount.sub_path] for mount in launch.mounts],
             "port": launch.ready_port,
         }
-        if self._settings.isolation != "off" and launch.user not in ("", ADMINISTRATOR):
+        if self._is_isolated(launch):
             wire["uid"] = self._users.get(launch.user)
             own = {"HOME": work, "USER": launch.user, "LOGNAME": launch.user, "TMPDIR": "/tmp"}  # noqa: S108 — its own
             # What the user set stays; what the server passed on of its own account does not.
