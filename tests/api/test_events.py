@@ -23,7 +23,7 @@ JOB = {"id": "one", "command": "x", "flavour": TINY}
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "LOOK_AGAIN", 0.02)
+    monkeypatch.setattr(events, "POLL_EVERY", 0.02)
     monkeypatch.setattr(events, "PUSH_EVERY", 0.01)
 
 

@@ -148,3 +148,12 @@ async def test_a_stream_ends_with_its_token(alice: Api, root: Api) -> None:
         await stream
     assert sent[-1] == {"type": "http.response.body", "body": b""}
     (await root.get("/job/one")).ok()
+
+
+@pytest.mark.usefixtures("ready")
+async def test_a_large_batch_of_faults_is_not_read_to_its_end(alice: Api) -> None:
+    wrong = [{"command": "x", "flavour": {"cpu": "x"}, "nope": number} for number in range(5000)]
+    answer = (await alice.post("/job/batch", {"jobs": wrong})).refused(400, "JobInvalidField")
+    assert answer["details"][0]["where"].startswith("jobs[0].")
+    assert answer["details"][-1]["message"].endswith("further jobs were not checked")
+    assert len(answer["details"]) <= MOST_FAULTS

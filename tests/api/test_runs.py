@@ -256,3 +256,61 @@ async def test_caches_and_artifacts_of_nobody(alice: Api, root: Api, tmp_path: P
     (await root.get(f"/artifact/lineage?{place}")).refused(404, "ArtifactEventNotFound")
     (await root.delete(f"/artifact?runID=run-000001&{place}")).refused(404, "ArtifactEventNotFound")
     (await alice.get(f"/artifact/content?{place}")).refused(404, "FileSystemNotExist")
+
+
+def two(first: str, second: str, more: str = "") -> str:
+    """Two steps, the second after the first; each with its exit code."""
+    return f"""
+name: two
+docker_env: x
+entry_points:
+  first: {{command: '{first}', env: {{{EXIT}: '0'}}}}
+  second: {{command: '{second}', deps: first, env: {{{EXIT}: '{0 if second == "good" else 1}'}}}}
+  beside: {{command: 'true', env: {{{EXIT}: '0'}}}}
+{more}"""
+
+
+async def test_a_retry_with_a_changed_document_runs_what_it_changes(
+    alice: Api, platform: Platform, workshop: Workshop
+) -> None:
+    async with workshop.open(platform):
+        old = await created(alice, two("same", "bad"))
+        await ended(alice, old)
+
+        async def retried(document: str) -> tuple[dict[str, Any], dict[str, str]]:
+            made = (await alice.put(f"/run/{old}", {"runYamlRaw": raw(document)}, action="retry")).ok()["runID"]
+            view = await ended(alice, made)
+            return view, {name: views[0]["reusedFrom"] for name, views in view["runtime"].items()}
+
+        view, reused = await retried(two("same", "good"))
+        assert (view["status"], view["retryOf"]) == ("succeeded", old)
+        assert reused == {"first": old, "second": "", "beside": old}
+        assert view["runYaml"] == two("same", "good")
+        _, reused = await retried(two("other", "good"))
+        assert reused == {"first": "", "second": "", "beside": old}
+        view, reused = await retried(two("same", "good", f"  last: {{command: x, env: {{{EXIT}: '0'}}}}\n"))
+        assert reused == {"first": old, "second": "", "beside": old, "last": ""}
+        refused = await alice.put(f"/run/{old}", {"runYamlRaw": raw("name: [")}, action="retry")
+        assert refused.refused(400, "MalformedYaml")
+
+
+async def test_a_step_that_waits_says_why_and_which_job_it_is(
+    alice: Api, platform: Platform, workshop: Workshop
+) -> None:
+    """More than the machine has free, while another one holds it."""
+    held = "name: big\ndocker_env: x\nentry_points:\n  a: {command: hold, env: {PF_JOB_FLAVOUR: flavour1}}\n"
+    wide = "name: wide\ndocker_env: x\nentry_points:\n" + "".join(
+        f"  s{n}: {{command: hold, env: {{PF_JOB_FLAVOUR: flavour1}}}}\n" for n in range(12)
+    )
+    async with workshop.open(platform):
+        await created(alice, held)
+        run = await created(alice, wide)
+
+        def waits(view: dict[str, Any]) -> bool:
+            return any(views[0]["reason"] for views in view["runtime"].values())
+
+        view = await eventually_answers(alice, f"/run/{run}", waits)
+        step = next(views[0] for views in view["runtime"].values() if views[0]["reason"])
+        assert step["status"] == "pending"
+        job = (await alice.get(f"/job/{step['jobID']}")).ok()
+        assert step["reason"] == job["message"]

@@ -28,18 +28,18 @@ async def registered(alice: Api) -> None:
 
 
 @pytest.fixture
-def firing(database: Database, clock: ManualClock) -> ScheduleEngine:
+def engine(database: Database, clock: ManualClock) -> ScheduleEngine:
     return ScheduleEngine(database, clock, LocalBus(), "server-1")
 
 
-async def test_a_schedule_s_life(alice: Api, clock: ManualClock, firing: ScheduleEngine) -> None:
+async def test_a_schedule_s_life(alice: Api, clock: ManualClock, engine: ScheduleEngine) -> None:
     end = local_text(clock.now() + 86400)
     made = await alice.post(
         "/schedule", asked(desc="each minute", concurrency="2", concurrencyPolicy="skip", timezone="", endTime=end)
     )
     assert made.ok(201) == {"scheduleID": "schedule-000001"}
     clock.advance(120)
-    await firing.turn()
+    await engine.turn()
     shown = (await alice.get("/schedule/schedule-000001")).ok()
     runs = shown.pop("runs")
     assert [(run["runID"], run["name"], run["status"], run["scheduleID"]) for run in runs["runList"]] == [
@@ -65,16 +65,16 @@ async def test_a_schedule_s_life(alice: Api, clock: ManualClock, firing: Schedul
     assert len((await alice.get("/run")).ok()["runList"]) == 2, "its runs stay"
 
 
-async def test_pausing_and_resuming(alice: Api, clock: ManualClock, firing: ScheduleEngine) -> None:
+async def test_pausing_and_resuming(alice: Api, clock: ManualClock, engine: ScheduleEngine) -> None:
     (await alice.post("/schedule", asked(catchup=False))).ok(201)
     (await alice.put("/schedule/schedule-000001", action="pause")).ok()
     (await alice.put("/schedule/schedule-000001", action="pause")).ok()
     clock.advance(180)
-    await firing.turn()
+    await engine.turn()
     shown = (await alice.get("/schedule/schedule-000001")).ok()
     assert (shown["status"], shown["runs"]["runList"]) == ("paused", [])
     (await alice.put("/schedule/schedule-000001", action="resume")).ok()
-    await firing.turn()
+    await engine.turn()
     skipped = (await alice.get("/schedule/schedule-000001", statusFilter="skipped")).ok()["runs"]["runList"]
     assert len(skipped) == 2
     assert skipped[0]["runMsg"] == "a newer slot is due, and catchup is off"
@@ -86,10 +86,10 @@ async def test_pausing_and_resuming(alice: Api, clock: ManualClock, firing: Sche
     assert refused["hint"] == "did you mean stop?"
 
 
-async def test_the_runs_of_a_schedule_are_paged(alice: Api, clock: ManualClock, firing: ScheduleEngine) -> None:
+async def test_the_runs_of_a_schedule_are_paged(alice: Api, clock: ManualClock, engine: ScheduleEngine) -> None:
     (await alice.post("/schedule", asked())).ok(201)
     clock.advance(300)
-    await firing.turn()
+    await engine.turn()
     first = (await alice.get("/schedule/schedule-000001", maxKeys=3)).ok()["runs"]
     rest = (await alice.get("/schedule/schedule-000001", maxKeys=3, marker=first["nextMarker"])).ok()["runs"]
     assert [run["runID"] for run in first["runList"] + rest["runList"]] == [f"run-{n:06}" for n in range(5, 0, -1)]

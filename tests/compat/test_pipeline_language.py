@@ -157,3 +157,17 @@ def test_the_name_that_artifact_paths_are_made_of() -> None:
     """`<pipeline>.entry_points.<step>`, as the original hashes it."""
     name = read(documents.ARTIFACTS).name
     assert md5(f"{name}.entry_points.preprocess".encode()).hexdigest() == "037175363b6ef656300d85b2821919a1"
+
+
+@pytest.mark.parametrize(
+    ("field", "fault"),
+    [
+        ("env: {invalid-name: x}", r"environment variable name\[invalid-name\] is invalid"),
+        ("env: {a.b: x}", r"environment variable name\[a.b\] is invalid"),
+        ('parameters: {p: "{{ .refSystem }}"}', r"unsupported SysParamName\[refSystem\] for param\[p\]"),
+        ('parameters: {p: "before {{.refSystem}}"}', r"unsupported SysParamName\[refSystem\] for param\[p\]"),
+    ],
+)
+def test_what_the_original_refuses_is_refused(field: str, fault: str) -> None:
+    with pytest.raises(Invalid, match=fault):
+        read(f"name: p\nentry_points: {{a: {{command: x, {field}}}}}")

@@ -91,7 +91,8 @@ def test_everything_at_once_and_again_from_the_cache(server: ServerProcess, stor
     assert second["status"] == "succeeded"
     assert second["runtime"]["join"][0]["reusedFrom"] == first["runID"]
     assert second["runtime"]["join"][0]["artifacts"]["output"]["both"] == both
-    assert second["runCachedIDs"] == first["runID"]
+    assert second["runCachedIDs"] == "", "it served nobody"
+    assert ended(server, first["runID"])["runCachedIDs"] == second["runID"]
     (store / both).write_text("changed by hand")
     third = ended(server, create(server, WHOLE.replace("echo yes", "echo indeed")))
     assert third["runtime"]["maybe"][0]["cacheMiss"] == ["command"]

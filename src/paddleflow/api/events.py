@@ -1,4 +1,4 @@
-"""Routes that tell what happens: a job's events as a stream from any position, and the websocket of existing clients."""
+"""Routes of events: a job's events as a stream from any position, and the websocket of existing clients."""
 
 from __future__ import annotations
 
@@ -32,9 +32,13 @@ from paddleflow.store.events import Event
 from paddleflow.store.statements import Statement
 
 AT_ONCE = 500
-LOOK_AGAIN = 2.0  #: wake-ups may be lost
-QUICK_LOOKS = 10  #: of a stream; who follows a thousand steps gets what happened in some milliseconds in one go
-LOOK_EVERY = 0.02
+POLL_EVERY = 2.0  #: seconds between two queries of a stream when no wake-up comes; they may be lost
+BURST = 10  #: queries of a stream without a pause; who follows a thousand steps gets what happened in some milliseconds in one go
+QUERY_EVERY = 0.02  #: seconds between two further ones
+STREAM_SHARE = (
+    0.001  #: the same, for each stream that is open: all of them together make at most 1,000 queries a second
+)
+FEW_STREAMS = 20  #: streams that do not slow each other down
 PUSH_EVERY = 3.0  #: seconds between two pushes of the websocket
 
 
@@ -46,30 +50,30 @@ class JobEventsQuery(EventsQuery):
 
 async def job_events(platform: Platform, call: Call[NoBody, JobEventsQuery]) -> EventStream:
     await platform.database.read(owned_job, call.caller, call.path["id"])
-    return history(platform, call, Told("job", SQL["job_status"], FINAL))
+    return history(platform, call, FollowedKind("job", SQL["job_status"], FINAL))
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A kind of thing whose events are told to the end."""
+class FollowedKind:
+    """A kind of thing whose events are streamed up to its end."""
 
     kind: str
     status: Statement  #: gives the status of one by its id
     final: AbstractSet[str]
 
 
-def history(platform: Platform, call: Call[NoBody, JobEventsQuery], what: Told) -> EventStream:
+def history(platform: Platform, call: Call[NoBody, JobEventsQuery], what: FollowedKind) -> EventStream:
     """The events of one thing, from where the client was; who may see it has been asked before."""
     after = resume_after(call.request, call.query)
     return EventStream(_history(platform, what, call.path["id"], after, call.query.follow), platform.closing)
 
 
 async def _history(
-    platform: Platform, what: Told, subject: str, after: int, follow: bool
+    platform: Platform, what: FollowedKind, subject: str, after: int, follow: bool
 ) -> AsyncGenerator[ServerEvent, None]:
     """Every event; ends behind the one that made it final."""
-    pace = Pace(QUICK_LOOKS, LOOK_EVERY)
-    with platform.bus.subscribe(EVENTS) as subscription:
+    pace = Pace(BURST, QUERY_EVERY)
+    with platform.streams, platform.bus.subscribe(EVENTS) as subscription:
         while True:
             found, last = await platform.database.peek(_events_after, what, subject, after)
             for event in found:
@@ -81,18 +85,19 @@ async def _history(
                 continue
             if not follow or last:
                 return
-            await _something(subscription, pace)
+            await _wait_for_events(platform, subscription, pace)
 
 
-async def _something(subscription: Subscription, pace: Pace) -> None:
-    """Until there is reason to look again, and not too soon."""
-    await subscription.wait(LOOK_AGAIN)
-    pause = pace.pause(asyncio.get_running_loop().time())
+async def _wait_for_events(platform: Platform, subscription: Subscription, pace: Pace) -> None:
+    """Until there is reason to query again, and not too soon: the more streams there are, the later."""
+    await subscription.wait(POLL_EVERY)
+    streams = platform.streams.open
+    pause = max(pace.pause(asyncio.get_running_loop().time()), streams * STREAM_SHARE if streams > FEW_STREAMS else 0.0)
     if pause:
         await asyncio.sleep(pause)
 
 
-def _events_after(tx: Tx, what: Told, subject: str, after: int) -> tuple[list[Event], bool]:
+def _events_after(tx: Tx, what: FollowedKind, subject: str, after: int) -> tuple[list[Event], bool]:
     """(events, whether none can follow because the thing is gone or its last event was before `after`)."""
     found = events.after(tx, what.kind, subject, after, AT_ONCE)
     if found:
@@ -111,8 +116,8 @@ async def all_events(platform: Platform, call: Call[NoBody, JobEventsQuery]) -> 
 
 
 async def _everything(platform: Platform, after: int, follow: bool) -> AsyncGenerator[ServerEvent, None]:
-    pace = Pace(QUICK_LOOKS, LOOK_EVERY)
-    with platform.bus.subscribe(EVENTS) as subscription:
+    pace = Pace(BURST, QUERY_EVERY)
+    with platform.streams, platform.bus.subscribe(EVENTS) as subscription:
         while True:
             found = await platform.database.read(events.after, "job", None, after, AT_ONCE)
             for event in found:
@@ -122,7 +127,7 @@ async def _everything(platform: Platform, after: int, follow: bool) -> AsyncGene
                 continue
             if not follow:
                 return
-            await _something(subscription, pace)
+            await _wait_for_events(platform, subscription, pace)
 
 
 async def push_jobs(platform: Platform, caller: Caller, websocket: WebSocket) -> None:

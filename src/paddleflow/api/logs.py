@@ -30,6 +30,7 @@ from paddleflow.store.database import Tx
 
 CHUNK = 2**18
 POLL_FILES = 0.2  #: seconds between two reads of a log that is followed
+SLOWEST_POLL = 1.0  #: the same for a log that nothing is written to
 ASK_EVERY = 5.0  #: seconds between two questions whether the job goes on, when no wake-up comes
 SETTLE = 0.05  #: seconds after a wake-up in which further ones join it
 EVENT_LINES = 200  #: of a job's history shown beside its log
@@ -118,20 +119,24 @@ class _Follower:
         when the bus says that something happened, and now and then because wake-ups may be lost."""
         loop = asyncio.get_running_loop()
         begun = ended = False
+        pause = POLL_FILES
         with self._platform.bus.subscribe(EVENTS) as subscription:
             ask_at = loop.time()
             while True:
                 if not ended and loop.time() >= ask_at:
                     begun, ended = await self._platform.database.read(_begun_and_ended, self._job)
                     ask_at = loop.time() + ASK_EVERY
+                news = False
                 for name in self._keys if begun else ():
                     async for part in self._new(name):
+                        news = True
                         yield part
+                pause = POLL_FILES if news else min(pause * 1.5, SLOWEST_POLL)
                 if ended or not self._follow or self._platform.closing.is_set():
                     for part in self._rest():
                         yield part
                     return
-                if await subscription.wait(POLL_FILES):
+                if await subscription.wait(pause):
                     ask_at = loop.time()
                     await asyncio.sleep(min(POLL_FILES, SETTLE))  # many events in a row are one question
 

@@ -89,6 +89,19 @@ class Workplace:
     admitted: AdmissionCache[AdmittedJob] = field(default_factory=AdmissionCache)  #: likewise
 
 
+@dataclass(slots=True)
+class StreamCount:
+    """How many streams of events are open; each counts for the length of a ``with``."""
+
+    open: int = 0
+
+    def __enter__(self) -> None:
+        self.open += 1
+
+    def __exit__(self, *error: object) -> None:
+        self.open -= 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Platform:
     """The parts of a server that handlers use."""
@@ -103,6 +116,7 @@ class Platform:
     sessions: Sessions = field(init=False)  #: who calls
     audit: AuditLog = field(init=False)  #: who changed what
     peers: Peers | None = None  #: the other servers; None when there can be none
+    streams: StreamCount = field(default_factory=StreamCount)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)  #: what /metrics shows
     refresh: list[Refresh] = field(default_factory=list)  #: what /metrics awaits before it shows the registry
     closing: asyncio.Event = field(default_factory=asyncio.Event)  #: set when the server begins to stop: streams end

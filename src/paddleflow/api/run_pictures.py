@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pydantic_core import to_json
 from starlette.responses import Response
 
-from paddleflow.api.events import JobEventsQuery, Told, history
+from paddleflow.api.events import FollowedKind, JobEventsQuery, history
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, Route
 from paddleflow.api.runs import owned_run, run_with_components
@@ -22,7 +22,7 @@ from paddleflow.runs.svg import svg
 from paddleflow.spec import wire_runs as wire
 from paddleflow.spec.run import DifferenceQuery, GraphQuery
 
-RUN = Told("run", SQL["run_status"], FINAL_RUNS)
+RUN = FollowedKind("run", SQL["run_status"], FINAL_RUNS)
 _MEDIA = {"json": "application/json", "svg": "image/svg+xml", "mermaid": "text/plain; charset=utf-8"}
 
 

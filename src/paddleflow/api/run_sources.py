@@ -6,6 +6,7 @@ Everything is checked before anything is written: the document, what the request
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import dataclass
 
 from pydantic_core import to_json
@@ -16,6 +17,7 @@ from paddleflow.api.platform import Platform
 from paddleflow.errors import Fault, Invalid
 from paddleflow.runs import demands, pipelines
 from paddleflow.runs.model import NewRun
+from paddleflow.runs.rows import RunRow
 from paddleflow.spec.pipeline.document import read, read_json
 from paddleflow.spec.pipeline.model import Pipeline
 from paddleflow.spec.pipeline.positions import Places
@@ -89,6 +91,31 @@ async def from_json(platform: Platform, caller: Caller, body: RunJson) -> Source
         description=description if isinstance(description, str) else "",
     )
     return Source(await platform.database.read(demands.require_all, new, Places()))
+
+
+async def changed_run(platform: Platform, old: RunRow, document: str) -> NewRun:
+    """The run that a retry with a changed document asks for; what was asked of the earlier one is asked of it, too."""
+    raw = decoded(document)
+    disabled = [name for name in old.disabled.split(",") if name]
+    request = RunRequest(
+        parameters=json.loads(old.parameters),
+        disabled=disabled,
+        docker_env=old.docker_env,
+        fs_name=old.fs_name,
+        name=old.name,
+    )
+    new = NewRun(
+        user=old.user_name,
+        pipeline=await asyncio.to_thread(_bound, raw, request, ""),
+        document=raw.decode("utf-8"),
+        source="",
+        name=old.name,
+        description=old.description,
+        parameters=request.parameters,
+        docker_env=old.docker_env,
+        disabled=disabled,
+    )
+    return await platform.database.read(demands.require_all, new, Places(new.document))
 
 
 def _check_request(body: RunDocument) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic_core import to_json
@@ -12,13 +11,14 @@ from paddleflow.access.callers import Caller, require_owner
 from paddleflow.api.paging import listed, page, page_fields
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, NoQuery, Route
-from paddleflow.api.run_sources import Source, from_json, source_of
+from paddleflow.api.run_sources import Source, changed_run, from_json, source_of
 from paddleflow.base.log import Log
 from paddleflow.errors import PaddleFlowError
 from paddleflow.runs import codec, files
 from paddleflow.runs import runs as records
+from paddleflow.runs.model import NewRun
 from paddleflow.runs.retry import retry_run
-from paddleflow.runs.rows import ComponentRow, RunRow
+from paddleflow.runs.rows import ComponentRow, RunDetails, RunRow, details_of_run
 from paddleflow.runs.runs import RunFilter, create, find_runs, get_components, get_run
 from paddleflow.runs.views import run_summary, run_view
 from paddleflow.spec import wire_runs as wire
@@ -72,13 +72,17 @@ async def list_runs(platform: Platform, call: Call[NoBody, RunListQuery]) -> wir
 
 
 async def show_run(platform: Platform, call: Call[NoBody, NoQuery]) -> bytes:
-    row, components = await platform.database.read(run_with_components, call.caller, call.path["id"])
-    return await asyncio.to_thread(_shown, row, components, platform.clock.now())
+    found = await platform.database.read(_details, call.caller, call.path["id"])
+    return await asyncio.to_thread(_shown, found, platform.clock.now())
 
 
-def _shown(row: RunRow, components: Sequence[ComponentRow], now: float) -> bytes:
+def _details(tx: Tx, caller: Caller, run: str) -> RunDetails:
+    return details_of_run(tx, owned_run(tx, caller, run))
+
+
+def _shown(found: RunDetails, now: float) -> bytes:
     """In a thread: a run may have ten thousand steps."""
-    return to_json(run_view(row, components, now))
+    return to_json(run_view(found, now))
 
 
 def run_with_components(tx: Tx, caller: Caller, run: str) -> tuple[RunRow, list[ComponentRow]]:
@@ -87,6 +91,10 @@ def run_with_components(tx: Tx, caller: Caller, run: str) -> tuple[RunRow, list[
 
 async def change_run(platform: Platform, call: Call[RunChange | None, RunActionQuery]) -> wire.RunId | None:
     run, body, now = call.path["id"], call.body or RunChange(), platform.clock.now()
+    changed: NewRun | None = None
+    if call.query.action == "retry" and body.run_yaml_raw:
+        old = await platform.database.read(owned_run, call.caller, run)
+        changed = await changed_run(platform, old, body.run_yaml_raw)
 
     def change(tx: Tx) -> str:
         owned_run(tx, call.caller, run)
@@ -98,7 +106,7 @@ async def change_run(platform: Platform, call: Call[RunChange | None, RunActionQ
             case "resume":
                 records.resume_run(tx, run, body.step, now)
             case _:
-                return retry_run(tx, run, body.from_step, now)
+                return retry_run(tx, run, body.from_step, now, changed)
         return ""
 
     made = await platform.database.write(change)
@@ -160,7 +168,7 @@ ROUTES = (
     Route(
         "PUT", "/run/{id}", change_run, "Stop, retry, pause or resume a run.",
         body=RunChange, body_optional=True, query=RunActionQuery, answer=wire.RunId,
-        errors=(*_REFUSED, "409 ActionNotAllowed", "InvalidArguments"),
+        errors=(*_REFUSED, *_CREATION, "409 ActionNotAllowed"),
     ),
     Route(
         "DELETE", "/run/{id}", remove_run, "Delete a run that has ended, with its jobs, logs and artifacts.",

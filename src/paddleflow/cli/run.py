@@ -239,19 +239,29 @@ def stop(session: Session, runid: str, force: bool) -> None:
 @run.command()
 @click.argument("runid")
 @click.option("--from", "from_step", metavar="STEP", help="Rerun this step and all steps that follow it.")
+@click.option(
+    "--with",
+    "document",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Run this changed pipeline; steps that it leaves unchanged are not rerun.",
+)
 @click.option("--watch", is_flag=True, help="Watch the new run until it has finished.")
 @pass_session
 @click.pass_context
-def retry(ctx: click.Context, session: Session, runid: str, from_step: str | None, watch: bool) -> None:
+def retry(
+    ctx: click.Context, session: Session, runid: str, from_step: str | None, document: Path | None, watch: bool
+) -> None:
     """Retry a failed or stopped run: starts a new run that keeps the steps that succeeded.
 
     \b
     Examples:
       paddleflow run retry @latest
       paddleflow run retry run-000001 --from train --watch
+      paddleflow run retry run-000001 --with run.yaml
     """
     old = session.run(runid)
-    made = old.retry(from_step)
+    made = old.retry(from_step, yaml=document.read_bytes() if document else None)
     message = f"run id[{old.id}] retry success, new run id is [{made.id}]"
     output.done(session, message, made.id, lambda: RUN.data(made.record))
     if watch:

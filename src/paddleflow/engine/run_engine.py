@@ -284,6 +284,20 @@ class RunEngine:
         words = _words(error) if isinstance(error, PaddleFlowError) else type(error).__name__
         run.message = f"a fault of the server ended it: {words}; the server's log has the details"
 
+    def _drop(self, run: RunState, error: Exception, changes: Changeset, now: float) -> Collected:
+        """End a run whose changes cannot be written down."""
+        self._fail(run, error, now)
+        ended = list(run.instances.values())
+        for item in ended:
+            item.status, item.phase = ComponentStatus.TERMINATED, Phase.ENDED
+            if item.job and self.jobs.pop(item.job, None) is not None:
+                changes.writes.runs.stops.append((item.job, run.message))
+        for waiting in (run.changed, run.instances, run.loops, run.withdrawn):
+            waiting.clear()
+        self.runs.pop(run.id, None)
+        changes.writes.runs.abandoned.append({"run_id": run.id, "message": run.message, "at": now})
+        return [*((run, item) for item in ended), *collect(run, self.rendered, changes.writes.runs, now)]
+
     async def find_conflicts(self, changes: Changeset) -> None:
         """A turn could not be written: the runs whose jobs have ids that are taken are set aside, or it would fail again."""
         fresh = changes.writes.runs.jobs
@@ -412,7 +426,10 @@ class RunEngine:
                 if item.status.final and item.job:
                     self.jobs.pop(item.job, None)
                     self.other_jobs.pop(item.job, None)
-            collected: Collected = collect(run, self.rendered, changes.writes.runs, now)
+            try:
+                collected: Collected = collect(run, self.rendered, changes.writes.runs, now)
+            except Exception as error:  # as in `_advance`; what it had running is stopped when it is looked at again
+                collected = self._drop(run, error, changes, now)
             self.inbox += self.claims.ended(collected, now)
             steps = (item for _, item in collected if isinstance(item.component, Step))
             self._counters.steps.update(REUSED if item.reused_run else item.status for item in steps)

@@ -225,13 +225,12 @@ class RunIO:
                     continue
                 try:
                     found = rendered(run, item)
+                    if found.inputs or item.step.cache.fs_scope:
+                        pending[group.create_task(self._read_inputs(run, item, found, stores))] = None
+                    else:
+                        ready.append(self._question(run, item, found, {}, {}))
                 except Exception as error:  # of what a person wrote, or a fault of ours: nothing here asks the database
                     self._answer([(run, self._lookup_failed(item, error, run))])
-                    continue
-                if found.inputs or item.step.cache.fs_scope:
-                    pending[group.create_task(self._read_inputs(run, item, found, stores))] = None
-                else:
-                    ready.append(self._question(run, item, found, {}, {}))
             while ready or pending:
                 if pending:
                     await asyncio.wait(pending, timeout=TOGETHER)
@@ -260,6 +259,7 @@ class RunIO:
                 for path in scope.paths:
                     place = f"{scope.name}:{path}"
                     scopes[place] = await self._pool.run_in_slices(files.signature(store, path), report)
+            return self._question(run, item, found, contents, scopes)
         except _NotWanted:
             return None
         except Unavailable:  # of the database; a store's are answers of `files`
@@ -267,7 +267,6 @@ class RunIO:
         except Exception as error:
             self._answer([(run, self._lookup_failed(item, error, run))])
             return None
-        return self._question(run, item, found, contents, scopes)
 
     def _lookup_failed(self, item: Instance, error: Exception, run: RunState) -> CacheAnswered:
         return CacheAnswered(self._clock.now(), item.number, Fingerprints(), None, (), _explain(error, run))

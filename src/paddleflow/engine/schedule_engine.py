@@ -12,6 +12,7 @@ itself every `LOOK_EVERY` seconds. After an error it tries again with growing pa
 from __future__ import annotations
 
 import asyncio
+import traceback
 from dataclasses import dataclass, replace
 
 from paddleflow.base.clock import Clock
@@ -90,6 +91,12 @@ class ScheduleEngine:
                 await self._fire(seq, token, now)
             except (PaddleFlowError, OSError) as error:
                 failed.append(error)
+            except Exception as error:  # a fault of ours in one schedule must not keep the others from firing
+                words = "".join(traceback.format_exception(error))
+                log.error("a schedule cannot be moved", schedule=schedule_id(seq), reason=words)
+                await self._database.write(
+                    _set_aside, seq, token, f"a fault of the server: {type(error).__name__}", now
+                )
 
         async with asyncio.TaskGroup() as group:
             for seq in due:
@@ -109,6 +116,14 @@ class ScheduleEngine:
             log.info("schedule fired", schedule=seq, runs=list(fired.runs), skipped=fired.skipped)
             self._bus.wake(JOBS)
             self._bus.wake(EVENTS)
+
+
+def _set_aside(tx: Tx, seq: int, token: int, message: str, now: float) -> None:
+    """A schedule that cannot be moved has failed, until a person changes it."""
+    leases.check(tx, LEASE, token)
+    schedule = schedules.find(tx, seq)
+    if schedule is not None and schedule.status is ScheduleStatus.RUNNING:
+        schedules.change(tx, schedule, ScheduleStatus.FAILED, message, now)
 
 
 def _document(tx: Tx, seq: int) -> str:

@@ -113,7 +113,7 @@ def admit(document: SingleJob | DistributedJob | WorkflowJob, context: Admission
             members = _distributed(document, context, faults)
         case WorkflowJob():
             kind, framework, members = "workflow", "workflow", ()
-            _refuse_workflow(document, faults)
+            _refuse_workflow(faults)
     request = total(m.request * (m.replicas if m.least is None else m.least) for m in members)
     if queue is not None:
         _sizes(members, request, queue, context, faults, kind == "distributed")
@@ -232,12 +232,9 @@ def _commands(framework: Framework, members: Sequence[Member], faults: Faults) -
             faults.add(f"members[{number}].command", NOTHING_TO_RUN, COMMAND_HINT)
 
 
-def _refuse_workflow(document: WorkflowJob, faults: Faults) -> None:
-    if not document.extension_template:
-        faults.add("extensionTemplate", "ExtensionTemplate for workflow job is needed, and now is empty")
-    else:
-        hint = "submit its steps as jobs, or to a queue of a Kubernetes cluster with Argo"
-        faults.add("extensionTemplate", "an Argo Workflow cannot run on a cluster of type Local", hint)
+def _refuse_workflow(faults: Faults) -> None:
+    hint = "submit its steps as jobs, or to a queue of a Kubernetes cluster with Argo"
+    faults.add("extensionTemplate", "an Argo Workflow cannot run on a cluster of type Local", hint)
 
 
 def _member(

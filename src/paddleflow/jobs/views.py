@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypedDict
 
 from paddleflow.base.clock import local_text
 from paddleflow.base.ids import task_id
@@ -20,6 +20,7 @@ def job_view(row: JobRow, tasks: Sequence[TaskRow]) -> Job:
     """One job with its members."""
     members = _members(row.members)
     policy = {"queue": row.queue, "priority": row.priority}
+    spec = _spec(members[0]) if row.kind == "single" else _no_spec()
     view: Job = {
         "id": row.id,
         "name": row.name,
@@ -27,6 +28,16 @@ def job_view(row: JobRow, tasks: Sequence[TaskRow]) -> Job:
         "labels": _decoded(row.labels),
         "annotations": _decoded(row.annotations),
         "schedulingPolicy": policy,
+        "flavour": spec["flavour"],
+        "limitFlavour": spec["limitFlavour"],
+        "fs": spec["fs"],
+        "extraFS": spec["extraFS"],
+        "image": spec["image"],
+        "env": spec["env"],
+        "command": spec["command"],
+        "args": spec["args"],
+        "port": spec["port"],
+        "extensionTemplate": spec["extensionTemplate"],
         "framework": row.framework,
         "members": members,
         "status": row.status,
@@ -46,14 +57,60 @@ def job_view(row: JobRow, tasks: Sequence[TaskRow]) -> Job:
     runtimes = [_task(row, task) for task in tasks if task.attempt == row.attempt]
     if row.kind == "single":
         members[0]["name"] = row.name
-        for key in ("flavour", "limitFlavour", "fs", "extraFS", "image", "env", "command", "args", "port", "code"):
-            if key in members[0]:
-                view[key] = members[0][key]
+        if "code" in members[0]:
+            view["code"] = members[0]["code"]
         if runtimes:
             view["runtime"] = runtimes[0]
     elif runtimes:
         view["distributedRuntime"] = _gang(row, runtimes)
     return view
+
+
+class _Spec(TypedDict):
+    """What a request says of what to run."""
+
+    flavour: dict[str, Any]
+    limitFlavour: dict[str, Any]
+    fs: dict[str, Any]
+    extraFS: list[dict[str, Any]]
+    image: str
+    env: dict[str, str]
+    command: str | list[str]
+    args: str | list[str]
+    port: int
+    extensionTemplate: dict[str, Any]
+
+
+def _no_spec() -> _Spec:
+    """Every key that clients of the reference index, empty."""
+    return {
+        "flavour": {},
+        "limitFlavour": {},
+        "fs": {},
+        "extraFS": [],
+        "image": "",
+        "env": {},
+        "command": "",
+        "args": [],
+        "port": 0,
+        "extensionTemplate": {},
+    }
+
+
+def _spec(member: dict[str, Any]) -> _Spec:
+    """The only member of a single job says what the whole job runs."""
+    return {
+        "flavour": member["flavour"],
+        "limitFlavour": member["limitFlavour"],
+        "fs": member["fs"],
+        "extraFS": member["extraFS"],
+        "image": member["image"],
+        "env": member["env"],
+        "command": member["command"],
+        "args": member["args"],
+        "port": member["port"],
+        "extensionTemplate": {},
+    }
 
 
 def _gang(row: JobRow, runtimes: list[TaskRuntime]) -> DistributedRuntime:
@@ -83,16 +140,14 @@ def _members_of(text: str) -> tuple[dict[str, Any], ...]:
 
 
 def _member(member: dict[str, Any]) -> dict[str, Any]:
-    shown = dict(member["document"])
-    shown["env"] = member.get("env", {})
+    shown = {**_no_spec(), **member["document"], "env": member.get("env", {})}
     if "storages" in member:
         mounts = [
             {"id": s[0], "name": s[1], "mountPath": s[3], "subPath": s[4], "readOnly": s[5]} for s in member["storages"]
         ]
-        if "fs" in shown:
+        if shown["fs"]:
             shown["fs"], *mounts = mounts
-        if mounts:
-            shown["extraFS"] = mounts
+        shown["extraFS"] = mounts
     return shown
 
 

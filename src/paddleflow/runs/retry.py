@@ -19,27 +19,60 @@ from paddleflow.runs.names import component_names
 from paddleflow.runs.rows import SQL, ComponentRow, RunRow, loops_of, values_of
 from paddleflow.runs.runs import create, get_components, get_run
 from paddleflow.runs.state import ROOT
-from paddleflow.spec.pipeline.model import Component, Dag, Pipeline
+from paddleflow.spec.pipeline.model import Cache, Component, Dag, Pipeline, Retry
 from paddleflow.store.database import Tx, Value
 
 RETRIED = frozenset({RunStatus.FAILED, RunStatus.TERMINATED})
 
 
-def retry_run(tx: Tx, run: str, from_step: str, now: float) -> str:
-    """The id of the new run. With `from_step` that component and all after it run again, whatever became of them."""
+def retry_run(tx: Tx, run: str, from_step: str, now: float, changed: NewRun | None = None) -> str:
+    """The id of the new run. With `from_step` that component and all after it run again, whatever became of them. With
+    `changed`, the run of another document, so do those that it changes, and all after them."""
     row = get_run(tx, run)
     status = RunStatus(row.status)
-    if status not in RETRIED and not (from_step and status is RunStatus.SUCCEEDED):
+    if status not in RETRIED and not ((from_step or changed) and status is RunStatus.SUCCEEDED):
         raise Conflict(
             f"run[{run}] cannot be retried, it is {status}",
             code="ActionNotAllowed",
-            hint="only failed and terminated runs can be; a succeeded one only from a step on",
+            hint="only failed and terminated runs can be; a succeeded one only from a step on or with a changed document",
         )
-    pipeline = codec.load(row.pipeline)
-    again = _after(pipeline, from_step) if from_step else set()
-    made = create(tx, _same(row, pipeline), now)
-    _copy(tx, run, made, again, from_step, now)
+    before = codec.load(row.pipeline)
+    new = _same(row, before) if changed is None else replace(changed, retry_of=row.id)
+    again = _after(new.pipeline, from_step) if from_step else set()
+    if changed is not None:
+        again |= changed_components(before, codec.load(codec.dump(new.pipeline)))
+    made = create(tx, new, now)
+    _copy(tx, run, made, again, frozenset(component_names(new.pipeline)), now)
     return made
+
+
+def changed_components(before: Pipeline, after: Pipeline) -> set[str]:
+    """The dotted names of components that a document changes or adds, and of everything that comes after them."""
+    if before.main_fs != after.main_fs:
+        return set(component_names(after))  # results lie on another storage, or are seen elsewhere
+    return _changed(before.entry_points, after.entry_points, "")
+
+
+def _changed(before: Mapping[str, Component], after: Mapping[str, Component], path: str) -> set[str]:
+    found: set[str] = set()
+    for name, child in after.items():
+        old = before.get(name)
+        inner: set[str] = set()
+        if isinstance(child, Dag) and isinstance(old, Dag):
+            inner = _changed(old.children, child.children, f"{path}{name}.")
+        if old is None or _meaning(old) != _meaning(child):
+            found.add(path + name)
+        found |= inner
+        if inner or path + name in found:
+            found |= {path + other for other in _successors(after, name)}
+    return found
+
+
+def _meaning(component: Component) -> Component:
+    """What of a component decides about its result; of a dag that is besides its components."""
+    if isinstance(component, Dag):
+        return replace(component, children={})
+    return replace(component, cache=Cache(), retry=Retry(), timeout=0.0)
 
 
 def _same(row: RunRow, pipeline: Pipeline) -> NewRun:
@@ -89,18 +122,19 @@ def _successors(children: Mapping[str, Component], name: str) -> set[str]:
     return found
 
 
-def _copy(tx: Tx, old: str, new: str, again: set[str], from_step: str, now: float) -> None:
+def _copy(tx: Tx, old: str, new: str, again: set[str], known: frozenset[str], now: float) -> None:
     """The rows of the old run that stay true."""
+    reopened = {name[:at] for name in again for at, letter in enumerate(name) if letter == "."}
     plain = {ROOT: ""}  # number of a dag that is kept → its dotted name, with a dot behind it
     kept: list[ComponentRow] = []
     for row in get_components(tx, old):
         if row.parent not in plain:
             continue
         name = plain[row.parent] + row.name
-        if name in again:
+        if name in again or name not in known:
             continue
         status = ComponentStatus(row.status)
-        if row.kind == "dag" and (status not in GOOD or from_step.startswith(f"{name}.")):
+        if row.kind == "dag" and (status not in GOOD or name in reopened):
             if row.started_at is None:
                 continue
             row = replace(row, status=ComponentStatus.RUNNING, message="", outputs="{}", finished_at=None)

@@ -14,6 +14,7 @@ from paddleflow.store.database import Tx, Value
 from paddleflow.store.statements import load
 
 SQL = load("paddleflow.runs", "runs.sql")
+MOST_SERVED = 1000  #: runs that are named as served by one
 text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -131,7 +132,7 @@ def component_row(run: RunState, item: Instance, rendered: Rendered | None = Non
     """The row of a component. Without `rendered` the columns for that stay as they are."""
     details, parameters = "", ""
     if rendered is not None:
-        details = text(details_of(rendered, item))
+        details = text(rendered_details(rendered, item))
         parameters = text(rendered.parameters) if rendered.parameters else "{}"
     elif item.number in run.frames and not item.status.final:
         frame = run.frames[item.number]
@@ -163,7 +164,7 @@ def component_row(run: RunState, item: Instance, rendered: Rendered | None = Non
     }
 
 
-def details_of(rendered: Rendered, item: Instance) -> Mapping[str, Any]:
+def rendered_details(rendered: Rendered, item: Instance) -> Mapping[str, Any]:
     """What a view shows of a step as it was run; what is empty is left out."""
     found: dict[str, Any] = {"command": rendered.command, "env": rendered.env}
     if rendered.inputs:
@@ -212,6 +213,26 @@ def changed_runs(tx: Tx, limit: int) -> list[ChangedRun]:
 def components_of(tx: Tx, run: str) -> list[ComponentRow]:
     """Everything that is known of a run's components, in the order in which they began."""
     return [ComponentRow(**row) for row in tx.all(SQL["components_of_run"], run_id=run)]
+
+
+class RunDetails(NamedTuple):
+    """A run with everything that its view shows."""
+
+    run: RunRow
+    components: list[ComponentRow]
+    served: list[str]  #: runs that were served from cached results of this one
+    reasons: dict[str, str]  #: job of a step that waits → why
+
+
+def details_of_run(tx: Tx, run: RunRow) -> RunDetails:
+    served = tx.all(SQL["served_runs"], run_id=run.id, limit=MOST_SERVED)
+    waiting = tx.all(SQL["waiting_reasons"], run_id=run.id)
+    return RunDetails(
+        run,
+        components_of(tx, run.id),
+        [row["run_id"] for row in served],
+        {row["id"]: row["message"] for row in waiting},
+    )
 
 
 def loops_of(tx: Tx, run: str) -> list[Loop]:

@@ -120,6 +120,15 @@ delete from run_components where run_id = :run_id and number = :number
 insert into run_loops (run_id, parent, name, items) values (:run_id, :parent, :name, :items)
 on conflict (run_id, parent, name) do nothing
 
+-- name: served_runs
+-- The other runs that were served from cached results of this one.
+select distinct run_id from run_components where reused_run = :run_id and reused_job <> '' and run_id <> :run_id
+order by run_id limit :limit
+
+-- name: waiting_reasons
+-- Why jobs of a run's steps wait.
+select id, message from jobs where run_id = :run_id and status in ('init', 'pending')
+
 -- name: count_reusers
 -- How many other runs were served from this one.
 select count(distinct run_id) as runs from run_components where reused_run = :run_id and run_id <> :run_id

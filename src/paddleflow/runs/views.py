@@ -11,7 +11,7 @@ from paddleflow.base.clock import local_text
 from paddleflow.runs import codec
 from paddleflow.runs.model import PAUSED, ComponentStatus, RunStatus
 from paddleflow.runs.names import dag_id, with_seq
-from paddleflow.runs.rows import ComponentRow, RunRow
+from paddleflow.runs.rows import ComponentRow, RunDetails, RunRow
 from paddleflow.runs.state import POST, ROOT
 from paddleflow.spec import wire_runs as wire
 from paddleflow.spec.pipeline.model import Component, Dag, FsMount, Parameter, Pipeline, Step
@@ -36,16 +36,16 @@ def run_summary(row: RunRow) -> wire.RunSummary:
     }
 
 
-def run_view(row: RunRow, components: Sequence[ComponentRow], now: float) -> wire.Run:
+def run_view(found: RunDetails, now: float) -> wire.Run:
     """The whole of a run."""
+    row, components = found.run, found.components
     pipeline = codec.load(row.pipeline)
-    building = _Views(row, components, now)
+    building = _Views(row, components, found.reasons, now)
     post: dict[str, dict[str, Any]] = {}
     if pipeline.post_process is not None:
         step = pipeline.post_process
         views = building.of_child(POST, step.name, step)
         post = {step.name: views[0]} if views else {}
-    reused = dict.fromkeys(each.reused_run for each in components if each.reused_run)
     return {
         **run_summary(row),
         "fsOptions": _fs_options(pipeline, row.fs_id),
@@ -56,7 +56,7 @@ def run_view(row: RunRow, components: Sequence[ComponentRow], now: float) -> wir
         "failureOptions": {"strategy": pipeline.strategy},
         "dockerEnv": row.docker_env or pipeline.docker_env,
         "disabled": row.disabled or ",".join(sorted(pipeline.disabled)),
-        "runCachedIDs": ",".join(reused),
+        "runCachedIDs": ",".join(found.served),
         "retryOf": row.retry_of,
         "breakpoints": json.loads(row.breakpoints),
         "paused": [each.full_name for each in components if is_paused(each)],
@@ -83,9 +83,10 @@ def mount_view(mount: FsMount) -> dict[str, Any]:
 class _Views:
     """The views of a run's components."""
 
-    def __init__(self, run: RunRow, components: Sequence[ComponentRow], now: float) -> None:
+    def __init__(self, run: RunRow, components: Sequence[ComponentRow], reasons: Mapping[str, str], now: float) -> None:
         self._run = run.id
         self._now = now
+        self._reasons = reasons
         self._over = RunStatus(run.status).final
         self._rows: dict[tuple[int, str], list[ComponentRow]] = defaultdict(list)
         for row in components:
@@ -140,6 +141,7 @@ class _Views:
             "cacheJobID": row.reused_job,
             "reusedFrom": row.reused_run,
             "cacheMiss": json.loads(row.misses or "[]"),
+            "reason": self._reasons.get(row.job_id, ""),
             "tries": row.tries,
         }
         found: wire.JobView = view

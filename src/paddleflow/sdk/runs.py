@@ -138,7 +138,7 @@ class RunRecord(Record):
     schedule_id: str = wire(key="scheduleID")
     message: str = wire(key="runMsg")
     status: str = wire()
-    cached_ids: Sequence[str] = wire((), key="runCachedIDs", read=_list_of_names)
+    cached_ids: Sequence[str] = wire((), key="runCachedIDs", read=_list_of_names)  #: runs that its results served
     scheduled_time: str = wire()
     create_time: str = wire()
     activate_time: str = wire()
@@ -181,9 +181,11 @@ class Run(Handle[RunRecord]):
         """Ends it. The step that comes after all still runs, unless forced."""
         self._act("stop", {"stopForce": force}, settled=Conflict)
 
-    def retry(self, from_step: str | None = None) -> Run:
-        """A new run that takes over what succeeded; `from_step` and all that come after it run again."""
-        answer = self._act("retry", {"fromStep": from_step} if from_step else None)
+    def retry(self, from_step: str | None = None, *, yaml: str | bytes | None = None) -> Run:
+        """A new run that takes over what succeeded; `from_step` and all that come after it run again. With `yaml`, a changed
+        document, so do the steps that it changes and all that come after them."""
+        body = {"fromStep": from_step, "runYamlRaw": encoded(yaml)}
+        answer = self._act("retry", {key: value for key, value in body.items() if value} or None)
         return Run(self._transport, str(table(answer).get("runID", "")))
 
     def pause_before(self, *names: str) -> None:

@@ -1,7 +1,7 @@
 """The job documents: single, distributed, workflow, and the changes to a job that exists.
 
 Field names and defaults are those of existing clients, who send ``schedulingPolicy: {queue: null}`` in members that name
-no queue and flavours as ``{name, cpu: "", mem: ""}``; both mean "not given". A command or its arguments may be a string
+no queue, flavours as ``{name, cpu: "", mem: ""}``, and empty objects and lists; all mean "not given". A command or its arguments may be a string
 (read by the shell) or a list (run as it is).
 """
 
@@ -48,9 +48,19 @@ def _template(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
+def _not_given(value: object) -> object:
+    """Clients send empty objects and lists for what they leave out, an empty list for an object too."""
+    return None if value == {} or value == [] else value
+
+
+def _table(value: object) -> object:
+    return {} if value == [] else value
+
+
 Priority = Annotated[str, BeforeValidator(_upper)]
 Words = str | list[LooseText]
-Template = Annotated[dict[str, Any], AfterValidator(_template)]
+Template = Annotated[Annotated[dict[str, Any], AfterValidator(_template)] | None, BeforeValidator(_not_given)]
+Texts = Annotated[dict[str, LooseText], BeforeValidator(_table)]
 
 
 def _checked_map(values: dict[str, str], rule: names.NameRule, value_rule: names.NameRule | None) -> dict[str, str]:
@@ -161,8 +171,8 @@ class Named(Document):
 
     id: str = ""
     name: str = ""
-    labels: dict[str, LooseText] = Field(default_factory=dict)
-    annotations: dict[str, LooseText] = Field(default_factory=dict)
+    labels: Texts = Field(default_factory=dict)
+    annotations: Texts = Field(default_factory=dict)
     scheduling_policy: SchedulingPolicy = Field(default_factory=lambda: _NO_POLICY)
 
     @field_validator("name")
@@ -202,15 +212,15 @@ class JobSpec(Named):
 
     flavour: FlavourChoice = Field(default_factory=lambda: _NO_FLAVOUR)
     limit_flavour: FlavourChoice = Field(default_factory=lambda: _NO_FLAVOUR)
-    fs: StorageMount | None = None
+    fs: Annotated[StorageMount | None, BeforeValidator(_not_given)] = None
     extra_fs: list[StorageMount] = Field(default_factory=list, alias="extraFS")
     image: str = ""
-    env: dict[str, LooseText] = Field(default_factory=dict)
+    env: Texts = Field(default_factory=dict)
     command: Words = ""
     args: Words = Field(default_factory=list)
     port: int = 0
     source: CodeReference | None = Field(default=None, alias="code")  #: `code` is the code of a refusal here
-    extension_template: Template | None = None
+    extension_template: Template = None
 
     @field_validator("env")
     @classmethod
@@ -273,13 +283,26 @@ class DistributedJob(Named):
     framework: str = Field(min_length=1)
     members: list[MemberDocument] = Field(default_factory=list)
     source: CodeReference | None = Field(default=None, alias="code")  #: of the members that have none
-    extension_template: Template | None = None
+    extension_template: Template = None
 
 
 class WorkflowJob(Named):
     """POST /job/workflow"""
 
-    extension_template: Template | None = None
+    extension_template: Template = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _looked_at(cls, data: object) -> object:
+        """A template that was left out is looked at like an empty one, and named as it is on the wire."""
+        return {"extensionTemplate": None, **data} if isinstance(data, dict) else data
+
+    @field_validator("extension_template")
+    @classmethod
+    def _needed(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        if value is None:
+            raise ValueError("ExtensionTemplate for workflow job is needed, and now is empty")
+        return value
 
 
 class JobBatch(Document):
@@ -296,8 +319,8 @@ class JobChange(Document):
     code: ClassVar[str] = "JobInvalidField"
 
     priority: Priority = ""
-    labels: dict[str, LooseText] = Field(default_factory=dict)
-    annotations: dict[str, LooseText] = Field(default_factory=dict)
+    labels: Texts = Field(default_factory=dict)
+    annotations: Texts = Field(default_factory=dict)
 
     @field_validator("priority")
     @classmethod

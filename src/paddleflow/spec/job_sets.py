@@ -10,22 +10,23 @@ This is the quick way of documents that are in order. Whatever it does not under
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
 
 from pydantic_core import from_json, to_json
 
 from paddleflow.base.names import JOB_ID
-from paddleflow.errors import Invalid
-from paddleflow.spec.document import decode
+from paddleflow.errors import MOST_FAULTS, Fault, Invalid
+from paddleflow.spec.document import decode, parse
 from paddleflow.spec.job import MOST_JOBS, MOST_NAME, DistributedJob, JobBatch, SingleJob, WorkflowJob
 
 AnyJob: TypeAlias = SingleJob | DistributedJob | WorkflowJob
 Identity: TypeAlias = tuple[str, str]  #: id, empty for a new one, and name
 Key: TypeAlias = tuple[str, bytes]
 
+_LARGE = 64 * 1024  #: bytes of a batch beyond which its faults are not all looked for
 _LONGEST = 4096  #: bytes of a common part that is remembered
 _MOST = 1024  #: common parts that are remembered
 
@@ -49,8 +50,41 @@ def read_job_sets(kind: type[AnyJob | JobBatch], body: bytes, *, ignore_unknown:
     try:
         return _quickly(kind, body, ignore_unknown)
     except (ValueError, Invalid):  # not spelled as documented, or wrong
+        if issubclass(kind, JobBatch) and len(body) > _LARGE:
+            return [job_set_of(document) for document in _one_by_one(body, ignore_unknown)]
         whole = decode(kind, body, ignore_unknown=ignore_unknown)
     return [job_set_of(document) for document in (whole.jobs if isinstance(whole, JobBatch) else [whole])]
+
+
+def _one_by_one(body: bytes, ignore_unknown: bool) -> Iterator[SingleJob]:
+    """The jobs of a large batch, each checked by itself and no further than the faults that are told: to find all faults of
+    ten thousand jobs at once would hold up everybody else for seconds."""
+    try:
+        data = from_json(body)
+    except ValueError as error:
+        raise Invalid(f"the request body is not JSON: {error}", code="MalformedJSON") from error
+    given = {str(key).lower(): value for key, value in data.items()} if isinstance(data, dict) else {}
+    jobs = given.get("jobs")
+    if list(given) != ["jobs"] or not isinstance(jobs, list) or not 1 <= len(jobs) <= MOST_JOBS:
+        raise Invalid(
+            f"an object with jobs, a list of 1 to {MOST_JOBS:,}, is wanted and nothing else", code=JobBatch.code
+        )
+    documents: list[SingleJob] = []
+    faults: list[Fault] = []
+    for number, job in enumerate(jobs):
+        try:
+            documents.append(parse(SingleJob, job, ignore_unknown=ignore_unknown))
+        except Invalid as error:
+            faults += [
+                replace(fault, where=f"jobs[{number}]{'.' if fault.where else ''}{fault.where}")
+                for fault in error.details or (Fault("", error.message),)
+            ]
+            if len(faults) >= MOST_FAULTS:
+                faults[MOST_FAULTS - 1 :] = [Fault("", f"{len(jobs) - number - 1:,} further jobs were not checked")]
+                break
+    if faults:
+        raise Invalid.of(faults, code=JobBatch.code)
+    return iter(documents)
 
 
 def _quickly(kind: type[AnyJob | JobBatch], body: bytes, ignore_unknown: bool) -> list[JobSet]:

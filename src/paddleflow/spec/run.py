@@ -66,6 +66,9 @@ class RunChange(Document):
 
     stop_force: bool = Field(default=False, description="stop: end the post-process too")
     from_step: str = Field(default="", description="retry: run this component and all after it again")
+    run_yaml_raw: str = Field(
+        default="", description="retry: base64 of a changed document; what it leaves as it was is not run again"
+    )
     add: list[str] = Field(default_factory=list, description="breakpoint: pause before these")
     remove: list[str] = Field(default_factory=list, description="breakpoint: not before these any more")
     step: str = Field(default="", description="resume: only this component; empty: all that wait")

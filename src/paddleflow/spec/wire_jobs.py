@@ -42,7 +42,8 @@ class DistributedRuntime(TypedDict):
 
 
 class Job(TypedDict):
-    """A job as it was asked for, and what became of it."""
+    """A job as it was asked for, and what became of it. Every key of the request is there, empty if it was not given; of
+    a distributed job they are those of the whole job, and each member has its own."""
 
     id: str
     name: str
@@ -50,17 +51,17 @@ class Job(TypedDict):
     labels: dict[str, str]
     annotations: dict[str, str]
     schedulingPolicy: dict[str, str]
-    flavour: NotRequired[dict[str, Any]]
-    limitFlavour: NotRequired[dict[str, Any]]
-    fs: NotRequired[dict[str, Any]]
-    extraFS: NotRequired[list[dict[str, Any]]]
-    image: NotRequired[str]
-    env: NotRequired[dict[str, str]]
-    command: NotRequired[str | list[str]]
-    args: NotRequired[str | list[str]]
-    port: NotRequired[int]
+    flavour: dict[str, Any]
+    limitFlavour: dict[str, Any]
+    fs: dict[str, Any]
+    extraFS: list[dict[str, Any]]
+    image: str
+    env: dict[str, str]
+    command: str | list[str]
+    args: str | list[str]
+    port: int
     code: NotRequired[dict[str, Any]]  #: the snapshot or folder that it ran with
-    extensionTemplate: NotRequired[dict[str, Any]]
+    extensionTemplate: dict[str, Any]
     framework: str
     members: list[dict[str, Any]]
     status: str

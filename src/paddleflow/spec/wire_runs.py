@@ -71,6 +71,7 @@ class JobView(TypedDict):
     cacheJobID: str
     reusedFrom: Annotated[str, "run whose result it was served from; empty: it ran"]
     cacheMiss: Annotated[list[str], "what has changed since its last result, when that could not be used"]
+    reason: Annotated[str, "why its job waits; empty: it does not"]
     tries: int
     fullName: Annotated[str, "dotted from the entry points on, with the numbers of loop elements"]
     seconds: Annotated[float, "how long it took, or takes"]
@@ -117,7 +118,7 @@ class Run(TypedDict):
     scheduledTime: str
     runMsg: str
     status: str
-    runCachedIDs: Annotated[str, "runs whose results it was served from, a comma list"]
+    runCachedIDs: Annotated[str, "runs that were served from its results, a comma list"]
     retryOf: Annotated[str, "run that it goes on with; empty: none"]
     breakpoints: list[str]
     paused: Annotated[list[str], "components that wait at a breakpoint"]

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from paddleflow.base.clock import ManualClock
 from paddleflow.base.ids import AttemptId
+from paddleflow.engine import run_writes
 from paddleflow.jobs.rows import SQL as JOBS
 from paddleflow.jobs.submission import Submission, Submitter, submit
 from paddleflow.runs import machine
 from paddleflow.runs.facts import Command, Fact
 from paddleflow.runs.names import job_id
-from paddleflow.runs.state import RunState
+from paddleflow.runs.rows import component_row
+from paddleflow.runs.state import Instance, RunState
 from paddleflow.spec.job import FlavourChoice, SingleJob
 from paddleflow.spec.job_sets import job_set_of
 from paddleflow.spec.pipeline.model import Retry, Step
@@ -140,4 +143,23 @@ async def test_a_run_whose_job_id_is_taken_fails_with_words_and_others_go_on(sce
         row = await scene.until(bad, "failed")
         assert f"a job of the id {taken} exists already" in row.message
         good = await scene.submit(pipeline(step("a", env=OK)))
+        await scene.until(good, "succeeded")
+
+
+async def test_a_run_whose_changes_cannot_be_written_fails_with_words_and_others_go_on(
+    scene: RunScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = component_row
+
+    def faulty(run: RunState, item: Instance, *rest: Any) -> dict[str, Any]:
+        if run.id == "run-000001" and item.name == "b":
+            raise TypeError("cannot be encoded")
+        return real(run, item, *rest)
+
+    monkeypatch.setattr(run_writes, "component_row", faulty)
+    async with scene.engine():
+        bad = await scene.submit(pipeline(step("a", env=OK), step("b", "a"), step("c", "a")))
+        row = await scene.until(bad, "failed")
+        assert "TypeError" in row.message
+        good = await scene.submit(pipeline(step("a", env=OK), step("b", "a", env=OK)))
         await scene.until(good, "succeeded")

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from paddleflow.errors import Unavailable
 from paddleflow.runs import pipelines
 from paddleflow.runs.pipelines import Text
 from paddleflow.schedules import schedules
+from paddleflow.schedules.machine import Decision, decide
 from paddleflow.schedules.model import Schedule
 from paddleflow.schedules.rules import new_schedule
 from paddleflow.spec.document import parse
@@ -45,7 +47,7 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-async def firing(database: Database, clock: ManualClock) -> ScheduleEngine:
+async def engine(database: Database, clock: ManualClock) -> ScheduleEngine:
     return ScheduleEngine(database, clock, LocalBus(), "server-1")
 
 
@@ -76,81 +78,81 @@ async def stored(database: Database, schedule: Schedule) -> Schedule:
     return await database.read(schedules.get, schedule.id)
 
 
-async def test_a_slot_becomes_a_run_at_its_time(database: Database, clock: ManualClock, firing: ScheduleEngine) -> None:
+async def test_a_slot_becomes_a_run_at_its_time(database: Database, clock: ManualClock, engine: ScheduleEngine) -> None:
     schedule = await made(database, clock)
-    assert await firing.turn() == 10.0, "the timer is never longer than the look by itself"
+    assert await engine.turn() == 10.0, "the timer is never longer than the look by itself"
     clock.advance(55)
-    assert await firing.turn() == 5.0, "the timer is for the slot"
+    assert await engine.turn() == 5.0, "the timer is for the slot"
     assert await runs(database) == []
     clock.advance(5)
-    await firing.turn()
+    await engine.turn()
     (run,) = await runs(database)
     assert (run["id"], run["name"], run["user_name"], run["status"]) == ("run-000001", "nightly", "alice", "initiating")
     assert (run["schedule_id"], run["scheduled_at"], run["source"]) == (schedule.id, START + MINUTE, "ppl-000001-1")
     assert run["document"] == DOCUMENT
-    await firing.turn()
+    await engine.turn()
     assert len(await runs(database)) == 1, "looking again fires nothing"
 
 
 async def test_slots_missed_in_an_outage_are_caught_up(
-    database: Database, clock: ManualClock, firing: ScheduleEngine
+    database: Database, clock: ManualClock, engine: ScheduleEngine
 ) -> None:
     await made(database, clock)
     clock.advance(3 * MINUTE + 1)
-    await firing.turn()
+    await engine.turn()
     assert await outcomes(database) == [("initiating", 1), ("initiating", 2), ("initiating", 3)]
 
 
 async def test_without_catchup_only_the_newest_runs(
-    database: Database, clock: ManualClock, firing: ScheduleEngine
+    database: Database, clock: ManualClock, engine: ScheduleEngine
 ) -> None:
     await made(database, clock, catchup=False)
     clock.advance(3 * MINUTE + 1)
-    await firing.turn()
+    await engine.turn()
     assert await outcomes(database) == [("skipped", 1), ("skipped", 2), ("initiating", 3)]
     assert (await runs(database))[0]["message"] == "a newer slot is due, and catchup is off"
 
 
 async def test_a_long_outage_is_worked_off_without_waiting(
-    database: Database, clock: ManualClock, firing: ScheduleEngine
+    database: Database, clock: ManualClock, engine: ScheduleEngine
 ) -> None:
     await made(database, clock, catchup=False)
     clock.advance(250 * MINUTE)
-    assert [await firing.turn() for _ in range(3)] == [0.0, 0.0, 10.0]
+    assert [await engine.turn() for _ in range(3)] == [0.0, 0.0, 10.0]
     assert await outcomes(database) == [("skipped", n) for n in range(1, 250)] + [("initiating", 250)]
 
 
 async def test_a_suspended_slot_is_taken_when_a_run_ends(
-    database: Database, clock: ManualClock, firing: ScheduleEngine
+    database: Database, clock: ManualClock, engine: ScheduleEngine
 ) -> None:
     schedule = await made(database, clock, concurrency=1)
     clock.advance(2 * MINUTE)
-    await firing.turn()
-    await firing.turn()
+    await engine.turn()
+    await engine.turn()
     assert await outcomes(database) == [("initiating", 1)]
     assert (await stored(database, schedule)).suspended
     await end(database, "run-000001")
-    await firing.turn()
+    await engine.turn()
     assert await outcomes(database) == [("succeeded", 1), ("initiating", 2)]
 
 
-async def test_replacing_stops_the_oldest_run(database: Database, clock: ManualClock, firing: ScheduleEngine) -> None:
+async def test_replacing_stops_the_oldest_run(database: Database, clock: ManualClock, engine: ScheduleEngine) -> None:
     await made(database, clock, concurrency=1, concurrencyPolicy="replace")
     clock.advance(MINUTE)
-    await firing.turn()
+    await engine.turn()
     clock.advance(MINUTE)
-    await firing.turn()
+    await engine.turn()
     first, second = await runs(database)
     assert (first["status"], first["stop"], second["status"]) == ("terminating", 1, "initiating")
     assert first["message"] == "stopped to make room for a newer run of its schedule"
     assert first["touched"] > first["seen"], "the engine is told"
 
 
-async def test_after_its_end_a_schedule_is_over(database: Database, clock: ManualClock, firing: ScheduleEngine) -> None:
+async def test_after_its_end_a_schedule_is_over(database: Database, clock: ManualClock, engine: ScheduleEngine) -> None:
     schedule = await made(database, clock, endTime="2026-05-28 20:29:30")
     assert schedule.end_at is not None
     clock.at = schedule.end_at + 3600
-    await firing.turn()
+    await engine.turn()
     after = await stored(database, schedule)
     assert (after.status, after.next_at) == ("success", None)
     assert all(row["scheduled_at"] <= schedule.end_at for row in await runs(database))
@@ -158,12 +160,12 @@ async def test_after_its_end_a_schedule_is_over(database: Database, clock: Manua
 
 
 async def test_a_run_that_cannot_be_made_is_noted_and_the_schedule_goes_on(
-    database: Database, clock: ManualClock, firing: ScheduleEngine
+    database: Database, clock: ManualClock, engine: ScheduleEngine
 ) -> None:
     broken = await made(database, clock, ON_STORAGE)
     await made(database, clock, name="other")
     clock.advance(MINUTE)
-    await firing.turn()
+    await engine.turn()
     rows = await runs(database)
     assert sorted((row["name"], row["status"]) for row in rows) == [("nightly", "skipped"), ("other", "initiating")]
     noted = next(row for row in rows if row["name"] == "nightly")
@@ -175,46 +177,46 @@ async def test_a_run_that_cannot_be_made_is_noted_and_the_schedule_goes_on(
     assert "fs[gone]" in after.message
 
 
-async def test_a_schedule_of_nobody_fails(database: Database, clock: ManualClock, firing: ScheduleEngine) -> None:
+async def test_a_schedule_of_nobody_fails(database: Database, clock: ManualClock, engine: ScheduleEngine) -> None:
     schedule = await made(database, clock)
     await database.write(lambda tx: tx.run(compose("delete from users")))
     clock.advance(MINUTE)
-    await firing.turn()
+    await engine.turn()
     after = await stored(database, schedule)
     assert (after.status, after.message, await runs(database)) == ("failed", "user[alice] does not exist", [])
 
 
 async def test_a_clock_set_back_fires_nothing_again(
-    database: Database, clock: ManualClock, firing: ScheduleEngine
+    database: Database, clock: ManualClock, engine: ScheduleEngine
 ) -> None:
     await made(database, clock)
     clock.advance(MINUTE)
-    await firing.turn()
+    await engine.turn()
     clock.advance(-3600)
-    assert await firing.turn() == 10.0
+    assert await engine.turn() == 10.0
     clock.advance(3600)
-    await firing.turn()
+    await engine.turn()
     assert await outcomes(database) == [("initiating", 1)]
 
 
-async def test_paused_ones_do_not_fire(database: Database, clock: ManualClock, firing: ScheduleEngine) -> None:
+async def test_paused_ones_do_not_fire(database: Database, clock: ManualClock, engine: ScheduleEngine) -> None:
     schedule = await made(database, clock, catchup=False)
     await database.write(lambda tx: schedules.pause(tx, schedule, "paused by alice", clock.now()))
     clock.advance(3 * MINUTE)
-    await firing.turn()
+    await engine.turn()
     assert await runs(database) == []
     paused = await stored(database, schedule)
     await database.write(lambda tx: schedules.resume(tx, paused, clock.now()))
-    await firing.turn()
+    await engine.turn()
     assert await outcomes(database) == [("skipped", 1), ("skipped", 2), ("initiating", 3)]
 
 
 async def test_a_server_without_the_lease_fires_nothing(
-    database: Database, clock: ManualClock, firing: ScheduleEngine
+    database: Database, clock: ManualClock, engine: ScheduleEngine
 ) -> None:
     await made(database, clock)
     clock.advance(MINUTE)
-    await firing.turn()
+    await engine.turn()
     clock.advance(20)
     other = ScheduleEngine(database, clock, LocalBus(), "server-2")
     await made(database, clock, name="late")
@@ -246,11 +248,11 @@ async def test_a_failed_write_loses_and_doubles_nothing(database: Database, cloc
     await made(database, clock, name="other")
     clock.advance(2 * MINUTE)
     flaky = Flaky(database, bad)
-    firing = ScheduleEngine(flaky, clock, LocalBus(), "server-1")
+    engine = ScheduleEngine(flaky, clock, LocalBus(), "server-1")
     if bad <= 3:
         with pytest.raises(Unavailable):
-            await firing.turn()
-    await firing.turn()
+            await engine.turn()
+    await engine.turn()
     assert sorted(await outcomes(database)) == [
         ("initiating", 1),
         ("initiating", 1),
@@ -263,7 +265,7 @@ async def test_it_goes_on_after_an_error_and_wakes_when_one_is_made(database: Da
     bus = LocalBus()
     await made(database, clock)
     clock.advance(MINUTE)
-    firing = ScheduleEngine(Flaky(database, 1), clock, bus, "server-1")
+    engine = ScheduleEngine(Flaky(database, 1), clock, bus, "server-1")
 
     async def until(count: int) -> None:
         async with asyncio.timeout(20):
@@ -271,7 +273,7 @@ async def test_it_goes_on_after_an_error_and_wakes_when_one_is_made(database: Da
                 await asyncio.sleep(0.005)  # a look at a condition with a deadline, not a wait for time to pass
 
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(firing.run())
+        task = group.create_task(engine.run())
         await until(1)
         late = await made(database, clock, name="late")
         await database.write(
@@ -280,3 +282,21 @@ async def test_it_goes_on_after_an_error_and_wakes_when_one_is_made(database: Da
         bus.wake("schedules")
         await until(2)
         task.cancel()
+
+
+async def test_a_schedule_that_cannot_be_moved_fails_with_words_and_others_fire(
+    database: Database, clock: ManualClock, engine: ScheduleEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = await made(database, clock, name="bad"), await made(database, clock, name="good")
+
+    def faulty(schedule: Schedule, *rest: Any) -> Decision:
+        if schedule.name == "bad":
+            raise ZeroDivisionError
+        return decide(schedule, *rest)
+
+    monkeypatch.setattr("paddleflow.engine.schedule_engine.decide", faulty)
+    clock.advance(MINUTE)
+    await engine.turn()
+    assert (await stored(database, bad)).status == "failed"
+    assert (await stored(database, bad)).message == "a fault of the server: ZeroDivisionError"
+    assert [row["schedule_id"] for row in await runs(database)] == [good.id]

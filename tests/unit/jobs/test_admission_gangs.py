@@ -195,7 +195,7 @@ def test_broken_containers_give_faults(changes: dict[str, Any], where: str, word
     [
         ({"kind": "Job"}, "extensionTemplate.kind"),
         ({"kind": ["Pod"]}, "extensionTemplate.kind"),
-        ({}, "extensionTemplate.spec.containers"),
+        ({"metadata": {}}, "extensionTemplate.spec.containers"),
         ({"spec": 5}, "extensionTemplate.spec.containers"),
         ({"spec": {"containers": []}}, "extensionTemplate.spec.containers"),
         ({"spec": {"containers": [7]}}, "extensionTemplate.spec.containers"),
@@ -216,7 +216,7 @@ def test_a_pod_without_a_command_has_nothing_to_run() -> None:
     ("template", "where", "words"),
     [
         ({"kind": "PyTorchJob"}, "kind", "framework paddle is described by PaddleJob"),
-        ({}, "kind", "cannot be read for framework paddle"),
+        ({"metadata": {}}, "kind", "cannot be read for framework paddle"),
         ({"kind": "PaddleJob"}, "spec", "describes no member"),
         ({"kind": "PaddleJob", "spec": {"worker": 5}}, "spec.worker", "must be an object"),
         ({"kind": "PaddleJob", "spec": {"worker": {**replica(), "replicas": 0}}}, "spec.worker.replicas", "less than 1"),

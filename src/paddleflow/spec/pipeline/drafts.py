@@ -12,7 +12,7 @@ from paddleflow.spec.pipeline.model import FsMount, Mark, Parameter, Retry
 from paddleflow.spec.pipeline.nodes import Node
 from paddleflow.spec.pipeline.options import CacheDraft, read_cache, read_mounts, read_retry, read_seconds
 from paddleflow.spec.pipeline.parameters import TYPES, Unfit, plain, typed
-from paddleflow.spec.pipeline.reader import COMPONENT, VARIABLE, Reader, spellings
+from paddleflow.spec.pipeline.reader import COMPONENT, STEP_VARIABLE, VARIABLE, Reader, spellings
 
 SHARED = ("parameters", "artifacts", "deps", "condition", "loop_argument", "type")
 STEP = spellings(
@@ -211,7 +211,7 @@ def read_env(reader: Reader, node: Node, path: str) -> dict[str, str]:
     env = {}
     for name, child in reader.entries(node, path):
         where = f"{path}.{name}"
-        reader.named(names.ENV_NAME, name, child, where)
+        reader.named(STEP_VARIABLE, name, child, where)
         env[name] = "" if child.value is None else reader.text(child, where)
         if "\0" in env[name]:
             reader.faults.add(child.mark, where, f"the value of [{shown(name)}] holds a NUL character")

@@ -27,6 +27,11 @@ VARIABLE = names.NameRule(
     re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,49}", re.ASCII),
     "1 to 50 letters, digits or '_', no digit first",
 )
+STEP_VARIABLE = names.NameRule(
+    "environment variable name",
+    re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII),
+    "letters, digits or '_', no digit first",
+)
 PIPELINE = names.NameRule(
     "pipeline name",
     re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,127}", re.ASCII),

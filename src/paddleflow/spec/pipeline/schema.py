@@ -13,7 +13,7 @@ from paddleflow.spec.pipeline.jobs import MOST_REPLICAS, PRIORITIES
 from paddleflow.spec.pipeline.model import CONTINUE, DEFAULT_PARALLELISM, FAIL_FAST
 from paddleflow.spec.pipeline.options import MOST_RETRIES
 from paddleflow.spec.pipeline.parameters import TYPES
-from paddleflow.spec.pipeline.reader import COMPONENT, PIPELINE, VARIABLE
+from paddleflow.spec.pipeline.reader import COMPONENT, PIPELINE, STEP_VARIABLE, VARIABLE
 from paddleflow.spec.pipeline.validation import MOST_LOOP_ITEMS
 
 Schema = dict[str, Any]
@@ -183,7 +183,7 @@ def _definitions() -> Schema:
         },
         "env": {
             "type": "object",
-            "propertyNames": {"pattern": f"^{names.ENV_NAME.pattern.pattern}$"},
+            "propertyNames": {"pattern": f"^{STEP_VARIABLE.pattern.pattern}$"},
             "additionalProperties": {"type": ["string", "number", "null"]},
         },
         "image": {"type": "string", "not": {"pattern": r"\.tar$"}},

@@ -19,6 +19,14 @@ TEMPLATE = re.compile(r"\{\{[ \t]*(?:([A-Za-z_][A-Za-z0-9_-]*)\.)?([A-Za-z_][A-Z
 FORM = r"\{\{[ \t]*(?:[A-Za-z_][A-Za-z0-9_-]*\.)?[A-Za-z_][A-Za-z0-9_]*[ \t]*\}\}"  #: the same, to be part of a pattern
 
 
+_DOTTED = re.compile(r"\{\{[ \t]*\.([A-Za-z0-9_]+)[ \t]*\}\}", re.ASCII)
+
+
+def dotted_names(text: object) -> list[str]:
+    """The names of `{{.name}}`, which other programs write and which is no template here."""
+    return _DOTTED.findall(text) if isinstance(text, str) else []
+
+
 class Reference(NamedTuple):
     """What a template names. `component` is empty for what the component itself has, and for system parameters."""
 

@@ -18,7 +18,15 @@ from paddleflow.spec.pipeline.faults import Faults, Hint, near, shown
 from paddleflow.spec.pipeline.model import Component, Dag, Mark, Parameter, Pipeline
 from paddleflow.spec.pipeline.nodes import Node, kind_of
 from paddleflow.spec.pipeline.parameters import Unfit, plain
-from paddleflow.spec.pipeline.templates import LOOP_ARGUMENT, PARENT, SYSTEM_PARAMETERS, Reference, references, single
+from paddleflow.spec.pipeline.templates import (
+    LOOP_ARGUMENT,
+    PARENT,
+    SYSTEM_PARAMETERS,
+    Reference,
+    dotted_names,
+    references,
+    single,
+)
 
 
 class Parametrised(Protocol):
@@ -115,6 +123,12 @@ def parameter_faults(
 ) -> Faulty:
     """What is wrong with the templates of a parameter's value: (message, hint) of each."""
     component = path.rpartition(".")[2]
+    for unknown in dict.fromkeys(dotted_names(value)):
+        if unknown not in SYSTEM_PARAMETERS:
+            yield (
+                f"unsupported SysParamName[{unknown}] for param[{name}] of field[parameters]",
+                _lazy(unknown, SYSTEM_PARAMETERS),
+            )
     for ref in dict.fromkeys(references(value)):
         if not ref.component:
             if ref.name not in SYSTEM_PARAMETERS:
