@@ -34,7 +34,7 @@ def main() -> None:
     os.setgroups([])
     os.setresgid(UID, UID, UID)
     os.setresuid(UID, UID, UID)
-    env = {"PATH": os.environ["PATH"], "HOME": folder, "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {**os.environ, "HOME": folder, "PYTHONDONTWRITEBYTECODE": "1"}
     os.execvpe(command[0], command, env)
 
 

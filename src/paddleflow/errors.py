@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-MOST_FAULTS = 100  #: faults of one document that are told
+MOST_FAULTS = 100  #: faults of one document that are listed
 MOST_WHERE, MOST_MESSAGE = 200, 1000  #: characters of the place and of the words of one fault
 
 
@@ -78,12 +78,12 @@ class Invalid(PaddleFlowError):
     def of(cls, faults: Sequence[Fault], *, code: str = "", more: int = 0) -> Invalid:
         """One error for all faults, readable by itself: the first `MOST_FAULTS` of them, and how many there are beyond
         these, with `more` that the caller only counted."""
-        told = [fault.shortened() for fault in faults[:MOST_FAULTS]]
-        more += len(faults) - len(told)
+        listed = [fault.shortened() for fault in faults[:MOST_FAULTS]]
+        more += len(faults) - len(listed)
         if more:
-            told.append(Fault("", f"… and {more:,} more"))
-        hint = next((fault.hint for fault in told if fault.hint), "")
-        return cls("; ".join(map(str, told)), code=code, hint=hint, details=told)
+            listed.append(Fault("", f"… and {more:,} more"))
+        hint = next((fault.hint for fault in listed if fault.hint), "")
+        return cls("; ".join(map(str, listed)), code=code, hint=hint, details=listed)
 
 
 class Unauthenticated(PaddleFlowError):

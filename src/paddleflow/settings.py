@@ -195,7 +195,7 @@ def load(file: Path | None = None, environ: Mapping[str, str] | None = None) -> 
     return Settings(**sections)
 
 
-def strays(environ: Mapping[str, str] | None = None) -> list[Fault]:
+def unknown_variables(environ: Mapping[str, str] | None = None) -> list[Fault]:
     """Variables that look like settings and are none: most likely misspelt. No error: others may set them, as Kubernetes does."""
     env = os.environ if environ is None else environ
     known = [variable for _, variable, _, _ in describe()]

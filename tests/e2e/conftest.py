@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,8 +24,9 @@ PADDLEFLOW = str(Path(sys.executable).parent / "paddleflow")
 class ServerProcess:
     """``paddleflow server`` on a data folder; may be killed and started again."""
 
-    def __init__(self, data: Path, environment: dict[str, str] | None = None) -> None:
+    def __init__(self, data: Path, environment: dict[str, str] | None = None, account: Sequence[str] = ()) -> None:
         self.data = data
+        self.account = account  #: command by which it becomes another account
         self.environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("PADDLEFLOW_")},
             "PADDLEFLOW_HOME": str(data / "home"),
@@ -39,7 +40,7 @@ class ServerProcess:
         (self.data / "server.json").unlink(missing_ok=True)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [PADDLEFLOW, "server", "--port", "0", "--data", str(self.data)],
+                [*self.account, PADDLEFLOW, "server", "--port", "0", "--data", str(self.data)],
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

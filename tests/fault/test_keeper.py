@@ -20,7 +20,10 @@ import pytest
 
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
+from paddleflow.errors import NotFound, Unavailable
+from paddleflow.runtimes.memory import task_of
 from paddleflow.runtimes.runtime import AttemptObservation, Ended, Mount, Ready, Started
+from paddleflow.settings import LocalSettings
 from tests.fault import doomed_server, dying_keeper
 from tests.keeper_scene import check_each_ended_once, counted, keeper_of, kill_keeper, times_run
 from tests.patience import PATIENCE, soon
@@ -276,3 +279,61 @@ async def test_a_work_folder_that_cannot_be_made_is_named(scene: Scene) -> None:
     folder.touch()
     end = await scene.run(launch)
     assert (end.exit_code, end.message) == (None, f"work folder {folder}/work: not a directory")
+
+
+#: Few descriptors for keeper and server; more are in use here already, so another process tries it.
+FEW = """
+import asyncio, resource, sys
+from pathlib import Path
+resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]), int(sys.argv[2])))
+from tests.runtime_scene import Scene, open_local, opened
+
+async def main():
+    async with opened(open_local, Path(sys.argv[1])) as scene:
+        print((await scene.run(scene.shell("one", "exit 3"))).exit_code)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(("limit", "works"), [(64, True), (200, True), (40, False)])
+def test_a_keeper_needs_few_descriptors_and_says_how_many(tmp_path: Path, limit: int, works: bool) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FEW, str(tmp_path), str(limit)],
+        capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    if works:
+        assert done.stdout == "3\n", done.stderr
+    else:
+        assert "may open 40 files at once, and at least 64 are needed" in done.stderr
+
+
+async def test_the_data_folder_and_logs_are_the_server_s_alone(scene: Scene) -> None:
+    launch = scene.shell("one", "true")
+    await scene.run(launch)
+    assert (scene.folder / "data").stat().st_mode & 0o777 == 0o700
+    assert scene.log_path(launch).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("swap", ["rm $LOG", "mv $LOG $LOG.away", "rm $LOG; mkfifo $LOG", "ln -sf /etc/passwd $LOG"])
+async def test_a_job_may_do_what_it_likes_to_its_log(tmp_path: Path, swap: str) -> None:
+    """It is not ended for it, nobody waits for it, and nobody else's file is read."""
+    settings = LocalSettings(log_limit="64Ki")
+    async with opened(partial(open_local, settings=settings), tmp_path) as scene:
+        launch = scene.shell("one", f"echo first; {swap}; until [ -e go ]; do sleep 0.01; done; exit 4")
+        log = scene.log_path(launch)
+        launch = replace(launch, env={**launch.env, "LOG": str(log)})
+        await scene.runtime.start([launch])
+        await soon(lambda: log.parent.exists() and (not log.exists() or not log.is_file() or log.is_symlink()))
+        assert (await scene.run(scene.shell("other", "true"))).exit_code == 0
+        with pytest.raises((NotFound, Unavailable)):
+            await scene.runtime.logs.read(task_of(launch.attempt), 0, 100)
+        (tmp_path / "work" / "go").touch()
+        end = await scene.end_of(launch)
+        assert (end.exit_code, end.message) == (4, "")
+        # The next attempt of the member finds what was left there.
+        again = replace(launch, attempt=AttemptId("job-one.worker-0.2"))
+        scene.started.append(again.attempt)
+        end = await scene.run(again)
+        assert end.exit_code in {4, None}
+        assert end.exit_code == 4 or f"log {log}:" in end.message

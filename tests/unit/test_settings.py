@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from paddleflow.errors import Invalid
-from paddleflow.settings import load, strays
+from paddleflow.settings import load, unknown_variables
 
 
 def test_the_environment_goes_before_the_file(tmp_path: Path) -> None:
@@ -32,6 +32,6 @@ def test_all_wrong_ones_are_named_at_once(tmp_path: Path) -> None:
 
 def test_variables_that_are_almost_settings_are_found() -> None:
     fine = {"PADDLEFLOW_LOCAL_CPUS": "3", "PADDLEFLOW_SERVER": "http://x", "PADDLEFLOW_SERVER_CONFIG": "x", "PATH": "y"}
-    assert strays(fine) == []
-    (stray,) = strays({**fine, "PADDLEFLOW_LOCAL_CPU": "3"})
+    assert unknown_variables(fine) == []
+    (stray,) = unknown_variables({**fine, "PADDLEFLOW_LOCAL_CPU": "3"})
     assert (stray.where, stray.hint) == ("PADDLEFLOW_LOCAL_CPU", "did you mean PADDLEFLOW_LOCAL_CPUS?")

@@ -66,7 +66,7 @@ async def create_batch(platform: Platform, call: Call[list[JobSet], NoQuery]) ->
 async def list_jobs(platform: Platform, call: Call[NoBody, JobListQuery]) -> bytes:
     query = call.query
     wanted = JobFilter(
-        user=None if call.caller.root else call.caller.name,
+        user=(query.user_filter or None) if call.caller.root else call.caller.name,
         statuses=listed(query.status),
         queues=listed(query.queue),
         updated_since=query.timestamp,

@@ -126,12 +126,12 @@ def filtered_users(caller: Caller, user_filter: str) -> list[str]:
 async def show_pipeline(platform: Platform, call: Call[NoBody, VersionQuery]) -> wire.PipelineWithVersions:
     query = call.query
 
-    def look(tx: Tx) -> tuple[Registered, list[Version]]:
+    def find(tx: Tx) -> tuple[Registered, list[Version]]:
         registered = owned_pipeline(tx, call.caller, call.path["id"])
         found = pipelines.list_versions(tx, registered, query.after, query.limit, fs_names=listed(query.fs_filter))
         return registered, found
 
-    registered, found = await platform.database.read(look)
+    registered, found = await platform.database.read(find)
     rows, truncated, marker = page(found, query)
     versions = [version_answer(row) for row in rows]
     return {
@@ -150,11 +150,11 @@ async def delete_pipeline(platform: Platform, call: Call[NoBody, NoQuery]) -> No
 
 
 async def show_version(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.PipelineWithVersion:
-    def look(tx: Tx) -> tuple[Registered, Version]:
+    def find(tx: Tx) -> tuple[Registered, Version]:
         registered = owned_pipeline(tx, call.caller, call.path["id"])
         return registered, pipelines.get_version(tx, registered, call.path["version"])
 
-    registered, version = await platform.database.read(look)
+    registered, version = await platform.database.read(find)
     return {"pipeline": pipeline_answer(registered), "pipelineVersion": version_answer(version)}
 
 

@@ -30,7 +30,7 @@ class RunMetrics(Collector):
         registry.register(self)
 
     async def refresh(self) -> None:
-        """Look again. A database that does not answer leaves the gauge out."""
+        """Read the counts. A database that does not answer leaves the gauge out."""
         try:
             self._active = await self._database.read(count_active_runs)
         except PaddleFlowError as error:

@@ -74,12 +74,12 @@ async def list_schedules(platform: Platform, call: Call[NoBody, ScheduleQuery]) 
 async def show_schedule(platform: Platform, call: Call[NoBody, ScheduleRunsQuery]) -> wire.ScheduleWithRuns:
     query = call.query
 
-    def look(tx: Tx) -> tuple[Schedule, list[RunRow]]:
+    def find(tx: Tx) -> tuple[Schedule, list[RunRow]]:
         schedule = owned_schedule(tx, call.caller, call.path["id"])
         wanted = RunFilter(schedules=[schedule.id], runs=listed(query.run_filter), statuses=listed(query.status_filter))
         return schedule, find_runs(tx, wanted, query.after, query.limit)
 
-    schedule, found = await platform.database.read(look)
+    schedule, found = await platform.database.read(find)
     rows, truncated, marker = page(found, query)
     return {
         **schedule_answer(schedule),

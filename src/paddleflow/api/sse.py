@@ -2,7 +2,7 @@
 
 A handler returns ``EventStream(events, platform.closing)``. It ends when the iterator does, when the client goes, or
 when the server begins to stop; in each case the iterator is closed, so that its ``finally`` blocks run. A comment is
-sent when nothing else was for a while, so that proxies keep the connection. An error inside the iterator is told as a
+sent when nothing else was for a while, so that proxies keep the connection. An error inside the iterator becomes a
 last event called ``error``, with the body that a refusal has.
 
 A client that comes again names the last event it has seen: browsers by the header ``Last-Event-ID``, others by

@@ -37,7 +37,7 @@ async def change_storage(platform: Platform, call: Call[StorageChange, NoQuery])
 async def _with_folder(
     platform: Platform, call: Call[NewStorage, NoQuery] | Call[StorageChange, NoQuery], user: str, place: Place | None
 ) -> wire.StorageMade:
-    """Look at the folder, make it where that is allowed, then write; a refused write takes made folders away again."""
+    """Check the folder, make it where that is allowed, then write; a refused write takes made folders away again."""
     confined, now = not call.caller.root, platform.clock.now()
     made: list[Path] = []
     if place is not None:

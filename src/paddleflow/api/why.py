@@ -47,9 +47,9 @@ async def why(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobWhy:
     suggestions: Sequence[Suggestion] = ()
     if known is None:
         engine = platform.jobs_run_here.engines.engine(row.cluster)
-        told = None if engine is None else await engine.explain(row.id, queues, sizes)
-        if told is not None and told[0].code not in NOT_WAITING:
-            known, suggestions = told
+        found = None if engine is None else await engine.explain(row.id, queues, sizes)
+        if found is not None and found[0].code not in NOT_WAITING:
+            known, suggestions = found
         owner = platform.jobs_run_here.engines.elsewhere.get(row.cluster, "")
         if engine is None and owner:
             known = Reason("machine_away", f"waits for the machine of cluster {row.cluster}: server {owner} is away")

@@ -34,6 +34,10 @@ def parse_quantity(text: str | int | float, *, unit: Decimal = Decimal(1)) -> in
     if match is None:
         if shown.startswith("-"):
             raise ValueError(f"quantity {shown!r} is negative, it must be 0 or more")
+        if shown[-1:] in {"B", "b"} and _QUANTITY.fullmatch(shown[:-1]):
+            digits, letter = shown[:-1].rstrip("iKMGTPEk"), shown[:-1].lstrip("0123456789.")[:1]
+            wanted = f"{digits}{letter}i or {digits}{letter}" if letter else digits
+            raise ValueError(f"quantity {shown!r} has the unit B: write {wanted}")
         raise ValueError(f"quantity {shown!r} is not a number with an optional suffix such as 500m, 2 or 20Gi")
     number = Decimal(match["number"])
     factor = Decimal(10) ** int(match["exponent"]) if match["exponent"] else _SUFFIXES[match["suffix"] or ""]

@@ -77,6 +77,7 @@ job = group(
         "eta": Late("job_follow:eta", "Estimate when a pending job will start."),
         "events": Late("job_follow:events", "Show the events of a job."),
         "logs": Late("job_follow:logs", "Print or follow the log of a job."),
+        "top": Late("top:job_top", "Show the CPU and memory usage of running jobs."),
         "run": Late("job_run:run", "Run a command as a job, print its log and exit with its exit code."),
         "wait": Late("job_follow:wait", "Wait until jobs have finished."),
         "why": Late("job_follow:why", "Explain why a job is pending, and what would start it now."),
@@ -191,6 +192,8 @@ def submit(session: Session, file: IO[str], kind: str | None) -> None:
 @click.option("-st", "--starttime", help='Only jobs started since "YYYY-MM-DD HH:MM:SS".')
 @click.option("-q", "--queue", help="Only jobs in this queue.")
 @click.option("-l", "--labels", callback=pairs, help="Only jobs with these labels: a=b,c=d.")
+@click.option("-u", "--user", help="Only jobs of this user (root only; others see their own jobs).")
+@click.option("-w", "--watch", is_flag=True, help="Redraw the list every two seconds until Ctrl-C.")
 @click.option("-fl", "--fieldlist", callback=_fields, help="Fields to show, for example id,status,message.")
 @paging("maxkeys", 50)
 @pass_session
@@ -201,6 +204,8 @@ def list_(
     starttime: str | None,
     queue: str | None,
     labels: dict[str, str] | None,
+    user: str | None,
+    watch: bool,
     fieldlist: list[str],
     paging: Paging,
 ) -> None:
@@ -210,21 +215,27 @@ def list_(
     Examples:
       paddleflow job list -s running,pending
       paddleflow job list -q default-queue -fl id,status,message
+      paddleflow job list -w -u alice
       paddleflow job list --all -o json
     """
-    found, marker = paging.collect(
-        lambda size, marker: session.client.jobs.page(
-            status=status,
-            timestamp=timestamp,
-            start_time=starttime,
-            queue=queue,
-            labels=labels,
-            max_keys=size,
-            marker=marker,
+
+    def show() -> None:
+        found, marker = paging.collect(
+            lambda size, marker: session.client.jobs.page(
+                status=status,
+                timestamp=timestamp,
+                start_time=starttime,
+                queue=queue,
+                labels=labels,
+                user=user,
+                max_keys=size,
+                marker=marker,
+            )
         )
-    )
-    output.show_list(session, _chosen(fieldlist), [job.record for job in found], marker)
-    output.show_marker(session, marker)
+        output.show_list(session, _chosen(fieldlist), [job.record for job in found], marker)
+        output.show_marker(session, marker)
+
+    output.repeat(show) if watch else show()
 
 
 def _facts(job: JobRecord) -> dict[str, object]:

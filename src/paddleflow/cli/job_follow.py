@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import click
@@ -30,8 +32,21 @@ def print_log(lines: Iterable[str]) -> None:
         sys.stdout.flush()
 
 
-def show_log(session: Session, job: Job, *, follow: bool, task: str | None) -> None:
-    lines = job.logs(follow, task=task)
+def last_lines(job: Job, count: int, *, follow: bool, task: str | None) -> Iterator[str]:
+    """The last `count` lines; then, with `follow`, those that come."""
+    total = 0
+    last: deque[str] = deque(maxlen=count)
+    for line in job.logs(task=task):
+        total += line.endswith("\n")  # one without an end is still being written
+        last.append(line)
+    if not follow:
+        yield from last
+        return
+    yield from islice(job.logs(True, task=task), max(total - count, 0), None)
+
+
+def show_log(session: Session, job: Job, *, follow: bool, task: str | None, tail: int | None = None) -> None:
+    lines = job.logs(follow, task=task) if tail is None else last_lines(job, tail, follow=follow, task=task)
     if session.machine:
         output.print_data(session, {"id": job.id, "log": "".join(lines)})
         return
@@ -53,16 +68,17 @@ def _explain(job: Job) -> None:
 @click.argument("jobid")
 @click.option("-f", "--follow", is_flag=True, help="Keep printing until the job has finished.")
 @click.option("--task", "--member", "task", help="Only this member, for example worker-0.")
+@click.option("--tail", type=click.IntRange(0, 1_000_000), help="Only the last lines.")
 @pass_session
-def logs(session: Session, jobid: str, follow: bool, task: str | None) -> None:
+def logs(session: Session, jobid: str, follow: bool, task: str | None, tail: int | None) -> None:
     """Print the log of a job. With several members each line begins with its member: [worker-0].
 
     \b
     Examples:
-      paddleflow job logs @latest -f
+      paddleflow job logs @latest -f --tail 20
       paddleflow job logs job-6afbf4d02ba6c48ef9e95063 --member worker-1
     """
-    show_log(session, session.job(jobid), follow=follow, task=task)
+    show_log(session, session.job(jobid), follow=follow, task=task, tail=tail)
 
 
 WAITED: Kind[Watched] = Kind(

@@ -41,6 +41,7 @@ COMMANDS = {
     "server": Late("server:server", "Start a server on this machine."),
     "statistics": Late("statistics:statistics", "Resource usage of jobs, and accelerator hours."),
     "token": Late("token:token", "Tokens for scripts."),
+    "top": Late("top:top", "Show nodes, queues, running and pending jobs on one screen."),
     "user": Late("account:user", "Manage users."),
     "version": Late("version:version", "Print the versions of client and server."),
     "whoami": Late("account:whoami", "Show the current user."),

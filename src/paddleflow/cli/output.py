@@ -141,6 +141,16 @@ def line(session: Session, headers: Sequence[str], row: Sequence[object], data: 
     return "\t".join(_flat(original_cell(value)) for value in row)
 
 
+def repeat(show: Callable[[], None], every: float = 2.0) -> None:
+    """Shows something again and again until Ctrl-C; on a terminal in place."""
+    while True:
+        if sys.stdout.isatty():
+            click.clear()
+        show()
+        sys.stdout.flush()
+        time.sleep(every)
+
+
 def print_data(session: Session, data: object) -> None:
     """An object of the API as JSON, or as YAML."""
     if session.output != "yaml":

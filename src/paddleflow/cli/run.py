@@ -11,7 +11,7 @@ from paddleflow.cli import output
 from paddleflow.cli.errors import faults_of
 from paddleflow.cli.lazy import Late, Paging, group, paging, pair_each
 from paddleflow.cli.output import Column, Kind, with_id
-from paddleflow.cli.session import Session, pass_session
+from paddleflow.cli.session import Session, note, pass_session
 
 if TYPE_CHECKING:
     from paddleflow.sdk.artifacts import RunCache
@@ -135,6 +135,8 @@ def create(
             strategy=strategy,
             breakpoints=pause_before,
         )
+    if not session.machine:
+        _note_ignored_image(session, made.record)
     shown = name or (made.record.name if not session.machine else "")
     message = f"run[{shown}] create success with run id[{made.id}]"
     if not (watch and session.machine):
@@ -146,6 +148,14 @@ def create(
         if session.machine:
             output.print_data(session, RUN.data(made.refresh().record))
         ctx.exit(code)
+
+
+def _note_ignored_image(session: Session, record: RunRecord) -> None:
+    """Says once per run that images are not used where no cluster runs containers."""
+    if record.docker_env and all(cluster.type == "Local" for cluster in session.client.clusters.list()):
+        note(
+            f"note: docker_env {record.docker_env} is recorded but not used: steps run as processes of the server's machine"
+        )
 
 
 @run.command("list")

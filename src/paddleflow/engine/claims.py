@@ -43,7 +43,7 @@ class Claims:
         return True
 
     def restore(self, run: RunState, item: Instance) -> None:
-        """A step that was at work when the engine stopped."""
+        """A step that was running when the engine stopped."""
         if item.prints.first:
             self.take(run, item, item.prints)
 

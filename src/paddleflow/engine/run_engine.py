@@ -104,7 +104,7 @@ class RunEngine:
         self._counters = results
         self._expected = expected  # seconds that a job will probably run
         self.runs: dict[str, RunState] = {}
-        self.jobs: dict[str, tuple[RunState, int]] = {}  #: job of a step at work → its run and number
+        self.jobs: dict[str, tuple[RunState, int]] = {}  #: job of a running step → its run and number
         self.inbox: list[RunFact] = []  #: answers of `run_io`
         self.io_requests: list[tuple[RunState, Command]] = []  #: to be done after this turn's write
         self.rendered: dict[tuple[str, int], Rendered] = {}  #: of steps whose row is not written yet
@@ -144,7 +144,7 @@ class RunEngine:
         self._touched[run.id] = run
 
     def next_due(self) -> float | None:
-        """When a run must be looked at even if nothing happens."""
+        """When the next timer of a run is due."""
         return min((due for run in self.runs.values() if (due := run.next_due()) is not None), default=None)
 
     # ── a turn ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -152,7 +152,7 @@ class RunEngine:
     async def turn(
         self, board: Board, changes: Changeset, jobs: Iterable[ChangedJob], runs: Iterable[ChangedRun], now: float
     ) -> None:
-        """Everything that follows for runs from what this turn heard; `decide` comes after it."""
+        """Everything that follows for runs from what this turn observed; `decide` comes after it."""
         facts, self.inbox = self.inbox, []
         facts = self._of_jobs(changes, jobs, now) + facts
         facts += await self._of_other_jobs(now)
@@ -266,7 +266,7 @@ class RunEngine:
                     self.io_requests.append((run, command))
 
     def _give_up(self, run: RunState, error: Exception, now: float) -> list[Command]:
-        """End a run that this code cannot go on with; what it had at work is stopped."""
+        """End a run that this code cannot go on with; what it had running is stopped."""
         self._fail(run, error, now)
         commands: list[Command] = [FinishRun()]
         for item in run.instances.values():
@@ -346,7 +346,7 @@ class RunEngine:
             advance_job(board, active, job_facts.StopAsked(now, message), changes, now)
             return False
         if job not in board.waiting:
-            return False  # it has ended, and its run will hear of it
+            return False  # it has ended, and a fact about it comes
         if changes.writes.runs.jobs.pop(job, None) is not None:
             board.forget_waiting(job)  # nobody but the board knows it
         else:
@@ -428,7 +428,7 @@ class RunEngine:
                     self.other_jobs.pop(item.job, None)
             try:
                 collected: Collected = collect(run, self.rendered, changes.writes.runs, now)
-            except Exception as error:  # as in `_advance`; what it had running is stopped when it is looked at again
+            except Exception as error:  # as in `_advance`; what it had running is stopped by its row
                 collected = self._drop(run, error, changes, now)
             self.inbox += self.claims.ended(collected, now)
             steps = (item for _, item in collected if isinstance(item.component, Step))

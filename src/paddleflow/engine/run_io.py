@@ -215,7 +215,7 @@ class RunIO:
     # ── the cache ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _look_up(self, requests: Sequence[IoRequest], stores: _Stores) -> None:
-        """Answers for many steps with one look at the database; those whose files take long are asked later."""
+        """Answers for many steps with one query; those whose files take long are asked later."""
         ready: list[_Question] = []
         async with asyncio.TaskGroup() as group:
             pending: dict[asyncio.Task[_Question | None], None] = {}

@@ -210,7 +210,7 @@ def _held_back(job: str, why: str, now: float) -> NewEvent:
 def _insert(
     tx: Tx, jobs: Mapping[str, FreshJob], attempts: Mapping[str, int], reasons: Mapping[str, str], now: float
 ) -> dict[str, JobRow]:
-    """The rows of new jobs: as if they had been submitted, looked at and perhaps placed, in one go."""
+    """The rows of new jobs: as if they had been submitted, seen and perhaps placed, in one go."""
     rows: list[dict[str, Value]] = []
     for job, new in jobs.items():
         attempt = attempts.get(job, 0)

@@ -1,7 +1,7 @@
-"""The loop that fires schedules: looks at those that are due, and makes what `schedules.machine` decides true.
+"""The schedule engine: fires the schedules that are due, as `schedules.machine` decides.
 
-What becomes of a schedule's slots, the runs that they make and the runs that make room are one transaction, which reads the
-schedule anew. So a server that is killed at any moment neither loses nor doubles a slot, and two servers cannot both fire
+What becomes of a schedule's slots, the runs that they make and the runs that are replaced are one transaction, which reads the
+schedule again. So a server that is killed at any moment neither loses nor doubles a slot, and two servers cannot both fire
 one. The lease only spares the others the work.
 
 There is one timer, for the next moment at which some schedule must be looked at. Wake-ups (topic ``schedules``) come when
@@ -35,7 +35,7 @@ LOOK_EVERY = 10.0
 AT_ONCE = 50  #: schedules whose writes may share a commit
 FIRST_PAUSE = 0.2  #: after an error; doubles up to LAST_PAUSE
 LAST_PAUSE = 30.0
-MADE_ROOM = "stopped to make room for a newer run of its schedule"
+REPLACED = "replaced by a newer run of its schedule"
 #: what a run may be refused with: the slot is noted with the reason, and the schedule goes on
 REFUSALS = (Invalid, NotFound, Forbidden, Conflict)
 
@@ -64,12 +64,12 @@ class ScheduleEngine:
                     wait = await self.turn()
                     pause = FIRST_PAUSE
                 except (PaddleFlowError, OSError) as error:
-                    log.warning("schedules are looked at again later", reason=str(error), seconds=pause)
+                    log.warning("schedules are tried again later", reason=str(error), seconds=pause)
                     wait, pause = pause, min(pause * 2, LAST_PAUSE)
                 await woken.wait(wait)
 
     async def turn(self) -> float:
-        """Fire everything that is due now; after how many seconds to look again."""
+        """Fire everything that is due now; the seconds until the next turn."""
         now = self._clock.now()
         due = await self._database.peek(schedules.due, now, 0, AT_ONCE)
         if due:
@@ -169,7 +169,7 @@ def _carry_out(tx: Tx, schedule: Schedule, decision: Decision, refusal: str, now
             runs.record_skipped(tx, run, reason, now)
     if made:
         for stopped in decision.stops:
-            runs.stop_run(tx, stopped, False, MADE_ROOM, now)
+            runs.stop_run(tx, stopped, False, REPLACED, now)
     return Fired(tuple(made), len(decision.slots) - len(made))
 
 

@@ -2,7 +2,7 @@
 
 Steps of a loop or of a wide pipeline differ in command, variables and name; queue, flavour, image and storages are the same.
 So the first of them takes the whole way (`runs.documents`, `jobs.admission`), and the others are copies of its job. Called by
-`run_engine`, inside a look at the database.
+`run_engine`, inside a read of the database.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Transactions on resource pools. A pool is a record for people and programs; the scheduler does not look at it."""
+"""Transactions on resource pools. A pool is a record for people and programs; the scheduler does not use it."""
 
 from __future__ import annotations
 

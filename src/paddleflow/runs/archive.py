@@ -1,6 +1,6 @@
 """A folder of a store as a tar file, without holding it in memory. Blocks on the store; called by `api.artifacts` in a `FilePool`.
 
-Only regular files go into it, each read through the store, which resolves every name anew and refuses what leads out: a name
+Only regular files go into it, each read through the store, which resolves every name again and refuses what leads out: a name
 that is swapped for a link meanwhile gains nothing. A link to a file of the same store is that file; links to folders are left out.
 """
 

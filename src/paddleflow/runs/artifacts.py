@@ -121,7 +121,7 @@ def find_artifacts(tx: Tx, wanted: ArtifactFilter, before: int, limit: int) -> l
 
 
 def select(tx: Tx, table: str, columns: Iterable[tuple[str, Sequence[str]]], before: int, limit: int) -> list[Row]:
-    """Rows of a table, newest first, whose columns have one of the given values; a column without values is not looked at."""
+    """Rows of a table, newest first, whose columns have one of the given values; a column without values does not count."""
     where = Conditions()
     if before:
         where.add("seq < :before", before=before)

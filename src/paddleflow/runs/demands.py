@@ -102,7 +102,7 @@ def _mounts(pipeline: Pipeline) -> Iterator[tuple[str, FsMount]]:
 
 
 def _answers(tx: Tx, user: str, root: bool) -> Callable[[Demand], Refusal | None]:
-    """Tells of each name, asked once: None, or message and hint of the refusal."""
+    """Answers for each name, cached: None, or message and hint of the refusal."""
 
     def queue(demand: Demand) -> Refusal | None:
         if queues.find_queue(tx, demand.name) is None:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """Somebody looks after this run: for the first time, or again."""
+    """An engine has taken up this run: for the first time, or after a restart."""
 
     at: float
 

@@ -13,7 +13,7 @@ SUCCESS = "Run successfully"
 
 
 class RunStatus(StrEnum):
-    """The states of a run. `initiating` is accepted but not looked at; `skipped` is a schedule's slot that was only noted."""
+    """The states of a run. `initiating` is accepted, and the engine has not taken it up yet; `skipped` is a schedule's slot that was only noted."""
 
     INITIATING = "initiating"
     PENDING = "pending"

@@ -1,7 +1,7 @@
 """A run's state from its rows: at its beginning, after a restart, and after any error of the engine. One path for all.
 
 Rows hold what has ended, what has a job, what pauses and what rests between two tries. Everything else (a step that waited
-for a slot, an answer of the cache, a file) had no effect yet and begins anew, when the machine hears `Adopted`.
+for a slot, an answer of the cache, a file) had no effect yet and starts again with the fact `Adopted`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RunRecords:
     run: RunRow
     components: Sequence[ComponentRecord]
     loops: Sequence[Loop]
-    exit_codes: dict[str, int]  #: by job, of those that failed while nobody looked
+    exit_codes: dict[str, int]  #: by job, of those that failed while no engine was running
 
 
 def read_run(tx: Tx, run: RunRow) -> RunRecords:
@@ -45,7 +45,7 @@ def read_run(tx: Tx, run: RunRow) -> RunRecords:
 
 
 def restore(records: RunRecords, now: float) -> tuple[RunState, list[JobEnded]]:
-    """The state, and the ends of jobs that the run has not heard of yet."""
+    """The state, and the ends of jobs that the run does not know yet."""
     return _Restoring(records, now).all()
 
 
@@ -88,7 +88,7 @@ class _Restoring:
         return run, self.ended
 
     def _fill(self, frame: Frame, rows: Iterable[ComponentRecord], loops: dict[str, list[Any]]) -> list[Frame]:
-        """Its children as the rows say; the frames of those that are dags at work."""
+        """Its children as the rows say; the frames of those that are running dags."""
         children: dict[int, list[ComponentRecord]] = defaultdict(list)
         for row in rows:
             children[frame.plan.index[row.name]].append(row)

@@ -21,7 +21,7 @@ select * from runs where id = :id
 select status from runs where id = :id
 
 -- name: unseen_runs
--- Runs that the engine has not looked at since somebody else changed them.
+-- Runs that the engine has not seen since somebody else changed them.
 select seq, id, touched, status, message, stop, breakpoints from runs where touched > seen order by seq limit :limit
 
 -- name: active_runs
@@ -48,7 +48,7 @@ where id = :id
 update runs set numbers = :numbers where id = :id and numbers < :numbers
 
 -- name: ask_run_to_stop
--- Tells the engine to end a run: politely with 1, with 2 without its post-process.
+-- Asks the engine to end a run: with 1 after its post-process, with 2 without it.
 update runs set stop = :stop, status = 'terminating', message = :message, updated_at = :at, touched = touched + 1
 where id = :id and status in ('initiating', 'pending', 'running', 'terminating') and stop < :stop
 

@@ -79,7 +79,7 @@ class Phase(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class Frame:
-    """One dag at work, or the entry points, or the post-process."""
+    """One running dag, or the entry points, or the post-process."""
 
     number: int
     plan: Plan
@@ -211,7 +211,7 @@ class RunState:
         return number
 
     def at(self, moment: float, number: int) -> None:
-        """Look at a component again at that moment."""
+        """Set a timer for a component."""
         heapq.heappush(self.timers, (moment, number))
 
     def next_due(self) -> float | None:

@@ -47,7 +47,7 @@ class Decision:
 
     schedule: Schedule
     slots: tuple[Fire | Skip, ...] = ()
-    stops: tuple[str, ...] = ()  #: runs that make room
+    stops: tuple[str, ...] = ()  #: runs that are replaced
     more: bool = False  #: slots are left that could be decided about at once
 
 
@@ -75,7 +75,7 @@ class _Due:
         self._cut, self._cut_reason = self._first_that_may_run()
 
     def _first_that_may_run(self) -> tuple[float | None, str]:
-        """Slots before this one are left out, whatever room there is."""
+        """Slots before this one are left out, however many runs are allowed."""
         options, first = self._options, self._schedule.next_at
         if first is None or first > self._until:
             return None, ""

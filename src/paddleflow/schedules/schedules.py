@@ -153,7 +153,7 @@ def change(tx: Tx, schedule: Schedule, status: ScheduleStatus, message: str, now
 
 
 def save(tx: Tx, before: Schedule, after: Schedule, now: float) -> Schedule:
-    """Write what changed of a schedule, and tell of another status."""
+    """Write what changed of a schedule, and record another status as an event."""
     if after == before:
         return before
     after = replace(after, updated_at=now)

@@ -295,9 +295,11 @@ class Jobs(Area):
         labels: Mapping[str, str] | None = None,
         timestamp: int | None = None,
         start_time: str | None = None,
+        user: str | None = None,
     ) -> Page[Job]:
-        """`status` may be a list with commas; `timestamp`: changed since that second of the epoch."""
+        """`status` may be a list with commas; `timestamp`: changed since that second of the epoch; `user`: for root."""
         query = {
+            "userFilter": user,
             "status": status,
             "timestamp": timestamp,
             "startTime": start_time,
@@ -316,9 +318,11 @@ class Jobs(Area):
         labels: Mapping[str, str] | None = None,
         timestamp: int | None = None,
         start_time: str | None = None,
+        user: str | None = None,
     ) -> Iterator[Job]:
         return self._pages(
             lambda marker: self.page(
+                user=user,
                 marker=marker,
                 status=status,
                 queue=queue,

@@ -23,7 +23,7 @@ from paddleflow.server.connections import budget
 from paddleflow.server.transport import bounded
 from paddleflow.settings import ServerSettings, Settings
 
-RELOAD_EVERY = 10.0  #: seconds between two looks at the files of the certificate
+RELOAD_EVERY = 10.0  #: seconds between two checks of the files of the certificate
 
 log = Log("server")
 

@@ -36,7 +36,7 @@ from paddleflow.server.listener import HttpServer, open_listener, peer_context
 from paddleflow.server.logs import configure
 from paddleflow.server.node_usage import LocalNodes
 from paddleflow.server.readiness import ReadinessMetrics, database_check, disk_check
-from paddleflow.settings import Settings, strays
+from paddleflow.settings import Settings, unknown_variables
 from paddleflow.storage.file_pool import FilePool
 from paddleflow.store.connection import open_bus, open_database
 
@@ -54,8 +54,8 @@ def run(settings: Settings) -> int:
     gc.freeze()  # what was imported stays
     gc.enable()
     configure(settings.server.log_level, settings.server.log_format)
-    for stray in strays():
-        log.warning("variable ignored", variable=stray.where, reason=stray.message, hint=stray.hint)
+    for unknown in unknown_variables():
+        log.warning("variable ignored", variable=unknown.where, reason=unknown.message, hint=unknown.hint)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(settings))

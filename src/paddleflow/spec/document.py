@@ -113,8 +113,19 @@ def _tidied(
 _UNTOLD = Fault("", "")
 
 
+#: Fields that people write one level too high: inside of which field they belong, and what they are called there.
+ELSEWHERE: Mapping[str, Mapping[str, str]] = {
+    "schedulingPolicy": {"queue": "queue", "priority": "priority"},
+    "flavour": {"cpu": "cpu", "mem": "mem", "memory": "mem", "gpu": "scalarResources"},
+}
+
+
 def _unknown(path: str, key: str, names: Mapping[str, tuple[str, type[Document] | None]]) -> Fault:
-    return Fault(path, "is not a known field", nearest(key[:80], {alias for alias, _ in names.values()}))
+    aliases = {alias for alias, _ in names.values()}
+    for inside, fields in ELSEWHERE.items():
+        if inside in aliases and key.lower() in fields:
+            return Fault(path, "is not a known field", f"write {inside}: {{{fields[key.lower()]}: …}}")
+    return Fault(path, "is not a known field", nearest(key[:80], aliases))
 
 
 @cache

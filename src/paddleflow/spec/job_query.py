@@ -28,6 +28,7 @@ class JobListQuery(PageQuery):
     start_time: str = Field(default="", description="YYYY-MM-DD HH:MM:SS: only jobs started since")
     queue: str = Field(default="", description="comma-separated queue names")
     labels: str = Field(default="", description="JSON object: only jobs that carry all of these")
+    user_filter: str = Field(default="", description="only jobs of this user; others than root see their own anyway")
 
     @field_validator("start_time")
     @classmethod

@@ -57,7 +57,7 @@ def read_job_sets(kind: type[AnyJob | JobBatch], body: bytes, *, ignore_unknown:
 
 
 def _one_by_one(body: bytes, ignore_unknown: bool) -> Iterator[SingleJob]:
-    """The jobs of a large batch, each checked by itself and no further than the faults that are told: to find all faults of
+    """The jobs of a large batch, each checked by itself and no further than the faults that are listed: to find all faults of
     ten thousand jobs at once would hold up everybody else for seconds."""
     try:
         data = from_json(body)

@@ -1,8 +1,9 @@
 """Work on users' files, in threads of its own: slow or hostile files never starve logins, logs or the database.
 
 Long work is a generator that yields from time to time; each piece of it, of about `SLICE` seconds, is a task of its own. So
-pieces of many take turns on few threads, a small file never waits for a huge one, and work is cancelled between two pieces.
-One pool per server, used by the run engine and by downloads.
+pieces of many take turns on few threads, and work is cancelled between two pieces. What needs more than one piece shares `LONG`
+threads, so that small files find a thread, and the server a core, whatever else is being read. One pool per server, used by the run
+engine and by downloads.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar
 
 THREADS = 8
+LONG = 2  #: threads for work that takes long
 SLICE = 0.05  #: seconds
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -31,7 +33,8 @@ class _Done(Generic[T]):
 class FilePool:
     """Threads for files."""
 
-    def __init__(self, threads: int = THREADS, slice_seconds: float = SLICE) -> None:
+    def __init__(self, threads: int = THREADS, slice_seconds: float = SLICE, long: int = LONG) -> None:
+        self._long = asyncio.Semaphore(long)
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="files")
         self._slice = slice_seconds
 
@@ -42,8 +45,9 @@ class FilePool:
     async def run_in_slices(self, work: Progress[T], report: Callable[[int], None] | None = None) -> T:
         """Something that may take long. `report` is called on the event loop with the progress, between two pieces; what
         it raises ends the work."""
+        piece = partial(_advance, work, self._slice)
+        done = await self._step(work, piece)
         while True:
-            done = await self._step(work, partial(_advance, work, self._slice))
             if isinstance(done, _Done):
                 return done.value
             try:
@@ -52,6 +56,15 @@ class FilePool:
             except BaseException:
                 work.close()
                 raise
+            try:
+                await self._long.acquire()
+            except BaseException:
+                work.close()
+                raise
+            try:
+                done = await self._step(work, piece)
+            finally:
+                self._long.release()
 
     async def iterate(self, source: Generator[bytes, None, None]) -> AsyncIterator[bytes]:
         """The pieces of a source that blocks on the disk."""

@@ -30,7 +30,7 @@ class Storage:
 
     @property
     def folder(self) -> str:
-        """Where the files are on this machine; `places.check_folder` tells whether it may be used now."""
+        """Where the files are on this machine; `places.check_folder` says whether it may be used now."""
         return self.sub_path
 
 

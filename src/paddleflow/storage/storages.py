@@ -126,7 +126,7 @@ def refuse_duplicate(tx: Tx, user: str, name: str) -> None:
 
 
 def create_storage(tx: Tx, document: NewStorage, place: Place, user: str, confined: bool, now: float) -> Storage:
-    """The folder has been checked before: a transaction does not look at the disk."""
+    """The folder has been checked before: a transaction does not touch the disk."""
     require_user(tx, user)
     storage = Storage(
         id=storage_id(user, document.name),

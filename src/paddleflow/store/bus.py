@@ -1,6 +1,6 @@
-"""Wake-ups: "look again, something about this topic has changed". They carry no data and may be lost.
+"""Wake-ups: "query again, something about this topic has changed". They carry no data and may be lost.
 
-Whoever waits looks into the database after each wait, woken or not, and waits no longer than it can afford to be late.
+Whoever waits queries the database after each wait, woken or not, and waits no longer than it can afford to be late.
 `LocalBus` serves one process; `postgres_bus.PostgresBus` several. ``tests/contract/test_bus.py`` holds for both.
 """
 

@@ -1,4 +1,4 @@
-"""Numbers that change with something: lets who keeps a copy of a configuration notice in one look that it is old.
+"""Numbers that change with something: whoever keeps a copy of a configuration sees by one query that it is old.
 
 A change raises its number by a step that nobody knows beforehand. So a number that was seen in a transaction which was
 undone later does not come back for another change, and what was learnt there is not taken for the truth.

@@ -3,7 +3,7 @@
 select value from counters where name = :name
 
 -- name: counter_sum
--- The numbers of two things in one look.
+-- The numbers of two things in one query.
 select coalesce(sum(value), 0) as value from counters where name in (:name, :other)
 
 -- name: bump_counter

@@ -1,7 +1,7 @@
 """Wake-ups between servers that share a PostgreSQL database, by LISTEN and NOTIFY.
 
 One thread with one connection listens and sends. Waiters of this process are woken directly, without the way through the
-server. While the connection is lost, wake-ups of others are too; once it is back everybody is woken, and looks.
+server. While the connection is lost, wake-ups of others are too; once it is back everybody is woken, and queries again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PostgresBus:
         self._lock = threading.Lock()
         self._outbox: set[str] = set()  # equal topics that pile up are sent once
         self._ended = threading.Event()
-        self._bell, self._rope = socket.socketpair()  # pulling the rope wakes the thread
+        self._wake_end, self._notify_end = socket.socketpair()  # a byte into one end wakes the thread at the other
         self._thread = threading.Thread(target=self._serve, name="database-bus", daemon=True)
         self._thread.start()
 
@@ -49,10 +49,10 @@ class PostgresBus:
         with self._lock:
             if self._ended.is_set() or len(self._outbox) == _MOST:
                 return
-            ring = not self._outbox  # otherwise the bell has been rung, and not yet been heard
+            first = not self._outbox  # otherwise the thread has been woken, and has not yet read it
             self._outbox.add(topic)
-            if ring:
-                self._rope.send(b"!")
+            if first:
+                self._notify_end.send(b"!")
 
     async def wait(self, topic: str, seconds: float) -> bool:
         return await self._local.wait(topic, seconds)
@@ -64,11 +64,11 @@ class PostgresBus:
         with self._lock:
             if not self._ended.is_set():
                 self._ended.set()
-                self._rope.send(b"!")
+                self._notify_end.send(b"!")
         await asyncio.to_thread(self._thread.join)
         await self._local.close()
-        self._bell.close()
-        self._rope.close()
+        self._wake_end.close()
+        self._notify_end.close()
 
     def _listen(self) -> Connection:
         try:
@@ -110,6 +110,6 @@ class PostgresBus:
                     self._local.wake(notify.payload)
             if self._ended.is_set():
                 return
-            bell = self._bell.fileno()
+            bell = self._wake_end.fileno()
             if bell in select.select([connection.fileno(), bell], [], [])[0]:
-                self._bell.recv(4096)
+                self._wake_end.recv(4096)

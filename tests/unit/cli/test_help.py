@@ -75,6 +75,7 @@ Commands:
   show    Show a job: its request, its state and its tasks.
   stop    Stop pending or running jobs.
   submit  Submit the job document in FILE (YAML or JSON, "-" reads standard input) and print the...
+  top     Show the CPU and memory usage of running jobs.
   update  Change the priority, labels or annotations of a job.
   wait    Wait until jobs have finished.
   why     Explain why a job is pending, and what would start it now.
@@ -173,6 +174,7 @@ Commands:
   server      Start a server on this machine.
   statistics  Resource usage of jobs, and accelerator hours.
   token       Tokens for scripts.
+  top         Show nodes, queues, running and pending jobs on one screen.
   user        Manage users.
   version     Print the versions of client and server.
   whoami      Show the current user.

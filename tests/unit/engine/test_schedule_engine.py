@@ -144,7 +144,7 @@ async def test_replacing_stops_the_oldest_run(database: Database, clock: ManualC
     await engine.turn()
     first, second = await runs(database)
     assert (first["status"], first["stop"], second["status"]) == ("terminating", 1, "initiating")
-    assert first["message"] == "stopped to make room for a newer run of its schedule"
+    assert first["message"] == "replaced by a newer run of its schedule"
     assert first["touched"] > first["seen"], "the engine is told"
 
 

@@ -43,6 +43,26 @@ async def test_small_work_is_done_beside_work_without_end() -> None:
     pool.close()
 
 
+async def test_long_work_leaves_threads_for_small_work() -> None:
+    """Pieces of long work that never end hold no more threads than are theirs."""
+    pool = FilePool(threads=3, slice_seconds=0.0, long=2)
+    held, release = threading.Semaphore(0), threading.Event()
+
+    def stuck() -> Progress[None]:
+        yield 1
+        held.release()
+        release.wait()
+
+    works = [asyncio.ensure_future(pool.run_in_slices(stuck())) for _ in range(5)]
+    await asyncio.to_thread(held.acquire)
+    await asyncio.to_thread(held.acquire)
+    assert await pool.run(lambda: 7) == 7
+    assert not held.acquire(blocking=False)
+    release.set()
+    await asyncio.gather(*works)
+    pool.close()
+
+
 async def test_a_report_may_end_the_work() -> None:
     pool = FilePool(threads=1, slice_seconds=0.0)
     closed = threading.Event()

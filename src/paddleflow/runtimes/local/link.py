@@ -7,6 +7,7 @@ the keeper is still importing. There is no task behind this, only reader and wri
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import signal
 import socket
@@ -73,18 +74,22 @@ def _start(data: Path, path: str, command: Sequence[str]) -> None:
 
 
 def _spawn(argv: list[str], listener: int, log: int) -> int:
-    # The socket goes to its place first, by way of a number that is in nobody's way.
+    # By way of numbers that are in nobody's way, however few descriptors this process may have.
+    listener, log = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, LISTENER + 1) for fd in (listener, log))
     actions = [
-        (os.POSIX_SPAWN_DUP2, listener, 255),
         (os.POSIX_SPAWN_DUP2, log, 1),
         (os.POSIX_SPAWN_DUP2, log, 2),
         (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_DUP2, 255, LISTENER),
-        (os.POSIX_SPAWN_CLOSE, 255),
+        (os.POSIX_SPAWN_DUP2, listener, LISTENER),
     ]
     numbers = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
-    env = inherited(_KEPT)
-    return os.posix_spawn(argv[0], argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=numbers)
+    try:
+        return os.posix_spawn(
+            argv[0], argv, inherited(_KEPT), file_actions=actions, setsid=True, setsigmask=(), setsigdef=numbers
+        )
+    finally:
+        os.close(listener)
+        os.close(log)
 
 
 def reap() -> None:

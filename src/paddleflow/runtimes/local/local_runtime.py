@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import resource
 import sys
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -33,6 +34,7 @@ PROTOCOL = 3
 PREFETCH = 3  #: the protocol from which on a keeper prefetches
 PATIENCE = 20.0  #: seconds until a keeper that does not answer is an error
 WORK_VARIABLE = "PF_WORK_DIR"
+LEAST_DESCRIPTORS = 64  #: the keeper itself, its cgroups, and a few attempts of an earlier keeper
 RETRY = (0.0, 0.05, 0.2, 1.0)  #: seconds before a keeper is started again; the last one for all later tries
 
 log = logging.getLogger(__name__)
@@ -82,7 +84,10 @@ class LocalRuntime:
         self._connect()
 
     def _prepare_data(self) -> None:
+        check_descriptors()
         self._data.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError):  # somebody else's, who lets us write there
+            self._data.chmod(0o700)
         empty_trash(self._data)
 
     async def close(self) -> None:
@@ -358,6 +363,16 @@ class LocalRuntime:
             if attempt in self._pids:
                 self._samples[attempt] = sampler.grown(self._samples.get(attempt), seen)
         return {attempt: self._samples[attempt].sample for attempt in taken if attempt in self._samples}
+
+
+def check_descriptors() -> None:
+    """Unavailable when this process may open too few files for a keeper to work."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < LEAST_DESCRIPTORS:
+        raise Unavailable(
+            f"this process may open {soft} files at once, and at least {LEAST_DESCRIPTORS} are needed",
+            hint=f"raise the limit before the start: ulimit -n {min(hard, 4096) if hard > 0 else 4096}",
+        )
 
 
 _KINDS: dict[str, type[AttemptObservation]] = {"started": Started, "ready": Ready, "ended": Ended, "returned": Returned}
