@@ -388,7 +388,7 @@ class ClusterEngine:
             more = bool(self._changed or started or self._heard or self._runs.inbox or board.failures)
 
     async def _decide(self, board: Board, changes: Changeset, now: float) -> None:
-        await self._thinker.think(lambda: decide(board, changes, self._around, now), len(board.core.fresh))
+        await self._thinker.think(lambda: decide(board, changes, self._around, now), len(board.core.unexplained))
 
     async def _restore_runs(self, now: float) -> list[RunFact]:
         """All runs that have not ended, taken up; the facts for them."""

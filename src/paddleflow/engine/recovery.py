@@ -131,7 +131,7 @@ def _enqueue_waiting(board: Board, classes: Iterable[WaitingClass], now: float) 
         board.enqueue_all([(Waiting(request, *rest), each.not_before) for request in requests], now)
         if each.status == JobStatus.PENDING:
             jobs = [request.job for request in requests]
-            board.core.told(jobs)
+            board.core.mark_explained(jobs)
             board.reported.append((each.message, jobs))
 
 

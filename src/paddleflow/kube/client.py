@@ -147,6 +147,30 @@ class Client:
             raise _refused(answer, request)
         return answer.body.decode("utf-8", "replace")
 
+    async def follow_log(
+        self, pod: str, namespace: str, *, container: str = "", quiet: float = 3600.0
+    ) -> AsyncGenerator[bytes, None]:
+        """The whole log of a container, as it grows, until the container ends."""
+        query: dict[str, str | int] = {"container": container, "follow": "true"}
+        request = Request("GET", PODS.path(namespace, pod, "log") + _query(query))
+        begun: Response | None = None
+        body = b""
+        async with aclosing(self._transport.stream(request, quiet)) as parts:
+            async for part in parts:
+                if isinstance(part, Response):
+                    begun = part
+                elif begun is not None and begun.status >= 400:
+                    body += part
+                else:
+                    yield part
+        if begun is not None and begun.status >= 400:
+            begun.body = body
+            raise _refused(begun, request)
+
+    async def raw(self, path: str) -> Object:
+        """The JSON at a path that is no object of a kind, such as a node's statistics."""
+        return await self._call("GET", path)
+
     async def serves(self, resource: Resource) -> bool:
         """Whether the API server knows the kind in this version: a definition may be missing or older."""
         try:

@@ -100,7 +100,7 @@ class ClusterState:
         self.reservations: dict[str, Reservation] = {}
         self.classes = ClassIndex()
         self.pending: dict[str, JobClass] = {}
-        self.fresh: dict[str, None] = {}  #: submitted, and nobody has been told yet why they wait
+        self.unexplained: dict[str, None] = {}  #: submitted, and not reported yet why they wait
         self.slots = SlotIndex(self.cluster, self.classes)
         self.evictions: dict[str, Eviction] = {}  #: the last of each job, as long as it counts
         self.shrinks: dict[str, Eviction] = {}  #: members that were told to go and are still there, by job
@@ -128,7 +128,7 @@ class ClusterState:
         """A job is no longer in its class."""
         ledger = self.ledgers[job_class.queue]
         del self.pending[job]
-        self.fresh.pop(job, None)
+        self.unexplained.pop(job, None)
         first, priority = job_class.key[3] == job, -job_class.key[0]
         if first:
             ledger.delist(job_class)

@@ -85,7 +85,7 @@ class Core(ClusterState):
             return False
         ledger, job_class = self._class_of(request)
         self.pending[job] = job_class
-        self.fresh[job] = None
+        self.unexplained[job] = None
         self.dirty = self.touched = True
         if job_class.leads(request):
             if job_class.key != LAST:
@@ -109,7 +109,7 @@ class Core(ClusterState):
         if len(new) > 1:
             ledger, job_class = self._class_of(requests[0])
             known.update(dict.fromkeys(new, job_class))
-            self.fresh.update(dict.fromkeys(new))
+            self.unexplained.update(dict.fromkeys(new))
             self.dirty = self.touched = True
             if job_class.key != LAST:
                 ledger.delist(job_class)
@@ -129,10 +129,10 @@ class Core(ClusterState):
             ledger.classes[job_class.serial] = job_class
         return ledger, job_class
 
-    def told(self, jobs: Iterable[str]) -> None:
-        """Nobody needs to hear again why these wait."""
+    def mark_explained(self, jobs: Iterable[str]) -> None:
+        """Why these wait was reported before."""
         for job in jobs:
-            self.fresh.pop(job, None)
+            self.unexplained.pop(job, None)
 
     def withdraw(self, job: str) -> bool:
         """A pending job is gone; False when it was not pending."""
@@ -230,9 +230,9 @@ class Core(ClusterState):
         for ledger, old, queue in changed:
             if (old.order if old else "fifo") != (queue.order if queue else "fifo"):
                 requests = [request for job_class in ledger.classes.values() for request in job_class.jobs.values()]
-                told = self._take_out(requests)
+                explained = self._take_out(requests)
                 ledger.queue = queue
-                self._put_in(requests, told)
+                self._put_in(requests, explained)
             ledger.queue = queue
             if (old and (old.node_labels, old.placement)) != (queue and (queue.node_labels, queue.placement)):
                 for job_class in ledger.classes.values():
@@ -278,15 +278,15 @@ class Core(ClusterState):
         self._put_in(requests, self._take_out(requests))
 
     def _take_out(self, requests: list[Request]) -> set[str]:
-        """Those among them that have been told why they wait."""
-        told = {request.job for request in requests if request.job not in self.fresh}
+        """Those among them whose reason was reported already."""
+        explained = {request.job for request in requests if request.job not in self.unexplained}
         for request in requests:
             self.withdraw(request.job)
-        return told
+        return explained
 
-    def _put_in(self, requests: list[Request], told: set[str]) -> None:
+    def _put_in(self, requests: list[Request], explained: set[str]) -> None:
         self.submit_many(requests)
-        self.told(told)
+        self.mark_explained(explained)
 
     # --- the cycle ----------------------------------------------------------------------------------------------
 
@@ -309,8 +309,8 @@ class Core(ClusterState):
             return cycle.decisions
         self.touched = False
         self._quiet_until = min(self._next_aging(), self._next_allowed())
-        fresh, self.fresh = self.fresh, {}
-        return cycle.decisions + [Wait(job, reason) for job, reason in self.reasons(fresh).items()]
+        unexplained, self.unexplained = self.unexplained, {}
+        return cycle.decisions + [Wait(job, reason) for job, reason in self.reasons(unexplained).items()]
 
     def _next_aging(self) -> float:
         """When the next job will have waited longer than the patience."""
@@ -366,14 +366,14 @@ class Core(ClusterState):
 
     def reasons(self, jobs: Iterable[str] | None = None) -> dict[str, Reason]:
         """Why these pending jobs wait, all of them if none are named; equal jobs share one reason."""
-        explainer, known, told = Explainer(self), dict[int, Reason](), dict[str, Reason]()
+        explainer, known, found = Explainer(self), dict[int, Reason](), dict[str, Reason]()
         for job in self.pending if jobs is None else jobs:
             job_class = self.pending[job]
             reason = known.get(job_class.serial)
             if reason is None:
                 reason = known[job_class.serial] = explainer.reason(job_class)
-            told[job] = reason
-        return told
+            found[job] = reason
+        return found
 
     def impossible(self, request: Request) -> Reason | None:
         """Why a job could never start here, for refusing it at once; None when it could."""

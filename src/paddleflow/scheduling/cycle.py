@@ -2,7 +2,7 @@
 
   1. ledger for what was freed since the last cycle: `SlotIndex.wake`, and the past of users;
   2. take the priorities from the highest to the lowest, and in each:
-  3. the elders: the oldest job of each queue that has waited longer than the patience, the oldest of all first. One that
+  3. the aged jobs: the oldest job of each queue that has waited longer than the patience, the oldest of all first. One that
      cannot start claims what it takes of each ceiling above it, and nodes are kept for it;
   4. the fair_share: the queue with the least share goes, again and again; on its turn it starts its first job that can start;
   5. where it is asked for: the first job of each queue that still waits may claim its place from others;
@@ -18,7 +18,7 @@ from heapq import heapify, heappop, heappush
 
 from paddleflow.scheduling.classes import JobClass
 from paddleflow.scheduling.cluster_state import ClusterState
-from paddleflow.scheduling.elastic import balance, grow, room
+from paddleflow.scheduling.elastic import balance, grow, headroom
 from paddleflow.scheduling.fair_share import FairShare
 from paddleflow.scheduling.ledgers import Claim, QueueLedger
 from paddleflow.scheduling.model import Decision, Eviction, Resize, Start
@@ -65,28 +65,30 @@ class Cycle:
         for priority in sorted(bands, reverse=True):
             if self.full():
                 return
-            self._elders(priority, bands[priority])
+            self._serve_aged(priority, bands[priority])
             fair_share = FairShare(bands[priority], priority, state.cluster.capacity, state.now)
             while not self.full() and (mine := fair_share.first()) is not None:
                 fair_share.after(mine, self._turn(mine, fair_share, priority))
 
     # --- step 3 -------------------------------------------------------------------------------------------------
 
-    def _elders(self, priority: int, ledgers: list[QueueLedger]) -> None:
+    def _serve_aged(self, priority: int, ledgers: list[QueueLedger]) -> None:
         for claimant in sorted(self._claimants(priority), key=lambda job_class: job_class.key):
-            self._try_elder(self._state.ledgers[claimant.queue], claimant)
+            self._try_aged(self._state.ledgers[claimant.queue], claimant)
         heap = [
-            (job_class.key, ledger.name, ledger) for ledger in ledgers if (job_class := self._elder(ledger, priority))
+            (job_class.key, ledger.name, ledger)
+            for ledger in ledgers
+            if (job_class := self._oldest_aged(ledger, priority))
         ]
         heapify(heap)
         while heap and not self.full():
             _, _, ledger = heappop(heap)
-            job_class = self._elder(ledger, priority)
+            job_class = self._oldest_aged(ledger, priority)
             assert job_class is not None
-            if self._try_elder(ledger, job_class) and (following := self._elder(ledger, priority)) is not None:
+            if self._try_aged(ledger, job_class) and (following := self._oldest_aged(ledger, priority)) is not None:
                 heappush(heap, (following.key, ledger.name, ledger))
 
-    def _try_elder(self, ledger: QueueLedger, job_class: JobClass) -> bool:
+    def _try_aged(self, ledger: QueueLedger, job_class: JobClass) -> bool:
         """Start it, or claim quota and nodes for it."""
         job = job_class.key[3]
         within = ledger.over(job_class.total) is None
@@ -112,20 +114,20 @@ class Cycle:
             job_class for job_class in classes if -job_class.key[0] == priority and state.ledgers[job_class.queue].open
         ]
 
-    def _elder(self, ledger: QueueLedger, priority: int) -> JobClass | None:
+    def _oldest_aged(self, ledger: QueueLedger, priority: int) -> JobClass | None:
         """The oldest job of a queue, if it has waited long enough and could ever start."""
         state = self._state
         return next(
             (
                 job_class
-                for job_class in ledger.elders(priority, state.now - state.rules.patience)
+                for job_class in ledger.aged_classes(priority, state.now - state.rules.patience)
                 if state.possible(job_class)
             ),
             None,
         )
 
     def _reserve(self, job_class: JobClass) -> None:
-        """Keep nodes for an elder; those that come later in order make way if there are too many."""
+        """Keep nodes for an aged job; those that come later in order make way if there are too many."""
         state, kept = self._state, self._state.reservations
         pool = state.cluster.pool(job_class.gang.selector)
         claimants = {eviction.by for eviction in [*state.evictions.values(), *state.shrinks.values()]}
@@ -195,7 +197,9 @@ class Cycle:
     def _grow(self, waiting: bool) -> None:
         """More members for those just started, and for all who may change unless somebody waits for room."""
         state, decisions = self._state, self.decisions
-        fresh = {d.job: at for at, d in enumerate(decisions) if isinstance(d, Start) and room(state.allocations[d.job])}
+        fresh = {
+            d.job: at for at, d in enumerate(decisions) if isinstance(d, Start) and headroom(state.allocations[d.job])
+        }
         if waiting or not (fresh or self._elastic):
             return
         jobs = set(fresh)
@@ -203,7 +207,7 @@ class Cycle:
             jobs |= {
                 job
                 for job, allocation in state.allocations.items()
-                if room(allocation) and state.may_change(allocation, grow=True)
+                if headroom(allocation) and state.may_change(allocation, grow=True)
             }
         for job, added in grow(state, sorted(jobs)).items():
             if job in fresh:

@@ -26,7 +26,7 @@ def spare(allocation: Allocation) -> int:
     )
 
 
-def room(allocation: Allocation) -> int:
+def headroom(allocation: Allocation) -> int:
     """How many more it may have."""
     return sum(
         max(0, member_set.count - _members(allocation, member_set))
@@ -47,9 +47,9 @@ def _members(allocation: Allocation, member_set: MemberSet) -> int:
 def grow(state: ClusterState, jobs: Iterable[str]) -> dict[str, tuple[Assignment, ...]]:
     """Give what is idle to these running jobs, in fair fair_share; the new members of each that got some."""
     heap = [
-        (fulfilment(spare(state.allocations[job]), room(state.allocations[job])), job)
+        (fulfilment(spare(state.allocations[job]), headroom(state.allocations[job])), job)
         for job in jobs
-        if room(state.allocations[job])
+        if headroom(state.allocations[job])
     ]
     heapify(heap)
     added: dict[str, tuple[Assignment, ...]] = {}
@@ -60,8 +60,8 @@ def grow(state: ClusterState, jobs: Iterable[str]) -> dict[str, tuple[Assignment
             allocation = state.allocations[job]
             state.change(job, tuple(sorted((*allocation.assignments, new), key=lambda a: (a.role, a.index))))
             added[job] = (*added.get(job, ()), new)
-            if room(state.allocations[job]):
-                heappush(heap, (fulfilment(spare(state.allocations[job]), room(state.allocations[job])), job))
+            if headroom(state.allocations[job]):
+                heappush(heap, (fulfilment(spare(state.allocations[job]), headroom(state.allocations[job])), job))
     return added
 
 
@@ -99,10 +99,10 @@ def spare_members(state: ClusterState, priority: int) -> list[Allocation]:
         if allocation.request.priority <= priority and spare(allocation) and state.may_change(allocation):
             heap.append(
                 (
-                    -fulfilment(spare(allocation), room(allocation)),
+                    -fulfilment(spare(allocation), headroom(allocation)),
                     job,
                     spare(allocation),
-                    room(allocation),
+                    headroom(allocation),
                     _newest_first(allocation),
                 )
             )
@@ -136,15 +136,15 @@ def balance(state: ClusterState) -> list[Resize]:
     changing = [
         allocation
         for allocation in state.allocations.values()
-        if spare(allocation) + room(allocation) and state.may_change(allocation, grow=True)
+        if spare(allocation) + headroom(allocation) and state.may_change(allocation, grow=True)
     ]
     ranked = sorted(
-        changing, key=lambda allocation: (fulfilment(spare(allocation), room(allocation)), allocation.request.job)
+        changing, key=lambda allocation: (fulfilment(spare(allocation), headroom(allocation)), allocation.request.job)
     )
     found = []
     for low, high in zip(ranked, reversed(ranked), strict=True):
         mine, theirs = spare(low), spare(high)
-        limits = mine + room(low), theirs + room(high)
+        limits = mine + headroom(low), theirs + headroom(high)
         if theirs / limits[1] - mine / limits[0] < state.rules.uneven:
             break
         number = (theirs * limits[0] - mine * limits[1]) // (limits[0] + limits[1])

@@ -176,7 +176,7 @@ class QueueLedger:
             return (0.0 if self.order != "shortest" else float("inf"), job_class.key)
         return (expected, job_class.key)
 
-    def elders(self, priority: int, before: float) -> Iterator[JobClass]:
+    def aged_classes(self, priority: int, before: float) -> Iterator[JobClass]:
         """Lines of this priority whose first job is as old as `before`, the oldest first."""
         band = self.bands.get(priority)
         for key, _, job_class in band.by_age if band else ():
