@@ -113,6 +113,10 @@ class LocalSettings:
     grace: float = _setting(10.0, "Seconds between SIGTERM and SIGKILL when a job is stopped.")
     inherit: str = _setting("PATH,HOME,LANG,LC_ALL,TZ,USER,SHELL,TMPDIR", "Variables of the server that jobs see too.")
     sample_every: float = _setting(5.0, "Seconds between two samples of what jobs use.")
+    claim: bool = _setting(
+        False,
+        "Take default-cluster over from the server whose machine it is; what runs there is lost. See several servers.",
+    )
     log_limit: str = _setting(
         "64Mi", "Most bytes kept of one log: the first and the last half of it. What is left out is said."
     )
