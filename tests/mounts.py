@@ -35,6 +35,7 @@ class Mount:
 
     def __init__(self, url: str, folder: Path, home: Path, prefix: tuple[str, ...] = ()) -> None:
         self.url, self.folder, self.prefix = url, folder, prefix
+        self.options: tuple[str, ...] = ()  #: to mount it again with
         self.environment = {**os.environ, "HOME": str(home)}
 
     def run(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:

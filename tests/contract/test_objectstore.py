@@ -123,7 +123,11 @@ def test_folders(store: ObjectStore) -> None:
     for _ in range(2):
         store.make_folder("f/g")
     assert store.stat("f/g").kind is Kind.FOLDER
-    assert store.stat("").kind is Kind.FOLDER
+    assert store.stat("").kind is store.stat("f/").kind is Kind.FOLDER
+    store.write("file", b"")
+    with pytest.raises(NotFound):
+        store.stat("file/")
+    store.remove("file")
     assert keys(store) == {"f"}
     assert keys(store, "f") == {"f/g"}
     assert keys(store, "f", recursive=True) == set()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -25,34 +26,40 @@ def _absolute(folder: Path) -> Path:
 
 @click.command(cls=Command)
 @click.argument("places", nargs=-1, required=True, metavar="[FSNAME] DIR")
-@click.option("--url", help="What to mount, without a server: file:///data/team.")
+@click.option("--url", help="What to mount, without a server: file:///data/team, s3://bucket/prefix.")
 @click.option("-u", "--username", help="Whose storage FSNAME is; yours if not given.")
 @click.option("--read-only", is_flag=True, help="Refuse changes.")
 @click.option("--immutable", is_flag=True, help="The source never changes while mounted: fastest; read-only.")
 @click.option("--allow-other", is_flag=True, help="Other users of this machine may use the mount, as modes allow.")
 @click.option(
-    "--ttl",
-    type=click.FloatRange(0),
-    default=1.0,
-    show_default=True,
-    help="Seconds until a change made elsewhere is seen.",
+    "--ttl", "seconds", type=click.FloatRange(0), help="Seconds until a change made elsewhere is seen: 1; S3: 10."
 )
+@click.option("--endpoint", envvar="AWS_ENDPOINT_URL", help="S3: the server, such as https://s3.example.com.")
+@click.option("--region", envvar="AWS_REGION", default="us-east-1", show_default=True, help="S3: the region.")
+@click.option("--access-key", envvar="AWS_ACCESS_KEY_ID", help="S3: the access key.")
+@click.option("--secret-key", envvar="AWS_SECRET_ACCESS_KEY", help="S3: better by AWS_SECRET_ACCESS_KEY.")
+@click.option("--session-token", "token", envvar="AWS_SESSION_TOKEN", help="S3: of temporary keys.")
+@click.option(
+    "--cache-dir", "cache_folder", type=click.Path(file_okay=False, path_type=Path), help="S3: where content is cached."
+)
+@click.option("--cache-size", default="20Gi", show_default=True, help="S3: most bytes that are cached.")
+@click.option("--strict", is_flag=True, help="S3: see changes made elsewhere at every open.")
+@click.option("--writeback", is_flag=True, help="S3: close and fsync wait for this machine's disk, not for the store.")
+@click.option("--plain", is_flag=True, help="S3: objects carry no modes, owners, links: list without asking for them.")
 @click.option("--passthrough/--no-passthrough", default=True, help="Let the kernel read local files by itself.")
-@click.option("--threads", type=click.IntRange(1, 64), default=4, show_default=True, help="Requests answered at once.")
+@click.option("--threads", type=click.IntRange(1, 64), default=16, show_default=True, help="Requests answered at once.")
 @click.option("--foreground", is_flag=True, help="Stay here until unmounted or Ctrl-C.")
 @pass_session
 def mount(
     session: Session,
+    /,
     places: tuple[str, ...],
     url: str | None,
     username: str | None,
-    read_only: bool,
-    immutable: bool,
-    allow_other: bool,
-    ttl: float,
-    passthrough: bool,
-    threads: int,
     foreground: bool,
+    cache_folder: Path | None,
+    cache_size: str,
+    **rest: Any,
 ) -> None:
     """Mount a storage, or a URL, on a folder of this machine. As root or, with fusermount3, as anybody.
 
@@ -61,20 +68,23 @@ def mount(
       paddleflow fs mount --url file:///data/team /mnt/team
       paddleflow fs mount --url file:///data/set1 --immutable /mnt/set1
       paddleflow fs mount team /mnt/team
+      AWS_ACCESS_KEY_ID=… AWS_SECRET_ACCESS_KEY=… paddleflow fs mount --url s3://bucket/sets --endpoint https://s3.example /mnt/sets
     """
+    from paddleflow.base.quantity import parse_quantity
     from paddleflow.fs.mount import MountOptions, run_mount, start_mount
+    from paddleflow.objects.opening import Access
 
     if len(places) != (1 if url else 2):
         raise click.UsageError("name a storage and a folder, or --url and a folder")
+    names = ("endpoint", "region", "access_key", "secret_key", "token")
+    access: dict[str, Any] = {name: rest.pop(name) or "" for name in names}
     options = MountOptions(
         url=url or _storage_url(session, places[0], username),
         folder=_absolute(Path(places[-1])),
-        read_only=read_only,
-        immutable=immutable,
-        allow_other=allow_other,
-        seconds=ttl,
-        passthrough=passthrough,
-        threads=threads,
+        access=Access(**access),
+        cache_folder=cache_folder and cache_folder.absolute(),
+        cache_size=parse_quantity(cache_size),
+        **rest,
     )
     if foreground:
         run_mount(options)
@@ -163,7 +173,7 @@ def _show_stats(session: Session, found: dict[str, object]) -> None:
         [name, each["count"], f"{each['seconds']:.3f}", f"{1e6 * each['seconds'] / max(1, each['count']):.0f}"]
         for name, each in sorted(requests.items(), key=lambda item: -float(item[1]["seconds"]))
     ]
-    output.show_rows(session, ["operation", "count", "seconds", "µs each"], rows)
+    output.show_rows(session, ["operation", "count", "seconds", "us each"], rows)
 
 
 def _listed(words: dict[str, object]) -> str:

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, PaddleFlowError, Unavailable
+from paddleflow.fs import kernel
 
 FILE_SYSTEM = "paddleflow"  #: the type that `mount` and /proc/mounts show is fuse.paddleflow
 _CLONE, _BACKING_OPEN, _BACKING_CLOSE = 0x8004E500, 0x4010E501, 0x4004E502
@@ -52,6 +53,14 @@ class Device:
 
     def close_backing(self, backing: int) -> None:
         fcntl.ioctl(self.fd, _BACKING_CLOSE, struct.pack("<I", backing))
+
+    def expire_attributes(self, node: int) -> None:
+        """Make the kernel ask for a node's attributes again, although it may remember them."""
+        try:
+            os.write(self.fd, kernel.pack_attributes_stale(node))
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENODEV):  # the kernel has forgotten it, or is gone
+                raise
 
     def close(self) -> None:
         if self.fd >= 0:

@@ -146,6 +146,8 @@ LSEEK_IN = struct.Struct("<QQII")
 LSEEK_OUT = struct.Struct("<Q")
 COPY_IN = struct.Struct("<7Q")
 DIRENT = struct.Struct("<QQII")
+INVAL_INODE = struct.Struct("<Qqq")
+NOTIFY_INVAL_INODE = 2
 
 _PADDING = [b"", *(bytes(8 - rest) for rest in range(1, 8))]
 
@@ -230,3 +232,9 @@ def split(seconds: float) -> tuple[int, int]:
 def signed_time(seconds: int, nanoseconds: int) -> int:
     """Nanoseconds of a time in a request, whose seconds may stand for a moment before 1970."""
     return (seconds - (1 << 64) if seconds >> 63 else seconds) * 1_000_000_000 + nanoseconds
+
+
+def pack_attributes_stale(node: int) -> bytes:
+    """A notification: the kernel is to ask for the attributes of a node again. Cached pages stay."""
+    body = INVAL_INODE.pack(node, -1, 0)
+    return OUT_HEADER.pack(OUT_HEADER.size + len(body), NOTIFY_INVAL_INODE, 0) + body

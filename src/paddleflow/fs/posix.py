@@ -48,8 +48,8 @@ class _Node:
 class PosixFile:
     """An open file of the folder; the kernel may use its descriptor by itself."""
 
-    def __init__(self, node: _Node, fd: int, keep_cache: bool) -> None:
-        self._node, self._fd, self.keep_cache = node, fd, keep_cache
+    def __init__(self, node: _Node, fd: int, *, keep_cache: bool, changed: bool = False) -> None:
+        self._node, self._fd, self.keep_cache, self.changed = node, fd, keep_cache, changed
 
     def backing(self) -> int | None:
         return self._fd
@@ -262,7 +262,8 @@ class PosixTree:
             fd = os.open(known.path(), wanted & ~os.O_ACCMODE | flags & os.O_ACCMODE)
         found = os.fstat(fd)
         now = (found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-        file = PosixFile(known, fd, keep_cache=known.opened_as == now)
+        before = known.opened_as
+        file = PosixFile(known, fd, keep_cache=before == now, changed=before is not None and before != now)
         known.opened_as = now
         if kill_suid:
             file.drop_suid()

@@ -21,15 +21,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from paddleflow.errors import Conflict, NotFound, Unavailable
+from paddleflow.errors import Conflict, NotFound, PaddleFlowError, Unavailable
 from paddleflow.fs import kernel
 from paddleflow.fs.device import Device
-from paddleflow.fs.tree import Tree
+from paddleflow.fs.tree import Tree, errno_of
 from paddleflow.fs.vfs import MAX_WRITE, Unanswered, Vfs
 
 log = logging.getLogger(__name__)
 BUFFER = MAX_WRITE + 8192  #: the kernel wants room for the largest write and its headers
-THREADS = 4
+THREADS = 16  #: those that wait for a store must not keep the others from answering
 _GONE = (errno.ENODEV, errno.ENOTCONN, errno.EBADF)
 _TRY_AGAIN = (errno.EINTR, errno.EAGAIN, errno.ENOENT)  #: ENOENT: the request was interrupted before we read it
 _NAMES = {op.value: op.name.lower() for op in kernel.Op}
@@ -116,6 +116,11 @@ class Session:
             return b"", None
         except OSError as error:
             return b"", error.errno or errno.EIO
+        except PaddleFlowError as error:
+            number = errno_of(error)
+            if number != errno.ENOENT:
+                log.warning("%s: %s", _NAMES.get(request.opcode, "request"), error)
+            return b"", number
         except Exception:
             self._errors += 1
             log.exception("request %s failed", request)

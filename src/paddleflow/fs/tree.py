@@ -8,12 +8,15 @@ several threads at once.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota, PaddleFlowError, TooLarge
 from paddleflow.fs.kernel import Attributes
+from paddleflow.objects.store import CHANGED, NOT_SUPPORTED
 
 NOW = -(1 << 70)  #: a time in `Changes` that means the moment of the call; no real time is that far away
 
@@ -70,6 +73,7 @@ class OpenFile(Protocol):
     """One open file. `release` is called once, when the last descriptor is closed."""
 
     keep_cache: bool  #: the content is the one that the kernel may have cached
+    changed: bool  #: somebody else changed it since it was last opened: the kernel's attributes are old
 
     def backing(self) -> int | None:
         """A descriptor that holds the whole content, for the kernel to use by itself; None if there is none (yet)."""
@@ -144,6 +148,26 @@ class Tree(Protocol):
         """Figures for `fs stats`."""
 
     def close(self) -> None: ...
+
+
+def errno_of(error: PaddleFlowError) -> int:
+    """What a program is told when a store refuses."""
+    match error:
+        case NotFound():
+            return errno.ENOENT
+        case Forbidden():
+            return errno.EACCES
+        case OverQuota():
+            return errno.ENOSPC
+        case TooLarge():
+            return errno.EFBIG
+        case Conflict():
+            codes = {CHANGED: errno.ESTALE, "FolderNotEmpty": errno.ENOTEMPTY, "AlreadyExists": errno.EEXIST}
+            return codes.get(error.code, errno.EIO)
+        case Invalid():
+            return errno.EOPNOTSUPP if error.code == NOT_SUPPORTED else errno.EINVAL
+        case _:
+            return errno.EIO
 
 
 def attributes_of(found: os.stat_result) -> Attributes:

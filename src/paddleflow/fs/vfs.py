@@ -310,6 +310,8 @@ class Vfs:
             raise OSError(errno.ENOSYS, "the kernel need not ask")
         flags, open_flags = kernel.OPEN_IN.unpack_from(body)
         file = self.tree.open(request.node, flags, kill_suid=bool(open_flags & kernel.OPEN_KILL_SUIDGID))
+        if file.changed:
+            self._device.expire_attributes(request.node)
         return self._opened(request.node, file, flags)
 
     def _create(self, request: Request, body: memoryview) -> Answer:

@@ -102,9 +102,9 @@ class LocalStore:
     # ---- looking ----
 
     def stat(self, key: str) -> Entry:
-        key = check_folder_key(key)
+        folder, key = key.endswith("/"), check_folder_key(key)
         try:
-            opened = open_beneath(self._root, key, os.O_PATH)
+            opened = open_beneath(self._root, key, os.O_PATH | (os.O_DIRECTORY if folder else 0))
             try:
                 found = os.fstat(opened)
                 return _entry(key, found, _read_metadata(opened))

@@ -34,9 +34,9 @@ class MemoryStore:
         self._folders: dict[str, dict[str, str]] = {}  #: explicit ones, with their metadata
 
     def stat(self, key: str) -> Entry:
-        key = check_folder_key(key)
+        folder, key = key.endswith("/"), check_folder_key(key)
         with self._lock:
-            if key in self._files:
+            if key in self._files and not folder:
                 return self._files[key][0]
             if not key or self._is_folder(key):
                 return Entry(key, Kind.FOLDER, metadata=self._folders.get(key, {}))

@@ -148,8 +148,8 @@ class S3Store:
     # ---- looking ----
 
     def stat(self, key: str) -> Entry:
-        key = check_folder_key(key)
-        if key:
+        folder, key = key.endswith("/"), check_folder_key(key)
+        if key and not folder:
             answer = self._ask("HEAD", key)
             if answer.status == 200:
                 return _entry(key, answer)
@@ -158,19 +158,17 @@ class S3Store:
         return self._stat_folder(key)
 
     def _stat_folder(self, key: str) -> Entry:
-        """A folder is there when something lies below it."""
+        """A folder is there when it was made, or when something lies below it."""
+        if key:
+            marker = self._ask("HEAD", key + "/")
+            if marker.status == 200:
+                return Entry(key, Kind.FOLDER, modified_at=_moment(marker), metadata=_metadata(marker))
         prefix = self._prefix + (key + "/" if key else "")
         answer = self._ask("GET", "", {"list-type": "2", "prefix": prefix, "max-keys": "1", "encoding-type": "url"})
         if answer.status != 200:
             self._refuse(answer, key)
-        page = _parse(answer.body)
-        found = _key(page, page.find("Contents/Key"))
-        if not found and key:
+        if key and _parse(answer.body).find("Contents/Key") is None:
             raise NotFound(f"{shorten(key)} does not exist in {self.name}")
-        if key and found == prefix:
-            marker = self._ask("HEAD", key + "/")
-            if marker.status == 200:
-                return Entry(key, Kind.FOLDER, modified_at=_moment(marker), metadata=_metadata(marker))
         return Entry(key, Kind.FOLDER)
 
     def list_entries(self, folder: str = "", *, recursive: bool = False) -> Iterator[Entry]:

@@ -82,7 +82,7 @@ class ObjectStore(Protocol):
     capabilities: Capabilities
 
     def stat(self, key: str) -> Entry:
-        """The entry of a file or folder. An empty key means the root."""
+        """The entry of a file or folder. An empty key means the root; a slash at the end that it must be a folder."""
 
     def list_entries(self, folder: str = "", *, recursive: bool = False) -> Iterator[Entry]:
         """The entries of a folder, in no particular order; fetched in pages while the caller iterates.

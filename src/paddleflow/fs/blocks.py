@@ -1,0 +1,296 @@
+"""The data cache: objects as plain sparse files on a local disk, filled by blocks, one fetch per block.
+
+A cached object is one file, so that a whole one can be lent to the kernel (passthrough). While it is being filled it lies
+under a temporary name and its blocks are known in memory only; when the last block has arrived it gets its final name, made of
+key and tag, with a checksum beside it (an extended attribute). So whatever has a final name is whole, also after a crash; it is
+verified when a later process first opens it. The least recently used files go when the cache is over its size or the
+disk under its floor of free space. All may be called from many threads.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import logging
+import os
+import shutil
+import threading
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+BLOCK = 4 * 2**20
+WHOLE_UP_TO = BLOCK  #: bytes; objects up to this size are fetched in one request
+FREE_FLOOR = 0.05  #: part of the disk that is left to others
+_SUM = "user.paddleflow.crc32"
+_FILLING = ".filling"
+
+#: Fetches a range of the object, all of one version: offset, size.
+Fetch = Callable[[int, int], bytes]
+
+
+class BlockFile:
+    """The local file of one version of an object; blocks come when they are asked for."""
+
+    def __init__(self, cache: DataCache, path: Path, fd: int, size: int, fetch: Fetch, *, whole: bool) -> None:
+        self.path, self.fd, self.size = path, fd, size
+        self.whole = whole
+        self.users = 1
+        self._cache, self._fetch = cache, fetch
+        self._lock = threading.Lock()
+        self._have = bytearray((size + BLOCK - 1) // BLOCK) if not whole else bytearray()
+        self._missing = len(self._have)
+        self._coming: dict[int, Future[None]] = {}
+
+    def read(self, size: int, offset: int) -> bytes:
+        if not self.whole:
+            end = min(offset + size, self.size)
+            self._wait(range(offset // BLOCK, (end + BLOCK - 1) // BLOCK))
+        return os.pread(self.fd, size, offset)
+
+    def prefetch(self, first: int, count: int) -> None:
+        """Start fetching blocks without waiting for them."""
+        if not self.whole:
+            for block in range(first, min(first + count, len(self._have))):
+                self._start(block)
+
+    def make_whole(self) -> None:
+        """Fetch what is missing; afterwards the file has all of the content."""
+        if not self.whole:
+            self._wait(range(len(self._have)))
+
+    def _wait(self, blocks: range) -> None:
+        coming = [future for block in blocks if (future := self._start(block)) is not None]
+        for future in coming:
+            future.result()
+
+    def _start(self, block: int) -> Future[None] | None:
+        """The fetch of a block that is on its way, started if need be; None when the block is there."""
+        with self._lock:
+            if self.whole or self._have[block]:
+                return None
+            if block not in self._coming:
+                self._cache.hold(self)  # the descriptor stays open until the block has arrived
+                self._coming[block] = self._cache.pool.submit(self._fill, block)
+            return self._coming[block]
+
+    def _fill(self, block: int) -> None:
+        try:
+            wanted = min(BLOCK, self.size - block * BLOCK)
+            content = self._fetch(block * BLOCK, wanted)
+            if len(content) != wanted:
+                raise OSError(errno.EIO, f"{len(content)} of {wanted} bytes came")
+            os.pwrite(self.fd, content, block * BLOCK)
+            self._cache.count("blocks fetched", 1)
+            self._cache.count("bytes fetched", len(content))
+            with self._lock:
+                self._have[block] = 1
+                self._missing -= 1
+                done = not self._missing
+            if done:
+                self._cache.finish(self, zlib.crc32(content) if len(self._have) == 1 else None)
+        finally:
+            with self._lock:
+                self._coming.pop(block, None)
+            self._cache.close_file(self)
+
+
+class DataCache:
+    """A folder of cached objects, at most `limit` bytes of them."""
+
+    def __init__(self, folder: Path, limit: int, *, threads: int = 32) -> None:
+        self.pool = ThreadPoolExecutor(threads, "fetch")
+        self.figures: dict[str, int] = {"hits": 0, "misses": 0, "blocks fetched": 0, "bytes fetched": 0, "evicted": 0}
+        self._folder, self._limit = folder, limit
+        self._lock = threading.Lock()
+        self._open: dict[Path, BlockFile] = {}
+        self._stored: OrderedDict[Path, int] = OrderedDict()  #: whole files, least recently used first, with their size
+        self._used = 0
+        self._trusted: set[Path] = set()  #: verified, or written by this process
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._scan()
+
+    def _scan(self) -> None:
+        found: list[tuple[float, Path, int]] = []
+        for file in self._folder.glob("??/*"):
+            if file.name.endswith(_FILLING):
+                file.unlink(missing_ok=True)
+                continue
+            with suppress(FileNotFoundError):
+                about = file.stat()
+                found.append((about.st_mtime, file, about.st_size))
+        for _, file, size in sorted(found):
+            self._stored[file] = size
+            self._used += size
+
+    def count(self, name: str, number: int) -> None:
+        self.figures[name] += number  # a lost update costs a figure, no more
+
+    def path(self, key: str, tag: str) -> Path:
+        word = hashlib.blake2b(f"{key}\0{tag}".encode("utf-8", "surrogateescape"), digest_size=20).hexdigest()
+        return self._folder / word[:2] / word
+
+    def open(self, key: str, tag: str, size: int, fetch: Fetch) -> BlockFile:
+        """The local file of an object; whole if it is in the cache, otherwise filled as it is read."""
+        path = self.path(key, tag)
+        with self._lock:
+            known = self._open.get(path)
+            if known is not None:
+                known.users += 1
+                self.figures["hits"] += 1
+                return known
+            found = self._open_stored(path, size, fetch) or self._open_new(path, size, fetch)
+            self._open[path] = found
+            return found
+
+    def _open_stored(self, path: Path, size: int, fetch: Fetch) -> BlockFile | None:
+        if path not in self._stored:
+            return None
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:  # the folder was cleared under us
+            self._drop(path)
+            return None
+        if not self._verify(path, fd, size):
+            os.close(fd)
+            self._drop(path)
+            path.unlink(missing_ok=True)
+            return None
+        self._stored.move_to_end(path)
+        self.figures["hits"] += 1
+        return BlockFile(self, path, fd, size, fetch, whole=True)
+
+    def _verify(self, path: Path, fd: int, size: int) -> bool:
+        if path in self._trusted:
+            return os.fstat(fd).st_size == size
+        try:
+            wanted = int(os.getxattr(fd, _SUM))
+        except (OSError, ValueError):
+            return False
+        if os.fstat(fd).st_size != size or checksum(fd, size) != wanted:
+            log.warning("cached file %s is damaged; it is fetched again", path)
+            return False
+        self._trusted.add(path)
+        return True
+
+    def _open_new(self, path: Path, size: int, fetch: Fetch) -> BlockFile:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        fd = os.open(_filling(path), flags, 0o600)
+        os.ftruncate(fd, size)
+        self.figures["misses"] += 1
+        made = BlockFile(self, path, fd, size, fetch, whole=False)
+        if size == 0:
+            made.whole = True
+            _filling(path).rename(path)
+            self._store(path, fd, 0, 0)
+        return made
+
+    def finish(self, file: BlockFile, crc: int | None) -> None:
+        """The last block has arrived: give the file its name."""
+        if crc is None:
+            crc = checksum(file.fd, file.size)
+        with self._lock:
+            with suppress(FileNotFoundError):  # cleared under us; the descriptor still works
+                _filling(file.path).rename(file.path)
+                self._store(file.path, file.fd, file.size, crc)
+            file.whole = True
+        self.evict()
+
+    def _store(self, path: Path, fd: int, size: int, crc: int) -> None:
+        with suppress(OSError):  # without extended attributes the file is good for this process only
+            os.setxattr(fd, _SUM, str(crc).encode())
+        self._trusted.add(path)
+        self._used += size - self._stored.pop(path, 0)
+        self._stored[path] = size
+
+    def hold(self, file: BlockFile) -> None:
+        with self._lock:
+            file.users += 1
+
+    def close_file(self, file: BlockFile) -> None:
+        with self._lock:
+            file.users -= 1
+            if file.users:
+                return
+            if self._open.get(file.path) is file:
+                del self._open[file.path]
+        if not file.whole:
+            with suppress(OSError):
+                _filling(file.path).unlink()
+        os.close(file.fd)
+
+    def take(self, file: BlockFile, target: Path) -> None:
+        """Move a whole file out of the cache, to be written to; its descriptor stays valid."""
+        with self._lock:
+            file.path.rename(target)
+            self._drop(file.path)
+            if self._open.get(file.path) is file:
+                del self._open[file.path]
+
+    def put(self, source: Path, key: str, tag: str, fd: int) -> None:
+        """Take a file in as the content of an object."""
+        path, size = self.path(key, tag), os.fstat(fd).st_size
+        crc = checksum(fd, size)
+        with self._lock:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            source.rename(path)
+            self._store(path, fd, size, crc)
+        self.evict()
+
+    def rename(self, key: str, tag: str, new_key: str, new_tag: str) -> None:
+        """An object has another key or tag and the same content: so has its file."""
+        old, new = self.path(key, tag), self.path(new_key, new_tag)
+        with self._lock:
+            if old not in self._stored or old in self._open or old == new:
+                return
+            trusted, size = old in self._trusted, self._stored[old]
+            new.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(OSError):
+                old.rename(new)
+                self._drop(old)
+                self._used += size - self._stored.pop(new, 0)
+                self._stored[new] = size
+                if trusted:
+                    self._trusted.add(new)
+
+    def evict(self) -> None:
+        """Remove the least recently used files until cache and disk are within their limits."""
+        with self._lock:
+            disk = shutil.disk_usage(self._folder)
+            excess = max(self._used - self._limit, int(disk.total * FREE_FLOOR) - disk.free)
+            if excess <= 0:
+                return
+            for path in [path for path in self._stored if path not in self._open]:
+                if excess <= 0:
+                    return
+                excess -= self._stored[path]
+                self._drop(path)
+                path.unlink(missing_ok=True)
+                self.figures["evicted"] += 1
+
+    def _drop(self, path: Path) -> None:
+        self._used -= self._stored.pop(path, 0)
+        self._trusted.discard(path)
+
+    def stats(self) -> dict[str, object]:
+        return {**self.figures, "bytes cached": self._used, "files cached": len(self._stored)}
+
+    def close(self) -> None:
+        self.pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _filling(path: Path) -> Path:
+    return path.with_name(path.name + _FILLING)
+
+
+def checksum(fd: int, size: int) -> int:
+    crc, at = 0, 0
+    while at < size and (piece := os.pread(fd, BLOCK, at)):
+        crc = zlib.crc32(piece, crc)
+        at += len(piece)
+    return crc

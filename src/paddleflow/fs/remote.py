@@ -1,0 +1,620 @@
+"""A store as a tree: names and attributes from `meta`, content through `blocks` and `reader`, changes through `writer`.
+
+What the store cannot express is refused (hard links, FIFOs, device nodes: ENOTSUP); nothing is lost silently. A file is
+uploaded whole when it is closed, so others see the old version or the new one; of two writers the last close wins. Renaming
+a file is a copy and a removal where the store has no rename; renaming a folder does so for everything in it and is not atomic.
+Locks: `Node.uploading` is held while the store is asked to change one file, `Node.lock` guards what is known of it and is
+never held by an upload; names are guarded by the kernel, which allows one change at a time in a folder.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from paddleflow.errors import NotFound
+from paddleflow.fs import kernel
+from paddleflow.fs.blocks import DataCache
+from paddleflow.fs.kernel import Attributes
+from paddleflow.fs.meta import Defaults, Node, Nodes
+from paddleflow.fs.posix import without_suid
+from paddleflow.fs.reader import Reader
+from paddleflow.fs.tree import NOW, Changes, Found, Limits, Listed, OpenFile, Owner
+from paddleflow.fs.writer import Commit, Staging
+from paddleflow.objects.store import Entry, Kind, ObjectStore
+
+ASKED_AT_ONCE = 32  #: attributes of objects that are asked for while a folder is listed
+_RENAME_NOREPLACE, _RENAME_EXCHANGE = 1, 2
+_XATTR_CREATE, _XATTR_REPLACE = 1, 2
+_HUGE = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteOptions:
+    """How a mount treats its store."""
+
+    ttl: float = 10.0  #: seconds that an answer of the store is believed
+    immutable: bool = False
+    strict: bool = False  #: ask the store at every open
+    writeback: bool = False  #: `close` and `fsync` mean durable on this machine, not in the store
+    plain: bool = False  #: objects carry no attributes of ours: do not ask for them while listing
+
+
+class RemoteFile:
+    """An open file of a store."""
+
+    def __init__(self, tree: RemoteTree, node: Node, *, writable: bool) -> None:
+        self._tree, self.node, self._writable = tree, node, writable
+        self._reader = Reader(node.file) if node.file is not None else None
+        self.keep_cache = bool(node.tag) and node.kept_tag == node.tag and not node.is_local
+        self.changed = bool(node.kept_tag) and node.kept_tag != node.tag
+        node.kept_tag = "" if node.is_local else node.tag
+
+    def backing(self) -> int | None:
+        node = self.node
+        return node.fd if node.staged is not None or (node.file is not None and node.file.whole) else None
+
+    def read(self, size: int, offset: int) -> bytes:
+        if self.node.staged is not None or self._reader is None:
+            return os.pread(self.node.fd, size, offset)
+        return self._reader.read(size, offset)
+
+    def write(self, data: memoryview, offset: int, *, kill_suid: bool = False) -> int:
+        if kill_suid:
+            self.node.mode = stat.S_IFMT(self.node.mode) | without_suid(self.node.mode)
+        return os.pwrite(self.node.fd, data, offset)
+
+    def flush(self) -> None:
+        if self._writable:
+            self._tree.save(self.node)
+
+    def fsync(self, *, data_only: bool) -> None:
+        if self._writable:
+            self._tree.save(self.node)
+
+    def allocate(self, mode: int, offset: int, length: int) -> None:
+        if mode:
+            raise OSError(errno.EOPNOTSUPP, "only plain allocation")
+        os.posix_fallocate(self.node.fd, offset, length)
+
+    def seek(self, offset: int, whence: int) -> int:
+        if self.node.file is not None:
+            self.node.file.make_whole()
+        return os.lseek(self.node.fd, offset, whence)
+
+    def release(self) -> None:
+        self._tree.let_go(self.node, writable=self._writable)
+
+
+class RemoteTree:
+    """`Tree` over a store."""
+
+    def __init__(
+        self, store: ObjectStore, cache: DataCache, staging: Staging, defaults: Defaults, options: RemoteOptions
+    ) -> None:
+        self.immutable = options.immutable
+        self.entry_seconds = self.attr_seconds = 86_400.0 if options.immutable else options.ttl
+        self._store, self._cache, self._staging = store, cache, staging
+        self._defaults, self._options = defaults, options
+        root = Node(kernel.ROOT, None, "", stat.S_IFDIR | defaults.folder_mode)
+        root.apply(store.stat(""), defaults)
+        root.mtime = root.ctime = root.atime = time.time_ns()
+        root.lookups = 1
+        self._nodes = Nodes(root)
+        self._askers = ThreadPoolExecutor(ASKED_AT_ONCE, "attributes")
+
+    # ---- names ----
+
+    def _fresh(self, moment: float) -> bool:
+        return moment > 0 and (self.immutable or time.monotonic() - moment < self._options.ttl)
+
+    def lookup(self, parent: int, name: bytes) -> Found:
+        return self._count(self._child(self._nodes.get(parent), _text(name)))
+
+    def _count(self, node: Node) -> Found:
+        node.lookups += 1
+        return Found(node.id, self._attributes(node))
+
+    def _child(self, folder: Node, name: str) -> Node:
+        node = folder.children.get(name)
+        if node is not None and (node.is_local or self._fresh(node.checked_at)):
+            return node
+        if node is None and self._fresh(folder.listed_at):
+            raise FileNotFoundError(errno.ENOENT, "not there", name)
+        try:
+            entry = self._store.stat(f"{folder.key()}/{name}" if folder.parent else name)
+        except NotFound:
+            if node is not None:
+                self._nodes.remove(node)
+            raise
+        return self._known(folder, name, entry)
+
+    def _known(self, folder: Node, name: str, entry: Entry) -> Node:
+        """The node of an entry with all attributes, made or brought up to date."""
+        if entry.kind is Kind.OTHER:
+            raise FileNotFoundError(errno.ENOENT, "neither file nor folder", name)
+        node = folder.children.get(name)
+        if node is not None and node.is_folder != (entry.kind is Kind.FOLDER):
+            self._nodes.remove(node)
+            node = None
+        if node is None:
+            node = self._nodes.add(folder, name, stat.S_IFREG)
+        if not node.is_local:
+            with node.lock:
+                if not node.handles or node.tag == entry.tag:  # a newer version: those who have it open keep theirs
+                    node.apply(entry, self._defaults)
+        node.checked_at = time.monotonic()
+        return node
+
+    def forget(self, node: int, count: int) -> None:
+        self._nodes.forget(node, count)
+
+    def listdir(self, node: int, *, look_up: bool) -> Iterator[Listed]:
+        folder = self._nodes.get(node)
+        if not self._fresh(folder.listed_at) or (look_up and any(not c.checked_at for c in folder.children.values())):
+            self._list(folder, look_up)
+        for child in list(folder.children.values()):
+            name = child.name.encode()
+            yield Listed(name, child.id, child.mode >> 12, self._count(child) if look_up else None)
+
+    def _list(self, folder: Node, look_up: bool) -> None:
+        """Ask the store for the entries of a folder, and where needed for their attributes, many at once."""
+        key = folder.key()
+        entries = {entry.key.rpartition("/")[2]: entry for entry in self._store.list_entries(key)}
+        for name, gone in list(folder.children.items()):
+            if name not in entries and not gone.is_local and not gone.handles:
+                self._nodes.remove(gone)
+        unknown: list[tuple[str, Entry]] = []
+        for name, entry in entries.items():
+            node = folder.children.get(name)
+            same = (
+                node is not None
+                and node.checked_at > 0
+                and (node.is_local or (node.tag == entry.tag and node.modified_at == entry.modified_at))
+            )
+            if node is not None and same:
+                node.checked_at = time.monotonic()
+            elif self._options.plain:
+                self._known(folder, name, entry)
+            elif look_up:
+                unknown.append((name, entry))
+            elif node is None and entry.kind is not Kind.OTHER:
+                kind = stat.S_IFDIR if entry.kind is Kind.FOLDER else stat.S_IFREG
+                self._nodes.add(folder, name, kind)  # attributes are asked for when somebody wants them
+        for (name, _), found in zip(unknown, self._askers.map(self._ask, unknown), strict=True):
+            if found is not None:
+                self._known(folder, name, found)
+        folder.listed_at = time.monotonic()
+
+    def _ask(self, listed: tuple[str, Entry]) -> Entry | None:
+        entry = listed[1]
+        try:
+            return self._store.stat(entry.key + "/" if entry.kind is Kind.FOLDER else entry.key)
+        except NotFound:
+            return None  # gone since it was listed
+
+    def mkdir(self, parent: int, name: bytes, mode: int, owner: Owner) -> Found:
+        folder = self._nodes.get(parent)
+        node = self._new(folder, name, stat.S_IFDIR | stat.S_IMODE(mode), owner)
+        try:
+            self._store.make_folder(node.key(), metadata=node.metadata())
+        except BaseException:
+            self._nodes.remove(node)
+            raise
+        node.listed_at = time.monotonic()
+        return self._count(node)
+
+    def _new(self, folder: Node, name: bytes, mode: int, owner: Owner) -> Node:
+        node = self._nodes.add(folder, _text(name), mode)
+        node.uid, node.gid = owner.uid, folder.gid if folder.mode & stat.S_ISGID else owner.gid
+        if folder.mode & stat.S_ISGID and stat.S_ISDIR(mode):
+            node.mode |= stat.S_ISGID
+        node.atime = node.mtime = node.ctime = folder.mtime = folder.ctime = time.time_ns()
+        node.checked_at = time.monotonic()
+        return node
+
+    def symlink(self, parent: int, name: bytes, target: bytes, owner: Owner) -> Found:
+        node = self._new(self._nodes.get(parent), name, stat.S_IFLNK | 0o777, owner)
+        node.target = target
+        try:
+            entry = self._store.write(node.key(), b"", metadata=node.metadata())
+        except BaseException:
+            self._nodes.remove(node)
+            raise
+        node.tag, node.modified_at = entry.tag, entry.modified_at
+        return self._count(node)
+
+    def mknod(self, parent: int, name: bytes, mode: int, rdev: int, owner: Owner) -> Found:
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EOPNOTSUPP, "a store holds files, folders and symbolic links")
+        found, file = self.create(parent, name, os.O_WRONLY, mode, owner)
+        try:
+            file.flush()
+        finally:
+            file.release()
+        return found
+
+    def link(self, node: int, parent: int, name: bytes) -> Found:
+        raise OSError(errno.EOPNOTSUPP, "a store has no hard links")
+
+    def readlink(self, node: int) -> bytes:
+        return self._nodes.get(node).target
+
+    def unlink(self, parent: int, name: bytes) -> None:
+        folder = self._nodes.get(parent)
+        node = self._child(folder, _text(name))
+        if node.is_folder:
+            raise IsADirectoryError(errno.EISDIR, "a folder")
+        with node.uploading, node.lock:
+            self._keep_for_readers(node)
+            self._store.remove(node.key())
+            self._nodes.remove(node)
+            if node.staged is not None:
+                self._staging.forget(node.staged)
+        folder.mtime = folder.ctime = node.ctime = time.time_ns()
+
+    def _keep_for_readers(self, node: Node) -> None:
+        """Before the object goes or moves: whoever has it open reads on from the local file."""
+        if node.handles and node.file is not None:
+            node.file.make_whole()
+
+    def rmdir(self, parent: int, name: bytes) -> None:
+        folder = self._nodes.get(parent)
+        node = self._child(folder, _text(name))
+        if not node.is_folder:
+            raise NotADirectoryError(errno.ENOTDIR, "not a folder")
+        if any(child.is_local for child in node.children.values()):
+            raise OSError(errno.ENOTEMPTY, "not empty")
+        self._store.remove_folder(node.key())
+        self._nodes.remove(node)
+        if folder.parent is not None:  # a prefix without a marker ends with its last object: keep the folder above
+            self._store.make_folder(folder.key(), metadata=folder.metadata())
+        folder.mtime = folder.ctime = time.time_ns()
+
+    def rename(self, parent: int, name: bytes, new_parent: int, new_name: bytes, flags: int) -> None:
+        if flags & ~_RENAME_NOREPLACE:
+            raise OSError(errno.EINVAL, "names cannot be exchanged in a store")
+        folder, new_folder, new = self._nodes.get(parent), self._nodes.get(new_parent), _text(new_name)
+        node = self._child(folder, _text(name))
+        try:
+            old: Node | None = self._child(new_folder, new)
+        except (FileNotFoundError, NotFound):
+            old = None
+        if old is node:
+            return
+        if old is not None:
+            self._check_replaceable(node, old, flags)
+        key, new_key = node.key(), f"{new_folder.key()}/{new}" if new_folder.parent else new
+        with node.uploading, node.lock:
+            if node.is_folder:
+                self._rename_folder(key, new_key)
+            elif node.tag:
+                self._keep_for_readers(node)
+                entry = self._store.rename(key, new_key)
+                self._cache.rename(key, node.tag, new_key, entry.tag)
+                node.tag, node.modified_at = entry.tag, entry.modified_at
+            elif old is not None:
+                self._store.remove(new_key)
+            if old is not None:
+                self._nodes.remove(old)
+            del folder.children[node.name]
+            node.parent, node.name = new_folder, new
+            new_folder.children[new] = node
+            if node.pending:
+                self._commit_later(node)  # the note must name the new key
+        now = time.time_ns()
+        folder.mtime = folder.ctime = new_folder.mtime = new_folder.ctime = node.ctime = now
+
+    def _check_replaceable(self, node: Node, old: Node, flags: int) -> None:
+        if flags & _RENAME_NOREPLACE:
+            raise FileExistsError(errno.EEXIST, "exists")
+        if node.is_folder and not old.is_folder:
+            raise NotADirectoryError(errno.ENOTDIR, "not a folder")
+        if old.is_folder and not node.is_folder:
+            raise IsADirectoryError(errno.EISDIR, "a folder")
+        if old.is_folder:
+            if any(True for _ in self.listdir(old.id, look_up=False)):
+                raise OSError(errno.ENOTEMPTY, "not empty")
+        else:
+            self._keep_for_readers(old)
+
+    def _rename_folder(self, key: str, new_key: str) -> None:
+        """Everything below, files many at once; the folder itself last, so that a crash leaves nothing unreachable."""
+        self._store.make_folder(new_key, metadata=self._store.stat(key + "/").metadata)
+        files: list[tuple[str, str]] = []
+        for entry in list(self._store.list_entries(key)):
+            target = new_key + entry.key.removeprefix(key)
+            if entry.kind is Kind.FOLDER:
+                self._rename_folder(entry.key, target)
+            else:
+                files.append((entry.key, target))
+        for _ in self._askers.map(lambda pair: self._store.rename(*pair), files):
+            pass
+        self._store.remove_folder(key)
+
+    # ---- attributes ----
+
+    def _attributes(self, node: Node) -> Attributes:
+        if node.staged is not None:
+            with node.lock:
+                if node.staged is not None:
+                    found = os.fstat(node.fd)
+                    node.size, node.mtime = found.st_size, found.st_mtime_ns
+                    node.ctime = max(node.ctime, found.st_mtime_ns if found.st_mtime_ns <= time.time_ns() else 0)
+        return node.attributes()
+
+    def getattr(self, node: int) -> Attributes:
+        known = self._nodes.get(node)
+        if not (
+            known.parent is None or known.unlinked or known.is_local or known.handles or self._fresh(known.checked_at)
+        ):
+            return self._attributes(self._child(known.parent, known.name))
+        return self._attributes(known)
+
+    def setattr(self, node: int, changes: Changes, file: OpenFile | None) -> Attributes:
+        known = self._nodes.get(node)
+        if changes.size is not None:
+            self._truncate(known, changes.size)
+        self._change(known, changes)
+        if changes != Changes(size=changes.size, kill_suid=changes.kill_suid):
+            self._save_attributes(known)
+        return self._attributes(known)
+
+    def _change(self, node: Node, changes: Changes) -> None:
+        now = time.time_ns()
+        with node.lock:
+            if changes.mode is not None:
+                node.mode = stat.S_IFMT(node.mode) | stat.S_IMODE(changes.mode)
+            elif (changes.uid is not None or changes.gid is not None or changes.kill_suid) and stat.S_ISREG(node.mode):
+                node.mode = stat.S_IFMT(node.mode) | without_suid(node.mode)
+            node.uid = node.uid if changes.uid is None else changes.uid
+            node.gid = node.gid if changes.gid is None else changes.gid
+            if changes.atime is not None:
+                node.atime = now if changes.atime == NOW else changes.atime
+            if changes.mtime is not None:
+                node.mtime = now if changes.mtime == NOW else changes.mtime
+                if node.staged is not None:
+                    os.utime(node.fd, ns=(node.atime, node.mtime))
+            node.ctime = now
+
+    def _truncate(self, node: Node, size: int) -> None:
+        if not stat.S_ISREG(node.mode):
+            raise OSError(errno.EISDIR if node.is_folder else errno.EINVAL, "not a file")
+        file = self.open(node.id, os.O_WRONLY | (os.O_TRUNC if size == 0 else 0))
+        try:
+            os.ftruncate(node.fd, size)
+            os.utime(node.fd)
+            if node.writers == 1:
+                file.flush()
+        finally:
+            file.release()
+
+    def _save_attributes(self, node: Node) -> None:
+        """Attributes of what is being written travel with its content; others at once."""
+        with node.uploading, node.lock:
+            if node.unlinked:
+                return
+            if node.is_folder:
+                if node.parent is not None:
+                    self._store.make_folder(node.key(), metadata=node.metadata())
+            elif node.pending or (node.staged is not None and self._is_dirty(node)):
+                if not node.writers:
+                    self.save(node, force=True)
+            elif node.tag:
+                key = node.key()
+                entry = self._store.set_metadata(key, node.metadata())
+                if node.staged is not None:
+                    node.clean_as = self._state(node)
+                else:
+                    self._cache.rename(key, node.tag, key, entry.tag)
+                node.tag, node.modified_at = entry.tag, entry.modified_at
+
+    def getxattr(self, node: int, name: bytes) -> bytes:
+        try:
+            return self._nodes.get(node).xattrs[_text(name)]
+        except KeyError:
+            raise OSError(errno.ENODATA, "no such attribute") from None
+
+    def listxattr(self, node: int) -> list[bytes]:
+        return [name.encode() for name in self._nodes.get(node).xattrs]
+
+    def setxattr(self, node: int, name: bytes, value: bytes, flags: int) -> None:
+        known, word = self._nodes.get(node), _text(name)
+        if word.startswith("system."):
+            raise OSError(errno.EOPNOTSUPP, "no access lists")
+        if flags & _XATTR_CREATE and word in known.xattrs:
+            raise OSError(errno.EEXIST, "exists")
+        if flags & _XATTR_REPLACE and word not in known.xattrs:
+            raise OSError(errno.ENODATA, "no such attribute")
+        before = dict(known.xattrs)
+        known.xattrs[word] = value
+        try:
+            known.metadata()
+        except OSError:
+            known.xattrs = before
+            raise
+        self._save_attributes(known)
+
+    def removexattr(self, node: int, name: bytes) -> None:
+        known = self._nodes.get(node)
+        if known.xattrs.pop(_text(name), None) is None:
+            raise OSError(errno.ENODATA, "no such attribute")
+        self._save_attributes(known)
+
+    # ---- content ----
+
+    def open(self, node: int, flags: int, *, kill_suid: bool = False) -> RemoteFile:
+        known = self._nodes.get(node)
+        writable = flags & os.O_ACCMODE != os.O_RDONLY
+        if self._options.strict and not known.is_local and not known.handles and not known.unlinked:
+            known.checked_at = 0.0
+            if known.parent is not None:
+                known = self._child(known.parent, known.name)
+        with known.lock:
+            fresh = flags & os.O_TRUNC and not known.handles and known.staged is None and writable
+            if fresh:
+                self._stage_empty(known)
+            elif known.fd < 0:
+                key, tag = known.key(), known.tag
+                known.file = self._cache.open(
+                    key, tag, known.size, lambda offset, size: self._store.read(key, offset=offset, size=size, tag=tag)
+                )
+                known.fd = known.file.fd
+            try:
+                if writable and known.staged is None:
+                    self._stage(known)
+                if flags & os.O_TRUNC and writable:
+                    os.ftruncate(known.fd, 0)
+                    os.utime(known.fd)
+                    if kill_suid:
+                        known.mode = stat.S_IFMT(known.mode) | without_suid(known.mode)
+            except BaseException:
+                if not known.handles:
+                    self._close(known)
+                raise
+            known.handles += 1
+            known.writers += writable
+            return RemoteFile(self, known, writable=writable)
+
+    def _stage(self, node: Node) -> None:
+        """Move the whole content to where it may be written to. It is the same file, so whoever reads it sees writes."""
+        assert node.file is not None
+        node.file.make_whole()
+        path = self._staging.new_path()
+        self._cache.take(node.file, path)
+        os.utime(node.fd, ns=(node.atime, node.mtime))
+        node.staged, node.file = path, None
+        node.clean_as = self._state(node)
+
+    def _stage_empty(self, node: Node) -> None:
+        path = self._staging.new_path()
+        node.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        node.staged, node.file, node.clean_as = path, None, None
+
+    @staticmethod
+    def _state(node: Node) -> tuple[int, int]:
+        found = os.fstat(node.fd)
+        return found.st_size, found.st_mtime_ns
+
+    def _is_dirty(self, node: Node) -> bool:
+        return node.clean_as is None or node.clean_as != self._state(node)
+
+    def create(self, parent: int, name: bytes, flags: int, mode: int, owner: Owner) -> tuple[Found, RemoteFile]:
+        node = self._new(self._nodes.get(parent), name, stat.S_IFREG | stat.S_IMODE(mode), owner)
+        with node.lock:
+            try:
+                self._stage_empty(node)
+            except BaseException:
+                self._nodes.remove(node)
+                raise
+            # Whatever the flags say: also a file that is only made and never written to must arrive in the store.
+            node.handles = node.writers = 1
+            return self._count(node), RemoteFile(self, node, writable=True)
+
+    def save(self, node: Node, *, force: bool = False) -> None:
+        """Bring what was written to where it is durable: the store, or with write-back this machine's disk."""
+        with node.lock:
+            if node.unlinked or node.staged is None or not (force or self._is_dirty(node)):
+                return
+            self._attributes(node)
+            if self._options.writeback:
+                self._commit_later(node)
+                return
+        self._upload(node)
+
+    def _upload(self, node: Node) -> None:
+        """Bring the content as it is now into the store. `lock` is free meanwhile, so that nobody else has to wait."""
+        with node.uploading:
+            with node.lock:
+                if node.unlinked or node.staged is None:
+                    return
+                before, fd = self._state(node), os.dup(node.fd)
+                commit = Commit(node.key(), node.metadata(), node.tag)
+            try:
+                entry = self._staging.upload(fd, commit)
+            finally:
+                os.close(fd)
+            with node.lock:
+                node.tag, node.modified_at, node.checked_at = entry.tag, entry.modified_at, time.monotonic()
+                node.clean_as = before
+
+    def _commit_later(self, node: Node) -> None:
+        """With the node's lock held."""
+        assert node.staged is not None
+        self._staging.commit(node.staged, node.fd, Commit(node.key(), node.metadata(), node.tag))
+        node.clean_as = self._state(node)  # another close has nothing more to commit
+        node.commits += 1
+        if not node.pending:
+            node.pending = True
+            self._staging.upload_later(lambda: self._upload_pending(node), node.key())
+
+    def _upload_pending(self, node: Node) -> None:
+        with node.uploading:
+            while True:
+                with node.lock:
+                    commits = node.commits
+                self._upload(node)
+                with node.lock:
+                    if commits == node.commits:  # nothing was committed meanwhile
+                        break
+            with node.lock:
+                if node.staged is not None:
+                    self._staging.forget(node.staged)
+                node.pending = False
+                if not node.handles:
+                    self._close(node)
+
+    def let_go(self, node: Node, *, writable: bool) -> None:
+        with node.lock:
+            node.handles -= 1
+            node.writers -= writable
+            if not node.handles and not node.pending:
+                self._close(node)
+
+    def _close(self, node: Node) -> None:
+        """Nobody has it open, and nothing is on its way: the content goes (back) into the cache."""
+        if node.file is not None:
+            self._cache.close_file(node.file)
+        elif node.fd >= 0:
+            assert node.staged is not None
+            if node.unlinked or not node.tag or self._is_dirty(node):
+                node.staged.unlink(missing_ok=True)  # refused by the store, and its program was told so
+                node.checked_at = 0.0
+                if not node.tag and not node.unlinked:
+                    self._nodes.remove(node)
+            else:
+                node.size = os.fstat(node.fd).st_size
+                self._cache.put(node.staged, node.key(), node.tag, node.fd)
+            os.close(node.fd)
+        node.file, node.staged, node.fd, node.clean_as = None, None, -1, None
+
+    # ---- the rest ----
+
+    def syncdir(self, node: int) -> None:
+        self._nodes.get(node)  # names are in the store already
+
+    def statfs(self) -> Limits:
+        return Limits(_HUGE, _HUGE, _HUGE, _HUGE, _HUGE, 4096, 255)
+
+    def stats(self) -> dict[str, object]:
+        return {"nodes": len(self._nodes), **self._cache.stats(), **self._staging.figures}
+
+    def close(self) -> None:
+        self._staging.drain()
+        self._askers.shutdown(wait=True, cancel_futures=True)
+        self._cache.close()
+        self._store.close()
+
+
+def _text(name: bytes) -> str:
+    if len(name) > 255:
+        raise OSError(errno.ENAMETOOLONG, "name of more than 255 bytes")
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        raise OSError(errno.EILSEQ, "a store takes names in UTF-8 only") from None

@@ -1,0 +1,99 @@
+"""What waits for its upload: notes that survive, conflicts, stores that come back, at every point of a crash."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from paddleflow.errors import Forbidden, Unavailable
+from paddleflow.fs.writer import Commit, Staging
+from paddleflow.objects.memory import MemoryStore
+from paddleflow.objects.wrappers import Faulty, fail_nth
+from tests.patience import eventually
+
+
+def stage(staging: Staging, content: bytes, commit: Commit | None) -> Path:
+    path = staging.new_path()
+    fd = os.open(path, os.O_RDWR | os.O_CREAT)
+    os.write(fd, content)
+    if commit is not None:
+        staging.commit(path, fd, commit)
+    os.close(fd)
+    return path
+
+
+def content_of(store: MemoryStore) -> dict[str, bytes]:
+    return {entry.key: store.read(entry.key, size=1000) for entry in store.list_entries()}
+
+
+def test_what_has_a_note_is_uploaded_by_the_next_mount(tmp_path: Path) -> None:
+    store = MemoryStore()
+    staging = Staging(tmp_path, store)
+    stage(staging, b"acknowledged", Commit("a", {"mode": "600"}, ""))
+    stage(staging, b"not", None)
+    assert Staging(tmp_path, store).recover() == 1
+    assert content_of(store) == {"a": b"acknowledged"}
+    assert store.stat("a").metadata == {"mode": "600"}
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_crash_at_any_request_of_the_recovery_loses_nothing(tmp_path: Path, after: bool) -> None:
+    for number in range(1, 8):
+        store, folder = MemoryStore(), tmp_path / str(number)
+        base = store.write("a", b"old").tag
+        stage(Staging(folder, store), b"new", Commit("a", {}, base))
+        Staging(folder, Faulty(store, fail_nth(number), after=after)).recover()
+        Staging(folder, store).recover()
+        assert content_of(store) == {"a": b"new"}, number
+        assert list(folder.iterdir()) == []
+
+
+def test_a_version_of_somebody_else_is_kept(tmp_path: Path) -> None:
+    store = MemoryStore()
+    base = store.write("a", b"old").tag
+    path = stage(Staging(tmp_path, store), b"mine", Commit("a", {}, base))
+    store.write("a", b"theirs")
+    Staging(tmp_path, store).recover()
+    assert content_of(store) == {"a": b"theirs", f"a.conflict-{path.stem}": b"mine"}
+
+
+def test_a_damaged_note_keeps_its_file(tmp_path: Path) -> None:
+    staging = Staging(tmp_path, MemoryStore())
+    path = stage(staging, b"x", Commit("a", {}, ""))
+    path.with_suffix(".note").write_text("{")
+    assert staging.recover() == 0
+    assert path.read_bytes() == b"x"
+
+
+def test_uploads_are_tried_until_the_store_is_back(tmp_path: Path) -> None:
+    staging = Staging(tmp_path, MemoryStore())
+    left = [Unavailable("away"), Unavailable("away")]
+    done: list[int] = []
+
+    def work() -> None:
+        if left:
+            raise left.pop()
+        done.append(1)
+
+    staging.upload_later(work, "a")
+    eventually(lambda: done)
+    eventually(lambda: staging.figures["waiting"] == 0)
+    assert staging.figures["failed"] == 0
+
+
+def test_a_refused_upload_is_counted_and_kept(tmp_path: Path) -> None:
+    store = MemoryStore()
+    staging = Staging(tmp_path, store)
+    path = stage(staging, b"x", Commit("a", {}, ""))
+
+    def work() -> None:
+        raise Forbidden("no")
+
+    staging.upload_later(work, "a")
+    eventually(lambda: staging.figures["waiting"] == 0)
+    assert staging.figures["failed"] == 1
+    staging.drain()
+    assert path.exists()
