@@ -19,9 +19,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.cluster import record
+from scripts.lib.cluster import inventory
 from scripts.lib.cluster.addons import kubectl_variables
-from scripts.lib.cluster.places import PROGRAMS
+from scripts.lib.cluster.paths import PROGRAMS
 
 TOOL = Path(__file__).resolve().parent.parent / "scripts" / "cluster"
 GRACE_SECONDS = 10  #: until the fixture's nodes count as lost; short, for tests of that
@@ -40,7 +40,7 @@ class LiveCluster:
         self.api: str = shown["api"]
         self.etcd: str = shown["etcd"]
         self.nodes: list[str] = sorted(shown["nodes"])
-        self._environment = {**os.environ, **kubectl_variables(record.find(name))}
+        self._environment = {**os.environ, **kubectl_variables(inventory.find(name))}
         self._loaded: set[str] = set()
 
     def kubectl(self, *words: str, stdin: str = "") -> str:

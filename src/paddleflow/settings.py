@@ -102,9 +102,21 @@ class LocalSettings:
     limits: str = _setting(
         "auto", "auto: enforce CPU and memory limits by cgroups where the machine lets us; off: never."
     )
+    isolation: str = _setting(
+        "off",
+        "auto: when the server is root, jobs of other users run under user numbers of their own and see only their own "
+        "files, where the machine allows it; code snapshots are not delivered to them. off: all jobs run as the server's "
+        "account.",
+    )
+    uids: str = _setting("200000-265535", "User numbers that are given to users whose jobs run isolated.")
+    processes: int = _setting(4096, "Most processes and threads that a user's isolated jobs may have at once; 0: any.")
     grace: float = _setting(10.0, "Seconds between SIGTERM and SIGKILL when a job is stopped.")
     inherit: str = _setting("PATH,HOME,LANG,LC_ALL,TZ,USER,SHELL,TMPDIR", "Variables of the server that jobs see too.")
     sample_every: float = _setting(5.0, "Seconds between two samples of what jobs use.")
+    claim: bool = _setting(
+        False,
+        "Take default-cluster over from the server whose machine it is; what runs there is lost. See several servers.",
+    )
     log_limit: str = _setting(
         "64Mi", "Most bytes kept of one log: the first and the last half of it. What is left out is said."
     )
@@ -117,7 +129,16 @@ class JobSettings:
     restart_limit: int = _setting(6, "How often a job with a restart policy is started again before it fails.")
     ttl_succeeded: int = _setting(0, "Seconds after which succeeded jobs are deleted; 0 keeps them.")
     ttl_failed: int = _setting(0, "Seconds after which other ended jobs are deleted; 0 keeps them.")
+    code_limit: str = _setting(
+        "10Gi", "Most bytes of code snapshots that the server keeps for one user, as a quantity."
+    )
     skip_resource_validate: bool = _setting(False, "Accept jobs that are larger than their queue's maximum; they wait.")
+    max_document: int = _setting(
+        512 * 2**10, "Largest job in bytes, with everything that it names; larger ones are refused."
+    )
+    max_environment: int = _setting(
+        256 * 2**10, "Most bytes of the variables of one member of a job, names and values."
+    )
 
 
 @dataclass(frozen=True, slots=True)

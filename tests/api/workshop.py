@@ -31,6 +31,7 @@ class OneEngine:
 
     def __init__(self) -> None:
         self.running: ClusterEngine | None = None
+        self.elsewhere: dict[str, str] = {}
         self._node = NodeInfo("memory", "127.0.0.1", CAPACITY)
 
     def engine(self, cluster: str) -> ClusterEngine | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts.lib.cluster import processes
-from scripts.lib.cluster.places import folder_of
+from scripts.lib.cluster.paths import folder_of
 from tests.cluster_fixture import TOOL, LiveCluster, brought_up, call, own_name, require
 from tests.patience import eventually
 

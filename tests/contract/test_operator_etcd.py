@@ -16,7 +16,7 @@ import pytest
 
 from paddleflow.errors import Invalid, Unavailable
 from paddleflow.operator.etcd import Etcd, Keys, np_key
-from scripts.lib.cluster.places import PROGRAMS
+from scripts.lib.cluster.paths import PROGRAMS
 from tests.cluster_fixture import LiveCluster
 from tests.patience import eventually
 from tests.ports import closed_port, free_ports

@@ -83,12 +83,19 @@ class ServerProcess:
         return self.process.wait(PATIENCE)
 
     def cli(
-        self, *words: str, check: bool = True, stdin: str = "", patience: float = PATIENCE
+        self,
+        *words: str,
+        check: bool = True,
+        stdin: str = "",
+        patience: float = PATIENCE,
+        cwd: Path | None = None,
+        environment: dict[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """A command as a person types it; the context that the server left makes it work."""
         done = subprocess.run(
             [PADDLEFLOW, *words],
-            env=self.environment,
+            env={**self.environment, **(environment or {})},
+            cwd=cwd,
             input=stdin,
             capture_output=True,
             text=True,

@@ -34,7 +34,7 @@ def test_the_maximum_of_a_parent_holds_over_both_queues_below(server: ServerProc
     assert f"{third.id} is pending in queue train\n  quota: queue lab has" in printed
 
     rows = {row["name"]: row for row in json.loads(server.cli("queue", "tree", "-o", "json").stdout)}
-    used = {name: row["used resources"]["cpu"] for name, row in rows.items()}
+    used = {name: row["usedTogether"]["cpu"] for name, row in rows.items()}
     assert used == {"default-queue": "0", "lab": "200m", "dev": "100m", "train": "100m"}
     assert "   └─ train" in server.cli("queue", "tree").stdout
     with pytest.raises(Conflict, match="has queues below it: dev, train"):

@@ -10,13 +10,13 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from scripts.lib.cluster import building, clusters, record
+from scripts.lib.cluster import builds, clusters, inventory
 from scripts.lib.cluster.addons import ADDONS, kubectl_variables
+from scripts.lib.cluster.errors import ClusterError, say
+from scripts.lib.cluster.inventory import MOST_NODES, Shape
 from scripts.lib.cluster.nodes import Node
 from scripts.lib.cluster.parts import PARTS
-from scripts.lib.cluster.places import PROGRAMS
-from scripts.lib.cluster.record import MOST_NODES, Shape
-from scripts.lib.cluster.trouble import Trouble, say
+from scripts.lib.cluster.paths import PROGRAMS
 
 DEFAULT = "default"
 SIMULATED = 10  #: nodes, where kwok is asked for and no number is given
@@ -74,9 +74,9 @@ def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
 def run(asked: argparse.Namespace, foreign: list[str]) -> int:
     match asked.command:
         case "build" if asked.check:
-            building.require(asked.parts)
+            builds.ALL.require(asked.parts)
         case "build":
-            building.build(asked.parts)
+            builds.ALL.build(asked.parts)
         case "up":
             cluster = clusters.up(asked.name, _shape(asked))
             if asked.json:
@@ -89,7 +89,7 @@ def run(asked: argparse.Namespace, foreign: list[str]) -> int:
         case "status":
             _status(asked.json)
         case "kubeconfig":
-            print(record.find(asked.name).kubeconfig)
+            print(inventory.find(asked.name).kubeconfig)
         case "load":
             clusters.load(asked.name, asked.images)
         case "kill":
@@ -107,14 +107,16 @@ def _shape(asked: argparse.Namespace) -> Shape:
     """In the order in which the addons are brought up, whatever the order they were named in."""
     named = [word for word in asked.addons.split(",") if word]
     if asked.simulated is not None and "kwok" not in named:
-        raise Trouble("simulated nodes are kwok's", f"scripts/cluster up --with kwok --simulated {asked.simulated}")
+        raise ClusterError(
+            "simulated nodes are kwok's", f"scripts/cluster up --with kwok --simulated {asked.simulated}"
+        )
     simulated = 0 if "kwok" not in named else SIMULATED if asked.simulated is None else asked.simulated
     known = [addon for addon in ADDONS if addon in named]
     return Shape(asked.nodes, (*known, *(word for word in named if word not in ADDONS)), simulated, asked.grace)
 
 
 def _status(as_json: bool) -> None:
-    found = [clusters.describe(each) for each in record.every()]
+    found = [clusters.describe(each) for each in inventory.every()]
     if as_json:
         print(json.dumps(found))
         return
@@ -130,16 +132,16 @@ def _status(as_json: bool) -> None:
 
 
 def _kubectl(name: str, words: list[str]) -> NoReturn:
-    cluster = record.find(name)
+    cluster = inventory.find(name)
     os.execve(PROGRAMS / "kubectl", ["kubectl", *words], {**os.environ, **kubectl_variables(cluster)})
 
 
 def _on(name: str, words: list[str]) -> NoReturn:
     if len(words) < 2:
-        raise Trouble("a node and a command are needed", "scripts/cluster on node1 ps ax")
-    cluster = record.find(name)
+        raise ClusterError("a node and a command are needed", "scripts/cluster on node1 ps ax")
+    cluster = inventory.find(name)
     if words[0] not in cluster.node_names:
-        raise Trouble(f"{name} has no node {words[0]!r}", f"its nodes: {', '.join(cluster.node_names) or 'none'}")
+        raise ClusterError(f"{name} has no node {words[0]!r}", f"its nodes: {', '.join(cluster.node_names) or 'none'}")
     command = [*Node(cluster, words[0]).entry(), *words[1:]]
     os.execvp(command[0], command)
 
@@ -149,10 +151,10 @@ def main(words: Sequence[str]) -> int:
     mine, foreign = split_words(words)
     try:
         return run(parser().parse_args(mine), foreign)
-    except Trouble as trouble:
-        say(f"error: {trouble}")
-        if trouble.hint:
-            say(f"hint: {trouble.hint}")
+    except ClusterError as error:
+        say(f"error: {error}")
+        if error.hint:
+            say(f"hint: {error.hint}")
         return 1
     except KeyboardInterrupt:
         return 130

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from scripts.lib.cluster import api, images, processes
 from scripts.lib.cluster.control_plane import READY_SECONDS, Runner
+from scripts.lib.cluster.errors import ClusterError, eventually
+from scripts.lib.cluster.inventory import DNS, LOOPBACK, Cluster
 from scripts.lib.cluster.nodes import Node
-from scripts.lib.cluster.places import DEFINITIONS, MANIFESTS, PROGRAMS
-from scripts.lib.cluster.record import DNS, LOOPBACK, Cluster
-from scripts.lib.cluster.trouble import Trouble, eventually
+from scripts.lib.cluster.paths import DEFINITIONS, MANIFESTS, PROGRAMS
 
 #: Volcano's webhooks that its chart switches on and that somebody here uses: path, group and version, operations
 _WEBHOOKS = {
@@ -54,7 +54,7 @@ def start_volcano(cluster: Cluster, run: Runner) -> None:
     for kind, configuration in _webhook_configurations(cluster):
         status, told = api.ask(cluster, f"/apis/admissionregistration.k8s.io/v1/{kind}", "POST", configuration)
         if status != 201:
-            raise Trouble(f"the API server refused a webhook of Volcano ({status}): {told}")
+            raise ClusterError(f"the API server refused a webhook of Volcano ({status}): {told}")
     admin = ["--kubeconfig", str(keys / "admin.kubeconfig")]
     quick = [*admin, "--kube-api-qps", "500", "--kube-api-burst", "1000", "--leader-elect=false"]
     run(
@@ -150,7 +150,7 @@ def start_kwok(cluster: Cluster, run: Runner) -> None:
         }
         status, told = api.ask(cluster, "/api/v1/nodes", "POST", node)
         if status != 201:
-            raise Trouble(f"the API server refused the simulated node {name} ({status}): {told}")
+            raise ClusterError(f"the API server refused the simulated node {name} ({status}): {told}")
 
     def ready() -> bool:
         processes.require_alive(cluster.folder, "kwok")
@@ -186,7 +186,7 @@ def _apply(cluster: Cluster, manifests: Path) -> None:
         check=False,
     )
     if done.returncode:
-        raise Trouble(f"kubectl apply of {manifests.name} failed: {done.stderr.strip()}")
+        raise ClusterError(f"kubectl apply of {manifests.name} failed: {done.stderr.strip()}")
 
 
 def kubectl_variables(cluster: Cluster) -> dict[str, str]:

@@ -7,8 +7,8 @@ import json
 import ssl
 from typing import Any
 
-from scripts.lib.cluster.keys import admin_token
-from scripts.lib.cluster.record import LOOPBACK, Cluster
+from scripts.lib.cluster.certificates import admin_token
+from scripts.lib.cluster.inventory import LOOPBACK, Cluster
 
 
 def ask(cluster: Cluster, path: str, method: str = "GET", body: object = None) -> tuple[int, Any]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from scripts.lib.cluster.record import Cluster
-from scripts.lib.cluster.trouble import eventually
+from scripts.lib.cluster.errors import eventually
+from scripts.lib.cluster.inventory import Cluster
 
 _PREFIX = "testcluster"
 _V2 = Path("/sys/fs/cgroup")

@@ -11,30 +11,32 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.cluster import api, building, cgroups, control_plane, debian, images, keys, processes, record
+from scripts.lib.cluster import api, builds, certificates, cgroups, control_plane, debian, images, inventory, processes
 from scripts.lib.cluster.addons import ADDONS
 from scripts.lib.cluster.control_plane import Runner
+from scripts.lib.cluster.errors import ClusterError, say
+from scripts.lib.cluster.inventory import MOST_NODES, Cluster, Shape
 from scripts.lib.cluster.nodes import Node
 from scripts.lib.cluster.nodes import wait_ready as wait_nodes
-from scripts.lib.cluster.places import folder_of, locked
-from scripts.lib.cluster.record import MOST_NODES, Cluster, Shape
-from scripts.lib.cluster.trouble import Trouble, say
+from scripts.lib.cluster.paths import folder_of, locked
 
 
 def up(name: str, shape: Shape) -> Cluster:
     """Bring a cluster up; one of the same shape that is up already is left as it is."""
     folder_of(name)  # refuses a name that cannot be
     _check(shape)
-    building.require(["kube", *(["node-images"] if shape.nodes else []), *shape.addons])
+    builds.ALL.require(["kube", *(["node-images"] if shape.nodes else []), *shape.addons])
     with _lock(name):
-        found = record.load(name)
+        found = inventory.load(name)
         if found is not None and found.complete and _lives(found):
             if found.shape != shape:
-                raise Trouble(f"{name} is up in another shape: {found.shape}", f"scripts/cluster down --name {name}")
+                raise ClusterError(
+                    f"{name} is up in another shape: {found.shape}", f"scripts/cluster down --name {name}"
+                )
             say(f"{name} is up already")
             return found
         _clean(name)
-        cluster = record.reserve(name, shape)
+        cluster = inventory.reserve(name, shape)
         try:
             cluster = _start(cluster)
         except BaseException:
@@ -47,14 +49,14 @@ def up(name: str, shape: Shape) -> Cluster:
 def _check(shape: Shape) -> None:
     """Refuse what cannot be, before anything is started."""
     if not 0 <= shape.nodes <= MOST_NODES:
-        raise Trouble(
+        raise ClusterError(
             f"a cluster has 0 to {MOST_NODES} nodes, not {shape.nodes}", "simulated ones may be many: --with kwok"
         )
     unknown = [addon for addon in shape.addons if addon not in ADDONS]
     if unknown:
-        raise Trouble(f"a cluster cannot come with {', '.join(unknown)}", f"known: {', '.join(ADDONS)}")
+        raise ClusterError(f"a cluster cannot come with {', '.join(unknown)}", f"known: {', '.join(ADDONS)}")
     if "coredns" in shape.addons and not shape.nodes:
-        raise Trouble("coredns runs as a pod and needs a node", "scripts/cluster up --nodes 1 --with coredns")
+        raise ClusterError("coredns runs as a pod and needs a node", "scripts/cluster up --nodes 1 --with coredns")
     if shape.nodes:
         debian.require_root("a cluster with real nodes")
 
@@ -65,7 +67,7 @@ def _start(cluster: Cluster) -> Cluster:
     def reached(what: str) -> None:
         say(f"{cluster.name}: {what} after {time.monotonic() - began:.1f} s")
 
-    keys.make(cluster)
+    certificates.make(cluster)
     run = Runner(cluster)
     nodes = [Node(cluster, name) for name in cluster.node_names]
     if nodes:
@@ -154,7 +156,7 @@ def describe(cluster: Cluster) -> dict[str, Any]:
 
 def restart(name: str, part: str) -> None:
     """Kill one part, or a whole node, when it lives, and start it again as it was."""
-    cluster = record.find(name)
+    cluster = inventory.find(name)
     if part in cluster.node_names:
         node, run = Node(cluster, part), Runner(cluster)
         if node.first_process():
@@ -174,7 +176,7 @@ def restart(name: str, part: str) -> None:
 
 def kill(name: str, part: str) -> None:
     """Kill one part, or a whole node, without a word to anybody."""
-    cluster = record.find(name)
+    cluster = inventory.find(name)
     if part in cluster.node_names:
         Node(cluster, part).kill()
     else:
@@ -185,18 +187,18 @@ def kill(name: str, part: str) -> None:
 def _require_part(cluster: Cluster, part: str) -> None:
     if part not in cluster.commands:
         known = ", ".join(sorted([*cluster.node_names, *cluster.commands]))
-        raise Trouble(f"{cluster.name} has no part {part!r}", f"its parts: {known}")
+        raise ClusterError(f"{cluster.name} has no part {part!r}", f"its parts: {known}")
 
 
 def load(name: str, wanted: Sequence[str]) -> None:
     """Give every node images: ours by their key, others by the path of their archive."""
-    cluster = record.find(name)
+    cluster = inventory.find(name)
     if not cluster.nodes:
-        raise Trouble(f"{name} has no real nodes that could hold images", "scripts/cluster up --nodes 1")
+        raise ClusterError(f"{name} has no real nodes that could hold images", "scripts/cluster up --nodes 1")
     archives = [images.ALL[word].archive if word in images.ALL else Path(word).resolve() for word in wanted]
     for word, archive in zip(wanted, archives, strict=True):
         if not archive.exists():
-            raise Trouble(
+            raise ClusterError(
                 f"there is no image {word!r} ({archive})",
                 f"ours: {', '.join(images.ALL)}; scripts/cluster build python-image operator-image makes the larger ones",
             )

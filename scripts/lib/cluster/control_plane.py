@@ -12,9 +12,9 @@ import subprocess
 from pathlib import Path
 
 from scripts.lib.cluster import api, processes
-from scripts.lib.cluster.places import PROGRAMS
-from scripts.lib.cluster.record import HUB, LOOPBACK, SERVICES, Cluster
-from scripts.lib.cluster.trouble import eventually
+from scripts.lib.cluster.errors import eventually
+from scripts.lib.cluster.inventory import HUB, LOOPBACK, SERVICES, Cluster
+from scripts.lib.cluster.paths import PROGRAMS
 
 BRIDGE = "bridge0"
 READY_SECONDS = 120.0

@@ -6,14 +6,14 @@ import os
 import shutil
 import subprocess
 
-from scripts.lib.cluster.trouble import Trouble, say
+from scripts.lib.cluster.errors import ClusterError, say
 
 NODE_PACKAGES = ("containerd", "runc", "containernetworking-plugins", "iptables", "iproute2", "busybox-static")
 
 
 def require_root(what: str) -> None:
     if os.geteuid() != 0:
-        raise Trouble(f"{what} needs root", "run it as root; a control plane alone (--nodes 0) does not")
+        raise ClusterError(f"{what} needs root", "run it as root; a control plane alone (--nodes 0) does not")
 
 
 def missing(packages: tuple[str, ...]) -> list[str]:
@@ -36,7 +36,9 @@ def install(packages: tuple[str, ...]) -> None:
         return
     require_root(f"installing {' '.join(wanted)}")
     if shutil.which("apt-get") is None:
-        raise Trouble(f"not installed: {' '.join(wanted)}", "real nodes need a Debian; a control plane alone does not")
+        raise ClusterError(
+            f"not installed: {' '.join(wanted)}", "real nodes need a Debian; a control plane alone does not"
+        )
     say(f"installing {' '.join(wanted)}")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for command in (["apt-get", "update"], ["apt-get", "install", "-y", "--no-install-recommends", *wanted]):
@@ -44,7 +46,7 @@ def install(packages: tuple[str, ...]) -> None:
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
         )
         if done.returncode:
-            raise Trouble(f"{' '.join(command)} failed:\n" + "\n".join(done.stdout.splitlines()[-10:]))
+            raise ClusterError(f"{' '.join(command)} failed:\n" + "\n".join(done.stdout.splitlines()[-10:]))
 
 
 def mirror() -> list[str]:

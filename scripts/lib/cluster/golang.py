@@ -14,8 +14,8 @@ import threading
 import time
 from pathlib import Path
 
-from scripts.lib.cluster.places import CACHE, MODULES, PROGRAMS, SOURCES
-from scripts.lib.cluster.trouble import Trouble, say
+from scripts.lib.cluster.errors import ClusterError, say
+from scripts.lib.cluster.paths import CACHE, MODULES, PROGRAMS, SOURCES
 
 KUBERNETES = "v1.34.4"
 OLDEST_GO = (1, 24)
@@ -30,21 +30,21 @@ _LINK = [
 RECIPE = " ".join(_LINK)
 
 
-def require_go() -> None:
+def require_go(cache: Path = CACHE, disk_gib: int = DISK_GIB) -> None:
     """Go in a version that will do, and the disk to work on."""
     if shutil.which("go") is None:
-        raise Trouble(
+        raise ClusterError(
             "Go is not installed", f"install Go {OLDEST_GO[0]}.{OLDEST_GO[1]} or newer and put it on the PATH"
         )
-    told = subprocess.run(["go", "version"], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"go(\d+)\.(\d+)", told)
+    printed = subprocess.run(["go", "version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"go(\d+)\.(\d+)", printed)
     if found and (int(found[1]), int(found[2])) < OLDEST_GO:
-        raise Trouble(f"Go is too old: {told.strip()}", f"install Go {OLDEST_GO[0]}.{OLDEST_GO[1]} or newer")
-    CACHE.mkdir(parents=True, exist_ok=True)
-    free = shutil.disk_usage(CACHE).free / 2**30
-    if free < DISK_GIB:
-        raise Trouble(
-            f"a build needs {DISK_GIB} GiB of free disk, {CACHE} has {free:.1f} GiB",
+        raise ClusterError(f"Go is too old: {printed.strip()}", f"install Go {OLDEST_GO[0]}.{OLDEST_GO[1]} or newer")
+    cache.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(cache).free / 2**30
+    if free < disk_gib:
+        raise ClusterError(
+            f"a build needs {disk_gib} GiB of free disk, {cache} has {free:.1f} GiB",
             "make room, or set XDG_CACHE_HOME, GOCACHE and GOMODCACHE to folders on a larger disk",
         )
 
@@ -77,7 +77,7 @@ def compile_program(module: Path, package: str, program: str) -> None:
         lines.extend(line.rstrip() for line in process.stderr)
         done.set()
     if process.returncode:
-        raise Trouble(
+        raise ClusterError(
             f"{program} did not build (go build {package} in {module}):\n" + "\n".join(lines[-15:]),
             "is the Go module proxy reachable (go env GOPROXY)? The next build goes on where this one stopped",
         )
@@ -95,7 +95,7 @@ def _report(program: str, lines: list[str], done: threading.Event, began: float)
 
 def module_folder(module: Path, path: str) -> Path:
     """Where go keeps the sources of the required module `path`."""
-    told = subprocess.run(
+    printed = subprocess.run(
         ["go", "mod", "download", "-json", path],
         cwd=module,
         env=_environment(),
@@ -103,9 +103,9 @@ def module_folder(module: Path, path: str) -> Path:
         text=True,
         check=False,
     )
-    if told.returncode:
-        raise Trouble(f"module {path} cannot be had: {told.stderr.strip() or told.stdout.strip()}")
-    return Path(json.loads(told.stdout)["Dir"])
+    if printed.returncode:
+        raise ClusterError(f"module {path} cannot be had: {printed.stderr.strip() or printed.stdout.strip()}")
+    return Path(json.loads(printed.stdout)["Dir"])
 
 
 def mended_argo() -> Path:

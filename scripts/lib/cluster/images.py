@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.cluster.places import IMAGES, OWN, SOURCES
+from scripts.lib.cluster.paths import IMAGES, OWN, SOURCES
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 RECIPE = "2"  #: counts up when an image of the same sources must be made anew
@@ -55,9 +55,9 @@ def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     return entry
 
 
-def layer_of_files(name: str, files: Mapping[str, Path], links: Mapping[str, str]) -> Path:
+def layer_of_files(name: str, files: Mapping[str, Path], links: Mapping[str, str], scratch: Path = SOURCES) -> Path:
     """A layer with the usual empty folders, `files` by their place in the image, and symbolic `links`."""
-    out = _layer(name)
+    out = _layer(name, scratch)
     with tarfile.open(out, "w") as tar:
         for folder in _SKELETON:
             entry = tarfile.TarInfo(folder)
@@ -72,23 +72,23 @@ def layer_of_files(name: str, files: Mapping[str, Path], links: Mapping[str, str
     return out
 
 
-def layer_of_folder(name: str, folder: Path) -> Path:
+def layer_of_folder(name: str, folder: Path, scratch: Path = SOURCES) -> Path:
     """A layer with everything in `folder`; owners are kept."""
 
     def kept(entry: tarfile.TarInfo) -> tarfile.TarInfo:
         entry.mtime = 0
         return entry
 
-    out = _layer(name)
+    out = _layer(name, scratch)
     with tarfile.open(out, "w") as tar:
         for child in sorted(folder.iterdir()):
             tar.add(child, child.name, filter=kept)
     return out
 
 
-def _layer(name: str) -> Path:
-    SOURCES.mkdir(parents=True, exist_ok=True)
-    return SOURCES / f"{name}.layer"
+def _layer(name: str, scratch: Path) -> Path:
+    scratch.mkdir(parents=True, exist_ok=True)
+    return scratch / f"{name}.layer"
 
 
 def write(image: Image, layers: Sequence[Path], command: Iterable[str], variables: Mapping[str, str]) -> None:
@@ -104,15 +104,15 @@ def write(image: Image, layers: Sequence[Path], command: Iterable[str], variable
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}" for digest in digests]},
         "history": [{"created_by": "scripts/cluster"} for _ in digests],
     }
-    told = json.dumps(config).encode()
-    config_name = f"{hashlib.sha256(told).hexdigest()}.json"
+    encoded = json.dumps(config).encode()
+    config_name = f"{hashlib.sha256(encoded).hexdigest()}.json"
     manifest = [
         {"Config": config_name, "RepoTags": [image.name], "Layers": [f"{digest}/layer.tar" for digest in digests]}
     ]
     image.archive.parent.mkdir(parents=True, exist_ok=True)
     new = image.archive.with_suffix(".new")
     with tarfile.open(new, "w") as tar:
-        _add(tar, config_name, told)
+        _add(tar, config_name, encoded)
         for digest, layer in zip(digests, layers, strict=True):
             tar.add(layer, f"{digest}/layer.tar", filter=_plain)
         _add(tar, "manifest.json", json.dumps(manifest).encode())
@@ -130,6 +130,6 @@ def _digest(file: Path) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def forget_scratch() -> None:
+def forget_scratch(scratch: Path) -> None:
     """Throw the layers and root file systems away: the archives hold them."""
-    shutil.rmtree(SOURCES, ignore_errors=True)
+    shutil.rmtree(scratch, ignore_errors=True)

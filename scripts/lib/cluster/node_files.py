@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scripts.lib.cluster import cgroups, images
-from scripts.lib.cluster.record import DNS
+from scripts.lib.cluster.inventory import DNS
 
 if TYPE_CHECKING:
     from scripts.lib.cluster.nodes import Node

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from scripts.lib.cluster import api, cgroups, node_files, processes
 from scripts.lib.cluster.control_plane import BRIDGE, READY_SECONDS, Runner
-from scripts.lib.cluster.places import PROGRAMS
-from scripts.lib.cluster.record import HUB, PODS, Cluster
-from scripts.lib.cluster.trouble import Trouble, eventually
+from scripts.lib.cluster.errors import ClusterError, eventually
+from scripts.lib.cluster.inventory import HUB, PODS, Cluster
+from scripts.lib.cluster.paths import PROGRAMS
 
 #: the kernel settings that a kubelet insists on; it is shown files with these values instead of changing the machine
 _KERNEL = {
@@ -58,7 +58,7 @@ class Node:
         """The words before a command that is to run on the node."""
         pid = self.first_process()
         if not pid:
-            raise Trouble(f"{self.name} of {self.cluster.name} is not up", "scripts/cluster status")
+            raise ClusterError(f"{self.name} of {self.cluster.name} is not up", "scripts/cluster status")
         return ("nsenter", "-t", str(pid), "--net", "--uts", "--ipc", "--mount", "--pid", "--")
 
     def open(self) -> None:
@@ -141,7 +141,7 @@ class Node:
                 check=False,
             )
             if done.returncode:
-                raise Trouble(f"{self.name} cannot load {archive}: {done.stderr.strip()}")
+                raise ClusterError(f"{self.name} cannot load {archive}: {done.stderr.strip()}")
 
     def join(self, run: Runner) -> None:
         """The kubelet, which reports the node, and the proxy, which makes services reachable."""
@@ -171,7 +171,7 @@ class Node:
         """Let the node vanish as if its power were cut: nobody is told."""
         pid = self.first_process()
         if not pid:
-            raise Trouble(f"{self.name} of {self.cluster.name} is not up", "scripts/cluster status")
+            raise ClusterError(f"{self.name} of {self.cluster.name} is not up", "scripts/cluster status")
         os.kill(pid, signal.SIGKILL)
         eventually(
             lambda: not any(p.part.startswith(f"{self.name}/") for p in processes.find(self.cluster.folder)),
@@ -186,7 +186,7 @@ class Node:
 def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise Trouble(f"{shlex.join(command)}: {done.stderr.strip()}")
+        raise ClusterError(f"{shlex.join(command)}: {done.stderr.strip()}")
 
 
 def wait_ready(cluster: Cluster, names: list[str] | None = None) -> None:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.lib.cluster import debian, golang, images
-from scripts.lib.cluster.places import CACHE, DEFINITIONS, IMAGES, MODULES, OWN, PROGRAMS, REPOSITORY, SOURCES
-from scripts.lib.cluster.trouble import Trouble
+from scripts.lib.cluster.errors import ClusterError
+from scripts.lib.cluster.paths import CACHE, DEFINITIONS, IMAGES, MODULES, OWN, PROGRAMS, REPOSITORY, SOURCES
 
 COMPONENTS = (
     *(
@@ -134,7 +134,7 @@ def _python_image() -> None:
         check=False,
     )
     if done.returncode:
-        raise Trouble(
+        raise ClusterError(
             "debootstrap failed:\n" + "\n".join(done.stdout.splitlines()[-10:]), "is the Debian mirror reachable?"
         )
     for spare in (
@@ -173,7 +173,7 @@ def _operator_image() -> None:
         check=False,
     )
     if done.returncode:
-        raise Trouble(f"the operator's packages did not install:\n{done.stderr.strip()}")
+        raise ClusterError(f"the operator's packages did not install:\n{done.stderr.strip()}")
     ours = REPOSITORY / "src" / "paddleflow"
     shutil.copytree(ours, packages / "paddleflow", ignore=shutil.ignore_patterns("__pycache__"))
     command = root / "usr" / "local" / "bin" / "paddleflow"

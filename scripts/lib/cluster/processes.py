@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.lib.cluster.trouble import Trouble, eventually
+from scripts.lib.cluster.errors import ClusterError, eventually
 
 _CLUSTER = "PADDLEFLOW_TEST_CLUSTER"
 _PART = "PADDLEFLOW_TEST_CLUSTER_PART"
@@ -87,7 +87,7 @@ def require_alive(folder: Path, *parts: str) -> None:
     for part in parts:
         process = _started.get((folder, part))
         if process is not None and process.poll() is not None:
-            raise Trouble(
+            raise ClusterError(
                 f"{part} has ended with {process.returncode}; the end of {log_of(folder, part)}:\n{tail(folder, part)}"
             )
 

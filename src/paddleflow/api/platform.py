@@ -64,6 +64,11 @@ class Engines(Protocol):
         """None: another server runs this cluster, or nobody."""
         ...
 
+    @property
+    def elsewhere(self) -> Mapping[str, str]:
+        """Clusters whose processes only another server can see → that server."""
+        ...
+
     def nodes(self, cluster: str) -> Sequence[NodeInfo]: ...
 
     def capacities(self) -> Nodes:

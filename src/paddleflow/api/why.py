@@ -50,6 +50,9 @@ async def why(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobWhy:
         found = None if engine is None else await engine.explain(row.id, queues, sizes)
         if found is not None and found[0].code not in NOT_WAITING:
             known, suggestions = found
+        owner = platform.jobs_run_here.engines.elsewhere.get(row.cluster, "")
+        if engine is None and owner:
+            known = Reason("machine_away", f"waits for the machine of cluster {row.cluster}: server {owner} is away")
     story = _story(row)
     reason = known or Reason("not_seen", row.message or "the scheduler has not looked at it yet")
     return {

@@ -114,7 +114,8 @@ class ClusterEngines:
             self._running.clear()
 
     async def _follow(self, clusters: Sequence[Cluster], group: asyncio.TaskGroup) -> None:
-        for name in self._running.keys() - {each.name for each in clusters}:
+        mine = {each.name for each in clusters if each.owner in {"", self._parts.holder}}
+        for name in self._running.keys() - mine:
             await self._stop(name)
         for cluster in clusters:
             await self._make(cluster)
@@ -141,6 +142,7 @@ class ClusterEngines:
         if cluster.owner not in {"", self._parts.holder}:
             self.elsewhere[cluster.name] = cluster.owner
             return
+        self.elsewhere.pop(cluster.name, None)
         runtime = self._factories[cluster.cluster_type](cluster)
         nodes = await runtime.nodes()
         engine = ClusterEngine(

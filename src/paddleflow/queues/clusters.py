@@ -41,10 +41,10 @@ def every_cluster(tx: Tx) -> list[Cluster]:
     return [_cluster(row) for row in tx.all(SQL["every_cluster"])]
 
 
-def claim_cluster(tx: Tx, name: str, owner: str) -> bool:
-    """Note whose machine a cluster is, if nobody's is noted yet; whether it is this owner's now."""
-    tx.run(SQL["claim_cluster"], name=name, owner=owner)
-    return get_cluster(tx, name).owner == owner
+def claim_cluster(tx: Tx, name: str, owner: str) -> None:
+    """Note whose machine a cluster is."""
+    if tx.run(SQL["claim_cluster"], name=name, owner=owner):
+        bump(tx, COUNTER)
 
 
 def list_clusters(tx: Tx, after: int, limit: int, names: Sequence[str] = (), status: str = "") -> list[Cluster]:

@@ -46,5 +46,5 @@ select (select count(*) from queues where cluster = :name) as queues,
 select * from clusters order by seq
 
 -- name: claim_cluster
--- Notes whose machine a cluster is, unless that is known already.
-update clusters set owner = :owner where name = :name and owner = ''
+-- Notes whose machine a cluster is.
+update clusters set owner = :owner where name = :name and owner <> :owner

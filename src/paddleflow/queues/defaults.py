@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from paddleflow.base.ids import new_short_id
 from paddleflow.base.quantity import Resources
-from paddleflow.queues.clusters import find_cluster, insert_cluster
+from paddleflow.queues.clusters import claim_cluster, find_cluster, insert_cluster
 from paddleflow.queues.flavours import find_flavour, insert_flavour
 from paddleflow.queues.model import (
     CAPABILITY_QUOTA,
@@ -45,6 +45,20 @@ def ensure_defaults(tx: Tx, now: float, capacity: Resources) -> None:
         insert_queue(tx, _queue(now, capacity))
     elif queue.follows and queue.most != capacity:
         write_queue(tx, replace(queue, most=capacity, least=_at_most(queue.least, capacity), updated_at=now))
+
+
+def claim_machine(tx: Tx, now: float, capacity: Resources, owner: str, *, take: bool) -> bool:
+    """The same for the server whose machine the default cluster is; False, and nothing done, when it is another server's.
+
+    Processes can be seen on their own machine only: a server that moved the jobs of another machine would take them for lost and
+    start them again. `take`: it is this server's from now on, whatever was noted.
+    """
+    cluster = find_cluster(tx, DEFAULT_CLUSTER)
+    if cluster is not None and cluster.owner not in {"", owner} and not take:
+        return False
+    ensure_defaults(tx, now, capacity)
+    claim_cluster(tx, DEFAULT_CLUSTER, owner)
+    return True
 
 
 def _at_most(least: Resources, most: Resources) -> Resources:

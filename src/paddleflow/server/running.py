@@ -25,7 +25,7 @@ from paddleflow.engine.clusters import ClusterEngines
 from paddleflow.engine.launch import GPU
 from paddleflow.engine.schedule_engine import ScheduleEngine
 from paddleflow.errors import PaddleFlowError
-from paddleflow.queues.defaults import ensure_defaults
+from paddleflow.queues.defaults import claim_machine
 from paddleflow.queues.model import DEFAULT_CLUSTER, LOCAL, Cluster
 from paddleflow.runs.counters import RunCounters
 from paddleflow.runtimes.local.local_runtime import LocalRuntime
@@ -106,10 +106,15 @@ async def assembled(settings: Settings, data: Path) -> AsyncIterator[tuple[Parts
         bus = await open_bus(settings.database.url)
         stack.push_async_callback(bus.close)
         nodes = await runtime.nodes()
-        await database.write(ensure_defaults, clock.now(), total(node.capacity for node in nodes))
+        holder, capacity = server_id(data), total(node.capacity for node in nodes)
+        take = settings.local.claim or not settings.database.url  # a database in this data folder is this machine's
+        if not await database.write(claim_machine, clock.now(), capacity, holder, take=take):
+            log.warning(
+                "the jobs of default-cluster run on another machine", hint="PADDLEFLOW_LOCAL_CLAIM=1 takes it over"
+            )
         files = FilePool()
         stack.callback(files.close)
-        parts = Parts(database, clock, bus, settings, data, server_id(data), files)
+        parts = Parts(database, clock, bus, settings, data, holder, files)
         counters = RunCounters()
 
         def local(cluster: Cluster) -> Runtime:

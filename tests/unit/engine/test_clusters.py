@@ -19,7 +19,7 @@ from paddleflow.errors import Unavailable
 from paddleflow.jobs.rows import SQL
 from paddleflow.jobs.submission import Submission, Submitter, submit
 from paddleflow.queues.clusters import claim_cluster, delete_cluster, get_cluster, insert_cluster
-from paddleflow.queues.defaults import ensure_defaults
+from paddleflow.queues.defaults import claim_machine, ensure_defaults
 from paddleflow.queues.model import DEFAULT_CLUSTER, DEFAULT_QUEUE, LOCAL, Cluster
 from paddleflow.queues.queues import delete_queue, find_queue, insert_queue
 from paddleflow.runtimes.memory import MemoryCluster, MemoryRuntime
@@ -187,3 +187,27 @@ async def test_the_machine_of_another_server_is_left_alone(database: Database, t
         assert engines.elsewhere == {"theirs": "another"}
         assert engines.engine("theirs") is None
         assert "theirs" not in memory.runtimes
+
+
+async def test_a_machine_is_claimed_once_and_taken_over_only_on_demand(database: Database, tmp_path: Path) -> None:
+    """Two servers on one database: the second one never moves the jobs whose processes only the first one can see."""
+    small = Resources.of(500, 2**20)
+    assert await database.write(claim_machine, CLOCK.now(), ONE, "server", take=False)
+    assert not await database.write(claim_machine, CLOCK.now(), small, "second", take=False)
+    queue = await database.read(find_queue, DEFAULT_QUEUE)
+    assert queue is not None
+    assert queue.most == ONE, "the ceiling follows the machine of the cluster, not that of the other server"
+    memory, bus = Memory(), LocalBus()
+    async with server(database, memory, tmp_path, bus) as engines:
+        await send(database, bus, engines, "job", DEFAULT_QUEUE)
+        await reaches(database, "job", "running")
+        second = ClusterEngines(Parts(database, CLOCK, bus, Settings(), tmp_path, "second"), {LOCAL: Memory()})
+        await second.prepare()
+        assert second.engine(DEFAULT_CLUSTER) is None
+        assert second.elsewhere == {DEFAULT_CLUSTER: "server"}
+        assert await second.health() == ""
+        assert await database.write(claim_machine, CLOCK.now(), ONE, "second", take=True)
+        bus.wake(JOBS)
+        await soon(lambda: engines.engine(DEFAULT_CLUSTER) is None, "the first one lets go")
+        await second.prepare()
+        assert second.engine(DEFAULT_CLUSTER) is not None

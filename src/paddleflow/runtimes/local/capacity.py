@@ -38,6 +38,20 @@ def this_machine(settings: LocalSettings) -> NodeInfo:
     )
 
 
+def uid_range(settings: LocalSettings) -> range:
+    """The user numbers that may be given to users of the platform."""
+    first, dash, last = settings.uids.partition("-")
+    if (
+        not dash
+        or not first.strip().isdecimal()
+        or not last.strip().isdecimal()
+        or int(first) < 1
+        or int(last) < int(first)
+    ):
+        raise Invalid(f"local.uids must be FIRST-LAST, such as 200000-265535, found {settings.uids!r}")
+    return range(int(first), int(last) + 1)
+
+
 def log_limit(settings: LocalSettings) -> int:
     """Bytes kept of one log; 0 keeps all."""
     faults: list[Fault] = []

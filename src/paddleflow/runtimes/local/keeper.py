@@ -204,6 +204,9 @@ class Keeper:
             if message["limits"] and self._hierarchies is None:
                 self._find_limits()
             self._launcher.limits = self._limits if message["limits"] else UNLIMITED
+            if "isolation" in message:
+                level = self._launcher.isolate(message["isolation"], message["processes"])
+                self._outbox.add({"isolation": level})
             self._outbox.add({"limits": self._unlimited if message["limits"] else ""})
 
     def _find_limits(self) -> None:

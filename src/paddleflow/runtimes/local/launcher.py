@@ -5,7 +5,7 @@ next keeper can clear up what a killed one had made. `limit` comes after the spa
 """
 
 # The keeper starts without pathlib, so:
-# ruff: noqa: PTH108
+# ruff: noqa: PTH103, PTH106, PTH108, PTH116, PTH120
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from typing import Any, NamedTuple
 from paddleflow.runtimes.local import cgroups, mounts, process, procfs
 from paddleflow.runtimes.local.attempt import Attempt
 from paddleflow.runtimes.local.group_pool import GroupPool
+from paddleflow.runtimes.local.isolation import IdMaps, Isolation
 from paddleflow.runtimes.local.namespaces import Namespaces, can_fork_into, fork_into
 from paddleflow.runtimes.local.process import reason
 
+NOBODY = 65534
 SHORT = 1.0  #: seconds; the groups of an attempt that ran longer are not used again
 UNLIMITED = GroupPool(cgroups.Cgroups({}), lambda _seconds, _call: None)
 
@@ -37,6 +39,7 @@ class SpawnSpec(NamedTuple):
     plan: dict[str, Any]
     mounts: list[mounts.Mount]  #: to be made in a namespace of its own
     entered: bool  #: by the keeper itself, which steps in for the spawn; otherwise by the child
+    isolation: Isolation | None = None  #: of another user's job
 
 
 class Launcher:
@@ -55,6 +58,9 @@ class Launcher:
         self._enters = False  #: the keeper may step into them and back
         self._forks: bool | None = None  #: children of the keeper may make namespaces
         self._root = os.geteuid() == 0
+        self.isolates = False  #: jobs of other users run under their own numbers
+        self.processes = 0  #: that each of them may have at once
+        self._id_maps = IdMaps()
         self._cores = os.cpu_count() or 1
         self._memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
@@ -71,8 +77,13 @@ class Launcher:
         if groups:
             plan |= {"groups": groups, "cpu": cpu, "memory": memory, "memory_text": launch["memory_text"]}
         env = {**env, procfs.ATTEMPT: name, procfs.KEEPER: self._keeper}
-        note, entered = "", False
-        if wanted:
+        note, entered, isolation = "", False, None
+        if self.isolates and (uid := launch.get("uid")):
+            mounts.check(wanted)
+            isolation = Isolation(uid, os.path.dirname(self._marker), launch["work"].rpartition("/")[0], self.processes)
+            env = {**env, **launch.get("own_env", {})}
+            argv, env, cwd, note = mounts.mounted(wanted, argv, env, cwd)
+        elif wanted:
             mounts.check(wanted)
             targets = [mount.target for mount in wanted]
             entered = self._can_enter() and not self._covers_ours(targets, plan["log"])
@@ -83,7 +94,9 @@ class Launcher:
                 wanted = []
         if not note and launch["log"].startswith("/") and not os.path.lexists(launch["log"]):
             plan["fresh"] = True  # its child makes the log: no marker is needed to know that it began
-        return SpawnSpec(name, argv, env, cwd, launch.get("work", ""), launch["log"], note, plan, wanted, entered)
+        return SpawnSpec(
+            name, argv, env, cwd, launch.get("work", ""), launch["log"], note, plan, wanted, entered, isolation
+        )
 
     def _covers_ours(self, targets: list[str], log: str) -> bool:
         """Whether mounts hide what the keeper itself needs while it is among them."""
@@ -106,6 +119,9 @@ class Launcher:
     def spawn(self, spec: SpawnSpec) -> int:
         """The pid; Refused or OSError when it cannot run."""
         process.make_folder(spec.work)
+        if spec.isolation is not None:
+            for folder in (spec.isolation.folder, spec.work):
+                os.chown(folder, spec.isolation.uid, spec.isolation.uid, follow_symlinks=False)
         if not spec.entered:
             return self._spawn_here(spec)
         assert self._namespaces is not None, "the keeper enters only where it has tried to"
@@ -130,7 +146,7 @@ class Launcher:
     def _spawn_with(self, spec: SpawnSpec, streams: process.Actions) -> int:
         """By a fork where the child has mounts to make, otherwise by the cheaper posix_spawn."""
         word = spec.plan["word"] and spec.argv[0]
-        if spec.mounts and not spec.entered:
+        if spec.isolation is not None or (spec.mounts and not spec.entered):
             return self._in_groups(spec, lambda: self._fork(word, spec, streams))
         process.enter(spec.cwd)
         try:
@@ -140,10 +156,46 @@ class Launcher:
             os.chdir("/")  # hold no folder of a job
 
     def _fork(self, word: str, spec: SpawnSpec, streams: process.Actions) -> int:
+        isolation = spec.isolation
+        owners = {os.stat(mount.source).st_uid for mount in spec.mounts} if isolation is not None else set[int]()
+        maps = {owner: self._id_maps.get(owner, isolation.uid) for owner in owners} if isolation is not None else {}
+
+        def view(table: mounts.MountTable) -> None:
+            table.apply(spec.mounts, isolation.cover if isolation is not None else None, maps)
+
         def run() -> None:
+            if isolation is not None:
+                isolation.become()
             process.execute(word, spec.argv, spec.env, spec.cwd, spec.log)
 
-        return fork_into(spec.mounts, lambda: process.apply(streams), run, users=not self._root)
+        return fork_into(view, lambda: process.apply(streams), run, users=not self._root)
+
+    def isolate(self, wanted: bool, processes: int) -> str:
+        """Isolate users from now on, if wanted; what is in force, for a person."""
+        self.isolates, self.processes = False, processes
+        if not wanted:
+            return "off: all jobs run as the server's account"
+        if not self._root:
+            return "single user: all jobs run as the server's account, which is not root"
+        folder = os.path.dirname(self._marker)
+        trial = Isolation(NOBODY, folder, f"{folder}/isolation-trial", 0)
+        os.makedirs(trial.folder, exist_ok=True)
+        try:
+            users = self._id_maps.get(0, NOBODY)
+            storage = [mounts.Mount("/usr", f"{trial.folder}/usr", True)]
+            pid = fork_into(
+                lambda table: table.apply(storage, trial.cover, {0: users}),
+                lambda: None,
+                lambda: (trial.become(), os._exit(0))[1],
+                users=False,
+            )
+            os.waitpid(pid, 0)
+        except (process.Refused, OSError) as error:
+            return f"not possible here: all jobs run as the server's account ({error})"
+        finally:
+            os.rmdir(trial.folder)
+        self.isolates = True
+        return "by user: jobs of users other than root run under their own user numbers and see only their own files"
 
     def _posix_spawn(self, file: str, spec: SpawnSpec, streams: process.Actions) -> int:
         try:

@@ -25,16 +25,18 @@ from paddleflow.jobs.code import checkout_command
 from paddleflow.runtimes.local import capacity, sampler
 from paddleflow.runtimes.local.job_folders import JobLogs, JobSamples, empty_trash, folder_text, log_name
 from paddleflow.runtimes.local.link import KEEPER_COMMAND, Link, connect, reap
+from paddleflow.runtimes.local.user_ids import UserIds
 from paddleflow.runtimes.log_store import Sample
 from paddleflow.runtimes.prefetch import Returned
 from paddleflow.runtimes.runtime import AttemptObservation, Ended, Launch, NodeInfo, Ready, Started
-from paddleflow.settings import LocalSettings
+from paddleflow.settings import LocalSettings, inherited
 
 PROTOCOL = 3
 PREFETCH = 3  #: the protocol from which on a keeper prefetches
 PATIENCE = 20.0  #: seconds until a keeper that does not answer is an error
 WORK_VARIABLE = "PF_WORK_DIR"
 LEAST_DESCRIPTORS = 64  #: the keeper itself, its cgroups, and a few attempts of an earlier keeper
+ADMINISTRATOR = "root"  #: of the platform; its jobs run as the server's account
 RETRY = (0.0, 0.05, 0.2, 1.0)  #: seconds before a keeper is started again; the last one for all later tries
 
 log = logging.getLogger(__name__)
@@ -52,6 +54,9 @@ class LocalRuntime:
         self._keeper = keeper
         self.logs = JobLogs(data)
         self.samples = JobSamples(data)
+        self.isolation = ""  #: what the keeper says of it, for people
+        self._inherited = inherited("HOME,USER,LOGNAME,TMPDIR")
+        self._users = UserIds(data / "uids.json", capacity.uid_range(settings))
         self._node = capacity.this_machine(settings)
         self._log_limit = capacity.log_limit(settings)
         self._link: Link | None = None
@@ -124,6 +129,8 @@ class LocalRuntime:
                 "log_limit": self._log_limit,
                 "limit_text": format_bytes(self._log_limit),
                 "limits": self._settings.limits != "off",
+                "isolation": self._isolates,
+                "processes": self._settings.processes,
             }
         )
         if self._reported or self._states or self._forgetting or self._unstarted:
@@ -170,6 +177,10 @@ class LocalRuntime:
                 self._forgetting.pop(value, None)
             elif word == "hello":
                 self._on_hello(value)
+            elif word == "isolation":
+                if value != self.isolation:
+                    log.info("isolation of users: %s", value)
+                self.isolation = value
             elif word in {"limits", "notes"}:
                 self._log_once(word, value)
 
@@ -257,12 +268,28 @@ class LocalRuntime:
             self._observed += [Returned(launch.attempt) for launch in launches if launch.waits_for_slot]
             self._news.set()
             launches = [launch for launch in launches if not launch.waits_for_slot]
+        if self._isolates and any(launch.code and self._is_isolated(launch) for launch in launches):
+            launches = self._refuse_code(launches)
         if files := [launch for launch in launches if launch.files]:
             await asyncio.to_thread(self._write_files, files)
         wire = {launch.attempt: self._wire(launch) for launch in launches}
         self._unstarted.update((name, body) for name, body in wire.items() if name not in self._reported)
         self._send({"do": "start", "launches": list(wire.values())})
         await self._drain()
+
+    @property
+    def _isolates(self) -> bool:
+        return self._settings.isolation != "off"
+
+    def _is_isolated(self, launch: Launch) -> bool:
+        return self._isolates and launch.user not in ("", ADMINISTRATOR)
+
+    def _refuse_code(self, launches: Sequence[Launch]) -> list[Launch]:
+        """End what cannot run: the store of snapshots holds those of all users, so an isolated job does not see it."""
+        message = "code snapshots are not delivered to isolated jobs (local.isolation): put the code on a storage"
+        refused = [launch for launch in launches if launch.code and self._is_isolated(launch)]
+        self._take([Ended(launch.attempt, self._clock.now(), None, message) for launch in refused])
+        return [launch for launch in launches if launch not in refused]
 
     def _write_files(self, launches: Iterable[Launch]) -> None:
         for launch in launches:
@@ -296,6 +323,11 @@ class LocalRuntime:
             "mounts": [[mount.location, mount.target, mount.read_only, mount.sub_path] for mount in launch.mounts],
             "port": launch.ready_port,
         }
+        if self._is_isolated(launch):
+            wire["uid"] = self._users.get(launch.user)
+            own = {"HOME": work, "USER": launch.user, "LOGNAME": launch.user, "TMPDIR": "/tmp"}  # noqa: S108 — its own
+            # What the user set stays; what the server passed on of its own account does not.
+            wire["own_env"] = {name: own[name] for name in own if launch.env.get(name) == self._inherited.get(name)}
         if launch.prefetch is not None:
             wire["slot_class"] = launch.prefetch.slot_class
             if launch.prefetch.waiting:

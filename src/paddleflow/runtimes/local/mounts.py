@@ -17,7 +17,7 @@ import ctypes
 import os
 import re
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from paddleflow.runtimes.local.process import Refused, reason
@@ -25,6 +25,10 @@ from paddleflow.runtimes.local.process import Refused, reason
 MOST_SIBLINGS = 2000  #: entries of a folder that is shown again with a target beside them
 _READ_ONLY, _NO_SUID, _NO_DEVICES, _REMOUNT, _BIND, _RECURSIVE, _PRIVATE = 1, 2, 4, 1 << 5, 1 << 12, 1 << 14, 1 << 18
 _PATH = os.O_PATH | os.O_CLOEXEC
+#: Of the newer calls the C library of some machines has no names; the numbers are the same on every architecture.
+_OPEN_TREE, _MOVE_MOUNT, _SET_ATTRIBUTES = 428, 429, 442
+_CLONE, _CLOSE_ON_EXEC, _WHOLE_TREE, _EMPTY_PATH, _FROM_EMPTY_PATH = 1, os.O_CLOEXEC, 0x8000, 0x1000, 4
+_HERE, _ID_MAP = -100, 0x00100000
 STAGING = "/tmp"  # noqa: S108 — any folder that every machine has; nobody else sees what is mounted there
 _SKELETON = b"mode=0755,size=1m"
 
@@ -120,26 +124,57 @@ class MountTable:
     def __init__(self, libc: ctypes.CDLL) -> None:
         self._libc = libc
         self._skeletons: list[str] = []
+        self._writable: list[str] = []  #: covered, and the attempt's own
         self._root = ""  #: the new root, when even the top folder had to be shown again
 
-    def apply(self, mounts: Iterable[Mount]) -> None:
-        """Make them all; Refused names the one that is not possible."""
+    def apply(
+        self,
+        mounts: Sequence[Mount],
+        cover: Callable[[MountTable], None] | None = None,
+        id_maps: Mapping[int, int] | None = None,
+    ) -> None:
+        """Make them all; Refused names the one that is not possible.
+
+        `cover` changes the view before them, and may hide their sources. `id_maps` has a user namespace for the owner of each
+        source: that owner's files belong to whom the namespace says, inside.
+        """
         self.mount("none", "/", _RECURSIVE | _PRIVATE)  # nothing of what follows is seen outside
-        for mount in mounts:
-            source = open_source(mount)
-            try:
-                target = self._target(mount)
-                self._bind(mount, f"/proc/self/fd/{source}", target)
-            finally:
-                os.close(source)
+        sources = [open_source(mount) for mount in mounts]
+        if cover is not None:
+            cover(self)
+        for mount, source in zip(mounts, sources, strict=True):
+            self._bind(mount, source, self._target(mount), id_maps or {})
+            os.close(source)
         for folder in self._skeletons:
             self.mount("none", folder, _REMOUNT | _BIND | _READ_ONLY)
         if self._root:
             os.chroot(self._root)
 
-    def _bind(self, mount: Mount, source: str, target: str) -> None:
+    def cover(self, folder: str, options: bytes, *, writable: bool = False) -> None:
+        """An empty folder in the place of one that is there."""
+        if os.path.isdir(folder):
+            self.mount("tmpfs", folder, _NO_SUID | _NO_DEVICES, "tmpfs", options)
+            (self._writable if writable else self._skeletons).append(folder)
+
+    def bind(self, source: int, target: str, users: int = -1) -> None:
+        """A folder that is open, with another owner where a user namespace is given and the file system can do it."""
+        tree = self._libc.syscall(_OPEN_TREE, source, b"", _CLONE | _CLOSE_ON_EXEC | _WHOLE_TREE | _EMPTY_PATH)
+        if tree < 0:
+            self.mount(f"/proc/self/fd/{source}", target, _BIND | _RECURSIVE)  # Linux before 5.2
+            return
         try:
-            self.mount(source, target, _BIND | _RECURSIVE)
+            if users >= 0:
+                wanted = (ctypes.c_uint64 * 4)(_ID_MAP, 0, 0, users)
+                self._libc.syscall(_SET_ATTRIBUTES, tree, b"", _EMPTY_PATH, wanted, ctypes.sizeof(wanted))
+            if self._libc.syscall(_MOVE_MOUNT, tree, b"", _HERE, os.fsencode(target), _FROM_EMPTY_PATH) < 0:
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number), target)
+        finally:
+            os.close(tree)
+
+    def _bind(self, mount: Mount, source: int, target: str, id_maps: Mapping[int, int]) -> None:
+        try:
+            self.bind(source, target, id_maps.get(os.fstat(source).st_uid, -1))
             if mount.read_only:
                 self.mount("none", target, _REMOUNT | _BIND | _READ_ONLY | _locked_flags(target))
         except OSError as error:
@@ -166,9 +201,9 @@ class MountTable:
 
     def _is_ours(self, folder: str) -> bool:
         """Whether a folder is in a skeleton, or in one of the mounts, and not in what the machine has."""
-        return any((self._root + folder).startswith((made, made + "/")) for made in self._skeletons) and (
-            os.stat(self._root + folder).st_dev in {os.stat(made).st_dev for made in self._skeletons}
-        )
+        ours = (*self._skeletons, *self._writable)
+        inside = any((self._root + folder + "/").startswith(made.rstrip("/") + "/") for made in ours)
+        return inside and os.stat(self._root + folder).st_dev in {os.stat(made).st_dev for made in ours}
 
     def _show_again(self, folder: str) -> None:
         """A tmpfs over a folder, with all that the folder has."""

@@ -15,16 +15,18 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from paddleflow.runtimes.local.mounts import Mount, MountTable
+from paddleflow.runtimes.local.mounts import MountTable
 from paddleflow.runtimes.local.process import Refused, reason
 
-_NEW_MOUNTS, _NEW_USERS = 0x00020000, 0x10000000
+_NEW_MOUNTS, NEW_USERS = 0x00020000, 0x10000000
+View = Callable[[MountTable], None]  #: makes the mounts of a namespace
 _SIGNALS = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
 
 
-def _call(libc: ctypes.CDLL, name: str, *arguments: object) -> None:
+def call(libc: ctypes.CDLL, name: str, *arguments: object) -> None:
+    """A function of the C library; OSError when it fails."""
     if getattr(libc, name)(*arguments):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
@@ -47,9 +49,9 @@ class Namespaces:
 
         return _works(attempt)
 
-    def enter(self, mount: Callable[[MountTable], None]) -> None:
+    def enter(self, mount: View) -> None:
         """Step into a new namespace and mount there; Refused, and at home, when that cannot be done."""
-        _call(self._libc, "unshare", _NEW_MOUNTS)
+        call(self._libc, "unshare", _NEW_MOUNTS)
         try:
             mount(MountTable(self._libc))
         except BaseException:
@@ -58,7 +60,7 @@ class Namespaces:
 
     def leave(self) -> None:
         """Step back."""
-        _call(self._libc, "setns", self._home, _NEW_MOUNTS)
+        call(self._libc, "setns", self._home, _NEW_MOUNTS)
         os.fchdir(self._root)
         os.chroot(".")
 
@@ -67,7 +69,7 @@ def unshare(*, users: bool) -> ctypes.CDLL:
     """Into a new mount namespace; with `users` also into a user namespace in which everybody keeps their numbers."""
     libc = ctypes.CDLL(None, use_errno=True)
     uid, gid = os.geteuid(), os.getegid()
-    _call(libc, "unshare", _NEW_MOUNTS | (_NEW_USERS if users else 0))
+    call(libc, "unshare", _NEW_MOUNTS | (NEW_USERS if users else 0))
     if users:
         for file, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
             with open(f"/proc/self/{file}", "w") as opened:
@@ -80,15 +82,15 @@ def can_fork_into(*, users: bool) -> bool:
     return _works(lambda: MountTable(unshare(users=users)).apply(()))
 
 
-def fork_into(mounts: Iterable[Mount], streams: Callable[[], None], run: Callable[[], None], *, users: bool) -> int:
-    """The pid of a child that opens its streams, makes the namespace and runs `run`, which becomes the command.
+def fork_into(view: View, streams: Callable[[], None], run: Callable[[], None], *, users: bool) -> int:
+    """The pid of a child that opens its streams, makes the namespace and its view, and runs `run`, which becomes the command.
 
     Refused says what was not possible; the child has ended then.
     """
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
-        _become(writer, mounts, streams, run, users)
+        _become(writer, view, streams, run, users)
     os.close(writer)
     try:
         said = b""
@@ -102,15 +104,13 @@ def fork_into(mounts: Iterable[Mount], streams: Callable[[], None], run: Callabl
     return pid
 
 
-def _become(
-    writer: int, mounts: Iterable[Mount], streams: Callable[[], None], run: Callable[[], None], users: bool
-) -> None:
+def _become(writer: int, view: View, streams: Callable[[], None], run: Callable[[], None], users: bool) -> None:
     """In the child; never returns."""
     try:
         signal.set_wakeup_fd(-1)
         os.setsid()
         streams()
-        MountTable(unshare(users=users)).apply(mounts)
+        view(MountTable(unshare(users=users)))
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())

@@ -12,8 +12,8 @@ import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scripts.lib.cluster.places import CLUSTERS, folder_of, locked
-from scripts.lib.cluster.trouble import Trouble
+from scripts.lib.cluster.errors import ClusterError
+from scripts.lib.cluster.paths import CLUSTERS, folder_of, locked
 
 LOOPBACK = "127.0.0.1"
 HUB = "10.99.0.1"  #: the control plane, where there are nodes; node N is 10.99.0.10+N
@@ -49,6 +49,7 @@ class Cluster:
     shape: Shape
     first_port: int
     complete: bool = False
+    clusters: Path = field(default=CLUSTERS, compare=False)  #: the folder of all clusters; not written down
     commands: dict[str, list[str]] = field(default_factory=dict)  #: how each part was started, for a restart
 
     @property
@@ -57,7 +58,7 @@ class Cluster:
 
     @property
     def folder(self) -> Path:
-        return folder_of(self.name)
+        return folder_of(self.name, self.clusters)
 
     @property
     def kubeconfig(self) -> Path:
@@ -83,45 +84,45 @@ class Cluster:
     def save(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         new = self.folder / "cluster.json.new"
-        new.write_text(json.dumps(dataclasses.asdict(self), indent=1))
+        new.write_text(json.dumps({k: v for k, v in dataclasses.asdict(self).items() if k != "clusters"}, indent=1))
         new.replace(self.folder / "cluster.json")
 
 
-def load(name: str) -> Cluster | None:
+def load(name: str, clusters: Path = CLUSTERS) -> Cluster | None:
     """The cluster of a name, when there is one that was at least begun."""
     try:
-        told = json.loads((folder_of(name) / "cluster.json").read_text())
-        shape = Shape(**{**told["shape"], "addons": tuple(told["shape"]["addons"])})
-        return Cluster(**{**told, "shape": shape})
+        written = json.loads((folder_of(name, clusters) / "cluster.json").read_text())
+        shape = Shape(**{**written["shape"], "addons": tuple(written["shape"]["addons"])})
+        return Cluster(**{**written, "shape": shape, "clusters": clusters})
     except (FileNotFoundError, ValueError, TypeError, KeyError):
         return None
 
 
-def find(name: str) -> Cluster:
+def find(name: str, clusters: Path = CLUSTERS) -> Cluster:
     """The cluster of a name, which must be up."""
-    found = load(name)
+    found = load(name, clusters)
     if found is None or not found.complete:
-        up = ", ".join(each.name for each in every() if each.complete) or "none"
-        raise Trouble(f"no cluster called {name!r} is up (up: {up})", f"scripts/cluster up --name {name}")
+        up = ", ".join(each.name for each in every(clusters) if each.complete) or "none"
+        raise ClusterError(f"no cluster called {name!r} is up (up: {up})", f"scripts/cluster up --name {name}")
     return found
 
 
-def every() -> list[Cluster]:
+def every(clusters: Path = CLUSTERS) -> list[Cluster]:
     """All clusters that were at least begun."""
-    names = sorted(file.parent.name for file in CLUSTERS.glob("*/cluster.json"))
-    return [found for name in names if (found := load(name)) is not None]
+    names = sorted(file.parent.name for file in clusters.glob("*/cluster.json"))
+    return [found for name in names if (found := load(name, clusters)) is not None]
 
 
-def reserve(name: str, shape: Shape) -> Cluster:
+def reserve(name: str, shape: Shape, clusters: Path = CLUSTERS) -> Cluster:
     """Write a new cluster down, with ports that nobody else has."""
-    with locked(CLUSTERS / "ports.lock", "another cluster takes its ports; waiting for it"):
-        taken = {each.first_port for each in every() if each.name != name}
+    with locked(clusters / "ports.lock", "another cluster takes its ports; waiting for it"):
+        taken = {each.first_port for each in every(clusters) if each.name != name}
         for first in range(_FIRST_PORT, _LAST_PORT, _PORTS):
             if first not in taken and all(_free(first + offset) for offset in range(_PORTS)):
-                cluster = Cluster(name, shape, first)
+                cluster = Cluster(name, shape, first, clusters=clusters)
                 cluster.save()
                 return cluster
-    raise Trouble(
+    raise ClusterError(
         f"no {_PORTS} free ports between {_FIRST_PORT} and {_LAST_PORT}", "scripts/cluster status; then down some"
     )
 

@@ -11,25 +11,25 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.cluster import building, golang, images, places, record
+from scripts.lib.cluster import golang, images, inventory
+from scripts.lib.cluster.builds import Builds
+from scripts.lib.cluster.errors import ClusterError, eventually
+from scripts.lib.cluster.inventory import Shape
 from scripts.lib.cluster.parts import PARTS, Part
-from scripts.lib.cluster.record import Shape
-from scripts.lib.cluster.trouble import Trouble, eventually
 
 
 class Workshop:
     """Parts of one file each, made in a folder of the test's own."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.source = folder / "source"
         self.source.write_text("one")
         self.made: list[str] = []
         self.before: Callable[[], None] = lambda: None
-        monkeypatch.setattr(building, "CACHE", folder / "cache")
-        monkeypatch.setattr(building, "REPOSITORY", folder)
-        monkeypatch.setattr(images, "SOURCES", folder / "scratch")
-        monkeypatch.setattr(building, "PARTS", {"base": self._part("base"), "top": self._part("top", ("base",))})
+        parts = {"base": self._part("base"), "top": self._part("top", ("base",))}
+        builds = Builds(parts, folder / "cache", folder, folder / "scratch")
+        self.build, self.require = builds.build, builds.require
 
     def _part(self, name: str, needs: tuple[str, ...] = ()) -> Part:
         def make() -> None:
@@ -41,30 +41,30 @@ class Workshop:
 
 
 @pytest.fixture
-def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
-    return Workshop(tmp_path, monkeypatch)
+def workshop(tmp_path: Path) -> Workshop:
+    return Workshop(tmp_path)
 
 
 def test_a_part_is_built_once_after_what_it_needs(workshop: Workshop) -> None:
-    with pytest.raises(Trouble, match="not built: base, top"):
-        building.require(["top"])
-    building.build(["top", "base"])
-    building.build(["top"])
-    building.require(["top"])
+    with pytest.raises(ClusterError, match="not built: base, top"):
+        workshop.require(["top"])
+    workshop.build(["top", "base"])
+    workshop.build(["top"])
+    workshop.require(["top"])
     assert workshop.made == ["base", "top"]
 
 
 def test_a_changed_source_builds_it_and_all_above_anew(workshop: Workshop) -> None:
-    building.build(["top"])
+    workshop.build(["top"])
     workshop.source.write_text("two")
-    building.build(["top"])
+    workshop.build(["top"])
     assert workshop.made == ["base", "top"] * 2
 
 
 def test_a_lost_result_is_built_anew(workshop: Workshop) -> None:
-    building.build(["top"])
+    workshop.build(["top"])
     (workshop.folder / "top").unlink()
-    building.build(["top"])
+    workshop.build(["top"])
     assert workshop.made == ["base", "top", "top"]
 
 
@@ -76,10 +76,10 @@ def test_a_broken_off_build_goes_on_where_it_was(workshop: Workshop) -> None:
 
     workshop.before = cut
     with pytest.raises(KeyboardInterrupt):
-        building.build(["top"])
+        workshop.build(["top"])
     assert workshop.made == ["base"]
     workshop.before = lambda: None
-    building.build(["top"])
+    workshop.build(["top"])
     assert workshop.made == ["base", "top"]
 
 
@@ -91,7 +91,7 @@ def test_a_second_builder_waits_and_finds_the_work_done(workshop: Workshop, caps
         assert go_on.wait(30)
 
     workshop.before = wait
-    builders = [threading.Thread(target=building.build, args=(["base"],)) for _ in range(2)]
+    builders = [threading.Thread(target=workshop.build, args=(["base"],)) for _ in range(2)]
     builders[0].start()
     assert inside.wait(30)
     builders[1].start()
@@ -110,20 +110,18 @@ def test_a_second_builder_waits_and_finds_the_work_done(workshop: Workshop, caps
 
 
 def test_no_go_and_no_disk_are_said_with_a_hint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(golang, "CACHE", tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Trouble, match="Go is not installed") as caught:
-        golang.require_go()
+    with pytest.raises(ClusterError, match="Go is not installed") as caught:
+        golang.require_go(tmp_path)
     assert "install Go" in caught.value.hint
     (tmp_path / "go").write_text("#!/bin/sh\necho go version go1.19.8 linux/amd64\n")
     (tmp_path / "go").chmod(0o755)
-    with pytest.raises(Trouble, match=r"Go is too old: go version go1\.19\.8"):
-        golang.require_go()
+    with pytest.raises(ClusterError, match=r"Go is too old: go version go1\.19\.8"):
+        golang.require_go(tmp_path)
     (tmp_path / "go").write_text("#!/bin/sh\necho go version go1.26.1 linux/amd64\n")
-    golang.require_go()
-    monkeypatch.setattr(golang, "DISK_GIB", 10**9)
-    with pytest.raises(Trouble, match="GiB of free disk") as caught:
-        golang.require_go()
+    golang.require_go(tmp_path)
+    with pytest.raises(ClusterError, match="GiB of free disk") as caught:
+        golang.require_go(tmp_path, disk_gib=10**9)
     assert "XDG_CACHE_HOME" in caught.value.hint
 
 
@@ -131,15 +129,14 @@ def test_every_part_names_sources_that_exist() -> None:
     assert [str(source) for part in PARTS.values() for source in part.sources if not source.exists()] == []
 
 
-def test_an_image_holds_its_files_and_is_the_same_each_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(images, "SOURCES", tmp_path / "scratch")
+def test_an_image_holds_its_files_and_is_the_same_each_time(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text("run me")
     digests = set()
     for _ in range(2):
         program.touch()
         image = images.Image("small", "docker.io/local/small:1", tmp_path / "images")
-        layer = images.layer_of_files("small", {"bin/program": program}, {"bin/twin": "program"})
+        layer = images.layer_of_files("small", {"bin/program": program}, {"bin/twin": "program"}, tmp_path / "scratch")
         images.write(image, [layer], ["/bin/program"], {"COLOUR": "blue"})
         digests.add(hashlib.sha256(image.archive.read_bytes()).hexdigest())
     assert len(digests) == 1
@@ -162,12 +159,10 @@ def test_an_image_holds_its_files_and_is_the_same_each_time(monkeypatch: pytest.
             assert files.getmember("bin/twin").linkname == "program"
 
 
-def test_clusters_get_ports_of_their_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(places, "CLUSTERS", tmp_path)
-    monkeypatch.setattr(record, "CLUSTERS", tmp_path)
-    first, second = (record.reserve(name, Shape(addons=("kwok",), simulated=3)) for name in ("a", "b"))
+def test_clusters_get_ports_of_their_own(tmp_path: Path) -> None:
+    first, second = (inventory.reserve(name, Shape(addons=("kwok",), simulated=3), tmp_path) for name in ("a", "b"))
     assert abs(first.first_port - second.first_port) >= 10
-    assert record.load("a") == first
-    assert [each.name for each in record.every()] == ["a", "b"]
-    with pytest.raises(Trouble, match="no cluster called 'a' is up"):
-        record.find("a")  # only begun
+    assert inventory.load("a", tmp_path) == first
+    assert [each.name for each in inventory.every(tmp_path)] == ["a", "b"]
+    with pytest.raises(ClusterError, match="no cluster called 'a' is up"):
+        inventory.find("a", tmp_path)  # only begun

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from scripts.lib.cluster.trouble import Trouble, say
+from scripts.lib.cluster.errors import ClusterError, say
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[2]
@@ -30,13 +30,13 @@ CLUSTERS = CACHE / "run"  #: a folder per cluster that is up
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?")
 
 
-def folder_of(name: str) -> Path:
+def folder_of(name: str, clusters: Path = CLUSTERS) -> Path:
     """The folder of a cluster, whether it is up or not."""
     if not _NAME.fullmatch(name):
-        raise Trouble(
+        raise ClusterError(
             f"a cluster cannot be called {name!r}", "1 to 32 lower-case letters, digits and dashes, no dash at the ends"
         )
-    return CLUSTERS / name
+    return clusters / name
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class Trouble(Exception):
+class ClusterError(Exception):
     """The tool cannot do what was asked; `hint` says what would help."""
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -24,13 +24,13 @@ def say(line: str) -> None:
 
 
 def eventually(look: Callable[[], T], what: str, seconds: float, hint: str = "") -> T:
-    """What `look` returns once it is true; a `Trouble` that names `what` when the time is over."""
+    """What `look` returns once it is true; a `ClusterError` that names `what` when the time is over."""
     deadline = time.monotonic() + seconds
     pause = 0.01
     while True:
         if found := look():
             return found
         if time.monotonic() > deadline:
-            raise Trouble(f"not within {seconds:g} s: {what}", hint)
+            raise ClusterError(f"not within {seconds:g} s: {what}", hint)
         time.sleep(pause)
         pause = min(pause * 1.3, 0.2)

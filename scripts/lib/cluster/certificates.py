@@ -9,8 +9,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from scripts.lib.cluster.record import HUB, LOOPBACK, MOST_NODES, Cluster
-from scripts.lib.cluster.trouble import Trouble
+from scripts.lib.cluster.errors import ClusterError
+from scripts.lib.cluster.inventory import HUB, LOOPBACK, MOST_NODES, Cluster
 
 #: who may speak to the API server, and the groups that give them their rights
 _USERS = {
@@ -29,7 +29,7 @@ _SERVER_NAMES = (
 def make(cluster: Cluster) -> None:
     """Everything that the control plane and its clients prove themselves with."""
     if shutil.which("openssl") is None:
-        raise Trouble("openssl is not installed", "Debian: apt-get install openssl")
+        raise ClusterError("openssl is not installed", "Debian: apt-get install openssl")
     folder = cluster.folder / "keys"
     folder.mkdir(mode=0o700)
     (folder / "openssl.cnf").write_text("[req]\ndistinguished_name = name\n[name]\n")
@@ -55,7 +55,7 @@ def admin_token(cluster: Cluster) -> str:
 def _openssl(folder: Path, *words: str) -> None:
     done = subprocess.run(["openssl", *words], cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise Trouble(f"openssl {' '.join(words)}: {done.stderr.strip()}", "OpenSSL 3 is needed")
+        raise ClusterError(f"openssl {' '.join(words)}: {done.stderr.strip()}", "OpenSSL 3 is needed")
 
 
 def _certificate(folder: Path, name: str, subject: str, extensions: list[str], signed: bool = True) -> None:
