@@ -19,7 +19,7 @@ from paddleflow.base.quantity import Resources
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import MemberSet, Node, Queue, Request, Start
 from paddleflow.scheduling.suggestions import suggest
-from paddleflow.server.running import COLLECTOR
+from paddleflow.server.main import COLLECTOR
 
 GI = 2**30
 GPU = "nvidia.com/gpu"

@@ -1,6 +1,6 @@
 """Metrics of queues and jobs: gauges as the database has them when ``/metrics`` is asked, and how long jobs took.
 
-`JobMetrics.refresh` looks once per scrape; jobs that ended are found by the events since the look before, so each is
+`JobMetrics.refresh` looks once per scrape; jobs that ended are found by the events since the state before, so each is
 counted once and the cost is that of what happened, not of what is stored. With several servers on one database each one
 counts every job: do not add their figures up.
 """
@@ -34,23 +34,23 @@ log = Log("api")
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class QueueState:
     """What the database says at one moment."""
 
     position: int  #: of the newest event
     queues: Sequence[Queue] = ()
     used: dict[str, Resources] = field(default_factory=dict)
     active: Sequence[StatusCount] = ()  #: queue, status, jobs
-    ended: Sequence[EndedJob] = ()  #: since the look before
+    ended: Sequence[EndedJob] = ()  #: since the state before
 
 
-def look(tx: Tx, after: int) -> Look:
+def read_state(tx: Tx, after: int) -> QueueState:
     """Everything that the metrics show, and the jobs that ended behind a position of the event log."""
     used: dict[str, Resources] = {}
     for row in used_by_queue(tx):
         scalars = {name: amount * row.jobs for name, amount in json.loads(row.scalars).items()}
         used[row.queue] = used.get(row.queue, Resources()) + Resources.of(row.cpu, row.memory, scalars)
-    return Look(
+    return QueueState(
         position=events.last_seq(tx),
         queues=list_queues(tx, 0, MOST_QUEUES, user="", root=True),
         used=used,
@@ -64,7 +64,7 @@ class JobMetrics(Collector):
 
     def __init__(self, database: Database, registry: CollectorRegistry, position: int) -> None:
         self._database = database
-        self._look = Look(position)
+        self._state = QueueState(position)
         self._ended: dict[tuple[str, str], int] = {}
         self._times: dict[tuple[str, str], list[float]] = {}  #: by queue and stage: counts per bucket, then the sum
         registry.register(self)
@@ -75,13 +75,13 @@ class JobMetrics(Collector):
         return JobMetrics(database, registry, await database.read(events.last_seq))
 
     async def refresh(self) -> None:
-        """Look again. A database that does not answer leaves the gauges out, and the counts as they are."""
+        """QueueState again. A database that does not answer leaves the gauges out, and the counts as they are."""
         try:
-            self._look = await self._database.read(look, self._look.position)
+            self._state = await self._database.read(read_state, self._state.position)
         except PaddleFlowError as error:
             log.warning("metrics without queues and jobs", reason=error.message)
-            self._look = Look(self._look.position)
-        for row in self._look.ended:
+            self._state = QueueState(self._state.position)
+        for row in self._state.ended:
             self._count(row)
 
     def _count(self, row: EndedJob) -> None:
@@ -100,7 +100,7 @@ class JobMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         yield self._queue_info()
         jobs = GaugeMetricFamily("pf_metric_jobs", "Jobs that have not ended.", labels=["queue", "status"])
-        for row in self._look.active:
+        for row in self._state.active:
             jobs.add_metric([row.queue, row.status], row.jobs)
         yield jobs
         ended = CounterMetricFamily(
@@ -127,8 +127,8 @@ class JobMetrics(Collector):
             "Resources of queues: cores, bytes, and pieces of the others.",
             labels=["queue", "resource", "type"],
         )
-        for queue in self._look.queues:
-            used = self._look.used.get(queue.name, Resources())
+        for queue in self._state.queues:
+            used = self._state.used.get(queue.name, Resources())
             amounts = {"min": queue.least, "used": used}
             if queue.ceiling is not None:
                 amounts |= {"max": queue.ceiling, "idle": left_of(queue.ceiling, used)}

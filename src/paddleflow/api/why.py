@@ -42,7 +42,7 @@ def standing(row: JobRow, now: float) -> Reason | None:
 
 
 async def why(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobWhy:
-    row, queues, sizes = await platform.database.read(_look, call.caller, call.path["id"])
+    row, queues, sizes = await platform.database.read(_read_context, call.caller, call.path["id"])
     known = standing(row, platform.clock.now())
     suggestions: Sequence[Suggestion] = ()
     if known is None:
@@ -75,7 +75,7 @@ def _story(row: JobRow) -> list[Reason]:
     return [Reason("preempted", f"{when}, {times} so far; {row.lost_seconds:.0f} s of its work were lost")]
 
 
-def _look(tx: Tx, caller: Caller, job: str) -> tuple[JobRow, list[str], list[Resources]]:
+def _read_context(tx: Tx, caller: Caller, job: str) -> tuple[JobRow, list[str], list[Resources]]:
     """The job, the queues that its owner may use, and the sizes that there are."""
     row = owned_job(tx, caller, job)
     queues = usable_queues(tx, row.user_name, row.user_name == ROOT)

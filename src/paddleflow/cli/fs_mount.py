@@ -72,7 +72,7 @@ def mount(
     """
     from paddleflow.base.quantity import parse_quantity
     from paddleflow.fs.mount import MountOptions, run_mount, start_mount
-    from paddleflow.objects.opening import Access
+    from paddleflow.objects.urls import Access
 
     if len(places) != (1 if url else 2):
         raise click.UsageError("name a storage and a folder, or --url and a folder")

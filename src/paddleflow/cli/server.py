@@ -39,7 +39,7 @@ def server(ctx: click.Context, /, config: Path | None, **given: str | int | None
     found = dataclasses.replace(found, server=dataclasses.replace(found.server, **changes))
     gc.disable()  # nothing of what is imported goes away again: `run` turns it on
     try:
-        from paddleflow.server.running import run
+        from paddleflow.server.main import run
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("paddleflow"):
             raise

@@ -78,10 +78,10 @@ class Writes:
         default_factory=list
     )  #: job, at, by starting anew, seconds lost
     sizes: list[tuple[str, Resources]] = field(default_factory=list)  #: what jobs hold whose members come and go
-    told: list[NewEvent] = field(default_factory=list)
+    events: list[NewEvent] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        moves = self.successors or self.joins or self.evictions or self.resizes or self.sizes or self.told
+        moves = self.successors or self.joins or self.evictions or self.resizes or self.sizes or self.events
         return bool(self.waits or self.placements or self.changes or self.seen or self.deleted or self.runs or moves)
 
 
@@ -118,16 +118,18 @@ class Changeset:
 def write_turn(tx: Tx, writes: Writes, lease: tuple[str, int], rules: JobSettings, now: float) -> dict[str, JobRow]:
     """Write all of it; the rows of the jobs whose placement stood, and of those that steps of runs made."""
     leases.check(tx, *lease)
-    told: list[NewEvent] = list(writes.told)
+    new_events: list[NewEvent] = list(writes.events)
     _write_preemptions(tx, writes, now)
-    _place_successors(tx, writes.successors, now, told)
-    _change(tx, writes.changes, rules, now, told)  # first: an attempt may fail and the next one be placed in one turn
+    _place_successors(tx, writes.successors, now, new_events)
+    _change(
+        tx, writes.changes, rules, now, new_events
+    )  # first: an attempt may fail and the next one be placed in one turn
     fresh: dict[str, JobRow] = {}
     if writes.runs:
         attempts = {item.job: item.attempt for item in writes.placements}
         reasons = {job: reason for job, _, _, reason in writes.waits}
-        fresh = write_runs(tx, writes.runs, attempts, reasons, rules, now, told)
-    placed = _place(tx, writes.placements, fresh, now, told)
+        fresh = write_runs(tx, writes.runs, attempts, reasons, rules, now, new_events)
+    placed = _place(tx, writes.placements, fresh, now, new_events)
     # Placing and waiting mark a row as seen themselves; where their guard failed, the row must be looked at again.
     marked = {item.seq for item in writes.placements} | {seq for _, seq, _, _ in writes.waits}
     rest: list[dict[str, Value]] = [
@@ -137,7 +139,7 @@ def write_turn(tx: Tx, writes: Writes, lease: tuple[str, int], rules: JobSetting
         tx.many(SQL["mark_seen"], rest)
     if writes.deleted:
         tx.many(SQL["forget_deleted"], [{"seq": seq} for seq in writes.deleted])
-    events.append_many(tx, told)
+    events.append_many(tx, new_events)
     _wait(tx, writes.waits, fresh, now)
     return {**fresh, **placed}
 
@@ -151,12 +153,12 @@ def _wait(tx: Tx, waits: Sequence[tuple[str, int, int, str]], fresh: Mapping[str
         seqs = json.dumps([[seq] for job, seq in jobs if job not in fresh])
         rows = tx.all(SQL["mark_waiting"], seqs=seqs, touched=touched, message=reason, at=now)
         stood = {row["seq"] for row in rows}
-        told = [job for job, seq in jobs if job in fresh or seq in stood]
-        events.append_alike(tx, "job", told, "status", now, {"status": JobStatus.PENDING, "message": reason})
+        jobs_written = [job for job, seq in jobs if job in fresh or seq in stood]
+        events.append_alike(tx, "job", jobs_written, "status", now, {"status": JobStatus.PENDING, "message": reason})
 
 
 def _place(
-    tx: Tx, placements: Sequence[Placement], fresh: Mapping[str, JobRow], now: float, told: list[NewEvent]
+    tx: Tx, placements: Sequence[Placement], fresh: Mapping[str, JobRow], now: float, new_events: list[NewEvent]
 ) -> dict[str, JobRow]:
     placed = {}
     tasks: list[Mapping[str, Value]] = []
@@ -170,13 +172,13 @@ def _place(
         for place in item.places:
             later = place.key in item.waiting
             tasks.append(_task_row(item, place, TaskStatus.WAITING if later else TaskStatus.PENDING))
-        told.append(_placed_event(item))
+        new_events.append(_placed_event(item))
         placed[item.job] = row
     tx.many(SQL["insert_task"], tasks)
     return placed
 
 
-def _place_successors(tx: Tx, successors: Sequence[Placement], now: float, told: list[NewEvent]) -> None:
+def _place_successors(tx: Tx, successors: Sequence[Placement], now: float, new_events: list[NewEvent]) -> None:
     """Jobs that were ahead have begun. If somebody changed one meanwhile, the engine begins anew by what the rows say."""
     if not successors:
         return
@@ -186,7 +188,7 @@ def _place_successors(tx: Tx, successors: Sequence[Placement], now: float, told:
     tx.many(
         SQL["insert_task"], [_task_row(each, place, TaskStatus.PENDING) for each in successors for place in each.places]
     )
-    told.extend(_placed_event(each) for each in successors)
+    new_events.extend(_placed_event(each) for each in successors)
 
 
 def _placed_row(item: Placement, now: float) -> dict[str, Value]:
@@ -205,7 +207,7 @@ def _placed_event(item: Placement) -> NewEvent:
 
 
 def _write_preemptions(tx: Tx, writes: Writes, now: float) -> None:
-    """Who was told to go or to change; before the changes, which write the members that are new."""
+    """Who has to go or to change; before the changes, which write the members that are new."""
     for job, at, by, lost in writes.evictions:
         tx.run(SQL["note_eviction"], id=job, at=at, by=by, lost=lost)
     for job, at, anew, lost in writes.resizes:
@@ -231,7 +233,7 @@ def _task_row(item: Placement | Join, place: MemberPlacement, status: TaskStatus
     }
 
 
-def _change(tx: Tx, changes: Sequence[Change], rules: JobSettings, now: float, told: list[NewEvent]) -> None:
+def _change(tx: Tx, changes: Sequence[Change], rules: JobSettings, now: float, new_events: list[NewEvent]) -> None:
     if not changes:
         return
     tx.many(SQL["update_job"], [_job_update(change, rules, now) for change in changes])
@@ -239,8 +241,8 @@ def _change(tx: Tx, changes: Sequence[Change], rules: JobSettings, now: float, t
     for change in changes:
         job = change.after.id
         if len(change.after.tasks) > 1:
-            told.extend(NewEvent("job", job, now, "task", _task_event(task)) for task in change.tasks)
-        told.extend(
+            new_events.extend(NewEvent("job", job, now, "task", _task_event(task)) for task in change.tasks)
+        new_events.extend(
             NewEvent("job", job, at, "status", {"status": status, "message": message})
             for at, status, message in change.history
         )

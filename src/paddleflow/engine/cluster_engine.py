@@ -350,11 +350,11 @@ class ClusterEngine:
         changes = Changeset()
         changes.writes.changes += board.take_failures()
         self._runs = self._new_run_engine()
-        told = await self._restore_runs(now) if self.hosts_runs and await self._take_runs() else []
+        facts = await self._restore_runs(now) if self.hosts_runs and await self._take_runs() else []
         await self._expect_unplaced(board, known)
         compare(board, known, changes, now)
         apply_observations(board, known, changes, now)
-        await self._runs.begin(board, changes, told, now)
+        await self._runs.begin(board, changes, facts, now)
         await self._decide(board, changes, now)
         self._board = board
         await self._write_and_do(lease, board, changes, now)

@@ -26,7 +26,7 @@ from paddleflow.store.events import NewEvent
 def fact_for(
     board: Board, decision: Preempt | Resize, writes: Writes, context: LaunchContext, now: float
 ) -> tuple[Active, Fact] | None:
-    """Which job is told what; None when it has ended meanwhile, or cannot change after all."""
+    """Which job gets which fact; None when it has ended meanwhile, or cannot change after all."""
     active = board.active.get(decision.job)
     held = board.core.allocations.get(decision.job)
     if active is None or held is None:
@@ -45,7 +45,7 @@ def _resize(
     added, removed = _keys(decision.added), _keys(decision.removed)
     free = {member.role for member in active.job.members if member.in_place}
     anew = any(role not in free for role, _ in (*added, *removed))
-    text = _told(held, decision, anew)
+    text = _resize_text(held, decision, anew)
     if not anew and added:
         try:
             places = assign_places(board, decision.added, active.job.framework)
@@ -59,11 +59,11 @@ def _resize(
     writes.resizes.append((decision.job, now, anew, max(0.0, now - held.since) if anew else 0.0))
     writes.sizes.append((decision.job, allocated_total(held)))
     data = {"added": _names(added), "removed": _names(removed), "by": decision.by, "anew": anew, "message": text}
-    writes.told.append(NewEvent("job", decision.job, now, "members", data))
+    writes.events.append(NewEvent("job", decision.job, now, "members", data))
     return active, Resized(now, added, removed, text, anew)
 
 
-def _told(held: Allocation, decision: Resize, anew: bool) -> str:
+def _resize_text(held: Allocation, decision: Resize, anew: bool) -> str:
     """What happens to its members, for a person."""
     after = len(held.assignments) - len(decision.removed)
     before = len(held.assignments) - len(decision.added)

@@ -79,7 +79,7 @@ class ScheduleEngine:
             while due:
                 await self._fire_all(due, token, now)
                 due = await self._database.peek(schedules.due, now, due[-1], AT_ONCE)
-        at = await self._database.peek(schedules.next_look)
+        at = await self._database.peek(schedules.next_check)
         return POLL_EVERY if at is None else min(max(at - self._clock.now(), 0.0), POLL_EVERY)
 
     async def _fire_all(self, due: list[int], token: int, now: float) -> None:

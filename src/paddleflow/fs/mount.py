@@ -30,7 +30,7 @@ from paddleflow.fs.remote import RemoteOptions, RemoteTree
 from paddleflow.fs.session import THREADS, Session, control_path
 from paddleflow.fs.tree import Tree
 from paddleflow.fs.writer import Staging
-from paddleflow.objects.opening import Access, open_store
+from paddleflow.objects.urls import Access, open_store
 from paddleflow.objects.wrappers import Retrying
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs.code import CodeStore
-from paddleflow.objects.opening import open_store
+from paddleflow.objects.urls import open_store
 
 CANNOT_RUN, NOT_FOUND = 126, 127
 

@@ -119,12 +119,12 @@ class _Due:
         schedule, end = self._schedule, self._schedule.end_at
         more = not waits and self._next is not None and self._next <= self._until
         changed = replace(
-            schedule, next_at=self._next, suspended=waits, look_at=self._again_at(waits) if not more else self._now
+            schedule, next_at=self._next, suspended=waits, check_at=self._again_at(waits) if not more else self._now
         )
         if self._next is None or (end is not None and self._next > end):
             message = NEVER if self._next is None else ENDED
             status = ScheduleStatus.SUCCESS
-            changed = replace(changed, status=status, message=message, next_at=None, look_at=None, suspended=False)
+            changed = replace(changed, status=status, message=message, next_at=None, check_at=None, suspended=False)
         return Decision(changed, tuple(self._slots), self._stops(), more)
 
     def _again_at(self, waits: bool) -> float | None:

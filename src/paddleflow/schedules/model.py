@@ -60,7 +60,7 @@ class Schedule:
     status: ScheduleStatus
     message: str
     next_at: float | None  #: the oldest slot that nothing was decided about; None once there is none
-    look_at: float | None  #: when to look again; None: only when something happens
+    check_at: float | None  #: when to look again; None: only when something happens
     suspended: bool  #: a slot is due and waits for a run to end
     created_at: float
     updated_at: float

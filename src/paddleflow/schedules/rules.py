@@ -46,7 +46,7 @@ def new_schedule(document: NewSchedule, user: str, version: str, now: float) -> 
         status=ScheduleStatus.RUNNING,
         message="",
         next_at=next_at,
-        look_at=now if next_at is None or (end_at is not None and next_at > end_at) else next_at,
+        check_at=now if next_at is None or (end_at is not None and next_at > end_at) else next_at,
         suspended=False,
         created_at=now,
         updated_at=now,

@@ -106,9 +106,9 @@ def due(tx: Tx, now: float, after: int, limit: int) -> list[int]:
     return [row["seq"] for row in tx.all(SQL["due_schedules"], now=now, after=after, limit=limit)]
 
 
-def next_look(tx: Tx) -> float | None:
+def next_check(tx: Tx) -> float | None:
     """When the next schedule must be looked at, if nothing happens before."""
-    at: float | None = tx.value(SQL["next_look"])
+    at: float | None = tx.value(SQL["next_check"])
     return at
 
 
@@ -146,9 +146,9 @@ def change(tx: Tx, schedule: Schedule, status: ScheduleStatus, message: str, now
     """Another status. One that has ended has no slot any more."""
     changed = replace(schedule, status=status, message=message)
     if status.final:
-        changed = replace(changed, next_at=None, look_at=None, suspended=False)
+        changed = replace(changed, next_at=None, check_at=None, suspended=False)
     elif status is ScheduleStatus.RUNNING:
-        changed = replace(changed, look_at=schedule.next_at, suspended=False)
+        changed = replace(changed, check_at=schedule.next_at, suspended=False)
     return save(tx, schedule, changed, now)
 
 
@@ -195,7 +195,7 @@ def schedule_of(row: Row) -> Schedule:
         status=ScheduleStatus(row["status"]),
         message=row["message"],
         next_at=row["next_at"],
-        look_at=row["look_at"],
+        check_at=row["check_at"],
         suspended=bool(row["suspended"]),
         created_at=row["created_at"],
         updated_at=row["updated_at"],
@@ -208,7 +208,7 @@ def _columns(schedule: Schedule) -> dict[str, Value]:
         "status": schedule.status,
         "message": schedule.message,
         "next_at": schedule.next_at,
-        "look_at": schedule.look_at,
+        "check_at": schedule.check_at,
         "suspended": int(schedule.suspended),
         "updated_at": schedule.updated_at,
     }

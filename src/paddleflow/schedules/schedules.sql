@@ -5,10 +5,10 @@ select * from schedules where seq = :seq
 -- name: insert_schedule
 -- Adds a schedule; gives no row when the user has one of that name.
 insert into schedules (name, description, pipeline, version, user_name, crontab, timezone, catchup, expire_interval,
-                       concurrency, policy, start_at, end_at, anchor_at, status, message, next_at, look_at, suspended,
+                       concurrency, policy, start_at, end_at, anchor_at, status, message, next_at, check_at, suspended,
                        created_at, updated_at)
 values (:name, :description, :pipeline, :version, :user_name, :crontab, :timezone, :catchup, :expire_interval,
-        :concurrency, :policy, :start_at, :end_at, :anchor_at, :status, :message, :next_at, :look_at, :suspended,
+        :concurrency, :policy, :start_at, :end_at, :anchor_at, :status, :message, :next_at, :check_at, :suspended,
         :created_at, :updated_at)
 on conflict (user_name, name) do nothing
 returning seq
@@ -16,7 +16,7 @@ returning seq
 -- name: update_schedule
 -- Writes everything of a schedule that may change.
 update schedules
-set status = :status, message = :message, next_at = :next_at, look_at = :look_at, suspended = :suspended,
+set status = :status, message = :message, next_at = :next_at, check_at = :check_at, suspended = :suspended,
     updated_at = :updated_at
 where seq = :seq
 
@@ -33,10 +33,10 @@ order by seq
 -- name: due_schedules
 -- Schedules that must be looked at now, behind a position.
 select seq from schedules
-where status = 'running' and seq > :after and (look_at <= :now or suspended = 1)
+where status = 'running' and seq > :after and (check_at <= :now or suspended = 1)
 order by seq
 limit :limit
 
--- name: next_look
+-- name: next_check
 -- When the next schedule must be looked at by itself.
-select min(look_at) from schedules where status = 'running'
+select min(check_at) from schedules where status = 'running'

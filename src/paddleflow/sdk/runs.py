@@ -378,7 +378,7 @@ class _Following:
 
     def _watch(self) -> None:
         """Begins to follow each job as it comes; ends with the run, or with all that was asked for."""
-        if self._look():
+        if self._follow_started():
             return
         runtime = self._run.record.runtime
         for event in self._run.events():
@@ -389,12 +389,12 @@ class _Following:
                     self._begin(str(event.raw.get("jobID") or ""), event.step)
                 if self._step is not None and self._ended(event):
                     return
-        self._look()
+        self._follow_started()
 
     def _ended(self, event: Event) -> bool:
-        return event.status in ENDED and self._look()
+        return event.status in ENDED and self._follow_started()
 
-    def _look(self) -> bool:
+    def _follow_started(self) -> bool:
         """Begins to follow what is there; whether nothing more can come."""
         self._run.refresh()
         _chosen(self._run, self._step)

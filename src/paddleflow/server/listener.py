@@ -1,4 +1,4 @@
-"""The listening socket of a server and the HTTP server behind it; `running` opens both."""
+"""The listening socket of a server and the HTTP server behind it; `main` opens both."""
 
 from __future__ import annotations
 

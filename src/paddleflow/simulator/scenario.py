@@ -70,7 +70,7 @@ class _Reader:
         self._outside: list[Entry] = []
         #: since when it runs; None: since the next cycle
         self._started: dict[str, float | None] = {a.request.job: a.since for a in snapshot.allocations}
-        self._told = {e.job: e.at for e in snapshot.evictions if e.job in self._started and not e.gone}
+        self._evicted_at = {e.job: e.at for e in snapshot.evictions if e.job in self._started and not e.gone}
         self._changing = {shrink.job: shrink.at for shrink in snapshot.shrinks}
         self._idle: dict[str, float] = {}  # jobs that ended by themselves, and when
         self._left: list[tuple[str, float | None]] = []  # since the last cycle: released, and since when it ran
@@ -105,7 +105,7 @@ class _Reader:
                 self._outside.append(entry)
 
     def done(self) -> Scenario:
-        self.scenario.going, self.scenario.changing = set(self._told), set(self._changing)
+        self.scenario.going, self.scenario.changing = set(self._evicted_at), set(self._changing)
         return self.scenario
 
     def _runs(self, job: str) -> AttemptHistory:
@@ -124,10 +124,10 @@ class _Reader:
             since = at if began is None else began
             if job in self._changing:  # it went before its members had changed
                 self._runs(job).changes.append(at - self._changing.pop(job))
-            if job in self._told:
+            if job in self._evicted_at:
                 made_way.add(job)
                 self._runs(job).lengths.append((at - since, False))
-                self._runs(job).lags.append(at - self._told.pop(job))
+                self._runs(job).lags.append(at - self._evicted_at.pop(job))
             else:
                 self._runs(job).lengths.append((at - since, True))
                 self._idle[job] = at
@@ -145,7 +145,7 @@ class _Reader:
                 case Start(job):
                     self._started[job] = at
                 case Preempt(job):
-                    self._told[job] = at
+                    self._evicted_at[job] = at
                 case Resize(job, _, removed) if removed or self.scenario.requests[job].restarts:
                     self._changing[job] = at
 

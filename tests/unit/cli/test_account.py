@@ -133,14 +133,14 @@ def test_contexts_complete(home: Path) -> None:
 
 def test_the_server_gets_its_settings(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[Settings] = []
-    module = ModuleType("paddleflow.server.running")
+    module = ModuleType("paddleflow.server.main")
 
     def run(settings: Settings) -> int:
         started.append(settings)
         return 7
 
     vars(module)["run"] = run
-    monkeypatch.setitem(sys.modules, "paddleflow.server.running", module)
+    monkeypatch.setitem(sys.modules, "paddleflow.server.main", module)
     file = tmp_path / "settings.toml"
     file.write_text('[server]\nport = 1\nhost = "h"\n[local]\ngrace = 2\n')
     call("server", "--port", "0", "--data", str(tmp_path), "--config", str(file), code=7)
@@ -154,10 +154,10 @@ def test_the_server_gets_its_settings(home: Path, tmp_path: Path, monkeypatch: p
 def test_a_missing_extra_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Absent:
         def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-            if name == "paddleflow.server.running":
+            if name == "paddleflow.server.main":
                 raise ModuleNotFoundError("No module named 'uvicorn'", name="uvicorn")
 
-    monkeypatch.delitem(sys.modules, "paddleflow.server.running", raising=False)
+    monkeypatch.delitem(sys.modules, "paddleflow.server.main", raising=False)
     monkeypatch.setattr(sys, "meta_path", [Absent(), *sys.meta_path])
     assert call("server", code=1)[1] == (
         "error: the server needs uvicorn, which is not installed\nhint: pip install 'paddleflow[server]'\n"

@@ -277,7 +277,7 @@ async def test_it_goes_on_after_an_error_and_wakes_when_one_is_made(database: Da
         await until(1)
         late = await made(database, clock, name="late")
         await database.write(
-            lambda tx: schedules.save(tx, late, replace(late, next_at=clock.now(), look_at=clock.now()), clock.now())
+            lambda tx: schedules.save(tx, late, replace(late, next_at=clock.now(), check_at=clock.now()), clock.now())
         )
         bus.wake("schedules")
         await until(2)

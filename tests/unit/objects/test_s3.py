@@ -14,10 +14,10 @@ import pytest
 
 from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, PaddleFlowError, TooMany, Unavailable
 from paddleflow.objects.connections import Connections
-from paddleflow.objects.opening import Access, bucket_of
 from paddleflow.objects.s3 import PART, Bucket, S3Store
 from paddleflow.objects.signature import Credentials, Signer
 from paddleflow.objects.store import iterate_content
+from paddleflow.objects.urls import Access, bucket_of
 from tests.ports import closed_port
 from tests.s3_servers import KEYS, S3Server, versitygw
 

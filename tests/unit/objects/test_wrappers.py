@@ -9,7 +9,7 @@ import pytest
 
 from paddleflow.errors import Conflict, Invalid, NotFound, TooMany, Unavailable
 from paddleflow.objects.memory import MemoryStore
-from paddleflow.objects.opening import open_store
+from paddleflow.objects.urls import open_store
 from paddleflow.objects.wrappers import Faulty, Metered, RateLimited, Retrying, fail_nth
 
 

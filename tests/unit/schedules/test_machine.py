@@ -23,7 +23,7 @@ def made(**changes: object) -> Schedule:
     schedule = Schedule(
         seq=1, name="nightly", description="", pipeline="ppl-000001", version="1", user="alice", crontab="*/1 * * * *",
         timezone="UTC", options=Options(), start_at=None, end_at=None, anchor_at=0.0, status=ScheduleStatus.RUNNING, message="",
-        next_at=NOON - 2 * MINUTE, look_at=NOON - 2 * MINUTE, suspended=False, created_at=0.0, updated_at=0.0,
+        next_at=NOON - 2 * MINUTE, check_at=NOON - 2 * MINUTE, suspended=False, created_at=0.0, updated_at=0.0,
     )  # fmt: skip
     return replace(schedule, **changes)  # type: ignore[arg-type]  # the names are fields
 
@@ -56,7 +56,7 @@ def test_vectors(options: Options, expected: list[str], suspended: bool) -> None
     assert words(decision) == expected
     assert decision.schedule.suspended is suspended
     assert decision.schedule.next_at == NOON + MINUTE if not suspended else NOON - MINUTE
-    assert decision.schedule.look_at == (None if suspended else NOON + MINUTE)
+    assert decision.schedule.check_at == (None if suspended else NOON + MINUTE)
     assert decision.schedule.status is ScheduleStatus.RUNNING
 
 
@@ -64,7 +64,7 @@ def test_after_its_end_it_is_a_success() -> None:
     decision = decide(made(end_at=NOON - MINUTE), TABLE, [], NOW)
     assert words(decision) == ["initiating", "initiating"]
     assert decision.schedule.status is ScheduleStatus.SUCCESS
-    assert (decision.schedule.next_at, decision.schedule.look_at) == (None, None)
+    assert (decision.schedule.next_at, decision.schedule.check_at) == (None, None)
 
 
 def test_a_schedule_whose_end_comes_before_its_first_slot_ends_at_once() -> None:
@@ -83,11 +83,11 @@ def test_a_slot_that_waits_is_taken_when_a_run_ends() -> None:
 
 def test_a_slot_that_waits_may_expire_and_be_overtaken() -> None:
     waiting = decide(made(options=Options(concurrency=1, expire_interval=300)), TABLE, runs(1), NOW).schedule
-    assert waiting.look_at == NOON - 2 * MINUTE + 301
+    assert waiting.check_at == NOON - 2 * MINUTE + 301
     late = decide(waiting, TABLE, runs(1), NOON + 200)
     assert words(late) == ["skipped"]
     overtaken = decide(made(options=Options(concurrency=1, catchup=False)), TABLE, runs(1), NOW)
-    assert overtaken.schedule.look_at == NOON + MINUTE
+    assert overtaken.schedule.check_at == NOON + MINUTE
     assert words(decide(overtaken.schedule, TABLE, runs(1), NOON + MINUTE)) == ["skipped"]
 
 
@@ -133,7 +133,7 @@ def test_a_long_outage_is_worked_off_in_portions() -> None:
     for portion in range(3):
         decision = decide(schedule, TABLE, [], NOW)
         assert decision.more is (portion < 2)
-        assert decision.schedule.look_at == (NOW if decision.more else NOON + MINUTE)
+        assert decision.schedule.check_at == (NOW if decision.more else NOON + MINUTE)
         fired += [slot.slot for slot in decision.slots]
         schedule = decision.schedule
     assert fired == [NOON - n * MINUTE for n in reversed(range(3 * PORTION))]

@@ -28,7 +28,7 @@ def test_defaults_are_the_reference_s() -> None:
     made = new_schedule(asked(), "alice", "2", NOW)
     assert made.options == Options(catchup=True, expire_interval=0, concurrency=0, policy=Policy.SUSPEND)
     assert (made.version, made.user, made.anchor_at, made.start_at, made.end_at) == ("2", "alice", NOW, None, None)
-    assert made.look_at == made.next_at
+    assert made.check_at == made.next_at
     assert made.next_at is not None
     assert made.next_at > NOW
 
@@ -86,6 +86,6 @@ def test_times_are_those_of_its_zone() -> None:
 
 def test_one_without_a_slot_before_its_end_is_looked_at_at_once() -> None:
     made = new_schedule(asked(crontab="0 0 29 2 *", endTime=local_text(NOW + 3600)), "alice", "1", NOW)
-    assert made.look_at == NOW
+    assert made.check_at == NOW
     late = new_schedule(asked(startTime="9999-12-31 23:59:59"), "alice", "1", NOW)
-    assert (late.next_at, late.look_at) == (None, NOW)
+    assert (late.next_at, late.check_at) == (None, NOW)
