@@ -1,7 +1,7 @@
 """Runs on a real engine and database, without processes: steps are attempts of a `MemoryRuntime` that write their outputs.
 
 What a step does is said by its environment: `EXIT`, `SECONDS` (see `runtimes.memory`), `CONTENT` (what it writes to every output)
-and `WRITES_NOTHING`.
+`WRITES_NOTHING` and `FAILURES` (how many of its tries fail).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from tests.patience import PATIENCE
 CAPACITY = Resources.of(4000, 8 * 2**30)
 CONTENT = "TEST_CONTENT"
 WRITES_NOTHING = "TEST_WRITES_NOTHING"
+FAILURES = "TEST_FAILURES"
 FS = "fs-root-store"
 OK = {EXIT: "0"}
 
@@ -52,6 +54,11 @@ class FilesRuntime(MemoryRuntime):
             for name, value in launch.env.items():
                 if name.startswith("PF_OUTPUT_ARTIFACT_"):
                     (self._folder / value.partition(f"/{FS}/")[2]).write_text(launch.env.get(CONTENT, "content"))
+        if FAILURES in launch.env:
+            step = launch.attempt.partition(".")[0].rpartition("-")[0]
+            tries = sum(each.attempt.startswith(f"{step}-") for each in self.cluster.launched)
+            code = "1" if tries < int(launch.env[FAILURES]) else "0"
+            launch = replace(launch, env={**launch.env, EXIT: code})
         super()._launch(launch)
 
 

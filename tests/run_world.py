@@ -97,6 +97,7 @@ class RunWorld:
             "job_message": end.message if end is not None else "",
             "job_started_at": self.began.get(row["job_id"]),
             "job_gated": int(row["job_id"] in self.held.values()),
+            "job_cluster": "default-cluster" if known else None,
         }
         return ComponentRecord(**{each.name: found[each.name] for each in fields(ComponentRecord)})
 

@@ -129,7 +129,16 @@ class JobSettings:
     restart_limit: int = _setting(6, "How often a job with a restart policy is started again before it fails.")
     ttl_succeeded: int = _setting(0, "Seconds after which succeeded jobs are deleted; 0 keeps them.")
     ttl_failed: int = _setting(0, "Seconds after which other ended jobs are deleted; 0 keeps them.")
+    code_limit: str = _setting(
+        "10Gi", "Most bytes of code snapshots that the server keeps for one user, as a quantity."
+    )
     skip_resource_validate: bool = _setting(False, "Accept jobs that are larger than their queue's maximum; they wait.")
+    max_document: int = _setting(
+        512 * 2**10, "Largest job in bytes, with everything that it names; larger ones are refused."
+    )
+    max_environment: int = _setting(
+        256 * 2**10, "Most bytes of the variables of one member of a job, names and values."
+    )
 
 
 @dataclass(frozen=True, slots=True)

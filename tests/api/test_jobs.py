@@ -298,3 +298,36 @@ async def test_jobs_belong_to_their_owner_and_root(alice: Api, bob: Api, root: A
         (await bob.call(method, path.replace(job, "nope"), query=unknown)).refused(404, "JobNotFound")
     (await root.get(f"/job/{job}")).ok()
     (await root.put(f"/job/{job}", action="stop")).ok()
+
+
+# ---- sizes ---------------------------------------------------------------------------------------------------------
+
+
+async def test_what_no_process_could_be_started_with_is_refused(alice: Api) -> None:
+    long = {**JOB, "env": {"LONG": "x" * (128 * 2**10 - 6)}}
+    refused = (await alice.post("/job/single", long)).refused(400, "JobInvalidField")
+    assert [fault["where"] for fault in refused["details"]] == ["env.LONG"]
+    assert "has 131072 bytes, at most 131071 are possible" in refused["message"]
+    many = {**GANG, "members": [{**WORKERS, "env": {f"V{n}": "x" * 60_000 for n in range(5)}}]}
+    refused = (await alice.post("/job/distributed", many)).refused(400, "JobInvalidField")
+    assert [fault["where"] for fault in refused["details"]] == ["members[0].env"]
+    assert "at most 262144 are allowed" in refused["message"]
+    (await alice.post("/job/single", {**JOB, "env": {"LONG": "x" * 120_000}})).ok()
+
+
+async def test_a_job_beyond_the_limit_is_refused_by_itself_and_in_a_batch(alice: Api) -> None:
+    large = {**JOB, "args": ["x" * 600_000]}
+    refused = (await alice.post("/job/single", large)).refused(400, "JobInvalidField")
+    assert "at most 524288 are allowed" in refused["message"]
+    refused = (await alice.post("/job/batch", {"jobs": [JOB, large]})).refused(400, "JobInvalidField")
+    assert refused["details"][0]["where"].startswith("jobs[1]")
+    assert await ids(alice) == []
+
+
+async def test_a_page_of_large_jobs_has_fewer_of_them_and_none_is_lost(alice: Api) -> None:
+    made = [(await alice.post("/job/single", {**JOB, "args": ["x" * 200_000]})).ok()["id"] for _ in range(13)]
+    first = (await alice.get("/job", maxKeys=13)).ok()
+    assert (len(first["jobList"]), first["isTruncated"]) == (10, True)
+    second = (await alice.get("/job", maxKeys=13, marker=first["nextMarker"])).ok()
+    assert (len(second["jobList"]), second["isTruncated"]) == (3, False)
+    assert [job["id"] for job in (*first["jobList"], *second["jobList"])] == made[::-1]

@@ -39,7 +39,7 @@ from tests.api.client import Api
 from tests.api.workshop import OneEngine
 
 #: Answer 503 here, rightly: nobody schedules in this application.
-WITHOUT_ENGINE = {"/readyz", f"{PREFIX}/queue/whatif"}
+WITHOUT_ENGINE = {"/readyz", f"{PREFIX}/queue/whatif", f"{PREFIX}/scheduler/replay"}
 EXAMPLES = 4  #: per operation and mode; the whole stays well under a minute
 CAPACITY = Resources.of(16_000, 64 * 2**30, {"nvidia.com/gpu": 4000})
 CHECKS = [

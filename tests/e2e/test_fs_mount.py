@@ -304,6 +304,7 @@ def test_ways_of_opening_are_chosen_and_shown(tmp_path: Path) -> None:
                 (mount.folder / name).read_bytes()
         stats = mount.stats()
     assert stats["internal_errors"] == 0
+    assert "flush" not in stats["requests"]  # nothing was written
     wanted = {"passthrough": 2, "fresh": 1, "kept": 1} if stats["passthrough"] else {"fresh": 2, "kept": 2}
     assert stats["opens"] == wanted
 
@@ -321,6 +322,7 @@ def test_an_immutable_mount_is_opened_without_asking(tmp_path: Path) -> None:
         assert stats["no_open"]
         assert stats["requests"]["open"]["count"] == 1
         assert stats["requests"]["read"]["count"] == 20
+        assert stats["requests"]["flush"]["count"] == 1
         with pytest.raises(OSError) as raised:
             (mount.folder / "file0").write_bytes(b"")
         assert raised.value.errno == errno.EROFS

@@ -35,7 +35,7 @@ from paddleflow.store.bus import LocalBus
 from paddleflow.store.database import Database, Tx
 from tests.databases import MakeDatabase
 from tests.fault.faulty import FaultyDatabase, InjectedFault, killed_at_random_awaits, run_until_no_fault
-from tests.run_scene import FilesRuntime
+from tests.run_scene import FAILURES, FilesRuntime
 
 CAPACITY = Resources.of(4000, 8 * 2**30)
 CLOCK = SystemClock()
@@ -44,7 +44,7 @@ OK, BAD = {EXIT: "0"}, {EXIT: "1"}
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(engine_module, "POLL_EVERY", 0.02)
     monkeypatch.setattr(engine_module, "FIRST_PAUSE", 0.005)
 
 
@@ -225,3 +225,29 @@ async def test_without_prefetch_the_same_comes_out(seed: int, tmp_path: Path, ma
         await killed_at_random_awaits(rng, lambda: scene.engine().run(), lives=8, awaits=60)
         await check_wide(scene)
         assert scene.cluster.successors == 0
+
+
+def resting_pipeline() -> Pipeline:
+    """Short steps, then one that fails twice and rests in between; what comes after it is prefetched and withdrawn."""
+    env = {**OK, SECONDS: "0.001"}
+    steps: dict[str, Component] = {f"s{n}": Step(f"s{n}", "work", env=env) for n in range(6)}
+    again = {FAILURES: "2", SECONDS: "0.001"}
+    steps["again"] = Step("again", "work", env=again, deps=("s5",), retry=Retry(times=2, delay=0.02, factor=1.0))
+    steps |= {f"t{n}": Step(f"t{n}", "work", env=env, deps=(f"t{n - 1}" if n else "again",)) for n in range(4)}
+    return Pipeline("resting", steps, parallelism=2, strategy=CONTINUE)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", range(10))
+async def test_steps_that_rest_between_tries_while_the_engine_is_killed(
+    seed: int, tmp_path: Path, make_database: MakeDatabase
+) -> None:
+    rng = random.Random(seed)
+    async with make_database() as database:
+        scene = Scene(database, tmp_path, resting_pipeline())
+        await scene.prepare()
+        await killed_at_random_awaits(rng, lambda: scene.engine().run(), lives=8, awaits=60)
+        launched = await scene.to_the_end()
+        names = [*(f"s{n}" for n in range(6)), "again", *(f"t{n}" for n in range(4))]
+        assert await scene.statuses() == ("succeeded", dict.fromkeys(names, "succeeded"))
+        assert (len(launched), set(launched.values())) == (13, {1})

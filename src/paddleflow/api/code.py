@@ -16,6 +16,7 @@ from starlette.responses import StreamingResponse
 from paddleflow.api.jobs import owned_job
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, NoQuery, Route
+from paddleflow.base.quantity import parse_quantity
 from paddleflow.errors import Invalid, NotFound
 from paddleflow.jobs.code import FOLDER, CodeStore
 from paddleflow.objects.local import LocalStore
@@ -67,6 +68,8 @@ async def missing_chunks(platform: Platform, call: Call[Manifest, NoQuery]) -> w
 async def put_chunks(platform: Platform, call: Call[list[tuple[str, bytes]], NoQuery]) -> wire.StoredChunks:
     def keep() -> None:
         store = _store(platform)
+        limit = parse_quantity(platform.settings.jobs.code_limit)
+        store.make_space(call.caller.name, sum(len(content) for _, content in call.body), limit, platform.clock.now())
         for name, content in call.body:
             store.put_chunk(call.caller.name, name, content)
 
@@ -124,7 +127,7 @@ ROUTES: tuple[Route, ...] = (
         binary=True,
         bulk=True,
         answer=wire.StoredChunks,
-        errors=("400 InvalidCode",),
+        errors=("400 InvalidCode", "400 CodeOverQuota"),
     ),
     Route(
         "POST",

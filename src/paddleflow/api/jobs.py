@@ -12,7 +12,7 @@ from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, Handler, NoBody, NoQuery, Route
 from paddleflow.jobs.changes import delete_job, modify_job, stop_job
 from paddleflow.jobs.model import JobStatus
-from paddleflow.jobs.queries import JobFilter, find_jobs, get_job, get_tasks
+from paddleflow.jobs.queries import JobFilter, find_page, get_job, get_tasks
 from paddleflow.jobs.rows import JobRow, TaskRow
 from paddleflow.jobs.submission import Submission, Submitter, submit
 from paddleflow.jobs.views import job_view
@@ -23,6 +23,7 @@ from paddleflow.spec.job_sets import JobSet, read_job_sets
 from paddleflow.store.bus import EVENTS, JOBS
 from paddleflow.store.database import Tx
 
+LIST_BYTES = 4 * 2**20  #: of documents in one page of a list; a page of larger ones has fewer jobs than asked for
 NOT_WAITING = {"unknown_job", "running"}  #: what the scheduler says of a job that does not wait for it
 
 
@@ -39,6 +40,8 @@ def _submission(platform: Platform, caller: Caller, job_sets: Sequence[JobSet], 
         root=caller.root,
         nodes=platform.jobs_run_here.engines.capacities(),
         skip_queue_maximum=platform.settings.jobs.skip_resource_validate,
+        max_document=platform.settings.jobs.max_document,
+        max_environment=platform.settings.jobs.max_environment,
         queues=platform.jobs_run_here.queues,
         admitted=platform.jobs_run_here.admitted,
     )
@@ -73,9 +76,9 @@ async def list_jobs(platform: Platform, call: Call[NoBody, JobListQuery]) -> byt
         started_since=parse_time("startTime", query.start_time) if query.start_time else None,
         labels=label_filter(query.labels) if query.labels else {},
     )
-    rows, members = await platform.database.read(find_jobs, wanted, query.after, query.limit)
-    shown, truncated, marker = page(rows, query)
-    views = [_view(platform, row, members[row.id]) for row in shown]
+    found = await platform.database.read(find_page, wanted, query.after, query.limit, LIST_BYTES)
+    shown, truncated, marker = page(found.rows, query, cut=found.cut)
+    views = [_view(platform, row, found.members[row.id]) for row in shown]
     answer: wire.JobList = {**page_fields(query, truncated, marker), "jobList": views}
     return to_json(answer)
 

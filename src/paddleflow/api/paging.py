@@ -27,9 +27,10 @@ class Positioned(Protocol):
 R = TypeVar("R", bound=Positioned | Row)
 
 
-def page(rows: Sequence[R], query: PageQuery) -> tuple[Sequence[R], bool, str]:
-    """(rows to show, whether there are more, nextMarker or empty) of rows that carry their position as ``seq``."""
-    if len(rows) <= query.max_keys:
+def page(rows: Sequence[R], query: PageQuery, *, cut: bool = False) -> tuple[Sequence[R], bool, str]:
+    """(rows to show, whether there are more, nextMarker or empty) of rows that carry their position as ``seq``. `cut`: there are
+    more, although fewer were found than asked for."""
+    if len(rows) <= query.max_keys and not cut:
         return rows, False, ""
     shown = rows[: query.max_keys]
     last = shown[-1]

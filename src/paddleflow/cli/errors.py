@@ -11,18 +11,26 @@ import click
 
 from paddleflow.errors import Invalid, PaddleFlowError
 
+#: Control characters of C0 and C1 but the tab and the line feed: what a terminal obeys instead of showing it.
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code not in (9, 10)}
+
+
+def printable(text: str) -> str:
+    """Text of somebody else for a terminal: control characters are shown, not sent."""
+    return text if text.isprintable() else text.translate(_CONTROLS)
+
 
 def report(error: PaddleFlowError) -> None:
     """Prints an error, each of its faults, and a hint."""
     several = len(error.details) > 1
     joined = "; ".join(str(fault) for fault in error.details)
     message = f"found {len(error.details)} errors" if several and error.message == joined else error.message
-    click.echo(f"error: {message}", err=True)
+    click.echo(printable(f"error: {message}"), err=True)
     if several:
         for fault in error.details:
-            click.echo(f"  - {fault}" + (f" ({fault.hint})" if fault.hint else ""), err=True)
+            click.echo(printable(f"  - {fault}" + (f" ({fault.hint})" if fault.hint else "")), err=True)
     if error.hint and not (several and any(fault.hint == error.hint for fault in error.details)):
-        click.echo(f"hint: {error.hint}", err=True)
+        click.echo(printable(f"hint: {error.hint}"), err=True)
     if error.status >= 500 and error.request_id:
         click.echo(f"request id: {error.request_id}", err=True)
 

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import click
 
+from paddleflow.cli.errors import printable
+
 if TYPE_CHECKING:
     from paddleflow.cli.session import Session
 
@@ -57,7 +59,7 @@ def show_list(session: Session, kind: Kind[T], found: Iterable[T], marker: str |
         print_data(session, [kind.data(row) for row in rows])
     elif session.output == "name":
         for row in rows:
-            click.echo(kind.name(row))
+            click.echo(printable(kind.name(row)))
     elif session.output in {"compat", "text"}:
         _show_original(session, kind, rows)
         return
@@ -129,9 +131,9 @@ def done(session: Session, message: str, name: str, data: Callable[[], object] |
     if session.output in MACHINE:
         print_data(session, data() if data else {"id": name})
     elif session.output == "name":
-        click.echo(name)
+        click.echo(printable(name))
     else:
-        click.echo(message)
+        click.echo(printable(message))
 
 
 def line(session: Session, headers: Sequence[str], row: Sequence[object], data: object) -> str:
@@ -197,7 +199,7 @@ def original_cell(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
-        return value
+        return printable(value)
     if isinstance(value, dict | list | tuple):
         return json.dumps(value, ensure_ascii=False, default=_plain) if value else ""
     return str(value)
@@ -283,7 +285,7 @@ def describe(facts: Mapping[str, object]) -> str:
 
 def _lines(value: object) -> str:
     if isinstance(value, str):
-        return value.rstrip("\n")
+        return printable(value.rstrip("\n"))
     if isinstance(value, Mapping):
         return "\n".join(f"{key}={cell(inner)}" for key, inner in value.items())
     if isinstance(value, list | tuple) and any(isinstance(each, Mapping) for each in value):
@@ -301,6 +303,7 @@ def screen_width() -> int | None:
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], flexible: Sequence[bool], most: int | None) -> str:
     """Headers and rows in aligned columns; flexible ones are cut with … so that a line has at most `most` columns."""
+    rows = [[printable(text) for text in row] for row in rows]
     widths = [max(width(row[at]) for row in [headers, *rows]) for at in range(len(headers))]
     while most is not None and sum(widths) + 2 * (len(widths) - 1) > most:
         candidates = [
@@ -325,7 +328,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def _flat(text: str) -> str:
-    return text.replace("\t", " ").replace("\n", " ")
+    return printable(text.replace("\t", " ").replace("\n", " "))
 
 
 def width(text: str) -> int:

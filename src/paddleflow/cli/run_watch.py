@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import click
 
 from paddleflow.cli import output
+from paddleflow.cli.errors import printable
 from paddleflow.cli.job_follow import print_log, show_events
 from paddleflow.cli.lazy import Command
 from paddleflow.cli.output import Column, Kind
@@ -260,7 +261,7 @@ def _print(run: Run, progress: Progress) -> None:
         if step.ended is not None and (seconds := step.seconds(step.ended)):
             words.append(duration(seconds))
         words.append(step.message)
-        click.echo(" ".join(word for word in words if word))
+        click.echo(printable(" ".join(word for word in words if word)))
 
 
 def _draw(run: Run, progress: Progress, client: PaddleFlow | None) -> None:

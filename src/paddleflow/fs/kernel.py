@@ -87,7 +87,7 @@ class Fopen(enum.IntFlag):
 
     DIRECT_IO = 1 << 0
     KEEP_CACHE = 1 << 1
-    CACHE_DIR = 1 << 3
+    NOFLUSH = 1 << 5
     PARALLEL_DIRECT_WRITES = 1 << 6
     PASSTHROUGH = 1 << 7
 

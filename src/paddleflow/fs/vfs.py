@@ -33,6 +33,13 @@ MOST_IDLE_FILES = 512  #: files kept open on mounts where the kernel neither ope
 MAX_WRITE = 1 << 20
 READ_AHEAD = 4 << 20
 
+_FLAGS = {
+    "passthrough": Fopen.PASSTHROUGH,
+    "kept": Fopen.KEEP_CACHE,
+    "fresh": Fopen(0),
+    "direct": Fopen.DIRECT_IO,
+}
+
 Answer = bytes | tuple[bytes, ...]
 
 
@@ -327,9 +334,9 @@ class Vfs:
             way, backing = self._way(node, file, flags)
             self._files[number] = (file, node, way)
         self.counts[f"open {way}"] += 1
-        answer = {"passthrough": Fopen.PASSTHROUGH, "kept": Fopen.KEEP_CACHE, "fresh": Fopen(0)}.get(
-            way, Fopen.DIRECT_IO
-        )
+        answer = _FLAGS[way]
+        if flags & os.O_ACCMODE == os.O_RDONLY:
+            answer |= Fopen.NOFLUSH  # nothing was written: close need not ask
         return kernel.OPEN_OUT.pack(number, answer, backing)
 
     def _way(self, node: int, file: OpenFile, flags: int) -> tuple[str, int]:
@@ -385,6 +392,8 @@ class Vfs:
         return kernel.WRITE_OUT.pack(self._file(request, fh).write(data, offset, kill_suid=kill), 0)
 
     def _flush(self, request: Request, body: memoryview) -> Answer:
+        if self.no_open:
+            raise OSError(errno.ENOSYS, "nothing is ever written")
         self._file(request, kernel.RELEASE_IN.unpack_from(body)[0]).flush()
         return b""
 

@@ -40,6 +40,8 @@ SHELL = "/bin/sh"  #: by its path: to look it up in every folder of PATH costs e
 NOTHING_TO_RUN = "is empty: there is nothing to run"
 COMMAND_HINT = 'for example "command": "python train.py"'
 LIMIT_VARIABLE = "PF_JOB_LIMIT_FLAVOUR"
+MAX_ENVIRONMENT = 256 * 2**10  #: bytes of the variables of one member, unless the settings say otherwise
+MAX_VARIABLE = 128 * 2**10 - 1  #: bytes of one of them with its name: no Linux starts a process with a longer one
 MOUNT_ROOT = "/home/paddleflow/storage/mnt"
 
 
@@ -78,6 +80,7 @@ class AdmissionContext:
     known_flavours: Callable[[], Sequence[str]] = tuple
     known_storages: Callable[[], Sequence[str]] = tuple
     skip_queue_maximum: bool = False
+    max_environment: int = MAX_ENVIRONMENT
 
 
 @dataclass(slots=True)
@@ -247,6 +250,7 @@ def _member(
     size: Size | None = None,
 ) -> Member:
     size = size or Size(replicas)
+    _check_environment(spec.env, where, context, faults)
     request = flavour_of(spec.flavour, f"{where}flavour", context, faults) or DEFAULT_FLAVOUR
     try:
         argv = command_line(spec.command, spec.args)
@@ -265,6 +269,20 @@ def _member(
         in_place=size.in_place,
         document=_kept(spec, role, replicas, request),
     )
+
+
+def _check_environment(env: Mapping[str, str], where: str, context: AdmissionContext, faults: Faults) -> None:
+    """Refuse at once what no process could be started with, or what would make every list of jobs large."""
+    sizes = {name: len(name) + len(value.encode()) + 2 for name, value in env.items()}
+    longest = max(sizes, key=sizes.__getitem__, default="")
+    hint = "put large values into a file"
+    if longest and sizes[longest] > MAX_VARIABLE:
+        faults.add(
+            f"{where}env.{longest[:80]}", f"has {sizes[longest]} bytes, at most {MAX_VARIABLE} are possible", hint
+        )
+    if sum(sizes.values()) > context.max_environment:
+        found = f"has {sum(sizes.values())} bytes in all, at most {context.max_environment} are allowed"
+        faults.add(f"{where}env", found, f"{hint}; the setting jobs.max_environment is the limit")
 
 
 def command_line(command: str | list[str], args: str | Sequence[str]) -> tuple[str, ...]:

@@ -14,11 +14,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from paddleflow.errors import Conflict, Internal, NotFound
+from paddleflow.errors import Conflict, Internal, NotFound, OverQuota
 from paddleflow.objects.store import ObjectStore
 from paddleflow.spec.code import MOST_CHUNK, MOST_MANIFEST, CodeFile, Manifest, read_manifest
 
 FOLDER = "code"  #: of the data folder
+KEPT_UNUSED = 30 * 86400.0  #: seconds that a snapshot is kept after its last submission, when space is short
+SENDING = 86400.0  #: seconds that a chunk may wait for its snapshot
 _BLOCK = 512
 
 
@@ -36,6 +38,30 @@ class CodeStore:
         """Keeps a chunk whose hash was checked."""
         if not self._has(_chunk(user, name)):
             self._store.write(_chunk(user, name), content)
+
+    def make_space(self, user: str, needed: int, limit: int, now: float) -> None:
+        """Lets a user add `needed` bytes: snapshots that were not used for long go first; `OverQuota` when that is not enough."""
+        chunks = list(self._store.list_entries(f"{quote(user, safe='')}/chunks", recursive=True))
+        used = sum(chunk.size for chunk in chunks)
+        if used + needed <= limit:
+            return
+        live: set[str] = set()
+        for entry in list(self._store.list_entries(f"{quote(user, safe='')}/snapshots")):
+            if entry.modified_at < now - KEPT_UNUSED:
+                self._store.remove(entry.key)
+            else:
+                live |= self.manifest(user, entry.key.rpartition("/")[2].removesuffix(".json")).chunks.keys()
+        for chunk in chunks:
+            # One that came a moment ago may belong to a snapshot that is still being sent.
+            if chunk.key.rpartition("/")[2] not in live and chunk.modified_at < now - SENDING:
+                self._store.remove(chunk.key)
+                used -= chunk.size
+        if used + needed > limit:
+            raise OverQuota(
+                f"code snapshots of user[{user}] have {used:,} bytes, {needed:,} more are over the limit of {limit:,}",
+                code="CodeOverQuota",
+                hint="send less: name what is not code in .paddleflowignore; the setting jobs.code_limit is the limit",
+            )
 
     def put_manifest(self, user: str, manifest: Manifest) -> str:
         """The id of a snapshot that is complete; `Conflict` names chunks that were not sent."""

@@ -22,6 +22,8 @@ from paddleflow.jobs.rows import (
 from paddleflow.store.conditions import Conditions
 from paddleflow.store.database import Tx, Value
 
+_AT_ONCE = 100  #: rows that are read at a time: a page of large jobs never is in memory as a whole
+
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
@@ -36,8 +38,37 @@ class JobFilter:
     ids: Sequence[str] = ()
 
 
+class JobPage(NamedTuple):
+    """A part of a list."""
+
+    rows: list[JobRow]  #: newest first
+    members: dict[str, list[TaskRow]]  #: by job
+    cut: bool  #: there are more, although fewer were found than asked for
+
+
 def find_jobs(tx: Tx, wanted: JobFilter, before: int, limit: int) -> tuple[list[JobRow], dict[str, list[TaskRow]]]:
     """(rows newest first, members by job). `before` is the position of the last row of the page before, 0 at first."""
+    page = find_page(tx, wanted, before, limit, 1 << 60)
+    return page.rows, page.members
+
+
+def find_page(tx: Tx, wanted: JobFilter, before: int, limit: int, most_bytes: int) -> JobPage:
+    """The same, with no more rows than their documents have bytes; one at least."""
+    rows: list[JobRow] = []
+    size, more = 0, True
+    while more and len(rows) < limit:
+        at_once = min(_AT_ONCE, limit - len(rows))
+        found = _find(tx, wanted, rows[-1].seq if rows else before, at_once)
+        more = len(found) == at_once
+        for row in found:
+            size += len(row.members) + len(row.labels) + len(row.annotations) + len(row.template or "")
+            if rows and size > most_bytes:
+                return JobPage(rows, members_by_job(tx, [row.id for row in rows]), True)
+            rows.append(row)
+    return JobPage(rows, members_by_job(tx, [row.id for row in rows]), False)
+
+
+def _find(tx: Tx, wanted: JobFilter, before: int, limit: int) -> list[JobRow]:
     where = Conditions()
     if before:
         where.add("seq < :before", before=before)
@@ -52,9 +83,8 @@ def find_jobs(tx: Tx, wanted: JobFilter, before: int, limit: int) -> tuple[list[
     for n, (key, value) in enumerate(sorted(wanted.labels.items())):
         params: dict[str, Value] = {f"key_{n}": key, f"value_{n}": value}
         where.add(f"id in (select job_id from job_labels where key = :key_{n} and value = :value_{n})", **params)  # noqa: S608 fixed fragments
-    found = tx.all(where.statement("select * from jobs", "order by seq desc limit :limit"), limit=limit, **where.params)
-    rows = [job_of(row) for row in found]
-    return rows, members_by_job(tx, [row.id for row in rows])
+    statement = where.statement("select * from jobs", "order by seq desc limit :limit")
+    return [job_of(row) for row in tx.all(statement, limit=limit, **where.params)]
 
 
 def members_by_job(tx: Tx, jobs: Sequence[str]) -> dict[str, list[TaskRow]]:

@@ -17,7 +17,7 @@ from typing import Generic, TypeAlias, TypeVar
 from paddleflow.base.ids import new_job_id
 from paddleflow.base.quantity import Resources
 from paddleflow.errors import Conflict, Fault, Forbidden, Invalid, NotFound, OverQuota, PaddleFlowError
-from paddleflow.jobs.admission import AdmissionContext, QueueFacts, StorageFacts, admit
+from paddleflow.jobs.admission import MAX_ENVIRONMENT, AdmissionContext, QueueFacts, StorageFacts, admit
 from paddleflow.jobs.model import JobStatus, NewJob
 from paddleflow.jobs.rows import SQL, common_row, json_text
 from paddleflow.queues.flavours import find_flavour, flavour_names
@@ -32,6 +32,7 @@ Nodes: TypeAlias = Mapping[str, Sequence[tuple[str, Resources]]]  #: of clusters
 T = TypeVar("T")
 MOST_REFUSED = 100  #: refused jobs of one batch that are listed
 _MOST_CACHED = 1024
+MAX_DOCUMENT = 512 * 2**10  #: bytes of a job, unless the settings say otherwise
 
 
 class AdmissionCache(Generic[T]):
@@ -80,6 +81,8 @@ class Submitter:
     skip_queue_maximum: bool = False
     queues: QueueCache = field(default_factory=lambda: QueueCache())
     admitted: AdmissionCache[AdmittedJob] = field(default_factory=AdmissionCache)
+    max_document: int = MAX_DOCUMENT  #: bytes
+    max_environment: int = MAX_ENVIRONMENT  #: bytes of one member's variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +149,24 @@ def _admit_all(tx: Tx, submission: Submission, version: int) -> list[AdmittedJob
                     break
                 continue
             admitted = AdmittedJob(common_row(job), job.labels, _storages(job))
+            size = sum(
+                len(str(admitted.row[name] or "").encode()) for name in ("members", "labels", "annotations", "template")
+            )
+            if size > submitter.max_document:
+                refused.append((_too_large(size, submitter.max_document), numbers))
+                continue
             if job_set.key is not None:
                 known.put((user, job_set.key), admitted)
         found.append(admitted)
     if refused:
         raise _refusal(refused) if submission.batch else refused[0][0]
     return found
+
+
+def _too_large(size: int, most: int) -> Invalid:
+    message = f"the job has {size} bytes, at most {most} are allowed"
+    hint = "put what is large into a file on a storage; the setting jobs.max_document is the limit"
+    return Invalid.of([Fault("", message, hint)], code="JobInvalidField")
 
 
 def _refusal(refused: Sequence[tuple[PaddleFlowError, range]]) -> PaddleFlowError:
@@ -288,6 +303,7 @@ def admission_context(tx: Tx, submitter: Submitter) -> AdmissionContext:
         known_flavours=lambda: flavour_names(tx),
         known_storages=lambda: storage_names(tx, user, root),
         skip_queue_maximum=submitter.skip_queue_maximum,
+        max_environment=submitter.max_environment,
     )
 
 

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from paddleflow.cli import output
+from paddleflow.cli.errors import report
 from paddleflow.cli.session import Session
+from paddleflow.errors import Fault, Invalid
 
 HEADERS = ["name", "cpu", "scalarResources"]
 ROWS: list[list[object]] = [["小队", 4, {"nvidia.com/gpu": "1"}], ["b", None, {}], ["two\nlines", 0.5, ("x",)]]
@@ -130,3 +132,14 @@ Used by:  a, b
 Env:      A=1
           B=2\
 """)
+
+
+def test_control_characters_of_others_never_reach_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    wicked = "evil\x1b[2J\x9b31mname\x07\r\n"
+    report(Invalid.of([Fault("name", wicked), Fault("other", wicked)]))
+    said = capsys.readouterr().err
+    shown = [said, output.table(["NAME"], [[wicked]], [True], None), output.describe({"name": wicked})]
+    shown += [output.cell(wicked), output.grid(["name"], [[wicked]])]
+    for text in shown:
+        assert "evil\\x1b[2J\\x9b31mname" in text
+        assert not set(text) & {chr(code) for code in (*range(9), *range(11, 32), *range(127, 160))}

@@ -7,13 +7,14 @@ import io
 import subprocess
 import sys
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
 
-from paddleflow.errors import Conflict, NotFound
+from paddleflow.errors import Conflict, NotFound, OverQuota
 from paddleflow.jobs.checkout import check_out
-from paddleflow.jobs.code import CodeStore, checkout_command
+from paddleflow.jobs.code import KEPT_UNUSED, CodeStore, checkout_command
 from paddleflow.objects.local import LocalStore
 from paddleflow.spec.code import CodeFile, CodeLink, Manifest, Part
 
@@ -98,3 +99,23 @@ def test_what_goes_wrong_is_in_the_log(store: CodeStore, tmp_path: Path) -> None
     assert "the code of this job cannot be unpacked: code snapshot[000" in done.stderr
     done = checked_out(tmp_path, SNAPSHOT.id, "", "no-such-program")
     assert (done.returncode, done.stderr) == (127, "no-such-program: No such file or directory\n")
+
+
+def test_space_is_made_by_what_was_not_used_for_long(store: CodeStore, tmp_path: Path) -> None:
+    id = filled(store)
+    now = time.time()
+    store.make_space("bob", 100, len(CONTENT) + 100, now)
+    with pytest.raises(OverQuota, match=r"have 27 bytes, 101 more are over the limit of 127"):
+        store.make_space("bob", 101, len(CONTENT) + 100, now)
+    assert store.manifest("bob", id) == SNAPSHOT, "it was used a moment ago"
+    store.make_space("bob", 101, len(CONTENT) + 100, now + KEPT_UNUSED + 1)
+    with pytest.raises(NotFound):
+        store.manifest("bob", id)
+    assert store.missing("bob", SNAPSHOT.chunks) == [NAME]
+
+
+def test_a_chunk_that_is_being_sent_stays(store: CodeStore) -> None:
+    store.put_chunk("bob", NAME, CONTENT)
+    with pytest.raises(OverQuota):
+        store.make_space("bob", 1, 1, time.time())
+    assert store.missing("bob", [NAME]) == []
