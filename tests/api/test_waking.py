@@ -23,7 +23,7 @@ async def submit(root: Api, cpu: str) -> str:
 async def test_new_jobs_stops_and_quotas_are_seen_without_a_look(
     root: Api, platform: Platform, workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster_engine, "LOOK_EVERY", 3600.0)
+    monkeypatch.setattr(cluster_engine, "POLL_EVERY", 3600.0)
     (await root.post("/queue", TEAM)).ok()
     async with workshop.open(platform):
         first, second, third = [await submit(root, "2") for _ in range(3)]

@@ -55,7 +55,7 @@ SQL = parse("test_api_races.py", "-- name: notes\n-- What the engine was not tol
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(engine_module, "POLL_EVERY", 0.02)
     monkeypatch.setattr(engine_module, "FIRST_PAUSE", 0.002)
     monkeypatch.setattr(engine_module, "LAST_PAUSE", 0.01)
     monkeypatch.setattr(machine, "BACK_OFF_FIRST", 0.002)

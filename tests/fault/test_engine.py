@@ -44,7 +44,7 @@ CLOCK = SystemClock()
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look and retry often, so that a lost wake-up costs little."""
-    monkeypatch.setattr(engine_module, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(engine_module, "POLL_EVERY", 0.02)
     monkeypatch.setattr(engine_module, "FIRST_PAUSE", 0.005)
     monkeypatch.setattr(machine, "BACK_OFF_FIRST", 0.01)
 

@@ -44,7 +44,7 @@ OK, BAD = {EXIT: "0"}, {EXIT: "1"}
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(engine_module, "POLL_EVERY", 0.02)
     monkeypatch.setattr(engine_module, "FIRST_PAUSE", 0.005)
 
 

@@ -78,7 +78,7 @@ class Scene:
 async def test_the_machine_of_one_job_fails_at_every_transition(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster_engine, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(cluster_engine, "POLL_EVERY", 0.02)
     outcomes = []
     for nth in range(1, 10):
         faulty = Faulty(nth)

@@ -57,11 +57,11 @@ def activate(
     tasks: Iterable[TaskRow],
     attempt: int,
     places: tuple[MemberPlacement, ...],
-    around: LaunchContext,
+    context: LaunchContext,
     prefetch: Prefetcher,
 ) -> Active:
     """A placed job, ready to be launched."""
-    state = state_of(row, tasks, lifecycle_of(row.framework, members, around.restart_limit))
+    state = state_of(row, tasks, lifecycle_of(row.framework, members, context.restart_limit))
     job = PlacedJob(
         id=row.id,
         name=row.name,
@@ -74,7 +74,7 @@ def activate(
     )
     request = request_of(row)
     slot_class = prefetch.slot_class_of(request, job.framework, places[0].node if places else "")
-    prepared = prepare(job, around, slot_class)
+    prepared = prepare(job, context, slot_class)
     return Active(job, request, state, prepared, row.ttl, row.touched, slot_class)
 
 

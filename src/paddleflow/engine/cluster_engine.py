@@ -59,13 +59,13 @@ from paddleflow.store.database import Database, Tx
 
 LEASE_SECONDS = 15.0
 RUNS_LEASE = "runs"  #: of the server that moves runs
-LOOK_EVERY = 1.0
+POLL_EVERY = 1.0
 FIRST_PAUSE = 0.1  #: before beginning anew after an error; doubles up to LAST_PAUSE
 LAST_PAUSE = 10.0
 ROWS_A_TURN = 2000
 RUNS_A_TURN = 200
 PEEKED_ROWS = 64  #: changed rows that are read on the loop; more of them are a scan, and a database thread's work
-PATIENCE = 0.01  #: seconds that new jobs wait for company while nothing starts anyway
+GATHER_SECONDS = 0.01  #: seconds that new jobs wait for company while nothing starts anyway
 LONGEST_TURN = 30.0  #: seconds from which on the engine counts as stuck
 DISK_EVERY = 0.1  #: seconds that a turn may be ahead of the disk; a power cut takes back no more than that
 
@@ -116,8 +116,8 @@ class ClusterEngine:
         self._wake = asyncio.Event()
         self._changed = True  #: others may have written rows that no turn has looked at
         self._ahead = asyncio.Event()  #: turns were written that may not be on the disk yet
-        self._crowded = False  #: the last new jobs had to wait
-        self._heard: list[AttemptObservation] = []  #: what no turn has dealt with yet
+        self._backlogged = False  #: the last new jobs had to wait
+        self._observations: list[AttemptObservation] = []  #: what no turn has dealt with yet
         self._durations = ExpectedDurations(parts.database, cluster)
         self._board: Board | None = None
         self._run_counters = run_counters or RunCounters()
@@ -216,7 +216,7 @@ class ClusterEngine:
                 group.create_task(self._renew(token))
                 group.create_task(self._forward_wakes())
                 group.create_task(self._follow_other_jobs())
-                observing = group.create_task(self._listen())
+                observing = group.create_task(self._observe())
                 self._group = group
                 self._turn_began = parts.clock.monotonic()
                 await self._begin(lease)
@@ -224,7 +224,7 @@ class ClusterEngine:
                     self._turn_began = parts.clock.monotonic()
                     await self._turn(lease)
                     self._turn_began, self._problem = None, ""
-                    await self._rest()
+                    await self._wait_for_work()
                     if observing.done():
                         observing.result()
         finally:
@@ -242,7 +242,7 @@ class ClusterEngine:
             if token is not None:
                 return token
             self._problem = ""  # another server moves this cluster
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(POLL_EVERY)
 
     async def _renew(self, token: int) -> None:
         parts = self._parts
@@ -278,9 +278,11 @@ class ClusterEngine:
     async def _forward_wakes(self) -> None:
         with self._parts.bus.subscribe(JOBS) as subscription:
             while True:
-                await subscription.wait(LOOK_EVERY)
-                if self._crowded:  # the next ones will probably wait as well: one look and one commit for many of them
-                    await asyncio.sleep(PATIENCE)
+                await subscription.wait(POLL_EVERY)
+                if (
+                    self._backlogged
+                ):  # the next ones will probably wait as well: one look and one commit for many of them
+                    await asyncio.sleep(GATHER_SECONDS)
                 self._changed = True
                 self._wake.set()
 
@@ -288,24 +290,24 @@ class ClusterEngine:
         """Steps of runs on other clusters: their engines say that something happened."""
         with self._parts.bus.subscribe(EVENTS) as subscription:
             while True:
-                await subscription.wait(LOOK_EVERY)
+                await subscription.wait(POLL_EVERY)
                 if self._runs.other_jobs:
                     self._runs.others_changed = True
                     self._wake.set()
 
-    async def _listen(self) -> None:
+    async def _observe(self) -> None:
         async for batch in self._runtime.observe():
-            self._note([seen for seen in batch if not isinstance(seen, NodeChanged | NodeRemoved)])
+            self._add_observations([seen for seen in batch if not isinstance(seen, NodeChanged | NodeRemoved)])
             if nodes := [seen for seen in batch if isinstance(seen, NodeChanged | NodeRemoved)]:
                 self._node_changes += nodes
                 self._wake.set()
 
-    def _note(self, seen: Sequence[AttemptObservation]) -> None:
+    def _add_observations(self, seen: Sequence[AttemptObservation]) -> None:
         if seen:
-            self._heard.extend(seen)
+            self._observations.extend(seen)
             self._wake.set()
 
-    async def _rest(self) -> None:
+    async def _wait_for_work(self) -> None:
         """Until something happens or a restart is due."""
         dues = (self._board.next_due() if self._board else None, self._runs.next_due())
         due = min((each for each in dues if each is not None), default=None)
@@ -324,7 +326,7 @@ class ClusterEngine:
         now = parts.clock.now()
         known = await self._runtime.adopt()
         self.set_nodes(await self._runtime.nodes())
-        self._around = LaunchContext(
+        self._launch_context = LaunchContext(
             job_folder=self._runtime.job_folder,
             base_env=self._base_env,
             addresses={node.name: node.address for node in self.nodes},
@@ -339,7 +341,7 @@ class ClusterEngine:
         logged = bool(parse_quantity(parts.settings.scheduling.log_size))
 
         def rebuilt() -> Board:
-            board = rebuild(records, nodes, queues, ports, self._around, now, self._new_prefetch(), rules)
+            board = rebuild(records, nodes, queues, ports, self._launch_context, now, self._new_prefetch(), rules)
             if logged:
                 board.core.begin(now)
             return board
@@ -349,7 +351,7 @@ class ClusterEngine:
         changes.writes.changes += board.take_failures()
         self._runs = self._new_run_engine()
         told = await self._restore_runs(now) if self.hosts_runs and await self._take_runs() else []
-        await self._acquaint(board, known)
+        await self._expect_unplaced(board, known)
         compare(board, known, changes, now)
         apply_observations(board, known, changes, now)
         await self._runs.begin(board, changes, told, now)
@@ -364,12 +366,12 @@ class ClusterEngine:
         more = True
         while more:
             now = parts.clock.now()
-            observed, self._heard = self._heard, []
+            observed, self._observations = self._observations, []
             rows, runs, version = await self._read_changes(board)
             self._apply_node_changes(board)
             changes = Changeset()
             changes.writes.changes += board.take_failures()
-            await self._acquaint(board, observed)
+            await self._expect_unplaced(board, observed)
             apply_observations(board, observed, changes, now)
             if version != board.queue_version:
                 board.core.set_queues(await parts.database.read(scheduled_queues, self.cluster))
@@ -381,14 +383,16 @@ class ClusterEngine:
                 await self._runs.begin(board, changes, await self._restore_runs(now), now)
             await self._runs.turn(board, changes, rows, runs, now)
             await self._decide(board, changes, now)
-            self._crowded = bool(changes.writes.waits) and not changes.writes.placements
+            self._backlogged = bool(changes.writes.waits) and not changes.writes.placements
             stood = await self._write_and_do(lease, board, changes, now)
             self._changed |= not stood or len(rows) == ROWS_A_TURN or len(runs) == RUNS_A_TURN
             started = len(changes.writes.placements) >= STARTS_A_TURN
-            more = bool(self._changed or started or self._heard or self._runs.inbox or board.failures)
+            more = bool(self._changed or started or self._observations or self._runs.inbox or board.failures)
 
     async def _decide(self, board: Board, changes: Changeset, now: float) -> None:
-        await self._thinker.think(lambda: decide(board, changes, self._around, now), len(board.core.unexplained))
+        await self._thinker.think(
+            lambda: decide(board, changes, self._launch_context, now), len(board.core.unexplained)
+        )
 
     async def _restore_runs(self, now: float) -> list[RunFact]:
         """All runs that have not ended, taken up; the facts for them."""
@@ -408,14 +412,14 @@ class ClusterEngine:
                 case NodeRemoved(name):
                     nodes.pop(name, None)
         self.set_nodes(tuple(nodes.values()))
-        self._around = replace(self._around, addresses={node.name: node.address for node in self.nodes})
+        self._launch_context = replace(self._launch_context, addresses={node.name: node.address for node in self.nodes})
         board.core.set_nodes([_scheduled(node) for node in self.nodes])
 
-    async def _acquaint(self, board: Board, seen: Sequence[AttemptObservation]) -> None:
+    async def _expect_unplaced(self, board: Board, seen: Sequence[AttemptObservation]) -> None:
         """Jobs that began although the rows say that they wait: an engine before this one had prefetched them."""
         if jobs := board.prefetch.unplaced(board, seen):
             for row in await self._parts.database.read(read_jobs, self.cluster, jobs):
-                board.prefetch.expect(board, row, members_of(row.members), self.nodes[0].name, self._around)
+                board.prefetch.expect(board, row, members_of(row.members), self.nodes[0].name, self._launch_context)
 
     async def _read_changes(self, board: Board) -> tuple[list[ChangedJob], list[ChangedRun], int]:
         """What others wrote; a turn that only hears of ends does not ask."""
@@ -442,7 +446,7 @@ class ClusterEngine:
         self._run_io = RunIO(parts.database, parts.clock, parts.data, parts.files, engine, self._wake.set)
         return engine
 
-    def _send_out(self) -> None:
+    def _start_io(self) -> None:
         """Start what runs asked for, beside the turns."""
         requests, self._runs.io_requests = self._runs.io_requests, []
         if requests:
@@ -459,7 +463,7 @@ class ClusterEngine:
             await self._runtime.forget(changes.stale)
         if changes.writes:
             placed = await self._write(lease, changes, now)
-            apply_placements(board, changes, placed, self._around, now)
+            apply_placements(board, changes, placed, self._launch_context, now)
             stood = all(item.job in placed for item in changes.writes.placements)
             self._runs.settle(board, placed, changes)
             parts.bus.wake(EVENTS)
@@ -467,9 +471,9 @@ class ClusterEngine:
                 parts.bus.wake(JOBS)
             if any(row["finished_at"] is not None for row in changes.writes.runs.runs):
                 parts.bus.wake(SCHEDULES)  # a slot may wait for the end of a run
-            _tell(changes)
-        board.prefetch.launch(board, changes, self._around)
-        self._send_out()
+            _log_changes(changes)
+        board.prefetch.launch(board, changes, self._launch_context)
+        self._start_io()
         if (
             changes.recalls and self._runtime.prefetching is not None
         ):  # before any is stopped, or its slot would pass on
@@ -480,7 +484,7 @@ class ClusterEngine:
             await self._runtime.start([item.launch for item in changes.launches if not item.passive])
         if changes.halts:
             await self._runtime.stop(changes.halts, parts.settings.local.grace)
-        self._note(changes.synthetic)
+        self._add_observations(changes.synthetic)
         return stood
 
     async def _write(self, lease: tuple[str, int], changes: Changeset, now: float) -> dict[str, JobRow]:
@@ -502,7 +506,7 @@ def _words(error: BaseException) -> list[str]:
     return [str(error)]
 
 
-def _tell(changes: Changeset) -> None:
+def _log_changes(changes: Changeset) -> None:
     """The engine's part of the log: which jobs were placed, and how jobs ended."""
     for placement in changes.writes.placements:
         log.debug("job placed", job=placement.job, attempt=placement.attempt)

@@ -23,8 +23,8 @@ from paddleflow.scheduling.model import Allocation, Assignment, Preempt, Resize
 from paddleflow.store.events import NewEvent
 
 
-def asked_of(
-    board: Board, decision: Preempt | Resize, writes: Writes, around: LaunchContext, now: float
+def fact_for(
+    board: Board, decision: Preempt | Resize, writes: Writes, context: LaunchContext, now: float
 ) -> tuple[Active, Fact] | None:
     """Which job is told what; None when it has ended meanwhile, or cannot change after all."""
     active = board.active.get(decision.job)
@@ -36,11 +36,11 @@ def asked_of(
         text = f"made way for {decision.by} after {lost:.0f} s: {decision.reason.text}"
         writes.evictions.append((decision.job, now, decision.by, lost))
         return active, Evicted(now, text)
-    return _resize(board, active, held, decision, writes, around, now)
+    return _resize(board, active, held, decision, writes, context, now)
 
 
 def _resize(
-    board: Board, active: Active, held: Allocation, decision: Resize, writes: Writes, around: LaunchContext, now: float
+    board: Board, active: Active, held: Allocation, decision: Resize, writes: Writes, context: LaunchContext, now: float
 ) -> tuple[Active, Fact] | None:
     added, removed = _keys(decision.added), _keys(decision.removed)
     free = {member.role for member in active.job.members if member.in_place}
@@ -48,12 +48,12 @@ def _resize(
     text = _told(held, decision, anew)
     if not anew and added:
         try:
-            places = places_for(board, decision.added, active.job.framework)
+            places = assign_places(board, decision.added, active.job.framework)
         except Temporary:  # no ports: it stays as it is
             board.core.resized(decision.job, [a for a in held.assignments if a not in set(decision.added)])
             return None
         active.job = replace(active.job, places=(*active.job.places, *places))
-        fresh = prepare(active.job, around)
+        fresh = prepare(active.job, context)
         active.prepared = {**active.prepared, **{key: fresh[key] for key in added}}
         writes.joins.append(Join(decision.job, active.job.attempt, places))
     writes.resizes.append((decision.job, now, anew, max(0.0, now - held.since) if anew else 0.0))
@@ -79,7 +79,7 @@ def _names(keys: Iterable[Key]) -> list[str]:
     return [f"{role}-{index}" for role, index in keys]
 
 
-def places_for(board: Board, assignments: Sequence[Assignment], framework: str) -> tuple[MemberPlacement, ...]:
+def assign_places(board: Board, assignments: Sequence[Assignment], framework: str) -> tuple[MemberPlacement, ...]:
     """Places with their ports; `Temporary` when there are too few."""
     counts = port_counts(framework, _keys(assignments))
     ports = board.ports.take(sum(counts)) if any(counts) else ()
@@ -90,7 +90,7 @@ def places_for(board: Board, assignments: Sequence[Assignment], framework: str) 
     return tuple(places)
 
 
-def shrunk(board: Board, active: Active, writes: Writes) -> None:
+def finish_shrink(board: Board, active: Active, writes: Writes) -> None:
     """The members that had to go have gone: what they held is free."""
     held = _settled(board, active.job.id)
     if held is None:
@@ -101,7 +101,7 @@ def shrunk(board: Board, active: Active, writes: Writes) -> None:
     writes.sizes.append((active.job.id, allocated_total(held)))
 
 
-def begin_anew(board: Board, active: Active, now: float) -> None:
+def finish_restart(board: Board, active: Active, now: float) -> None:
     """All members have gone; the job is placed again in this turn, unless it must make way by now."""
     job = active.job.id
     held = _settled(board, job)

@@ -83,7 +83,7 @@ class Prefetcher(Protocol):
         """Jobs that wait, to the board, although an attempt of theirs has begun: an engine before this one prefetched them."""
         ...
 
-    def expect(self, board: Board, row: JobRow, members: tuple[Member, ...], node: str, around: LaunchContext) -> None:
+    def expect(self, board: Board, row: JobRow, members: tuple[Member, ...], node: str, context: LaunchContext) -> None:
         """A waiting job may begin on that node before a turn places it."""
         ...
 
@@ -95,7 +95,7 @@ class Prefetcher(Protocol):
         """Choose the jobs that are prefetched next, or take all of them back."""
         ...
 
-    def launch(self, board: Board, changes: Changeset, around: LaunchContext) -> None:
+    def launch(self, board: Board, changes: Changeset, context: LaunchContext) -> None:
         """The rows of the chosen jobs are written: add their launches."""
         ...
 
@@ -129,7 +129,7 @@ class NoPrefetch:
         return []
 
     def expect(
-        self, board: Board, row: JobRow, members: tuple[Member, ...], node: str, around: LaunchContext
+        self, board: Board, row: JobRow, members: tuple[Member, ...], node: str, context: LaunchContext
     ) -> None: ...
 
     def begin(self, board: Board, job: str, changes: Changeset, at: float) -> Active | None:
@@ -137,7 +137,7 @@ class NoPrefetch:
 
     def plan(self, board: Board, changes: Changeset) -> None: ...
 
-    def launch(self, board: Board, changes: Changeset, around: LaunchContext) -> None: ...
+    def launch(self, board: Board, changes: Changeset, context: LaunchContext) -> None: ...
 
 
 def kind_of(request: Request, framework: str) -> str:
@@ -256,15 +256,15 @@ class Prefetch:
                 found[job] = None
         return list(found)
 
-    def expect(self, board: Board, row: JobRow, members: tuple[Member, ...], node: str, around: LaunchContext) -> None:
-        self._expect(board, row, members, node, around)
+    def expect(self, board: Board, row: JobRow, members: tuple[Member, ...], node: str, context: LaunchContext) -> None:
+        self._expect(board, row, members, node, context)
 
     def _expect(
-        self, board: Board, row: JobRow, members: tuple[Member, ...], node: str, around: LaunchContext
+        self, board: Board, row: JobRow, members: tuple[Member, ...], node: str, context: LaunchContext
     ) -> Active:
         attempt = board.waiting[row.id].attempt
         place = MemberPlacement(members[0].role, 0, node=node)
-        active = activate(row, members, (), attempt + 1, (place,), around, self)
+        active = activate(row, members, (), attempt + 1, (place,), context, self)
         active.state = active.state._replace(attempt=attempt)  # the machine counts this attempt itself
         self._expected[row.id] = active
         return active
@@ -325,13 +325,13 @@ class Prefetch:
         after = predecessors() if predecessors is not None else []
         return bool(after) and all(other in slot_class.running or other in slot_class.prefetched for other in after)
 
-    def launch(self, board: Board, changes: Changeset, around: LaunchContext) -> None:
+    def launch(self, board: Board, changes: Changeset, context: LaunchContext) -> None:
         chosen, self._chosen = self._chosen, []
         for job, slot_class in chosen:
             candidate = self._candidates[job]
             assert candidate.row is not None, "a job is launched after its row is written"
             after = self._attempts_before(board, job)
-            active = self._expect(board, candidate.row, candidate.members, slot_class.node, around)
+            active = self._expect(board, candidate.row, candidate.members, slot_class.node, context)
             if after is None:
                 self._withdraw(job)
                 continue

@@ -73,7 +73,7 @@ def rebuild(
     nodes: Sequence[Node],
     queues: Sequence[Queue],
     ports: Ports,
-    around: LaunchContext,
+    context: LaunchContext,
     now: float,
     prefetch: Prefetcher,
     rules: Rules = DEFAULTS,
@@ -90,7 +90,7 @@ def rebuild(
         mine = current[row.id]
         try:
             actives[row.id] = activate(
-                row, members_of(row.members), mine, row.attempt, places_of(mine), around, prefetch
+                row, members_of(row.members), mine, row.attempt, places_of(mine), context, prefetch
             )
             allocations.append(allocation_of(row, mine))
         except Exception as error:  # a fault of ours in one job must not stop the others, again and again
@@ -162,12 +162,12 @@ def _shrink(row: JobRow, tasks: Iterable[TaskRow], now: float) -> Eviction | Non
 
 def compare(board: Board, known: Iterable[AttemptObservation], changes: Changeset, now: float) -> None:
     """What the runtime does not know of must be launched, or has been lost."""
-    told: set[AttemptId] = {seen.attempt for seen in known if not isinstance(seen, Returned)}
+    known_attempts: set[AttemptId] = {seen.attempt for seen in known if not isinstance(seen, Returned)}
     for active in list(board.active.values()):
-        _compare_job(board, active, told, changes, now)
+        _compare_job(board, active, known_attempts, changes, now)
 
 
-def _compare_job(board: Board, active: Active, told: set[AttemptId], changes: Changeset, now: float) -> None:
+def _compare_job(board: Board, active: Active, known_attempts: set[AttemptId], changes: Changeset, now: float) -> None:
     job = active.job
     if active.state.status is JobStatus.TERMINATING and active.state.outcome is None:
         advance_job(board, active, StopAsked(now, active.state.message), changes, now)
@@ -183,7 +183,7 @@ def _compare_job(board: Board, active: Active, told: set[AttemptId], changes: Ch
             elif not task.ready:
                 changes.launches.append(prepared)
                 changes.synthetic += [Started(attempt, now, 0), Ready(attempt, now)]
-        elif attempt in told:
+        elif attempt in known_attempts:
             if ending or task.leaving:
                 changes.halts.append(attempt)
         elif task.status is TaskStatus.PENDING and not ending:

@@ -6,7 +6,7 @@ one. The lease only spares the others the work.
 
 There is one timer, for the next moment at which some schedule must be looked at. Wake-ups (topic ``schedules``) come when
 one was made or changed, and when a run of one ended; they may be lost, and the machine's clock may be set: the loop looks by
-itself every `LOOK_EVERY` seconds. After an error it tries again with growing pauses; it never ends by itself.
+itself every `POLL_EVERY` seconds. After an error it tries again with growing pauses; it never ends by itself.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from paddleflow.store.database import Database, Tx
 
 LEASE = "schedules"
 LEASE_SECONDS = 30.0
-LOOK_EVERY = 10.0
+POLL_EVERY = 10.0
 AT_ONCE = 50  #: schedules whose writes may share a commit
 FIRST_PAUSE = 0.2  #: after an error; doubles up to LAST_PAUSE
 LAST_PAUSE = 30.0
@@ -75,12 +75,12 @@ class ScheduleEngine:
         if due:
             token = await self._database.write(leases.acquire, LEASE, self._holder, now, LEASE_SECONDS)
             if token is None:
-                return LOOK_EVERY  # another server fires
+                return POLL_EVERY  # another server fires
             while due:
                 await self._fire_all(due, token, now)
                 due = await self._database.peek(schedules.due, now, due[-1], AT_ONCE)
         at = await self._database.peek(schedules.next_look)
-        return LOOK_EVERY if at is None else min(max(at - self._clock.now(), 0.0), LOOK_EVERY)
+        return POLL_EVERY if at is None else min(max(at - self._clock.now(), 0.0), POLL_EVERY)
 
     async def _fire_all(self, due: list[int], token: int, now: float) -> None:
         """Batched, so that they share commits. What failed is raised when all have been tried."""

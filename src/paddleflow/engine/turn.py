@@ -19,7 +19,7 @@ from paddleflow.base.log import Log
 from paddleflow.engine.board import Active, Board, Waiting, activate
 from paddleflow.engine.changeset import Change, Changeset, Moved, Placement
 from paddleflow.engine.launch import LaunchContext, attempt_of
-from paddleflow.engine.preemption import asked_of, begin_anew, places_for, shrunk
+from paddleflow.engine.preemption import assign_places, fact_for, finish_restart, finish_shrink
 from paddleflow.errors import Temporary
 from paddleflow.frameworks.catalogue import find
 from paddleflow.jobs.facts import (
@@ -170,7 +170,7 @@ def waiting_of(row: ChangedJob) -> Waiting:
     return Waiting(request_of(row, row.expected), row.framework, row.touched, row.attempt)
 
 
-def decide(board: Board, changes: Changeset, around: LaunchContext, now: float) -> None:
+def decide(board: Board, changes: Changeset, context: LaunchContext, now: float) -> None:
     """Ask the scheduler; every start becomes a placement with its ports, and who makes way is told."""
     board.wake_due(now)
     returned = board.prefetch.take_returned()
@@ -186,7 +186,7 @@ def decide(board: Board, changes: Changeset, around: LaunchContext, now: float) 
             case Start():
                 _start(board, board.waiting[decision.job], decision.assignments, changes, now)
             case Preempt() | Resize():
-                asked = asked_of(board, decision, changes.writes, around, now)
+                asked = fact_for(board, decision, changes.writes, context, now)
                 if asked is not None:
                     advance_job(board, *asked, changes, now)
 
@@ -216,7 +216,7 @@ def _wait(board: Board, job: str, reason: Reason, changes: Changeset) -> None:
 def _start(board: Board, waiting: Waiting, assignments: Sequence[Assignment], changes: Changeset, now: float) -> None:
     request, touched = waiting.request, waiting.touched
     try:
-        places = places_for(board, assignments, waiting.framework)
+        places = assign_places(board, assignments, waiting.framework)
     except Temporary as error:
         board.core.release(request.job)
         board.enqueue(waiting, now + 1.0, now)
@@ -239,7 +239,7 @@ def _later_stages(framework: str, keys: Sequence[Key]) -> frozenset[Key]:
 
 
 def apply_placements(
-    board: Board, changes: Changeset, rows: Mapping[str, JobRow], around: LaunchContext, now: float
+    board: Board, changes: Changeset, rows: Mapping[str, JobRow], context: LaunchContext, now: float
 ) -> None:
     """The write stood: jobs whose placement was taken are active, the others are looked at again."""
     for item in changes.writes.placements:
@@ -252,7 +252,7 @@ def apply_placements(
             board.ports.release(port for place in item.places for port in place.ports)
             continue
         try:
-            _activate_placement(board, item, row, waiting, changes, around, now)
+            _activate_placement(board, item, row, waiting, changes, context, now)
         except Exception as error:  # a fault of ours in one job must not stop the others, again and again
             board.active.pop(item.job, None)
             board.core.release(item.job)
@@ -266,18 +266,18 @@ def _activate_placement(
     row: JobRow,
     waiting: Waiting,
     changes: Changeset,
-    around: LaunchContext,
+    context: LaunchContext,
     now: float,
 ) -> None:
     fresh = changes.writes.runs.jobs.get(item.job)
     members = members_of(row.members) if fresh is None else fresh.job.members
-    active = activate(row, members, (), item.attempt, item.places, around, board.prefetch)
+    active = activate(row, members, (), item.attempt, item.places, context, board.prefetch)
     active.request = active.request._replace(expected=waiting.request.expected)
     # The row of a step's job was written as placed already; the machine counts this attempt itself.
     before = active.state._replace(attempt=item.attempt - 1)
     active.state, commands = advance(before, Placed(now, tuple(place.key for place in item.places)))
     board.active[item.job] = active
-    _do(board, active, commands, changes, now)
+    _apply_commands(board, active, commands, changes, now)
 
 
 def failure(job: str, attempt: int, keys: Iterable[Key], error: Exception, now: float) -> Change:
@@ -318,10 +318,10 @@ def _advance_job(board: Board, active: Active, fact: Fact, changes: Changeset, n
         moved = changes.moved.setdefault(before.id, Moved(active, before.tasks))
         if active.state.status not in {before.status, JobStatus.TERMINATING}:  # who asked for a stop has told so
             moved.history.append((fact.at, active.state.status, active.state.message))
-    _do(board, active, commands, changes, now)
+    _apply_commands(board, active, commands, changes, now)
 
 
-def _do(board: Board, active: Active, commands: Iterable[Command], changes: Changeset, now: float) -> None:
+def _apply_commands(board: Board, active: Active, commands: Iterable[Command], changes: Changeset, now: float) -> None:
     for command in commands:
         match command:
             case Launch(keys):
@@ -339,9 +339,9 @@ def _do(board: Board, active: Active, commands: Iterable[Command], changes: Chan
             case Release():
                 board.release(active)
             case Shrunk():
-                shrunk(board, active, changes.writes)
+                finish_shrink(board, active, changes.writes)
             case Replace():
-                begin_anew(board, active, now)
+                finish_restart(board, active, now)
             case Requeue(not_before):
                 again = Waiting(active.request, active.job.framework, active.touched, active.job.attempt)
                 board.enqueue(again, not_before, now)

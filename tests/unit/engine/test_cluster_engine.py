@@ -69,8 +69,8 @@ async def test_while_a_queue_is_full_new_jobs_gather_but_an_end_is_dealt_with_at
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Time stands still: whatever happens here, happens without waiting for company."""
-    monkeypatch.setattr(engine_module, "PATIENCE", 3600.0)
-    monkeypatch.setattr(engine_module, "LOOK_EVERY", 3600.0)
+    monkeypatch.setattr(engine_module, "GATHER_SECONDS", 3600.0)
+    monkeypatch.setattr(engine_module, "POLL_EVERY", 3600.0)
     clock, bus, room = SystemClock(), LocalBus(), Resources.of(1000, 2**30)
     runtime = MemoryRuntime(clock, room)
     database = await open_database("", tmp_path, durable=False)
