@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+HINT = " (hint: {})"  #: how the message of a refusal ends on the wire, for clients that show nothing else
 MOST_FAULTS = 100  #: faults of one document that are listed
 MOST_WHERE, MOST_MESSAGE = 200, 1000  #: characters of the place and of the words of one fault
 

@@ -160,7 +160,7 @@ async def test_kinds_of_answers(alice: Api) -> None:
 async def test_the_request_id_is_echoed_or_made(alice: Api) -> None:
     given = await alice.call("GET", "/conflict", headers={"x-pf-request-id": "mine-1"})
     body = given.refused(409, "QueueIsInUse")
-    assert body == {"requestID": "mine-1", "code": "QueueIsInUse", "message": "it is so", "hint": "wait"}
+    assert body == {"requestID": "mine-1", "code": "QueueIsInUse", "message": "it is so (hint: wait)", "hint": "wait"}
     for bad in ("a b", "x" * 129, "\xe4", ""):
         answer = await alice.call("GET", "/raw", headers={"x-pf-request-id": bad})
         assert len(answer.headers["x-pf-request-id"]) == 36

@@ -62,7 +62,7 @@ async def test_the_same_name_again(root: Api, folder: Path) -> None:
     body = {"name": "set1", "url": f"local://{folder}"}
     (await root.post("/fs", body)).ok(201)
     refused = (await root.post("/fs", body)).refused(409, "DuplicatedName")
-    assert refused["message"] == "fsID[fs-root-set1] is exists"
+    assert refused["message"].startswith("fsID[fs-root-set1] is exists (hint: ")
 
 
 async def test_bad_storages(root: Api, folder: Path, tmp_path: Path) -> None:

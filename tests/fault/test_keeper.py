@@ -43,7 +43,8 @@ async def runs_until_no_death(folder: Path, number: int, moment: str) -> bool:
     command = (sys.executable, "-S", dying_keeper.__file__, str(folder))
     async with opened(partial(open_local, keeper=command), folder) as scene:
         quick = [counted(scene, f"quick{i}", f"exit {i}") for i in range(2)]
-        target = folder / "made" / "target"
+        target = folder / "above" / "made" / "target"
+        (folder / "above").mkdir()
         quick[1] = replace(
             quick[1],
             limit=Resources(500, 1 << 30),

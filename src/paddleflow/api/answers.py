@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic_core import to_json
 
-from paddleflow.errors import PaddleFlowError
+from paddleflow.errors import HINT, PaddleFlowError
 from paddleflow.spec import wire
 
 REQUEST_ID = b"x-pf-request-id"
@@ -24,10 +24,14 @@ def headers(body: bytes, request_id: str) -> Headers:
 
 
 def refusal(error: PaddleFlowError, request_id: str) -> bytes:
-    """The error body of the reference, plus hint and details where there are any."""
+    """The error body of the reference, plus hint and details where there are any.
+
+    The hint ends the message too, for clients that show nothing else; ours take it off again (`errors.HINT`).
+    """
     body: wire.ErrorBody = {"requestID": request_id, "code": error.code, "message": error.message or error.code}
     if error.hint:
         body["hint"] = error.hint
+        body["message"] += HINT.format(error.hint)
     if error.details:
         body["details"] = [_detail(fault.where, fault.message, fault.hint) for fault in error.details]
     return to_json(body, inf_nan_mode="strings", serialize_unknown=True)

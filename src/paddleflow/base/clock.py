@@ -7,9 +7,12 @@ Inside the platform a moment is a float of seconds since the epoch (UTC by defin
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Protocol
+
+SET_BACK = 2.0  #: seconds; a wall clock that is set back by more is not followed
 
 
 class Clock(Protocol):
@@ -25,10 +28,24 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The machine's clock, which goes on when somebody sets it back.
+
+    Rests, leases and schedules are moments: a wall clock that is set back by an hour would freeze them for an hour. So what is set
+    back by more than `SET_BACK` is not followed: time goes on at its own rate until the wall clock has caught up, or the process is
+    started again. Small corrections, and a clock that is set forward, are followed.
+    """
+
+    def __init__(self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic) -> None:
+        self._read_wall, self._read_steady = wall, steady
+        self._anchor = wall(), steady()  # one tuple: several threads read and write it
 
     def now(self) -> float:
-        return time.time()
+        wall, steady = self._read_wall(), self._read_steady()
+        expected = self._anchor[0] + steady - self._anchor[1]
+        if expected - wall > SET_BACK:
+            return expected
+        self._anchor = wall, steady
+        return wall
 
     def monotonic(self) -> float:
         return time.monotonic()

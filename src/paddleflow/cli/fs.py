@@ -31,6 +31,12 @@ STORAGE: Kind[Storage] = Kind(
 )
 
 LATE = {
+    "cat": Late("fs_files:cat", "Print a file of a store, by URL."),
+    "du": Late("fs_files:du", "Show how many files and bytes lie below a URL."),
+    "get": Late("fs_files:get", "Download a file of a store, by URL."),
+    "ls": Late("fs_files:ls", "List what lies at a URL of a store."),
+    "put": Late("fs_files:put", "Upload a file to a store, by URL."),
+    "rm": Late("fs_files:rm", "Remove a file or folder of a store, by URL."),
     "mount": Late("fs_mount:mount", "Mount a storage or a URL on a folder of this machine."),
     "stats": Late("fs_mount:stats", "Show what a mount did: requests, times, how files were opened."),
     "umount": Late("fs_mount:umount", "Unmount a folder."),

@@ -1,6 +1,6 @@
 """`paddleflow fs mount`, `umount` and `stats`: the file system's client on this machine.
 
-The file system is imported when a command is called, and only here.
+The file system is imported when a command is called, and only here; stores also in `fs_files`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from paddleflow.cli import output
+from paddleflow.cli.fs_files import access_options
 from paddleflow.cli.lazy import Command
 from paddleflow.cli.session import Session, pass_session
 from paddleflow.errors import Invalid, PaddleFlowError
@@ -34,11 +35,7 @@ def _absolute(folder: Path) -> Path:
 @click.option(
     "--ttl", "seconds", type=click.FloatRange(0), help="Seconds until a change made elsewhere is seen: 1; S3: 10."
 )
-@click.option("--endpoint", envvar="AWS_ENDPOINT_URL", help="S3: the server, such as https://s3.example.com.")
-@click.option("--region", envvar="AWS_REGION", default="us-east-1", show_default=True, help="S3: the region.")
-@click.option("--access-key", envvar="AWS_ACCESS_KEY_ID", help="S3: the access key.")
-@click.option("--secret-key", envvar="AWS_SECRET_ACCESS_KEY", help="S3: better by AWS_SECRET_ACCESS_KEY.")
-@click.option("--session-token", "token", envvar="AWS_SESSION_TOKEN", help="S3: of temporary keys.")
+@access_options
 @click.option(
     "--cache-dir", "cache_folder", type=click.Path(file_okay=False, path_type=Path), help="S3: where content is cached."
 )

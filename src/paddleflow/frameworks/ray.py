@@ -25,7 +25,7 @@ _PORTS = ("port", "dashboard-port", "dashboard-agent-listen-port", "metrics-expo
 _FLAGS = {"block", "head", "no-monitor"}  #: options of ``ray start`` that take no value
 
 #: Starts the head, and ends with it; with an entry point ("$@"), waits until the head answers and ends with that. A Ray without
-#: its client, as `pip install ray` gives it, refuses to hear of the client's port. `ray start` writes down where its cluster is,
+#: its client, as `pip install ray` gives it, does not accept the client's port. `ray start` writes down where its cluster is,
 #: for every `ray.init()` on the machine, and nobody takes that back but `ray stop`, which would end other jobs' clusters too.
 _HEAD = """\
 client=

@@ -1,6 +1,6 @@
 """The replica rules of a framework as one function made from its table of roles.
 
-Every fault is told at once, in the words that existing users' scripts look for. Called by the framework modules.
+All faults are reported at once, in the words that existing users' scripts look for. Called by the framework modules.
 """
 
 from __future__ import annotations

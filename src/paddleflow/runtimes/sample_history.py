@@ -1,6 +1,6 @@
-"""What an attempt used over its whole life, in a file of bounded size next to its log (``<log>.stats``).
+"""What an attempt used from start to end, in a file of bounded size next to its log (``<log>.stats``).
 
-At most `MOST` records of 64 bytes. When they are full, neighbours are merged in pairs: the whole life stays covered,
+At most `MOST` records of 64 bytes. When they are full, neighbours are merged in pairs: the whole time stays covered,
 at half the resolution. Counters keep the later value of a pair and memory the higher one. The first and the last sample
 are kept as they were. One writer (the server); a reader may come at any time.
 
@@ -51,7 +51,7 @@ def is_full(header: Header) -> bool:
 
 
 def halve(header: Header, records: Sequence[Sample]) -> tuple[Header, list[Sample]]:
-    """The same life in half as many records."""
+    """The same time in half as many records."""
     rest = records[1:]
     merged = [merge(*rest[i : i + 2]) if i + 1 < len(rest) else rest[i] for i in range(0, len(rest), 2)]
     filled = header.stride + header.filled if len(rest) % 2 == 0 else header.filled
@@ -147,7 +147,7 @@ def _rewrite(path: str, fd: int, sample: Sample) -> None:
 
 
 def read(path: str) -> list[Sample]:
-    """All that is known of an attempt's life, oldest first; empty when nothing is."""
+    """All that is known of an attempt, oldest first; empty when nothing is."""
     try:
         fd = os.open(path, os.O_RDONLY | _SAFE)
     except OSError:  # there is none, or the job put a link there

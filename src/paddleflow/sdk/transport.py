@@ -28,6 +28,7 @@ from urllib.parse import quote, urlencode
 from paddleflow import __version__
 from paddleflow.errors import (
     BY_STATUS,
+    HINT,
     Fault,
     Internal,
     Invalid,
@@ -322,7 +323,7 @@ def refusal(status: int, reason: str, content: bytes, server: str) -> PaddleFlow
         return kind(f"{server} answered {status} {reason}" + (f": {start}" if start else ""))
     details = data.get("details")
     error = kind(
-        str(data["message"]) or f"{server} answered {status} {reason}",
+        str(data["message"]).removesuffix(HINT.format(data.get("hint"))) or f"{server} answered {status} {reason}",
         code=str(data.get("code") or ""),
         hint=_hint(kind, str(data.get("code") or ""), str(data.get("hint") or "")),
         details=[_fault(item) for item in details if isinstance(item, dict)] if isinstance(details, list) else (),

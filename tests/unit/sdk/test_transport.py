@@ -314,3 +314,11 @@ def test_a_proxy_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     proxies(monkeypatch, HTTP_PROXY="socks5://p:1080")
     with pytest.raises(Invalid, match="HTTP_PROXY is 'socks5://p:1080'"):
         proxy_of(parse("http://a.example"))
+
+
+def test_a_hint_that_ends_the_message_is_given_once() -> None:
+    body = b'{"code": "QueueIsInUse", "message": "it is so (hint: wait)", "hint": "wait", "requestID": "r"}'
+    error = refusal(409, "Conflict", body, "here")
+    assert (error.message, error.hint) == ("it is so", "wait")
+    plain = refusal(409, "Conflict", b'{"code": "QueueIsInUse", "message": "it is so (hint: wait)"}', "here")
+    assert plain.message == "it is so (hint: wait)"
