@@ -39,7 +39,7 @@ def access_options(function: F) -> F:
 
 def _open(url: str, access: dict[str, Any]) -> tuple[ObjectStore, str]:
     """The store of a URL, and the key that the URL names in it."""
-    from paddleflow.objects.opening import Access, open_store
+    from paddleflow.objects.urls import Access, open_store
     from paddleflow.objects.wrappers import Retrying
 
     scheme, separator, rest = url.partition("://")
