@@ -162,7 +162,7 @@ class MemoryRuntime:
         if launch.node and launch.node not in self.cluster.nodes:
             self._report(Ended(launch.attempt, now, None, f"there is no node {launch.node}"))
             return
-        self._report(Started(launch.attempt, now, 1, self._node_of(launch)), Ready(launch.attempt, now))
+        self._report(Started(launch.attempt, now, 1, node=self._node_of(launch)), Ready(launch.attempt, now))
         text = launch.env.get(EXIT, self.cluster.planned_ends.pop(launch.attempt, None))
         if text is None:
             return

@@ -77,7 +77,7 @@ class Started:
     attempt: AttemptId
     at: float
     pid: int = 0  #: of its main process on its node; 0 where that is not known
-    node: str = ""  #: where it runs; empty where that is not known
+    node: str = field(default="", kw_only=True)  #: where it runs; empty where that is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Ended:
     cpu_seconds: float | None = None
     peak_memory: int | None = None
     successor: AttemptId | None = None  #: who took its slot, and has started or is about to (see `prefetch`)
-    node: str = ""  #: where it ran; empty where that is not known, and when it never ran
+    node: str = field(default="", kw_only=True)  #: where it ran; empty where that is not known, and when it never ran
 
 
 @dataclass(frozen=True, slots=True)
