@@ -418,9 +418,9 @@ class ClusterEngine:
 
     async def _expect_unplaced(self, board: Board, seen: Sequence[AttemptObservation]) -> None:
         """Jobs that began although the rows say that they wait: an engine before this one had prefetched them."""
-        if jobs := board.prefetch.unplaced(board, seen):
-            for row in await self._parts.database.read(read_jobs, self.cluster, jobs):
-                board.prefetch.expect(board, row, members_of(row.members), self.nodes[0].name, self._launch_context)
+        if nodes := board.prefetch.unplaced(board, seen):
+            for row in await self._parts.database.read(read_jobs, self.cluster, list(nodes)):
+                board.prefetch.expect(board, row, members_of(row.members), nodes[row.id], self._launch_context)
 
     async def _read_changes(self, board: Board) -> tuple[list[ChangedJob], list[ChangedRun], int]:
         """What others wrote; a turn that only hears of ends does not ask."""
