@@ -91,7 +91,7 @@ class Account:
         """What the script printed; it must succeed."""
         (self.home / "script").write_text(BEGIN + script)
         for folder, _, files in os.walk(self.home):
-            for path in (folder, *(os.path.join(folder, name) for name in files)):
+            for path in (Path(folder), *(Path(folder, name) for name in files)):
                 os.chown(path, UID, UID, follow_symlinks=False)
         kept = {key: value for key, value in os.environ.items() if not key.startswith("PADDLEFLOW_")}
         done = subprocess.run(
