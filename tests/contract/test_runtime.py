@@ -114,6 +114,8 @@ async def test_adopt_reports_what_runs_and_what_has_ended(scene: DrivenScene) ->
     [end] = [seen for seen in known if seen.attempt == ended.attempt]
     assert isinstance(end, Ended)
     assert end.exit_code == 6
+    nodes = {node.name for node in await scene.runtime.nodes()}
+    assert {seen.node for seen in known if isinstance(seen, Started | Ended)} <= nodes, "each says where it is"
     await scene.runtime.start([running])
     scene.driver.finish(running, 5)
     assert (await scene.end_of(running)).exit_code == 5

@@ -27,7 +27,7 @@ from paddleflow.jobs.machine import advance
 from paddleflow.jobs.model import Member
 from paddleflow.jobs.rows import JobRow
 from paddleflow.runtimes.prefetch import Returned
-from paddleflow.runtimes.runtime import AttemptObservation
+from paddleflow.runtimes.runtime import AttemptObservation, Ended, Started
 from paddleflow.scheduling.model import Allocation, Assignment, Request
 
 HORIZON = 0.1  #: seconds of work that are prefetched
@@ -79,8 +79,11 @@ class Prefetcher(Protocol):
         """Jobs that were given back since this was asked last."""
         ...
 
-    def unplaced(self, board: Board, seen: Iterable[AttemptObservation]) -> list[str]:
-        """Jobs that wait, to the board, although an attempt of theirs has begun: an engine before this one prefetched them."""
+    def unplaced(self, board: Board, seen: Iterable[AttemptObservation]) -> dict[str, str]:
+        """Jobs that wait, to the board, although an attempt of theirs has begun: an engine before this one prefetched them.
+
+        The values are the nodes that the runtime names; empty where it does not.
+        """
         ...
 
     def expect(self, board: Board, row: JobRow, members: tuple[Member, ...], node: str, context: LaunchContext) -> None:
@@ -125,8 +128,8 @@ class NoPrefetch:
     def take_returned(self) -> set[str]:
         return set()
 
-    def unplaced(self, board: Board, seen: Iterable[AttemptObservation]) -> list[str]:
-        return []
+    def unplaced(self, board: Board, seen: Iterable[AttemptObservation]) -> dict[str, str]:
+        return {}
 
     def expect(
         self, board: Board, row: JobRow, members: tuple[Member, ...], node: str, context: LaunchContext
@@ -247,14 +250,15 @@ class Prefetch:
         taken, self._returned = self._returned, set()
         return taken
 
-    def unplaced(self, board: Board, seen: Iterable[AttemptObservation]) -> list[str]:
-        found = dict[str, None]()
+    def unplaced(self, board: Board, seen: Iterable[AttemptObservation]) -> dict[str, str]:
+        found = dict[str, str]()
         for each in seen:
             job, _, attempt = parse_attempt(each.attempt)
             waiting = None if isinstance(each, Returned) or job in self._expected else board.waiting.get(job)
             if waiting is not None and waiting.attempt + 1 == attempt:
-                found[job] = None
-        return list(found)
+                node = each.node if isinstance(each, Started | Ended) else ""
+                found[job] = found.get(job) or node
+        return found
 
     def expect(self, board: Board, row: JobRow, members: tuple[Member, ...], node: str, context: LaunchContext) -> None:
         self._expect(board, row, members, node, context)

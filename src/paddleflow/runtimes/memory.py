@@ -162,7 +162,7 @@ class MemoryRuntime:
         if launch.node and launch.node not in self.cluster.nodes:
             self._report(Ended(launch.attempt, now, None, f"there is no node {launch.node}"))
             return
-        self._report(Started(launch.attempt, now, 1), Ready(launch.attempt, now))
+        self._report(Started(launch.attempt, now, 1, node=self._node_of(launch)), Ready(launch.attempt, now))
         text = launch.env.get(EXIT, self.cluster.planned_ends.pop(launch.attempt, None))
         if text is None:
             return
@@ -172,6 +172,9 @@ class MemoryRuntime:
             loop.call_later(float(launch.env[SECONDS]), self.finish, launch.attempt, code)
         else:
             self.finish(launch.attempt, code)
+
+    def _node_of(self, launch: Launch) -> str:
+        return launch.node or next(iter(self.cluster.nodes), "")
 
     def _runs(self, attempt: AttemptId) -> bool:
         known = self.cluster.known.get(attempt)
@@ -197,7 +200,8 @@ class MemoryRuntime:
         successor = next((each for each in mine if exit_code == 0 and self._may_follow(each, attempt)), None)
         started = next((seen.at for seen in self.cluster.known[attempt] if isinstance(seen, Started)), None)
         follows = None if successor is None else successor.attempt
-        self._report(Ended(attempt, self._clock.now(), exit_code, message, started_at=started, successor=follows))
+        now, node = self._clock.now(), self._node_of(launch)
+        self._report(Ended(attempt, now, exit_code, message, started_at=started, successor=follows, node=node))
         if successor is not None:
             del self._waiting[successor.attempt]
             self.cluster.successors += 1

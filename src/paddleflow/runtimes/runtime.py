@@ -10,6 +10,7 @@ implementation:
   a restart.
 * `stop` ends all processes of an attempt: SIGTERM, then SIGKILL after the grace time. Stopping what has ended is fine.
 * What has ended by the time it is reported may be reported by its `Ended` alone; `started_at` says when it started.
+* `Started`, and the `Ended` of what has run, name the node: whoever adopts a prefetched attempt knows it from nowhere else.
 * `observe` reports every change of the nodes after `nodes` was called; attempts on a node that is gone end.
 
 `prefetch` has the rules of an optional part; a runtime can be read, written and used without it.
@@ -76,6 +77,7 @@ class Started:
     attempt: AttemptId
     at: float
     pid: int = 0  #: of its main process on its node; 0 where that is not known
+    node: str = field(default="", kw_only=True)  #: where it runs; empty where that is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ class Ended:
     cpu_seconds: float | None = None
     peak_memory: int | None = None
     successor: AttemptId | None = None  #: who took its slot, and has started or is about to (see `prefetch`)
+    node: str = field(default="", kw_only=True)  #: where it ran; empty where that is not known, and when it never ran
 
 
 @dataclass(frozen=True, slots=True)

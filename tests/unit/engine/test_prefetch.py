@@ -180,8 +180,8 @@ def test_who_waits_for_nobody_at_work_stays_held_back_until_it_is_due() -> None:
 
 def test_a_process_of_a_job_that_waits_is_taken_up() -> None:
     board = scene(step_row(2))
-    seen: list[AttemptObservation] = [Ended(attempt(1), NOW, 0), Started(attempt(2), NOW, 7)]
-    assert board.prefetch.unplaced(board, seen) == ["job-2"]
+    seen: list[AttemptObservation] = [Ended(attempt(1), NOW, 0), Started(attempt(2), NOW, 7, node="n1")]
+    assert board.prefetch.unplaced(board, seen) == {"job-2": "n1"}
     board.prefetch.expect(board, step_row(2), (SMALL,), "n1", AROUND)
     changes = turn(board, *seen)
     assert [item.job for item in changes.writes.successors] == ["job-2"]

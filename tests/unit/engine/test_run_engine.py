@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from paddleflow.base.clock import ManualClock
-from paddleflow.base.ids import AttemptId
+from paddleflow.base.ids import AttemptId, parse_attempt
+from paddleflow.base.quantity import Resources
 from paddleflow.engine import run_writes
 from paddleflow.jobs.rows import SQL as JOBS
 from paddleflow.jobs.submission import Submission, Submitter, submit
@@ -18,6 +19,7 @@ from paddleflow.runs.facts import Command, Fact
 from paddleflow.runs.names import job_id
 from paddleflow.runs.rows import component_row
 from paddleflow.runs.state import Instance, RunState
+from paddleflow.runtimes.runtime import NodeInfo
 from paddleflow.spec.job import FlavourChoice, SingleJob
 from paddleflow.spec.job_sets import job_set_of
 from paddleflow.spec.pipeline.model import Retry, Step
@@ -163,3 +165,23 @@ async def test_a_run_whose_changes_cannot_be_written_fails_with_words_and_others
         assert "TypeError" in row.message
         good = await scene.submit(pipeline(step("a", env=OK), step("b", "a", env=OK)))
         await scene.until(good, "succeeded")
+
+
+async def test_after_a_restart_prefetched_jobs_are_placed_on_the_nodes_on_which_they_run(scene: RunScene) -> None:
+    """Two nodes with a step on each; the steps after them begin on both while no engine is there."""
+    names = ("n1", "n2")
+    scene.world.nodes = {name: NodeInfo(name, "127.0.0.1", Resources.of(1000, 2 * 2**30)) for name in names}
+    async with scene.engine():
+        run = await scene.submit(pipeline(*(step(name) for name in "abcd")))
+        await soon(lambda: len(scene.runtime._waiting) == 2, "two run, and one is prefetched on each node")
+    for attempt in [each.attempt for each in scene.world.launched]:
+        scene.runtime.finish(attempt, 0)
+    began = {parse_attempt(each.attempt)[0]: each.node for each in scene.world.launched[2:]}
+    assert sorted(began.values()) == ["n1", "n2"]
+    async with scene.engine() as engine:
+        await engine.first_turn.wait()
+        tasks = await scene.database.read(lambda tx: tx.all(compose("SELECT job_id, node FROM tasks")))
+        assert {row["job_id"]: row["node"] for row in tasks if row["job_id"] in began} == began
+        for attempt in [each.attempt for each in scene.world.launched[2:]]:
+            scene.runtime.finish(attempt, 0)
+        await scene.until(run, "succeeded")

@@ -254,7 +254,7 @@ class KubernetesRuntime:
         elif found is not None and (began := pods.started_at(found)) is not None:
             ready = pods.is_ready(found, attempt in self._probed)
             if stage < 1:
-                news.append(Started(attempt, began))
+                news.append(Started(attempt, began, node=pods.node_of(found)))
             if ready and stage < 2:
                 news.append(Ready(attempt, self._clock.now()))
             self._reported[attempt] = 2 if ready else 1

@@ -201,6 +201,11 @@ def stuck(found: View) -> str:
     return f"{reason}: {waiting.get('message') or ''}".strip(": ") if reason in STUCK else ""
 
 
+def node_of(found: View) -> str:
+    """The node that its pod is bound to; empty when there is none yet."""
+    return str(found["spec"].get("nodeName") or "")
+
+
 def ended(found: View, now: float) -> Ended | None:
     """The end of an attempt, if its pod has ended, or will never say so."""
     metadata, status = found["metadata"], found.get("status") or {}
@@ -210,18 +215,19 @@ def ended(found: View, now: float) -> Ended | None:
         reason = str(terminated.get("reason") or "")
         message = "its memory limit was reached (OOMKilled)" if reason == "OOMKilled" else status.get("message", "")
         at = moment(terminated.get("finishedAt")) or now
-        return Ended(attempt, at, int(terminated["exitCode"]), stopped or message, moment(terminated.get("startedAt")))
+        code, began = int(terminated["exitCode"]), moment(terminated.get("startedAt"))
+        return Ended(attempt, at, code, stopped or message, began, node=node_of(found))
     began = started_at(found)
     if status.get("phase") in {"Failed", "Succeeded"}:
         message = f"{status.get('reason') or 'Failed'}: {status.get('message') or 'its pod failed'}"
-        return Ended(attempt, now, None, stopped or message, began)
+        return Ended(attempt, now, None, stopped or message, began, node=node_of(found))
     going = moment(metadata.get("deletionTimestamp"))
     if going is None:
         return None
-    if not found["spec"].get("nodeName"):
+    if not (node := node_of(found)):
         return Ended(attempt, now, None, stopped or "its pod was deleted before it started")
     if now > going + LOST_AFTER:
-        return Ended(attempt, now, None, stopped or f"lost: node {found['spec']['nodeName']} does not answer", began)
+        return Ended(attempt, now, None, stopped or f"lost: node {node} does not answer", began, node=node)
     return None
 
 

@@ -170,9 +170,9 @@ class LocalRuntime:
     def _receive(self, message: dict[str, Any]) -> None:
         for word, value in message.items():
             if word == "events":
-                self._take([_observation(event) for event in value])
+                self._take([self._observation(event) for event in value])
             elif word == "state":
-                self._take_state([_observation(event) for event in value])
+                self._take_state([self._observation(event) for event in value])
             elif word == "forgot":
                 self._forgetting.pop(value, None)
             elif word == "hello":
@@ -183,6 +183,15 @@ class LocalRuntime:
                 self.isolation = value
             elif word in {"limits", "notes"}:
                 self._log_once(word, value)
+
+    def _observation(self, event: list[Any]) -> AttemptObservation:
+        """An event of the keeper: a word, then the fields in their order. Where it was is known here: on this machine."""
+        match event[0]:
+            case "started":
+                return Started(*event[1:], node=self._node.name)
+            case "ended":
+                return Ended(*event[1:], node=self._node.name)
+        return _KINDS[event[0]](*event[1:])
 
     def _on_hello(self, protocol: int) -> None:
         self._failures, self._protocol = 0, protocol
@@ -407,9 +416,4 @@ def check_descriptors() -> None:
         )
 
 
-_KINDS: dict[str, type[AttemptObservation]] = {"started": Started, "ready": Ready, "ended": Ended, "returned": Returned}
-
-
-def _observation(event: list[Any]) -> AttemptObservation:
-    """An event of the keeper: a word, then the fields in their order."""
-    return _KINDS[event[0]](*event[1:])
+_KINDS: dict[str, type[Ready | Returned]] = {"ready": Ready, "returned": Returned}
