@@ -32,6 +32,7 @@ REPOSITORY = "https://github.com/PaddlePaddle/PaddleFlow"
 OUTSIDE = {"ARCHITECTURE.md": "internals/architecture.md", "CONTRIBUTING.md": "internals/contributing.md"}
 SECTIONS = {
     "Tutorial": "tutorial",
+    "Tasks": "tasks",
     "Guides": "guides",
     "Reference": "reference",
     "Internals": "internals",

@@ -12,7 +12,7 @@ from paddleflow.queues import clusters
 from paddleflow.queues.model import Cluster
 from paddleflow.spec import wire_queues as wire
 from paddleflow.spec.cluster import ClusterChange, ClusterQuery, NewCluster
-from paddleflow.store.bus import JOBS
+from paddleflow.store.bus import CLUSTERS, JOBS
 from paddleflow.store.database import Tx
 
 
@@ -103,7 +103,7 @@ ROUTES: tuple[Route, ...] = (
             create_errors=("DuplicatedName", *_REFUSED),
             change_errors=_REFUSED,
             delete_errors=("ActionNotAllowed",),
-            topics=(JOBS,),
+            topics=(CLUSTERS, JOBS),
         )
     ),
     *(

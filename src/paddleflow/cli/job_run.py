@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 MOST_ARRAY = 10_000  #: jobs of one --array
 GPU = "nvidia.com/gpu"
+DURATION = re.compile(r"(?=.*[1-9])\d{1,9}(\.\d{1,9})?[smhd]?", re.ASCII)  #: more than 0
 
 
 def _indexes(context: click.Context, param: click.Parameter, value: str | None) -> list[int] | None:
@@ -39,6 +41,13 @@ def _indexes(context: click.Context, param: click.Parameter, value: str | None) 
     if not found:
         raise click.BadParameter(f"{value!r} is empty")
     return found
+
+
+def _duration(context: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """As timeout(1) reads it, which stops the command where the job runs."""
+    if value is not None and not DURATION.fullmatch(value):
+        raise click.BadParameter(f"{value!r} is not of the form 90s, 30m, 2h or 1d")
+    return value
 
 
 def _variables(context: click.Context, param: click.Parameter, value: Path | None) -> dict[str, str]:
@@ -96,14 +105,23 @@ def _code_options(function: Callable[..., None]) -> Callable[..., None]:
     help="File of NAME=value lines.",
 )
 @click.option("-l", "--label", multiple=True, callback=pair_each, help="Label, name=value. Repeatable.")
-@click.option("--fs", help="Storage to mount.")
+@click.option("--fs", help="Storage to mount; with --no-code the job starts in it.")
 @click.option("--image", help="Container image, on clusters that run containers.")
 @_code_options
 @click.option("--framework", help="Framework of a distributed job, for example pytorch, paddle or mpi.")
 @click.option("--workers", type=click.IntRange(1), help="Number of workers; needs --framework.")
-@click.option("--timeout", help="Stop the command after this time, for example 30m; it then exits with 124.")
+@click.option(
+    "--timeout",
+    callback=_duration,
+    help="Stop the command after this time, for example 90s, 30m or 2h, counted for each try; it then exits with 124.",
+)
 @click.option("--retries", type=click.IntRange(0, 100), help="Start a failed job again, at most this often.")
-@click.option("--after", metavar="JOBID", help="Wait here until this job has succeeded, then submit.")
+@click.option(
+    "--after",
+    metavar="JOBID",
+    help="Submit only when this job has succeeded. The wait is in this command, with -d too: "
+    "if it is interrupted, nothing is submitted.",
+)
 @click.option("--array", callback=_indexes, help="Submit one job per index, 1-100; it is in PF_ARRAY_INDEX.")
 @click.option("-d", "--detach", is_flag=True, help="Submit the job, print its id and return.")
 @click.option("--quiet", is_flag=True, help="Print nothing but the output of the job.")
@@ -170,7 +188,7 @@ def _document(session: Session, command: tuple[str, ...], quiet: bool, given: di
         from paddleflow.settings import caller_environment
 
         env = {**caller_environment(), **env}
-    if given["retries"]:
+    if given["retries"] is not None:
         env["PF_JOB_RETRIES"] = str(given["retries"])
     spec: dict[str, Any] = {
         "command": line,

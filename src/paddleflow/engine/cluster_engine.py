@@ -114,7 +114,8 @@ class ClusterEngine:
         self._adopt_runs = False  #: the lease of runs was taken between two turns
         self._lease_name = f"engine:{cluster}"
         self._wake = asyncio.Event()
-        self._changed = True  #: others may have written rows that no turn has looked at
+        self._changed = True  #: others may have written rows that no turn has read
+        self._many_changes = False  #: the last read brought many rows, so the next one is left to a database thread
         self._ahead = asyncio.Event()  #: turns were written that may not be on the disk yet
         self._backlogged = False  #: the last new jobs had to wait
         self._observations: list[AttemptObservation] = []  #: what no turn has dealt with yet
@@ -385,7 +386,7 @@ class ClusterEngine:
             await self._decide(board, changes, now)
             self._backlogged = bool(changes.writes.waits) and not changes.writes.placements
             stood = await self._write_and_do(lease, board, changes, now)
-            self._changed |= not stood or len(rows) == ROWS_A_TURN or len(runs) == RUNS_A_TURN
+            self._changed |= not stood
             started = len(changes.writes.placements) >= STARTS_A_TURN
             more = bool(self._changed or started or self._observations or self._runs.inbox or board.failures)
 
@@ -427,9 +428,14 @@ class ClusterEngine:
             return [], [], board.queue_version
         self._changed = False
         database, runs = self._parts.database, self._runs.lease is not None and not self._adopt_runs
-        found = await database.peek(_read_changes, self.cluster, PEEKED_ROWS, PEEKED_ROWS if runs else 0)
-        if max(len(found[0]), len(found[1])) == PEEKED_ROWS:
-            found = await database.read(_read_changes, self.cluster, ROWS_A_TURN, RUNS_A_TURN if runs else 0)
+        if self._many_changes:
+            most = ROWS_A_TURN, RUNS_A_TURN
+            found = await database.read(_read_changes, self.cluster, most[0], most[1] if runs else 0)
+        else:
+            most = PEEKED_ROWS, PEEKED_ROWS
+            found = await database.peek(_read_changes, self.cluster, most[0], most[1] if runs else 0)
+        self._changed = len(found[0]) == most[0] or len(found[1]) == most[1]
+        self._many_changes = max(len(found[0]), len(found[1])) >= PEEKED_ROWS
         return found
 
     def _new_run_engine(self) -> RunEngine:

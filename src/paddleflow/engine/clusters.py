@@ -22,7 +22,7 @@ from paddleflow.runs.counters import RunCounters
 from paddleflow.runtimes.memory import MemoryRuntime
 from paddleflow.runtimes.runtime import NodeInfo, Runtime
 from paddleflow.store import counters
-from paddleflow.store.bus import JOBS
+from paddleflow.store.bus import CLUSTERS
 from paddleflow.store.database import Tx
 
 FOLLOW_EVERY = 1.0  #: seconds between two looks at the clusters, should a wake-up be lost
@@ -98,7 +98,7 @@ class ClusterEngines:
         version = -1
         try:
             async with asyncio.TaskGroup() as group:
-                with self._parts.bus.subscribe(JOBS) as subscription:
+                with self._parts.bus.subscribe(CLUSTERS) as subscription:
                     while True:
                         try:
                             seen, clusters = await self._parts.database.read(_read_clusters)

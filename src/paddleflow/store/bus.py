@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 JOBS = "jobs"  #: somebody else than the engine changed a job, a run or a queue
+CLUSTERS = "clusters"  #: a cluster was made, changed or removed
 EVENTS = "events"  #: something happened that people may follow
 SCHEDULES = "schedules"  #: a schedule changed, or a run that one may wait for has ended
 

@@ -26,7 +26,7 @@ from paddleflow.runtimes.memory import MemoryCluster, MemoryRuntime
 from paddleflow.settings import Settings
 from paddleflow.spec.job import FlavourChoice, SchedulingPolicy, SingleJob
 from paddleflow.spec.job_sets import job_set_of
-from paddleflow.store.bus import JOBS, LocalBus
+from paddleflow.store.bus import CLUSTERS, JOBS, LocalBus
 from paddleflow.store.connection import open_database
 from paddleflow.store.database import Database, Tx
 from tests.patience import PATIENCE, soon
@@ -145,7 +145,7 @@ async def test_clusters_are_followed_as_they_come_and_go(database: Database, tmp
     memory, bus = Memory(), LocalBus()
     async with server(database, memory, tmp_path, bus) as engines:
         await database.write(add_cluster, "late")
-        bus.wake(JOBS)
+        bus.wake(CLUSTERS)
         await soon(lambda: engines.engine("late") is not None, "the new cluster has an engine")
         await send(database, bus, engines, "job", "late-queue")
         await reaches(database, "job", "running")
@@ -157,7 +157,7 @@ async def test_clusters_are_followed_as_they_come_and_go(database: Database, tmp
             delete_cluster(tx, "late")
 
         await database.write(remove)
-        bus.wake(JOBS)
+        bus.wake(CLUSTERS)
         await soon(lambda: engines.engine("late") is None, "it has none any more")
 
 
@@ -207,7 +207,7 @@ async def test_a_machine_is_claimed_once_and_taken_over_only_on_demand(database:
         assert second.elsewhere == {DEFAULT_CLUSTER: "server"}
         assert await second.health() == ""
         assert await database.write(claim_machine, CLOCK.now(), ONE, "second", take=True)
-        bus.wake(JOBS)
+        bus.wake(CLUSTERS)
         await soon(lambda: engines.engine(DEFAULT_CLUSTER) is None, "the first one lets go")
         await second.prepare()
         assert second.engine(DEFAULT_CLUSTER) is not None
