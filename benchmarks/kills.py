@@ -147,7 +147,9 @@ class Verdict:
         counted = Counter(line.label for line in starts)
         for label in expected.keys() | counted.keys():
             if counted[label] < expected[label]:
-                self.lost.append(f"{run}: {label} started {counted[label]} times, not {expected[label]}")
+                self.lost.append(
+                    f"{run}: {label} started {counted[label]} times, not {expected[label]}: {dict(messages)}"
+                )
             elif counted[label] > expected[label]:
                 self.doubled.append(f"{run}: {label} started {counted[label]} times, not {expected[label]}")
         ended = {line.nonce for line in lines if line.word == "end"}
@@ -215,15 +217,32 @@ class Batch:
         return not self._active
 
     def _judge(self, run: str, fails: bool) -> None:
+        """By all jobs of the run: those that wrote to the ledger, earlier tries included, and those that never came to it."""
         lines = read_ledger(self._ledger / run)
+        view = self._server.call("GET", f"/run/{run}")
         jobs = {line.attempt.partition(" ")[0] for line in lines}
-        messages = {job: self._message(job) for job in sorted(jobs)}
+        messages = {job: self._message(job) for job in sorted(jobs)} | _messages(view)
         known = {job: message for job, message in messages.items() if message}
-        self.verdict.judge(run, fails, self._status(run), lines, known)
+        self.verdict.judge(run, fails, str(view["status"]), lines, known)
 
     def _message(self, job: str) -> str:
         found: dict[str, Any] = self._server.call("GET", f"/job/{job}")
         return str(found.get("message") or "")
+
+
+def _messages(view: object) -> dict[str, str]:
+    """The messages of all steps in a run's view, by job; a step without a job says nothing of interest."""
+    found: dict[str, str] = {}
+    waiting = [view]
+    while waiting:
+        match waiting.pop():
+            case dict() as each:
+                if each.get("jobID") and each.get("jobMessage"):
+                    found[str(each["jobID"])] = str(each["jobMessage"])
+                waiting += each.values()
+            case list() as each:
+                waiting += each
+    return found
 
 
 def _command_of(pid: int) -> str:
