@@ -21,8 +21,8 @@ from pathlib import Path
 
 from benchmarks.harness import Bench, begin, timed
 from paddleflow.objects.s3 import Bucket, S3Store
-from tests.mounts import mounted
-from tests.s3_servers import KEYS, S3Server, seaweedfs
+from scripts.lib.mounts import mounted
+from scripts.lib.s3_servers import KEYS, S3Server, seaweedfs
 
 SMALL = 100 * 1024
 

@@ -102,9 +102,10 @@ class Server:
             if told["pid"] != self._process.pid:
                 return False
             self.url = told["url"]
-            connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=10)
-            connection.request("GET", "/readyz")
-            return connection.getresponse().status == 200
+            with contextlib.closing(http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=10)) as connection:
+                connection.request("GET", "/readyz")
+                with connection.getresponse() as answer:
+                    return answer.status == 200
         except (OSError, ValueError, KeyError, http.client.HTTPException):
             return False
 
@@ -156,13 +157,12 @@ class Server:
         return self._ask("GET", path, None, query, 900)
 
     def _ask(self, method: str, path: str, body: object, query: Mapping[str, object], within: float) -> bytes:
-        connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=within)
         target = f"/api/paddleflow/v1{path}" + (f"?{urlencode(query)}" if query else "")
         headers = {"content-type": "application/json", "x-pf-authorization": self.token}
-        connection.request(method, target, None if body is None else json.dumps(body), headers)
-        answer = connection.getresponse()
-        text = answer.read()
-        connection.close()
+        with contextlib.closing(http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=within)) as connection:
+            connection.request(method, target, None if body is None else json.dumps(body), headers)
+            with connection.getresponse() as answer:
+                text = answer.read()
         if answer.status >= 300:
             raise RuntimeError(f"{method} {path}: {answer.status} {text[:500]!r}")
         return text

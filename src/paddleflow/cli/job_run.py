@@ -1,7 +1,8 @@
-"""`paddleflow job run` and `job code`: run a command of the caller's folder as a job; give the code of a job back."""
+"""`paddleflow job run`, `job code` and `job get`: run a command of the caller's folder as a job; download its code and files."""
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 MOST_ARRAY = 10_000  #: jobs of one --array
 GPU = "nvidia.com/gpu"
+DURATION = re.compile(r"(?=.*[1-9])\d{1,9}(\.\d{1,9})?[smhd]?", re.ASCII)  #: more than 0
 
 
 def _indexes(context: click.Context, param: click.Parameter, value: str | None) -> list[int] | None:
@@ -39,6 +41,13 @@ def _indexes(context: click.Context, param: click.Parameter, value: str | None) 
     if not found:
         raise click.BadParameter(f"{value!r} is empty")
     return found
+
+
+def _duration(context: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """As timeout(1) reads it, which stops the command where the job runs."""
+    if value is not None and not DURATION.fullmatch(value):
+        raise click.BadParameter(f"{value!r} is not of the form 90s, 30m, 2h or 1d")
+    return value
 
 
 def _variables(context: click.Context, param: click.Parameter, value: Path | None) -> dict[str, str]:
@@ -96,14 +105,23 @@ def _code_options(function: Callable[..., None]) -> Callable[..., None]:
     help="File of NAME=value lines.",
 )
 @click.option("-l", "--label", multiple=True, callback=pair_each, help="Label, name=value. Repeatable.")
-@click.option("--fs", help="Storage to mount.")
+@click.option("--fs", help="Storage to mount; with --no-code the job starts in it.")
 @click.option("--image", help="Container image, on clusters that run containers.")
 @_code_options
 @click.option("--framework", help="Framework of a distributed job, for example pytorch, paddle or mpi.")
 @click.option("--workers", type=click.IntRange(1), help="Number of workers; needs --framework.")
-@click.option("--timeout", help="Stop the command after this time, for example 30m; it then exits with 124.")
+@click.option(
+    "--timeout",
+    callback=_duration,
+    help="Stop the command after this time, for example 90s, 30m or 2h, counted for each try; it then exits with 124.",
+)
 @click.option("--retries", type=click.IntRange(0, 100), help="Start a failed job again, at most this often.")
-@click.option("--after", metavar="JOBID", help="Wait here until this job has succeeded, then submit.")
+@click.option(
+    "--after",
+    metavar="JOBID",
+    help="Submit only when this job has succeeded. The wait is in this command, with -d too: "
+    "if it is interrupted, nothing is submitted.",
+)
 @click.option("--array", callback=_indexes, help="Submit one job per index, 1-100; it is in PF_ARRAY_INDEX.")
 @click.option("-d", "--detach", is_flag=True, help="Submit the job, print its id and return.")
 @click.option("--quiet", is_flag=True, help="Print nothing but the output of the job.")
@@ -170,7 +188,7 @@ def _document(session: Session, command: tuple[str, ...], quiet: bool, given: di
         from paddleflow.settings import caller_environment
 
         env = {**caller_environment(), **env}
-    if given["retries"]:
+    if given["retries"] is not None:
         env["PF_JOB_RETRIES"] = str(given["retries"])
     spec: dict[str, Any] = {
         "command": line,
@@ -329,4 +347,44 @@ def code(session: Session, jobid: str, to: Path | None) -> None:
         session.client.code.download(job.id, target)
     except FileExistsError as error:
         raise Invalid(f"{target} exists already", hint="name a new folder with --to") from error
+    output.done(session, f"wrote {target}", str(target), lambda: {"id": job.id, "path": str(target)})
+
+
+@click.command(cls=Command)
+@click.argument("jobid")
+@click.argument("path")
+@click.option("--to", help="File or folder to write to; - is standard output. [default: the current folder]")
+@pass_session
+def get(session: Session, jobid: str, path: str, to: str | None) -> None:
+    """Download a file that a job wrote. PATH is relative to the folder that the job started in.
+
+    This works for jobs that ran from a snapshot of code or without code. Jobs that ran in your own folder or in a storage
+    left their files there.
+
+    \b
+    Examples:
+      paddleflow job get @latest out/model.bin
+      paddleflow job get @latest metrics.json --to - | jq .loss
+    """
+    job = session.job(jobid)
+    pieces = job.read_file(path)
+    if to == "-":
+        for piece in pieces:
+            sys.stdout.buffer.write(piece)
+        return
+    target = Path(to or ".")
+    if target.is_dir():
+        target /= Path(path).name or "file"  # the server refuses a PATH without a name
+    part = target.with_name(f".{target.name}.part")  # half a file never has the name of a whole one
+    try:
+        first = next(pieces, b"")
+        with part.open("wb") as out:
+            out.write(first)
+            for piece in pieces:
+                out.write(piece)
+        part.replace(target)
+    except OSError as error:
+        raise Invalid(f"{target} cannot be written: {error.strerror}", hint="name another file with --to") from error
+    finally:
+        part.unlink(missing_ok=True)
     output.done(session, f"wrote {target}", str(target), lambda: {"id": job.id, "path": str(target)})

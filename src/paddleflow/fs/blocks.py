@@ -4,7 +4,8 @@ A cached object is one file, so that a whole one can be lent to the kernel (pass
 under a temporary name and its blocks are known in memory only; when the last block has arrived it gets its final name, made of
 key and tag, with a checksum beside it (an extended attribute). So whatever has a final name is whole, also after a crash; it is
 verified when a later process first opens it. The least recently used files go when the cache is over its size or the
-disk under its floor of free space. All may be called from many threads.
+disk under its floor of free space. A disk that takes nothing (full, over quota, broken) costs speed, not reads: blocks are then
+served from memory, of which a few are kept. All may be called from many threads.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 BLOCK = 4 * 2**20
 WHOLE_UP_TO = BLOCK  #: bytes; objects up to this size are fetched in one request
 FREE_FLOOR = 0.05  #: part of the disk that is left to others
+MOST_IN_MEMORY = 16  #: blocks that the disk did not take, of all files together
 _SUM = "user.paddleflow.crc32"
 _FILLING = ".filling"
 
@@ -36,21 +38,36 @@ Fetch = Callable[[int, int], bytes]
 class BlockFile:
     """The local file of one version of an object; blocks come when they are asked for."""
 
-    def __init__(self, cache: DataCache, path: Path, fd: int, size: int, fetch: Fetch, *, whole: bool) -> None:
+    def __init__(
+        self, cache: DataCache, path: Path, fd: int, size: int, fetch: Fetch, *, whole: bool, on_disk: bool = True
+    ) -> None:
         self.path, self.fd, self.size = path, fd, size
         self.whole = whole
+        self.on_disk = on_disk  #: False: not even an empty file could be made; every block is served from memory
         self.users = 1
         self._cache, self._fetch = cache, fetch
         self._lock = threading.Lock()
         self._have = bytearray((size + BLOCK - 1) // BLOCK) if not whole else bytearray()
         self._missing = len(self._have)
-        self._coming: dict[int, Future[None]] = {}
+        self._coming: dict[int, Future[bytes | None]] = {}
 
     def read(self, size: int, offset: int) -> bytes:
-        if not self.whole:
-            end = min(offset + size, self.size)
-            self._wait(range(offset // BLOCK, (end + BLOCK - 1) // BLOCK))
-        return os.pread(self.fd, size, offset)
+        if self.whole:
+            return os.pread(self.fd, size, offset)
+        end = min(offset + size, self.size)
+        blocks = range(offset // BLOCK, (end + BLOCK - 1) // BLOCK)
+        unstored = self._wait(blocks)
+        if not unstored:
+            return os.pread(self.fd, size, offset)
+        pieces = []
+        for block in blocks:
+            first, last = max(offset, block * BLOCK), min(end, (block + 1) * BLOCK)
+            content = unstored.get(block)
+            if content is None:
+                pieces.append(os.pread(self.fd, last - first, first))
+            else:
+                pieces.append(content[first - block * BLOCK : last - block * BLOCK])
+        return b"".join(pieces)
 
     def prefetch(self, first: int, count: int) -> None:
         """Start fetching blocks without waiting for them."""
@@ -59,40 +76,50 @@ class BlockFile:
                 self._start(block)
 
     def make_whole(self) -> None:
-        """Fetch what is missing; afterwards the file has all of the content."""
-        if not self.whole:
-            self._wait(range(len(self._have)))
+        """Fetch what is missing; afterwards the file has all of the content. ENOSPC when the disk does not take it."""
+        if not self.on_disk or (not self.whole and self._wait(range(len(self._have)))):
+            raise OSError(errno.ENOSPC, "the cache disk takes no more")
 
-    def _wait(self, blocks: range) -> None:
-        coming = [future for block in blocks if (future := self._start(block)) is not None]
-        for future in coming:
-            future.result()
+    def _wait(self, blocks: range) -> dict[int, bytes]:
+        """Wait until the blocks have arrived; the content of those that the disk did not take."""
+        coming = {block: future for block in blocks if (future := self._start(block)) is not None}
+        found = {block: future.result() for block, future in coming.items()}
+        return {block: content for block, content in found.items() if content is not None}
 
-    def _start(self, block: int) -> Future[None] | None:
+    def _start(self, block: int) -> Future[bytes | None] | None:
         """The fetch of a block that is on its way, started if need be; None when the block is there."""
         with self._lock:
             if self.whole or self._have[block]:
                 return None
             if block not in self._coming:
+                kept = self._cache.recall(self.path, block)
+                if kept is not None:
+                    done: Future[bytes | None] = Future()
+                    done.set_result(kept)
+                    return done
                 self._cache.hold(self)  # the descriptor stays open until the block has arrived
                 self._coming[block] = self._cache.pool.submit(self._fill, block)
             return self._coming[block]
 
-    def _fill(self, block: int) -> None:
+    def _fill(self, block: int) -> bytes | None:
+        """Fetch a block. None: it is in the file; otherwise the content, which the disk did not take."""
         try:
             wanted = min(BLOCK, self.size - block * BLOCK)
             content = self._fetch(block * BLOCK, wanted)
             if len(content) != wanted:
                 raise OSError(errno.EIO, f"{len(content)} of {wanted} bytes came")
-            os.pwrite(self.fd, content, block * BLOCK)
             self._cache.count("blocks fetched", 1)
             self._cache.count("bytes fetched", len(content))
+            if not (self.on_disk and self._cache.write_block(self.fd, content, block * BLOCK)):
+                self._cache.remember(self.path, block, content)
+                return content
             with self._lock:
                 self._have[block] = 1
                 self._missing -= 1
                 done = not self._missing
             if done:
                 self._cache.finish(self, zlib.crc32(content) if len(self._have) == 1 else None)
+            return None
         finally:
             with self._lock:
                 self._coming.pop(block, None)
@@ -104,13 +131,16 @@ class DataCache:
 
     def __init__(self, folder: Path, limit: int, *, threads: int = 32) -> None:
         self.pool = ThreadPoolExecutor(threads, "fetch")
-        self.figures: dict[str, int] = {"hits": 0, "misses": 0, "blocks fetched": 0, "bytes fetched": 0, "evicted": 0}
+        counted = ("hits", "misses", "blocks fetched", "bytes fetched", "blocks not stored", "evicted")
+        self.figures: dict[str, int] = dict.fromkeys(counted, 0)
         self._folder, self._limit = folder, limit
         self._lock = threading.Lock()
         self._open: dict[Path, BlockFile] = {}
         self._stored: OrderedDict[Path, int] = OrderedDict()  #: whole files, least recently used first, with their size
         self._used = 0
         self._trusted: set[Path] = set()  #: verified, or written by this process
+        self._unstored: OrderedDict[tuple[Path, int], bytes] = OrderedDict()  #: blocks that the disk did not take
+        self._refused = False  #: the disk did not take the last block
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._scan()
 
@@ -178,11 +208,17 @@ class DataCache:
         return True
 
     def _open_new(self, path: Path, size: int, fetch: Fetch) -> BlockFile:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        fd = os.open(_filling(path), flags, 0o600)
-        os.ftruncate(fd, size)
         self.figures["misses"] += 1
+        try:
+            fd = _make_sparse(path, size)
+        except OSError as error:
+            self._note_refusal(error)
+            self._evict(BLOCK)
+            try:
+                fd = _make_sparse(path, size)
+            except OSError:
+                fd = os.memfd_create("unstored")  # an empty file for those who want a descriptor
+                return BlockFile(self, path, fd, size, fetch, whole=size == 0, on_disk=False)
         made = BlockFile(self, path, fd, size, fetch, whole=False)
         if size == 0:
             made.whole = True
@@ -195,11 +231,42 @@ class DataCache:
         if crc is None:
             crc = checksum(file.fd, file.size)
         with self._lock:
-            with suppress(FileNotFoundError):  # cleared under us; the descriptor still works
+            with suppress(OSError):  # cleared under us, or the disk takes no name; the descriptor still works
                 _filling(file.path).rename(file.path)
                 self._store(file.path, file.fd, file.size, crc)
             file.whole = True
         self.evict()
+
+    def write_block(self, fd: int, content: bytes, offset: int) -> bool:
+        """Write a block to the disk, if need be in place of files that were not used for long; whether it went."""
+        try:
+            try:
+                _write_all(fd, content, offset)
+            except OSError as error:
+                self._note_refusal(error)
+                self.evict(len(content))
+                _write_all(fd, content, offset)
+        except OSError:
+            self.count("blocks not stored", 1)
+            return False
+        self._refused = False
+        return True
+
+    def _note_refusal(self, error: OSError) -> None:
+        if not self._refused:
+            log.warning("cache disk %s takes nothing (%s); reads may go past it", self._folder, error.strerror)
+        self._refused = True
+
+    def remember(self, path: Path, block: int, content: bytes) -> None:
+        """Keep a block that the disk did not take for the next reads of it."""
+        with self._lock:
+            self._unstored[path, block] = content
+            if len(self._unstored) > MOST_IN_MEMORY:
+                self._unstored.popitem(last=False)
+
+    def recall(self, path: Path, block: int) -> bytes | None:
+        with self._lock:
+            return self._unstored.get((path, block))
 
     def _store(self, path: Path, fd: int, size: int, crc: int) -> None:
         with suppress(OSError):  # without extended attributes the file is good for this process only
@@ -233,13 +300,17 @@ class DataCache:
                 del self._open[file.path]
 
     def put(self, source: Path, key: str, tag: str, fd: int) -> None:
-        """Take a file in as the content of an object."""
+        """Take a file in as the content of an object; it goes if the disk has no place for its name."""
         path, size = self.path(key, tag), os.fstat(fd).st_size
         crc = checksum(fd, size)
         with self._lock:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            source.rename(path)
-            self._store(path, fd, size, crc)
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                source.rename(path)
+                self._store(path, fd, size, crc)
+            except OSError as error:
+                self._note_refusal(error)
+                source.unlink(missing_ok=True)
         self.evict()
 
     def rename(self, key: str, tag: str, new_key: str, new_tag: str) -> None:
@@ -249,8 +320,8 @@ class DataCache:
             if old not in self._stored or old in self._open or old == new:
                 return
             trusted, size = old in self._trusted, self._stored[old]
-            new.parent.mkdir(parents=True, exist_ok=True)
             with suppress(OSError):
+                new.parent.mkdir(parents=True, exist_ok=True)
                 old.rename(new)
                 self._drop(old)
                 self._used += size - self._stored.pop(new, 0)
@@ -258,20 +329,23 @@ class DataCache:
                 if trusted:
                     self._trusted.add(new)
 
-    def evict(self) -> None:
-        """Remove the least recently used files until cache and disk are within their limits."""
+    def evict(self, wanted: int = 0) -> None:
+        """Remove the least recently used files until cache and disk are within their limits, and `wanted` bytes free."""
         with self._lock:
-            disk = shutil.disk_usage(self._folder)
-            excess = max(self._used - self._limit, int(disk.total * FREE_FLOOR) - disk.free)
+            self._evict(wanted)
+
+    def _evict(self, wanted: int) -> None:
+        disk = shutil.disk_usage(self._folder)
+        excess = max(self._used - self._limit, int(disk.total * FREE_FLOOR) + wanted - disk.free)
+        if excess <= 0:
+            return
+        for path in [path for path in self._stored if path not in self._open]:
             if excess <= 0:
                 return
-            for path in [path for path in self._stored if path not in self._open]:
-                if excess <= 0:
-                    return
-                excess -= self._stored[path]
-                self._drop(path)
-                path.unlink(missing_ok=True)
-                self.figures["evicted"] += 1
+            excess -= self._stored[path]
+            self._drop(path)
+            path.unlink(missing_ok=True)
+            self.figures["evicted"] += 1
 
     def _drop(self, path: Path) -> None:
         self._used -= self._stored.pop(path, 0)
@@ -286,6 +360,26 @@ class DataCache:
 
 def _filling(path: Path) -> Path:
     return path.with_name(path.name + _FILLING)
+
+
+def _make_sparse(path: Path, size: int) -> int:
+    """The file of an object that is to be filled, with its size and no content."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd = os.open(_filling(path), os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.ftruncate(fd, size)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _write_all(fd: int, content: bytes, offset: int) -> None:
+    """A disk that fills up takes a part first, and says so only when it is asked again."""
+    rest = memoryview(content)
+    while rest:
+        written = os.pwrite(fd, rest, offset)
+        rest, offset = rest[written:], offset + written
 
 
 def checksum(fd: int, size: int) -> int:

@@ -67,7 +67,13 @@ class RemoteFile:
     def write(self, data: memoryview, offset: int, *, kill_suid: bool = False) -> int:
         if kill_suid:
             self.node.mode = stat.S_IFMT(self.node.mode) | without_suid(self.node.mode)
-        return os.pwrite(self.node.fd, data, offset)
+        try:
+            return os.pwrite(self.node.fd, data, offset)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            self._tree.free_disk(len(data))
+            return os.pwrite(self.node.fd, data, offset)
 
     def flush(self) -> None:
         if self._writable:
@@ -83,9 +89,12 @@ class RemoteFile:
         os.posix_fallocate(self.node.fd, offset, length)
 
     def seek(self, offset: int, whence: int) -> int:
-        if self.node.file is not None:
-            self.node.file.make_whole()
-        return os.lseek(self.node.fd, offset, whence)
+        file = self.node.file
+        if file is None or file.whole:
+            return os.lseek(self.node.fd, offset, whence)
+        if not 0 <= offset < file.size:
+            raise OSError(errno.ENXIO, "beyond the end")
+        return offset if whence == os.SEEK_DATA else file.size  # objects have no holes
 
     def release(self) -> None:
         self._tree.let_go(self.node, writable=self._writable)
@@ -260,7 +269,7 @@ class RemoteTree:
 
     def _keep_for_readers(self, node: Node) -> None:
         """Before the object goes or moves: whoever has it open reads on from the local file."""
-        if node.handles and node.file is not None:
+        if node.handles and node.file is not None and not node.file.whole:
             node.file.make_whole()
 
     def rmdir(self, parent: int, name: bytes) -> None:
@@ -305,8 +314,10 @@ class RemoteTree:
             del folder.children[node.name]
             node.parent, node.name = new_folder, new
             new_folder.children[new] = node
-            if node.pending:
-                self._commit_later(node)  # the note must name the new key
+            if node.pending and not self._commit_later(node):  # the note must name the new key
+                self._upload(node)
+                if node.staged is not None:
+                    self._staging.forget(node.staged)
         now = time.time_ns()
         folder.mtime = folder.ctime = new_folder.mtime = new_folder.ctime = node.ctime = now
 
@@ -522,10 +533,13 @@ class RemoteTree:
             if node.unlinked or node.staged is None or not (force or self._is_dirty(node)):
                 return
             self._attributes(node)
-            if self._options.writeback:
-                self._commit_later(node)
+            if self._options.writeback and self._commit_later(node):
                 return
         self._upload(node)
+
+    def free_disk(self, wanted: int) -> None:
+        """Give up cached content, so that what is written finds a place."""
+        self._cache.evict(wanted)
 
     def _upload(self, node: Node) -> None:
         """Bring the content as it is now into the store. `lock` is free meanwhile, so that nobody else has to wait."""
@@ -543,15 +557,17 @@ class RemoteTree:
                 node.tag, node.modified_at, node.checked_at = entry.tag, entry.modified_at, time.monotonic()
                 node.clean_as = before
 
-    def _commit_later(self, node: Node) -> None:
-        """With the node's lock held."""
+    def _commit_later(self, node: Node) -> bool:
+        """With the node's lock held. False: this machine's disk takes no note, so the file must go to the store now."""
         assert node.staged is not None
-        self._staging.commit(node.staged, node.fd, Commit(node.key(), node.metadata(), node.tag))
+        if not self._staging.commit(node.staged, node.fd, Commit(node.key(), node.metadata(), node.tag)):
+            return False
         node.clean_as = self._state(node)  # another close has nothing more to commit
         node.commits += 1
         if not node.pending:
             node.pending = True
             self._staging.upload_later(lambda: self._upload_pending(node), node.key())
+        return True
 
     def _upload_pending(self, node: Node) -> None:
         with node.uploading:

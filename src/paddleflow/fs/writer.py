@@ -55,22 +55,31 @@ class Staging:
     def new_path(self) -> Path:
         return self._folder / f"{secrets.token_hex(8)}.data"
 
-    def commit(self, path: Path, fd: int, commit: Commit) -> None:
-        """Make file and note durable on this machine."""
+    def commit(self, path: Path, fd: int, commit: Commit) -> bool:
+        """Make file and note durable on this machine. False: the disk takes no note, and an earlier one is as it was.
+
+        An error of the file itself is raised: its content may not be what was written.
+        """
         os.fsync(fd)
         note = path.with_suffix(".note")
         content = {"key": commit.key, "metadata": dict(commit.metadata), "replaces": commit.replaces}
         fresh = path.with_suffix(".new")
-        with fresh.open("w", encoding="utf-8") as file:
-            json.dump(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.rename(note)
+        try:
+            with fresh.open("w", encoding="utf-8") as file:
+                json.dump(content, file)
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.rename(note)
+        except OSError as error:
+            log.warning("no note of %s in %s: %s", commit.key, self._folder, error.strerror)
+            fresh.unlink(missing_ok=True)
+            return False
         folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
+        return True
 
     def forget(self, path: Path) -> None:
         """The file is in the store, or no longer wanted: take back the note."""

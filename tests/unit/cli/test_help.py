@@ -69,6 +69,7 @@ Commands:
   delete  Delete finished jobs and their logs.
   eta     Estimate when a pending job will start.
   events  Show the events of a job.
+  get     Download a file that a job wrote.
   list    List jobs, newest first.
   logs    Print or follow the log of a job.
   run     Run a command as a job, print its log and exit with its exit code.
@@ -111,17 +112,18 @@ Options:
   -e, --env TEXT           Environment variable, NAME=value. Repeatable.
   --env-file FILE          File of NAME=value lines.
   -l, --label TEXT         Label, name=value. Repeatable.
-  --fs TEXT                Storage to mount.
+  --fs TEXT                Storage to mount; with --no-code the job starts in it.
   --image TEXT             Container image, on clusters that run containers.
   --code DIRECTORY         Folder with the code. [default: the current folder]
   --workdir TEXT           Working directory below the code folder.
   --no-code                Do not use or send a folder.
   --framework TEXT         Framework of a distributed job, for example pytorch, paddle or mpi.
   --workers INTEGER RANGE  Number of workers; needs --framework.  [x>=1]
-  --timeout TEXT           Stop the command after this time, for example 30m; it then exits with
-                           124.
+  --timeout TEXT           Stop the command after this time, for example 90s, 30m or 2h, counted for
+                           each try; it then exits with 124.
   --retries INTEGER RANGE  Start a failed job again, at most this often.  [0<=x<=100]
-  --after JOBID            Wait here until this job has succeeded, then submit.
+  --after JOBID            Submit only when this job has succeeded. The wait is in this command,
+                           with -d too: if it is interrupted, nothing is submitted.
   --array TEXT             Submit one job per index, 1-100; it is in PF_ARRAY_INDEX.
   -d, --detach             Submit the job, print its id and return.
   --quiet                  Print nothing but the output of the job.

@@ -243,6 +243,7 @@ def test_run_uses_the_caller_s_folder_and_programs(
         ("--cpu 2 --gpu 1 true", {"flavour": {"cpu": "2", "mem": "1Gi", "scalarResources": {"nvidia.com/gpu": "1"}}}),
         ("--timeout 5m sleep 9", {"command": ["timeout", "--kill-after=10", "5m", "sleep", "9"]}),
         ("--retries 3 true", {"env": {"PF_JOB_RETRIES": "3"}}),
+        ("--retries 0 true", {"env": {"PF_JOB_RETRIES": "0"}}),
         ("--flavour f --priority high true", {"flavour": {"name": "f"}, "schedulingPolicy": {"priority": "high"}}),
     ],
 )
@@ -250,6 +251,12 @@ def test_options_of_run(stub: Stub, shell: Shell, words: str, wanted: dict[str, 
     prepared(stub, "succeeded", 0)
     shell("job", "run", "--no-code", "-d", *words.split())
     assert {key: submitted(stub).get(key) for key in wanted} == wanted
+
+
+@pytest.mark.parametrize("value", ["soon", "1h30m", "-5", "0", ""])
+def test_a_timeout_that_is_none_is_refused(shell: Shell, value: str) -> None:
+    refused = shell("job", "run", "--no-code", "--timeout", value, "true", code=2)
+    assert "is not of the form 90s, 30m, 2h or 1d" in refused.stderr
 
 
 def test_run_with_workers_is_a_distributed_job(stub: Stub, shell: Shell) -> None:
