@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paddleflow.api.platform import Platform
-from paddleflow.engine import cluster_engine
+from paddleflow.engine.cluster_engine import Timing
 from tests.api.client import Api
 from tests.api.workshop import Workshop, until
 
@@ -21,11 +21,10 @@ async def submit(root: Api, cpu: str) -> str:
 
 
 async def test_new_jobs_stops_and_quotas_are_seen_without_a_look(
-    root: Api, platform: Platform, workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    root: Api, platform: Platform, workshop: Workshop
 ) -> None:
-    monkeypatch.setattr(cluster_engine, "POLL_EVERY", 3600.0)
     (await root.post("/queue", TEAM)).ok()
-    async with workshop.open(platform):
+    async with workshop.open(platform, Timing(poll=3600.0)):
         first, second, third = [await submit(root, "2") for _ in range(3)]
         await until(root, first, "running")
         await until(root, second, "pending")

@@ -13,7 +13,7 @@ from paddleflow.api.platform import Platform, Workplace
 from paddleflow.base.clock import Clock
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
-from paddleflow.engine.cluster_engine import ClusterEngine, Parts
+from paddleflow.engine.cluster_engine import ClusterEngine, Parts, Timing
 from paddleflow.jobs.submission import Nodes
 from paddleflow.queues.model import DEFAULT_CLUSTER
 from paddleflow.runtimes.memory import MemoryRuntime
@@ -24,6 +24,8 @@ from tests.patience import PATIENCE
 
 CAPACITY = Resources.of(8000, 16 * 2**30, {"nvidia.com/gpu": 4000})
 TINY = {"cpu": "100m", "mem": "1Mi"}
+
+NORMAL = Timing()
 
 
 class OneEngine:
@@ -57,9 +59,10 @@ class Workshop:
         return self._engines.running
 
     @asynccontextmanager
-    async def open(self, platform: Platform) -> AsyncIterator[ClusterEngine]:
+    async def open(self, platform: Platform, timing: Timing = NORMAL) -> AsyncIterator[ClusterEngine]:
         """The engine works while this is entered."""
-        parts = Parts(platform.database, platform.clock, platform.bus, platform.settings, self.place.data, "test")
+        data = self.place.data
+        parts = Parts(platform.database, platform.clock, platform.bus, platform.settings, data, "test", timing=timing)
         engine = self._engines.running = ClusterEngine(parts, self.runtime)
         async with asyncio.TaskGroup() as group:
             task = group.create_task(engine.run())

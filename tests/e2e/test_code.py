@@ -63,6 +63,14 @@ def test_a_server_that_shares_no_files_gets_a_snapshot(stranger: ServerProcess, 
 
 
 @needs_root
+def test_a_file_that_was_made_in_a_snapshot(stranger: ServerProcess, project: Path) -> None:
+    (project / "sub").mkdir()
+    (project / "sub" / "kept").write_text("")
+    stranger.cli("job", "run", "--quiet", "--workdir", "sub", "--", "sh", "-c", "echo made > result", cwd=project)
+    assert stranger.cli("job", "get", "@latest", "result", "--to", "-").stdout == "made\n"
+
+
+@needs_root
 def test_workers_share_the_code(stranger: ServerProcess, project: Path) -> None:
     (project / "train.py").write_text("import os, helper\nprint(helper.WORD, os.environ['RANK'], flush=True)\n")
     words = ("job", "run", "--quiet", "--framework", "pytorch", "--workers", "2", "--cpu", "100m", "--mem", "128Mi")

@@ -26,7 +26,7 @@ def test_a_server_tells_what_comes_and_what_a_change_would_do(new_server: Callab
 
     eventually(lambda: client.scheduler.replay().starts >= 12, "the record has reached the disk")
     printed = server.cli("scheduler", "replay")
-    assert "all came out the same" in printed.stdout
+    assert "no differences" in printed.stdout
     same = json.loads(server.cli("queue", "whatif", "-o", "json").stdout)
     assert same["reproduced"]
     assert same["before"] == same["after"]

@@ -19,9 +19,8 @@ import pytest
 from paddleflow.base.clock import SystemClock
 from paddleflow.base.ids import AttemptId, parse_attempt
 from paddleflow.base.quantity import Resources
-from paddleflow.engine import cluster_engine as engine_module
 from paddleflow.engine.changeset import Placement, Writes, write_turn
-from paddleflow.engine.cluster_engine import ClusterEngine, Parts
+from paddleflow.engine.cluster_engine import ClusterEngine, Parts, Timing
 from paddleflow.engine.launch import MemberPlacement
 from paddleflow.errors import Conflict, NotFound
 from paddleflow.jobs import machine
@@ -49,15 +48,13 @@ CAPACITY = Resources.of(3000, 2**30)
 SMALL = FlavourChoice(cpu="1", mem="1Mi")
 IDS = [f"job-{n}" for n in range(6)]
 CLIENTS, ACTS = 4, 30
+IMPATIENT = Timing(poll=0.02, first_pause=0.002, last_pause=0.01)
 PRIORITIES = ("VERY_LOW", "NORMAL", "VERY_HIGH")
 SQL = parse("test_api_races.py", "-- name: notes\n-- What the engine was not told yet.\nselect * from deleted_jobs")
 
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "POLL_EVERY", 0.02)
-    monkeypatch.setattr(engine_module, "FIRST_PAUSE", 0.002)
-    monkeypatch.setattr(engine_module, "LAST_PAUSE", 0.01)
     monkeypatch.setattr(machine, "BACK_OFF_FIRST", 0.002)
 
 
@@ -141,7 +138,7 @@ class Scene:
         """One engine after the other; each is killed at a random await until the clients have gone."""
         while True:
             self.runtime = WatchedRuntime(CLOCK, CAPACITY, self.cluster)
-            parts = Parts(self.database, CLOCK, self.bus, self.settings, self.data, "engine")
+            parts = Parts(self.database, CLOCK, self.bus, self.settings, self.data, "engine", timing=IMPATIENT)
             self.engine = ClusterEngine(parts, self.runtime)
             async with asyncio.TaskGroup() as group:
                 engine = group.create_task(self.engine.run())

@@ -18,8 +18,7 @@ import pytest
 
 from paddleflow.base.clock import SystemClock
 from paddleflow.base.quantity import Resources
-from paddleflow.engine import cluster_engine as engine_module
-from paddleflow.engine.cluster_engine import ClusterEngine, Parts
+from paddleflow.engine.cluster_engine import ClusterEngine, Parts, Timing
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs import machine
 from paddleflow.jobs.changes import stop_job
@@ -39,13 +38,12 @@ from tests.fault.faulty import FaultyDatabase, InjectedFault, killed_at_random_a
 CAPACITY = Resources.of(2000, 2 * 2**30)
 SMALL = FlavourChoice(cpu="1", mem="1Mi")
 CLOCK = SystemClock()
+IMPATIENT = Timing(poll=0.02, first_pause=0.005)  #: a lost wake-up costs little
 
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look and retry often, so that a lost wake-up costs little."""
-    monkeypatch.setattr(engine_module, "POLL_EVERY", 0.02)
-    monkeypatch.setattr(engine_module, "FIRST_PAUSE", 0.005)
     monkeypatch.setattr(machine, "BACK_OFF_FIRST", 0.01)
 
 
@@ -100,7 +98,9 @@ class Scene:
 
     def engine(self) -> ClusterEngine:
         runtime = MemoryRuntime(CLOCK, CAPACITY, self.cluster)
-        return ClusterEngine(Parts(self.database, CLOCK, self.bus, self.settings, self.data, "engine"), runtime)
+        return ClusterEngine(
+            Parts(self.database, CLOCK, self.bus, self.settings, self.data, "engine", timing=IMPATIENT), runtime
+        )
 
     async def statuses(self) -> dict[str, str]:
         rows, _ = await self.database.read(find_jobs, JobFilter(), 0, 100)

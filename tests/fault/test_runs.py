@@ -18,8 +18,7 @@ import pytest
 from paddleflow.access import users
 from paddleflow.base.clock import SystemClock
 from paddleflow.base.quantity import Resources
-from paddleflow.engine import cluster_engine as engine_module
-from paddleflow.engine.cluster_engine import ClusterEngine, Parts
+from paddleflow.engine.cluster_engine import ClusterEngine, Parts, Timing
 from paddleflow.engine.prefetch import NoPrefetch, Prefetch, Prefetcher
 from paddleflow.errors import PaddleFlowError
 from paddleflow.queues.defaults import ensure_defaults
@@ -39,13 +38,8 @@ from tests.run_scene import FAILURES, FilesRuntime
 
 CAPACITY = Resources.of(4000, 8 * 2**30)
 CLOCK = SystemClock()
+IMPATIENT = Timing(poll=0.02, first_pause=0.005)  #: a lost wake-up costs little
 OK, BAD = {EXIT: "0"}, {EXIT: "1"}
-
-
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "POLL_EVERY", 0.02)
-    monkeypatch.setattr(engine_module, "FIRST_PAUSE", 0.005)
 
 
 def full_pipeline() -> Pipeline:
@@ -111,7 +105,7 @@ class Scene:
 
     def engine(self) -> ClusterEngine:
         runtime = FilesRuntime(CLOCK, self.cluster, self.data / "storage" / "root" / "store")
-        parts = Parts(self.database, CLOCK, self.bus, Settings(), self.data, "engine")
+        parts = Parts(self.database, CLOCK, self.bus, Settings(), self.data, "engine", timing=IMPATIENT)
         return ClusterEngine(parts, runtime, prefetch=self.prefetch)
 
     async def statuses(self) -> tuple[str, dict[str, str]]:

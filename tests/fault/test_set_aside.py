@@ -13,7 +13,7 @@ import pytest
 from paddleflow.base.clock import SystemClock
 from paddleflow.base.quantity import Resources
 from paddleflow.engine import cluster_engine, recovery, turn
-from paddleflow.engine.cluster_engine import ClusterEngine, Parts
+from paddleflow.engine.cluster_engine import ClusterEngine, Parts, Timing
 from paddleflow.jobs.facts import Fact
 from paddleflow.jobs.machine import JobState, Step, advance
 from paddleflow.jobs.queries import get_job, get_tasks
@@ -36,6 +36,9 @@ SMALL = FlavourChoice(cpu="1", mem="1Mi")
 WORDS = "a fault of the server ended it: ZeroDivisionError; the server's log has the details"
 
 
+IMPATIENT = Timing(poll=0.02, first_pause=0.002, last_pause=0.01)
+
+
 class Faulty:
     """`advance` that fails at one transition of one job."""
 
@@ -56,7 +59,7 @@ class Scene:
         self.cluster, self.bus = MemoryCluster(), LocalBus()
 
     def engine(self) -> ClusterEngine:
-        parts = Parts(self.database, CLOCK, self.bus, Settings(), self.data, "engine")
+        parts = Parts(self.database, CLOCK, self.bus, Settings(), self.data, "engine", timing=IMPATIENT)
         return ClusterEngine(parts, MemoryRuntime(CLOCK, CAPACITY, self.cluster))
 
     async def send(self, *jobs: str) -> None:
@@ -78,7 +81,6 @@ class Scene:
 async def test_the_machine_of_one_job_fails_at_every_transition(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster_engine, "POLL_EVERY", 0.02)
     outcomes = []
     for nth in range(1, 10):
         faulty = Faulty(nth)
@@ -150,8 +152,6 @@ async def test_a_job_that_cannot_be_taken_up_after_a_restart_is_set_aside(
 async def test_a_fault_of_ours_that_is_nobody_s_is_told_until_it_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster_engine, "FIRST_PAUSE", 0.002)
-    monkeypatch.setattr(cluster_engine, "LAST_PAUSE", 0.01)
     database = await open_database("", tmp_path, durable=False)
 
     def broken(*arguments: object) -> None:

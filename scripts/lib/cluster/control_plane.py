@@ -83,9 +83,10 @@ class Runner:
 
 def open_hub(cluster: Cluster) -> None:
     """The namespace of the control plane, with its bridge, and the tunnels that lead there."""
-    processes.spawn(cluster.folder, "hub", ["unshare", "--net", str(PROGRAMS / "pause")])
+    pid = processes.spawn(cluster.folder, "hub", ["unshare", "--net", str(PROGRAMS / "pause")])
     pause = str((PROGRAMS / "pause").resolve())
-    eventually(lambda: _program(hub_pid(cluster)) == pause, "the hub's namespace is there", 10)
+    # A process in the middle of an exec has its new program for a moment before it has an environment to be found by.
+    eventually(lambda: _program(pid) == pause and hub_pid(cluster) == pid, "the hub's namespace is there", 10)
     enter = Runner(cluster).hub_entry()
     for words in (
         ("link", "set", "lo", "up"),

@@ -11,6 +11,7 @@ from paddleflow.api import (
     events,
     flavours,
     grants,
+    job_files,
     job_forecast,
     jobs,
     logs,
@@ -34,6 +35,6 @@ ROUTE_GROUPS = (
     users.ROUTES, tokens.ROUTES, grants.ROUTES, clusters.ROUTES, cluster_nodes.ROUTES, queues.ROUTES, flavours.ROUTES,
     pools.ROUTES, storages.ROUTES, pipelines.ROUTES, runs.ROUTES, run_pictures.ROUTES, run_logs.ROUTES, run_caches.ROUTES,
     artifacts.ROUTES, schedules.ROUTES, jobs.ROUTES, code.ROUTES, why.ROUTES, job_forecast.ROUTES, scheduler.ROUTES,
-    logs.ROUTES, events.ROUTES, statistics.ROUTES,
+    logs.ROUTES, job_files.ROUTES, events.ROUTES, statistics.ROUTES,
 )  # fmt: skip
 SOCKETS = events.SOCKETS

@@ -40,6 +40,7 @@ LATE = {
     "mount": Late("fs_mount:mount", "Mount a storage or a URL on a folder of this machine."),
     "stats": Late("fs_mount:stats", "Show what a mount did: requests, times, how files were opened."),
     "umount": Late("fs_mount:umount", "Unmount a folder."),
+    "warmup": Late("fs_warmup:warmup", "Read files and folders of a mount, so that their content is in its cache."),
 }
 fs = group(help="Storages (fs): named places for files that jobs see at a path.", late=LATE)
 _owner = click.option("-u", "--username", help="Owner of the storage (root only). [default: yourself]")

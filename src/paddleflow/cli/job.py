@@ -76,6 +76,7 @@ job = group(
         "code": Late("job_run:code", "Download the code that a job ran with."),
         "eta": Late("job_follow:eta", "Estimate when a pending job will start."),
         "events": Late("job_follow:events", "Show the events of a job."),
+        "get": Late("job_run:get", "Download a file that a job wrote."),
         "logs": Late("job_follow:logs", "Print or follow the log of a job."),
         "top": Late("top:job_top", "Show the CPU and memory usage of running jobs."),
         "run": Late("job_run:run", "Run a command as a job, print its log and exit with its exit code."),

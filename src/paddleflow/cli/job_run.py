@@ -1,4 +1,4 @@
-"""`paddleflow job run` and `job code`: run a command of the caller's folder as a job; give the code of a job back."""
+"""`paddleflow job run`, `job code` and `job get`: run a command of the caller's folder as a job; download its code and files."""
 
 from __future__ import annotations
 
@@ -347,4 +347,44 @@ def code(session: Session, jobid: str, to: Path | None) -> None:
         session.client.code.download(job.id, target)
     except FileExistsError as error:
         raise Invalid(f"{target} exists already", hint="name a new folder with --to") from error
+    output.done(session, f"wrote {target}", str(target), lambda: {"id": job.id, "path": str(target)})
+
+
+@click.command(cls=Command)
+@click.argument("jobid")
+@click.argument("path")
+@click.option("--to", help="File or folder to write to; - is standard output. [default: the current folder]")
+@pass_session
+def get(session: Session, jobid: str, path: str, to: str | None) -> None:
+    """Download a file that a job wrote. PATH is relative to the folder that the job started in.
+
+    This works for jobs that ran from a snapshot of code or without code. Jobs that ran in your own folder or in a storage
+    left their files there.
+
+    \b
+    Examples:
+      paddleflow job get @latest out/model.bin
+      paddleflow job get @latest metrics.json --to - | jq .loss
+    """
+    job = session.job(jobid)
+    pieces = job.read_file(path)
+    if to == "-":
+        for piece in pieces:
+            sys.stdout.buffer.write(piece)
+        return
+    target = Path(to or ".")
+    if target.is_dir():
+        target /= Path(path).name or "file"  # the server refuses a PATH without a name
+    part = target.with_name(f".{target.name}.part")  # half a file never has the name of a whole one
+    try:
+        first = next(pieces, b"")
+        with part.open("wb") as out:
+            out.write(first)
+            for piece in pieces:
+                out.write(piece)
+        part.replace(target)
+    except OSError as error:
+        raise Invalid(f"{target} cannot be written: {error.strerror}", hint="name another file with --to") from error
+    finally:
+        part.unlink(missing_ok=True)
     output.done(session, f"wrote {target}", str(target), lambda: {"id": job.id, "path": str(target)})

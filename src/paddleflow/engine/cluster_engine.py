@@ -57,19 +57,25 @@ from paddleflow.store import counters, leases
 from paddleflow.store.bus import EVENTS, JOBS, SCHEDULES, Bus
 from paddleflow.store.database import Database, Tx
 
-LEASE_SECONDS = 15.0
 RUNS_LEASE = "runs"  #: of the server that moves runs
-POLL_EVERY = 1.0
-FIRST_PAUSE = 0.1  #: before beginning anew after an error; doubles up to LAST_PAUSE
-LAST_PAUSE = 10.0
 ROWS_A_TURN = 2000
 RUNS_A_TURN = 200
 PEEKED_ROWS = 64  #: changed rows that are read on the loop; more of them are a scan, and a database thread's work
-GATHER_SECONDS = 0.01  #: seconds that new jobs wait for company while nothing starts anyway
 LONGEST_TURN = 30.0  #: seconds from which on the engine counts as stuck
 DISK_EVERY = 0.1  #: seconds that a turn may be ahead of the disk; a power cut takes back no more than that
 
 log = Log("engine")
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long an engine waits for what, in seconds."""
+
+    lease: float = 15.0  #: it lasts this long unless it is renewed, which happens three times as often
+    poll: float = 1.0  #: between two reads, should a wake-up be lost
+    first_pause: float = 0.1  #: before starting again after an error; doubles up to `last_pause`
+    last_pause: float = 10.0
+    gather: float = 0.01  #: that new jobs wait for more of them while nothing starts anyway
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +89,7 @@ class Parts:
     data: Path
     holder: str  #: names this server in leases
     files: FilePool = field(default_factory=FilePool)  #: where files of users are read
+    timing: Timing = Timing()
 
 
 def _read_changes(tx: Tx, cluster: str, jobs: int, runs: int) -> tuple[list[ChangedJob], list[ChangedRun], int]:
@@ -183,7 +190,7 @@ class ClusterEngine:
 
     async def run(self) -> None:
         """Take the lease, move jobs, begin anew after errors with growing pauses."""
-        pause = FIRST_PAUSE
+        pause = self._parts.timing.first_pause
         while True:
             began = self._parts.clock.monotonic()
             try:
@@ -203,9 +210,9 @@ class ClusterEngine:
             if task is not None and task.cancelling():
                 raise asyncio.CancelledError
             if self._parts.clock.monotonic() - began > 60:
-                pause = FIRST_PAUSE
+                pause = self._parts.timing.first_pause
             await asyncio.sleep(pause)
-            pause = min(pause * 2, LAST_PAUSE)
+            pause = min(pause * 2, self._parts.timing.last_pause)
 
     async def _hold_and_move(self) -> None:
         parts = self._parts
@@ -239,21 +246,25 @@ class ClusterEngine:
         parts = self._parts
         while True:
             now = parts.clock.now()
-            token = await parts.database.write(leases.acquire, self._lease_name, parts.holder, now, LEASE_SECONDS)
+            token = await parts.database.write(
+                leases.acquire, self._lease_name, parts.holder, now, self._parts.timing.lease
+            )
             if token is not None:
                 return token
             self._problem = ""  # another server moves this cluster
-            await asyncio.sleep(POLL_EVERY)
+            await asyncio.sleep(self._parts.timing.poll)
 
     async def _renew(self, token: int) -> None:
         parts = self._parts
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LEASE_SECONDS / 3):
+                async with asyncio.timeout(self._parts.timing.lease / 3):
                     await self._ahead.wait()
                     await asyncio.sleep(DISK_EVERY)
             self._ahead.clear()
-            kept = await parts.database.write(leases.renew, self._lease_name, token, parts.clock.now(), LEASE_SECONDS)
+            kept = await parts.database.write(
+                leases.renew, self._lease_name, token, parts.clock.now(), self._parts.timing.lease
+            )
             if not kept:
                 raise leases.LeaseLost(f"another server took the lease {self._lease_name}")
             await self._renew_runs()
@@ -262,7 +273,7 @@ class ClusterEngine:
         """Hold the lease of runs on, or take it if nobody else holds it any more."""
         parts, held = self._parts, self._runs.lease
         if held is not None:
-            if not await parts.database.write(leases.renew, *held, parts.clock.now(), LEASE_SECONDS):
+            if not await parts.database.write(leases.renew, *held, parts.clock.now(), self._parts.timing.lease):
                 raise leases.LeaseLost(f"another server took the lease {RUNS_LEASE}")
         elif self.hosts_runs and self._board is not None and await self._take_runs():
             self._adopt_runs = True
@@ -272,18 +283,18 @@ class ClusterEngine:
         """Whether this engine moves runs from now on."""
         parts = self._parts
         now = parts.clock.now()
-        token = await parts.database.write(leases.acquire, RUNS_LEASE, parts.holder, now, LEASE_SECONDS)
+        token = await parts.database.write(leases.acquire, RUNS_LEASE, parts.holder, now, self._parts.timing.lease)
         self._runs.lease = None if token is None else (RUNS_LEASE, token)
         return token is not None
 
     async def _forward_wakes(self) -> None:
         with self._parts.bus.subscribe(JOBS) as subscription:
             while True:
-                await subscription.wait(POLL_EVERY)
+                await subscription.wait(self._parts.timing.poll)
                 if (
                     self._backlogged
                 ):  # the next ones will probably wait as well: one look and one commit for many of them
-                    await asyncio.sleep(GATHER_SECONDS)
+                    await asyncio.sleep(self._parts.timing.gather)
                 self._changed = True
                 self._wake.set()
 
@@ -291,7 +302,7 @@ class ClusterEngine:
         """Steps of runs on other clusters: their engines say that something happened."""
         with self._parts.bus.subscribe(EVENTS) as subscription:
             while True:
-                await subscription.wait(POLL_EVERY)
+                await subscription.wait(self._parts.timing.poll)
                 if self._runs.other_jobs:
                     self._runs.others_changed = True
                     self._wake.set()

@@ -141,6 +141,9 @@ class MemoryRuntime:
     def job_folder(self, job: str) -> str:
         return f"/jobs/{job}"
 
+    def folder_on_disk(self, job: str) -> None:
+        return None
+
     async def start(self, launches: Sequence[Launch]) -> None:
         for launch in launches:
             if launch.attempt in self.cluster.known:

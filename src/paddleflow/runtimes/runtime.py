@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Protocol
 
 from paddleflow.base.ids import AttemptId
@@ -170,6 +171,11 @@ class Runtime(Protocol):
 
     def job_folder(self, job: str) -> str:
         """The folder that the members of a job share, as they see it; `Launch.files` appear in it."""
+        ...
+
+    def folder_on_disk(self, job: str) -> Path | None:
+        """The same on the disk of this machine, for reading what the job left: ``work`` is the work folder, ``code`` the
+        snapshot that it ran with, if any. None: its files are elsewhere."""
         ...
 
     async def start(self, launches: Sequence[Launch]) -> None:

@@ -173,6 +173,11 @@ class Job(Handle[JobRecord]):
             self._transport, self.id, task=task, offset=offset, follow=follow, ended=lambda: self._ended(task)
         )
 
+    def read_file(self, path: str) -> Iterator[bytes]:
+        """The pieces of a file that it wrote, relative to the folder that it started in."""
+        with self._transport.stream(f"{self._path}/file", query={"path": path}) as stream:
+            yield from stream.chunks(lambda: self._transport.timeout)
+
     def why(self) -> Why:
         """Why it is where it is, as of now; while it waits, what would start it."""
         return Why.of(self._transport.call("GET", f"{self._path}/why"))

@@ -69,6 +69,7 @@ Commands:
   delete  Delete finished jobs and their logs.
   eta     Estimate when a pending job will start.
   events  Show the events of a job.
+  get     Download a file that a job wrote.
   list    List jobs, newest first.
   logs    Print or follow the log of a job.
   run     Run a command as a job, print its log and exit with its exit code.

@@ -9,8 +9,7 @@ import pytest
 
 from paddleflow.base.clock import SystemClock
 from paddleflow.base.quantity import Resources
-from paddleflow.engine import cluster_engine as engine_module
-from paddleflow.engine.cluster_engine import ClusterEngine, Parts
+from paddleflow.engine.cluster_engine import ClusterEngine, Parts, Timing
 from paddleflow.errors import Unavailable
 from paddleflow.jobs.rows import SQL
 from paddleflow.jobs.submission import Submission, Submitter, submit
@@ -69,8 +68,6 @@ async def test_while_a_queue_is_full_new_jobs_gather_but_an_end_is_dealt_with_at
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Time stands still: whatever happens here, happens without waiting for company."""
-    monkeypatch.setattr(engine_module, "GATHER_SECONDS", 3600.0)
-    monkeypatch.setattr(engine_module, "POLL_EVERY", 3600.0)
     clock, bus, room = SystemClock(), LocalBus(), Resources.of(1000, 2**30)
     runtime = MemoryRuntime(clock, room)
     database = await open_database("", tmp_path, durable=False)
@@ -88,7 +85,8 @@ async def test_while_a_queue_is_full_new_jobs_gather_but_an_end_is_dealt_with_at
 
     try:
         await database.write(ensure_defaults, clock.now(), room)
-        engine = ClusterEngine(Parts(database, clock, bus, Settings(), tmp_path, "engine"), runtime)
+        timing = Timing(gather=3600.0, poll=3600.0)
+        engine = ClusterEngine(Parts(database, clock, bus, Settings(), tmp_path, "engine", timing=timing), runtime)
         async with asyncio.TaskGroup() as group:
             moving = group.create_task(engine.run())
             await engine.first_turn.wait()

@@ -15,8 +15,7 @@ from paddleflow.access import users
 from paddleflow.base.clock import SystemClock
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
-from paddleflow.engine import cluster_engine
-from paddleflow.engine.cluster_engine import Parts
+from paddleflow.engine.cluster_engine import Parts, Timing
 from paddleflow.engine.clusters import ClusterEngines
 from paddleflow.jobs.rows import SQL as JOBS_SQL
 from paddleflow.queues.clusters import claim_cluster, get_cluster, insert_cluster
@@ -39,12 +38,6 @@ CAPACITY = Resources.of(4000, 8 * 2**30)
 HERE: dict[str, str] = {}
 THERE = {"PF_JOB_QUEUE_NAME": "second-queue"}
 OK = {EXIT: "0"}
-
-
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second server takes over within a moment."""
-    monkeypatch.setattr(cluster_engine, "LEASE_SECONDS", 0.3)
 
 
 class World:
@@ -76,7 +69,7 @@ class World:
     @asynccontextmanager
     async def server(self, name: str = "server") -> AsyncIterator[ClusterEngines]:
         """Killed at the end: nothing is written or released any more."""
-        parts = Parts(self.database, CLOCK, self.bus, Settings(), self.data, name)
+        parts = Parts(self.database, CLOCK, self.bus, Settings(), self.data, name, timing=Timing(lease=0.3))
         engines = ClusterEngines(parts, {LOCAL: self.runtime})
         await engines.prepare()
         task = asyncio.ensure_future(engines.run())

@@ -144,6 +144,9 @@ class KubernetesRuntime:
     def job_folder(self, job: str) -> str:
         return pods.job_folder(job)
 
+    def folder_on_disk(self, job: str) -> None:
+        return None
+
     async def start(self, launches: Sequence[Launch]) -> None:
         wanted = {each.attempt: each for each in launches}
         results = await asyncio.gather(*(self._start(each) for each in wanted.values()), return_exceptions=True)

@@ -272,6 +272,9 @@ class LocalRuntime:
     def job_folder(self, job: str) -> str:
         return folder_text(self._data, job)
 
+    def folder_on_disk(self, job: str) -> Path:
+        return Path(self.job_folder(job))
+
     async def start(self, launches: Sequence[Launch]) -> None:
         if any(launch.waits_for_slot for launch in launches) and not await self._can_prefetch():
             self._observed += [Returned(launch.attempt) for launch in launches if launch.waits_for_slot]
