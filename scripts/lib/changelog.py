@@ -19,9 +19,14 @@ def section(version: str, date: str, fragments: list[Path]) -> str:
     for kind in KINDS:
         chosen = [file for file in fragments if file.name.split(".")[1] == kind]
         if chosen:
-            entries = [f"- {' '.join(file.read_text('utf-8').split())}" for file in chosen]
+            entries = [f"- {_line(file)}" for file in chosen]
             lines += [f"### {kind.capitalize()}", "\n".join(entries)]
     return "\n\n".join(lines) + "\n"
+
+
+def _line(fragment: Path) -> str:
+    """A fragment on one line, with links that hold one folder up."""
+    return " ".join(fragment.read_text("utf-8").split()).replace("](../", "](")
 
 
 def release(version: str, date: str, root: Path = ROOT) -> None:

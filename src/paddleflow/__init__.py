@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-__version__ = "2.0.0.dev0"
+__version__ = "2.0.0b1"
 
 if TYPE_CHECKING:
     from paddleflow.sdk.client import PaddleFlow, connect
