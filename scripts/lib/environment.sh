@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # Sourced by the scripts beside this folder: brings up everything that the repository needs, once.
 #
-# Sets ROOT and VENV and defines `environment` (the Python environment), `debian_parts` (PostgreSQL and Open MPI for the
-# tests) and `cluster_parts` (the test cluster, built). A stamp in the environment, written last, says what it was made from: with a true stamp `environment`
+# Sets ROOT and VENV and defines `environment` (the Python environment), `debian_parts` (PostgreSQL, Open MPI, fuse3
+# and rsync for the tests) and `cluster_parts` (the test cluster, built). A stamp in the environment, written last, says what it was made from: with a true stamp `environment`
 # touches neither disk nor network, and an interrupted set-up is simply done again.
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -58,11 +58,13 @@ environment() {
     ) || exit 1
 }
 
-# PostgreSQL and Open MPI from Debian, for the tests that need them. Their lack is said, and is no error here.
+# PostgreSQL, Open MPI, fuse3 and rsync from Debian, for the tests that need them. Their lack is said, and is no error here.
 debian_parts() {
     local missing=()
     [ -n "$(command -v pg_ctl || ls -d /usr/lib/postgresql/*/bin/pg_ctl 2> /dev/null)" ] || missing+=(postgresql)
     command -v mpirun > /dev/null || missing+=(openmpi-bin)
+    command -v fusermount3 > /dev/null || missing+=(fuse3)
+    command -v rsync > /dev/null || missing+=(rsync)
     [ ${#missing[@]} -gt 0 ] || return 0
     if [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null; then
         say "installing ${missing[*]}"
