@@ -20,8 +20,17 @@ MODULES = "import sys, atexit; atexit.register(lambda: sys.stderr.write('\\n' + 
 
 def start(stub: Stub, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [*ENTRY, "--server", stub.url, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*ENTRY, "--server", stub.url, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=_take_interrupts,
     )
+
+
+def _take_interrupts() -> None:
+    """As from a terminal, also where the tests run behind a shell's `&`, which makes its children ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def run(stub: Stub, *words: str) -> tuple[int, str, str]:
