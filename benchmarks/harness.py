@@ -43,6 +43,7 @@ class Bench:
     write: bool = False
     out: TextIO = field(default=sys.stdout)
     lines: list[dict[str, object]] = field(default_factory=list)
+    argument: str = ""
 
     def figure(
         self, figure: str, unit: str, ours: Figures | None, peer: str = "", theirs: Figures | None = None, n: int = 0
@@ -76,13 +77,15 @@ class Bench:
         write_page()
 
 
-def begin(name: str, about: str) -> Bench:
-    """The benchmark that this process is, with the options that all of them share."""
+def begin(name: str, about: str, argument: str = "") -> Bench:
+    """The benchmark that this process is, with the options that all of them share, and perhaps an argument of its own."""
     parser = argparse.ArgumentParser(prog=f"scripts/bench {name}", description=about)
     parser.add_argument("--quick", action="store_true", help="fewer and smaller rounds, an answer within a minute")
     parser.add_argument("--write", action="store_true", help="keep the lines and write docs/benchmarks.md from them")
+    if argument:
+        parser.add_argument(argument)
     options = parser.parse_args()
-    return Bench(name, about, options.quick, options.write)
+    return Bench(name, about, options.quick, options.write, argument=getattr(options, argument) if argument else "")
 
 
 def percentile(values: Sequence[float], share: float) -> float:

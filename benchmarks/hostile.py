@@ -2,7 +2,8 @@
 
 A, a plain user, and somebody without a token do the worst that we know of, all at once and again and again: bodies of a
 login full of unknown keys, batches of jobs with a fault in each value, bodies sent by halves and held, hundreds of idle
-connections, followers that never read, lists and questions about a long queue, wrong logins. Meanwhile B asks for
+connections, followers that never read, lists and questions about a long queue, wrong logins, silent sessions of `job exec`,
+secrets made to be costly to hide in a log, a FIFO and a file of 8 TB in a storage, stores that never answer. Meanwhile B asks for
 ``/healthz``, logs in and submits. The figures are B's, and the memory of the server at its height and a while later.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import http.client
 import json
 import multiprocessing
+import os
 import socket
 import threading
 import time
@@ -25,9 +27,9 @@ PASSWORD = "hostile-1"
 WAITING = 2_000  #: jobs of A in a queue that never moves
 
 
-def attack(url: str, token: str, job: str) -> None:
+def attack(url: str, token: str, job: str, talker: str) -> None:
     """The attackers: threads of a process of their own, which is ended by its parent."""
-    acts = attacks(Client(url), Client(url, token), job)
+    acts = attacks(Client(url), Client(url, token), job) + newer_attacks(Client(url, token), talker)
     threads = [threading.Thread(target=_again_and_again, args=(act,), daemon=True) for act in acts]
     for thread in threads:
         thread.start()
@@ -94,6 +96,54 @@ def attacks(nobody: Client, alice: Client, job: str) -> list[Callable[[], object
     return acts
 
 
+def newer_attacks(alice: Client, talker: str) -> list[Callable[[], object]]:
+    """With what came later: exec, secrets, files of storages, remote stores."""
+    silent = socket.create_server(("127.0.0.1", 0), backlog=1000)
+    store = {"url": "s3://bucket", "properties": {"endpoint": f"http://127.0.0.1:{silent.getsockname()[1]}"}}
+    asked = [json.dumps({"name": f"remote{number}", **store}).encode() for number in range(4)]
+    upgrade = (
+        "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: "
+        + "A" * 22
+        + "==\r\n"
+    )
+    head = "GET {path} HTTP/1.1\r\nhost: x\r\n{more}x-pf-authorization: {{token}}\r\n\r\n"
+    execute = head.format(path=f"{API}/job/{talker}/exec", more=upgrade)
+    pushes = head.format(path=f"{API}/wsjob", more=upgrade)
+    sparse = head.format(path=f"{API}/fs/own/content?path=sparse", more="")
+    part = b"x" * 2**20
+    secret = json.dumps({"value": "a" * 60_000}).encode()
+    return [
+        *[lambda: alice.held(execute, 5)] * 40,
+        *[lambda: alice.held(pushes, 5)] * 40,
+        *[lambda: alice.held(sparse, 5)] * 40,
+        *[lambda: alice.ask("GET", f"{API}/job/{talker}/log")] * 4,
+        *[lambda: alice.ask("GET", f"{API}/log/job?jobID={talker}")] * 2,
+        lambda: alice.ask("PUT", f"{API}/secret/another", secret),
+        *[lambda: alice.ask("GET", f"{API}/fs/own/content?path=fifo")] * 10,
+        *[lambda: alice.ask("GET", f"{API}/fs/own/files")] * 2,
+        *[lambda: alice.ask("PUT", f"{API}/fs/own/content?path=file", part)] * 2,
+        *[lambda body=body: alice.ask("POST", f"{API}/fs", body) for body in asked],
+    ]
+
+
+def prepare_alice(server: Server, alice: Client) -> str:
+    """A storage with hostile files, and a job with secrets whose log is one long line of their letter; the job's id."""
+    own = server.data / "storage" / "alice" / "own"
+    alice.ask("POST", f"{API}/fs", json.dumps({"name": "own", "url": f"local://{own}"}).encode())
+    os.mkfifo(own / "fifo")
+    with (own / "sparse").open("wb") as file:
+        file.truncate(8 * 2**40)
+    for number in range(20):
+        body = json.dumps({"value": "a" * (60_000 - number)}).encode()
+        alice.ask("PUT", f"{API}/secret/s{number}", body)
+    secrets = [{"name": f"s{number}", "file": f"s{number}"} for number in range(20)]
+    document = single("head -c 8000000 /dev/zero | tr '\\0' a; sleep 100000", secrets=secrets)
+    status, text = alice.ask("POST", f"{API}/job/single", json.dumps(document).encode())
+    if status != 200:
+        raise RuntimeError(text)
+    return str(json.loads(text)["id"])
+
+
 def main() -> None:
     bench = begin("hostile", __doc__)
     seconds = 15.0 if bench.quick else 60.0
@@ -113,6 +163,8 @@ def main() -> None:
             ids += json.loads(
                 alice.ask("POST", f"{API}/job/batch", json.dumps({"jobs": [document] * 500}).encode())[1]
             )["ids"]
+        talker = prepare_alice(server, alice)
+        time.sleep(3)  # until its log is there
         quiet = server.memory(server.pid)
         taken: dict[str, list[float]] = {"GET /healthz": [], "a login": [], "a submit": []}
         requests: dict[str, Callable[[], tuple[int, bytes]]] = {
@@ -123,7 +175,9 @@ def main() -> None:
         refused = 0
         peak = quiet
         job = json.dumps(single("true")).encode()
-        attackers = multiprocessing.get_context("spawn").Process(target=attack, args=(server.url, alice.token, ids[-1]))
+        attackers = multiprocessing.get_context("spawn").Process(
+            target=attack, args=(server.url, alice.token, ids[-1], talker)
+        )
         attackers.start()
         try:
             time.sleep(3)  # until they are at work
@@ -138,13 +192,14 @@ def main() -> None:
         finally:
             attackers.kill()
             attackers.join()
-        time.sleep(3)  # what is kept without any need shows after a while
+        time.sleep(12)  # what is kept without any need shows after a while
         after = server.memory(server.pid)
     for name, values in taken.items():
         bench.goal(f"{name} by another user during the attack, p99", "ms", percentile(values, 0.99), 1000, len(values))
     bench.goal("memory of the server, highest", "MiB", peak, 400)
     bench.goal("memory of the server, afterwards", "MiB", after, 400)
-    bench.note(f"{refused} of the other user's requests were refused; quiet memory {quiet:.0f} MiB")
+    bench.figure("memory of the server, before", "MiB", quiet)
+    bench.note(f"{refused} of the other user's requests were refused")
     bench.finish()
 
 

@@ -3,6 +3,9 @@
 Both have 64 slots. A job's first act is to write down the time; the delay counts from the moment before the client sends:
 for us a request on an open connection or the command line, for Slurm the start of ``sbatch`` or ``srun``. The 1,000 jobs
 of ``true`` count from the first submit to the moment when no job is active any more, each a process of its own.
+
+What the isolation of users costs is measured on one server in turns: a batch of jobs of the platform's root, who is not isolated, then
+one of another user's, and so on; the figure is the median of the differences of such pairs.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from urllib.parse import urlsplit
 
 from benchmarks.harness import Bench, begin, percentile, wait_for
 from benchmarks.load import request, send
-from benchmarks.ours import COMMAND, Server, single
+from benchmarks.ours import COMMAND, KEEPER, PASSWORD, Server, command_of, single
 from benchmarks.slurm import CONFIGURATIONS, SLOTS, NotHere, Slurm
 
 SHARES = (0.5, 0.99)
@@ -75,6 +78,36 @@ def at_once(server: Server, jobs: int) -> float:
     return time.perf_counter() - began
 
 
+def isolation(bench: Bench, server: Server, pairs: int, jobs: int) -> int:
+    """What isolation adds to a launch: time per job of a batch, and the keeper's processor time. The number of jobs that ran."""
+    root, name = server.token, "isolated"
+    server.call("POST", "/user", {"username": name, "password": PASSWORD})
+    other = server.call("POST", "/login", {"username": name, "password": PASSWORD})["authorization"]
+    keeper = next(pid for pid in server.processes() if command_of(pid) == KEEPER)
+
+    def batch(token: str) -> tuple[float, float]:
+        """Milliseconds of a job: until it has ended, and of the keeper's processor."""
+        before, began = server.cpu_seconds(keeper), time.perf_counter()
+        server.token = token
+        server.submit_many([single("true")] * jobs)
+        server.token = root
+        server.settle()
+        return (time.perf_counter() - began) * 1000 / jobs, (server.cpu_seconds(keeper) - before) * 1000 / jobs
+
+    for token in (root, other):
+        batch(token)  # sandboxes are made, caches filled
+    found = [(batch(root), batch(other)) for _ in range(pairs)]
+    for place, what in enumerate(("time per job", "processor time of the keeper per job")):
+        plain, isolated = ([pair[who][place] for pair in found] for who in (0, 1))
+        bench.figure(f"{what}, isolated", "ms", isolated, "not isolated", plain)
+        bench.goal(f"{what}, what isolation adds", "ms", [b - a for a, b in zip(plain, isolated, strict=True)], 1.0)
+    return (2 * pairs + 2) * jobs
+
+
+def is_isolated(server: Server) -> bool:
+    return "isolation of users: by user" in server.log()
+
+
 def check_all_succeeded(server: Server, jobs: int) -> None:
     found = sum(1 for _ in server.jobs(status="succeeded"))
     if found != jobs:
@@ -107,6 +140,13 @@ def main() -> None:
         one_each = [jobs / singly(server, jobs) for _ in range(rounds)]
         together = [jobs / at_once(server, jobs) for _ in range(rounds)]
         check_all_succeeded(server, len(rest) + len(command) + 2 * rounds * jobs)
+    # Few slots, so that the time of a batch is that of its launches and not of the machine's queue of processes.
+    with Server(2, PADDLEFLOW_SERVER_LOG_LEVEL="info") as server:
+        if is_isolated(server):
+            ran = isolation(bench, server, *((10, 20) if bench.quick else (60, 20)))
+            check_all_succeeded(server, ran)
+        else:
+            bench.note("users are not isolated here: the server is not root, or the kernel forbids it")
     for share in SHARES:
         goal = {0.5: 20.0, 0.99: 60.0}[share]
         bench.goal(f"submit to running, p{share * 100:.0f}", "ms", percentile(rest, share) * 1000, goal, len(rest))

@@ -2,7 +2,8 @@
 
 Runs with a loop over an artifact, a nested dag, a step that fails twice and rests before each retry, a chain of short steps
 (which are prefetched) and, in every other run, a step that fails, go on while the server, the keeper or both are killed with
-SIGKILL, or the server is stopped and continued, at random moments. Every step appends a line to the ledger of its run when it
+SIGKILL, or the server is stopped and continued, at random moments. A schedule starts a small run every few seconds meanwhile,
+and each of its slots must have exactly one. Every step appends a line to the ledger of its run when it
 starts and when it ends, with its job (one for each try), its attempt and a nonce of its own process. Afterwards every run must
 have ended as its document says, and every try must have started once and ended. After a kill of the keeper a try may
 end without anybody seeing its exit code; where the platform says so of a job, the run is counted apart, and only that it
@@ -25,15 +26,15 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import Bench, begin, wait_for
-from benchmarks.ours import Server
+from benchmarks.harness import Bench, begin, percentile, wait_for
+from benchmarks.ours import KEEPER, Server, command_of
 
 FAULTS = ("server", "keeper", "both", "stop")
 FINAL = ("succeeded", "failed", "terminated", "skipped")
-KEEPER = "pf-keeper"
 MAX_ACTIVE = 3  #: runs at a time
 LONGEST_PAUSE = 0.6  #: seconds between two faults
 BATCH = 100  #: kills on one server
@@ -49,6 +50,8 @@ GOOD_STARTS = Counter(
     + ["flaky"] * TRIES
     + [f"short-{number}" for number in range(CHAIN)]
 )
+SCHEDULED_STARTS = Counter(["tick"])
+EVERY = 3  #: seconds between two slots of the schedule
 
 
 def step(ledger: Path, label: str, body: str, **more: object) -> dict[str, object]:
@@ -98,6 +101,13 @@ def document(ledger: Path, fails: bool) -> str:
     )  # fmt: skip
 
 
+def scheduled_document(ledger: Path) -> str:
+    """The pipeline that the schedule runs."""
+    return json.dumps(
+        {"name": "ticks", "docker_env": "none", "entry_points": {"tick": step(ledger, "tick", "sleep 0.05")}}
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     word: str  #: start or end
@@ -122,11 +132,21 @@ class Verdict:
     doubled: list[str] = field(default_factory=list)
     runs: int = 0
     starts: int = 0
+    slots: int = 0  #: of the schedule that have runs
     unseen: int = 0  #: runs in which the platform says that the end of a try was not seen
     faults: Counter[str] = field(default_factory=Counter)
+    restarts: list[float] = field(default_factory=list)  #: seconds until a killed server was ready again
 
-    def judge(self, run: str, fails: bool, status: str, lines: Sequence[Line], messages: Mapping[str, str]) -> None:
-        """One run that should have ended; `messages` of its jobs."""
+    def judge(
+        self,
+        run: str,
+        fails: bool,
+        status: str,
+        lines: Sequence[Line],
+        messages: Mapping[str, str],
+        good: Counter[str] = GOOD_STARTS,
+    ) -> None:
+        """One run that should have ended; `messages` of its jobs, `good` are the starts of one that succeeds."""
         self.runs += 1
         starts = [line for line in lines if line.word == "start"]
         self.starts += len(starts)
@@ -143,7 +163,7 @@ class Verdict:
         wanted = "failed" if fails else "succeeded"
         if status != wanted:
             self.lost.append(f"{run} is {status}, not {wanted}: {dict(messages)}")
-        expected = GOOD_STARTS + Counter({"bad": 1} if fails else {})
+        expected = good + Counter({"bad": 1} if fails else {})
         counted = Counter(line.label for line in starts)
         for label in expected.keys() | counted.keys():
             if counted[label] < expected[label]:
@@ -154,6 +174,20 @@ class Verdict:
                 self.doubled.append(f"{run}: {label} started {counted[label]} times, not {expected[label]}")
         ended = {line.nonce for line in lines if line.word == "end"}
         self.lost += [f"{run}: {line.label} started and never ended" for line in starts if line.nonce not in ended]
+
+    def judge_slots(self, slots: Sequence[float], stopped_at: float) -> None:
+        """The slots that have runs, of a schedule that was stopped at this moment: all of them, each once."""
+        counted = Counter(slots)
+        self.slots += len(counted)
+        self.doubled += [f"slot {slot:.0f} has {count} runs" for slot, count in counted.items() if count > 1]
+        if not counted:
+            self.lost.append("no slot of the schedule has a run")
+            return
+        first, last = min(counted), max(counted)
+        wanted = {first + EVERY * number for number in range(int((last - first) // EVERY) + 1)}
+        self.lost += [f"slot {slot:.0f} has no run" for slot in sorted(wanted - counted.keys())]
+        if last < stopped_at - 2 * EVERY:
+            self.lost.append(f"the last slot with a run is {stopped_at - last:.0f} s before the schedule was stopped")
 
 
 class Batch:
@@ -173,17 +207,43 @@ class Batch:
         store.mkdir()
         self._ledger.mkdir()
         self._server.call("POST", "/fs", {"name": "store", "url": f"local://{store}"})
+        schedule = self._schedule()
         for number in range(kills):
             self._submit()
             time.sleep(self._random.random() * LONGEST_PAUSE)
             fault = FAULTS[number % len(FAULTS)] if number < len(FAULTS) else self._random.choice(FAULTS)
             self._do(fault)
             self.verdict.faults[fault] += 1
+        scheduled = self._end_schedule(schedule)
         with contextlib.suppress(TimeoutError):  # the verdict names those that have not ended
             wait_for(self._all_ended, "the end of all runs", within=120, every=0.1)
         for run, fails in self._runs.items():
             self._judge(run, fails)
+        for run in scheduled:
+            self._judge(run, False, SCHEDULED_STARTS)
         return self.verdict
+
+    def _schedule(self) -> str:
+        raw = base64.b64encode(scheduled_document(self._ledger).encode()).decode()
+        pipeline = self._server.call("POST", "/pipeline", {"yamlRaw": raw})["pipelineID"]
+        body = {"name": "ticks", "pipelineID": pipeline, "crontab": f"@every {EVERY}s", "timezone": "UTC"}
+        made: str = self._server.call("POST", "/schedule", body)["scheduleID"]
+        return made
+
+    def _end_schedule(self, schedule: str) -> list[str]:
+        """Stop it and judge its slots; the runs that it made, which are waited for like the others."""
+        time.sleep(EVERY)  # what was due while the server was away is caught up with
+        self._server.call("PUT", f"/schedule/{schedule}", action="stop")
+        stopped_at, runs, marker = time.time(), dict[str, float](), ""
+        while True:
+            page = self._server.call("GET", f"/schedule/{schedule}", marker=marker)["runs"]
+            runs |= {run["runID"]: _moment(run["scheduledTime"]) for run in page["runList"]}
+            if not page["isTruncated"]:
+                break
+            marker = page["nextMarker"]
+        self.verdict.judge_slots(list(runs.values()), stopped_at)
+        self._active |= runs.keys()
+        return list(runs)
 
     def _submit(self) -> None:
         self._active = {run for run in self._active if self._status(run) not in FINAL}
@@ -204,10 +264,10 @@ class Batch:
             self._server.kill()
         if fault in ("keeper", "both"):
             for pid in self._server.processes():
-                if _command_of(pid) == KEEPER:
+                if command_of(pid) == KEEPER:
                     os.kill(pid, signal.SIGKILL)
         if fault in ("server", "both"):
-            self._server.start()
+            self.verdict.restarts.append(self._server.start())
 
     def _status(self, run: str) -> str:
         return str(self._server.call("GET", f"/run/{run}")["status"])
@@ -216,18 +276,23 @@ class Batch:
         self._active = {run for run in self._active if self._status(run) not in FINAL}
         return not self._active
 
-    def _judge(self, run: str, fails: bool) -> None:
+    def _judge(self, run: str, fails: bool, good: Counter[str] = GOOD_STARTS) -> None:
         """By all jobs of the run: those that wrote to the ledger, earlier tries included, and those that never came to it."""
         lines = read_ledger(self._ledger / run)
         view = self._server.call("GET", f"/run/{run}")
         jobs = {line.attempt.partition(" ")[0] for line in lines}
         messages = {job: self._message(job) for job in sorted(jobs)} | _messages(view)
         known = {job: message for job, message in messages.items() if message}
-        self.verdict.judge(run, fails, str(view["status"]), lines, known)
+        self.verdict.judge(run, fails, str(view["status"]), lines, known, good)
 
     def _message(self, job: str) -> str:
         found: dict[str, Any] = self._server.call("GET", f"/job/{job}")
         return str(found.get("message") or "")
+
+
+def _moment(text: str) -> float:
+    """A moment of an answer, which is in the zone of this machine, as the server is."""
+    return datetime.strptime(text, "%Y-%m-%d %H:%M:%S").astimezone().timestamp()
 
 
 def _messages(view: object) -> dict[str, str]:
@@ -245,13 +310,6 @@ def _messages(view: object) -> dict[str, str]:
     return found
 
 
-def _command_of(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:
-        return ""
-
-
 def run_batch(kills: int, seed: int, database: str = "") -> Verdict:
     """A batch on a server of its own."""
     more = {"PADDLEFLOW_DATABASE_URL": database} if database else {}
@@ -266,7 +324,8 @@ def new_schema(url: str, name: str) -> str:
 
 
 def measure(bench: Bench, kills: int) -> None:
-    lost = doubled = runs = starts = unseen = done = seed = 0
+    lost = doubled = runs = starts = slots = unseen = done = seed = 0
+    restarts: list[float] = []
     url = os.environ.get("BENCH_DATABASE_URL", "")
     if not url:
         bench.note("all on SQLite: BENCH_DATABASE_URL is not set")
@@ -277,13 +336,21 @@ def measure(bench: Bench, kills: int) -> None:
         verdict = run_batch(count, seed, schema)
         done += count
         runs, starts, unseen = runs + verdict.runs, starts + verdict.starts, unseen + verdict.unseen
+        slots += verdict.slots
+        restarts += verdict.restarts
         lost, doubled = lost + len(verdict.lost), doubled + len(verdict.doubled)
-        bench.note(f"seed {seed}: {dict(verdict.faults)}, {verdict.runs} runs, {verdict.starts} starts of steps")
+        bench.note(
+            f"seed {seed}: {dict(verdict.faults)}, {verdict.runs} runs, {verdict.slots} slots, {verdict.starts} starts"
+        )
         for words in verdict.lost + verdict.doubled:
             bench.note(f"seed {seed}: {words}")
-    bench.goal(f"lost in {kills} kills ({runs} runs, {starts} steps started)", "faults", float(lost), 0.0, kills)
+    bench.goal(
+        f"lost in {kills} kills ({runs} runs, {slots} slots, {starts} steps started)", "faults", float(lost), 0.0, kills
+    )
     bench.goal(f"done twice in {kills} kills", "faults", float(doubled), 0.0, kills)
     bench.figure("runs with a try whose end nobody saw", "runs", float(unseen), n=kills)
+    bench.figure("ready again after a kill, median", "s", percentile(restarts, 0.5), n=len(restarts))
+    bench.figure("ready again after a kill, p99", "s", percentile(restarts, 0.99), n=len(restarts))
 
 
 def main() -> None:

@@ -1,7 +1,8 @@
 """Attempts as pods on one real node: from `start` to the observation `Started`, beside a plain client that creates and watches.
 
 Needs root, for the node. What is counted: both create the same pod, of an image that the node has, and stop at the moment at which
-they learn that its container runs. In turns, one after the other.
+they learn that its container runs. In turns, one after the other. Then jobs of a server (`benchmarks/pod_jobs.py`), and pods bound per
+second on simulated nodes, by schedulers one after the other (`benchmarks/pod_binding.py`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 from contextlib import aclosing
 from pathlib import Path
 
+from benchmarks import pod_binding, pod_jobs
 from benchmarks.harness import Bench, begin, percentile
 from paddleflow.base.clock import SystemClock
 from paddleflow.base.ids import AttemptId
@@ -22,8 +24,9 @@ from paddleflow.kube import config
 from paddleflow.kube.client import Client
 from paddleflow.kube.resources import PODS
 from paddleflow.kube.transport import HttpTransport
-from paddleflow.runtimes.kubernetes import pods
+from paddleflow.runtimes.kubernetes import pods, status
 from paddleflow.runtimes.kubernetes.kubernetes_runtime import KubernetesRuntime
+from paddleflow.runtimes.kubernetes.pods import PodSettings
 from paddleflow.runtimes.runtime import Ended, Launch, Started
 
 TOOL = Path(__file__).resolve().parent.parent / "scripts" / "cluster"
@@ -51,7 +54,7 @@ async def ours(runtime: KubernetesRuntime, name: str) -> float:
 
 async def plain(client: Client, name: str) -> float:
     """The same by a plain client."""
-    made = pods.pod(launch(name), "default", "plain")
+    made = pods.pod(launch(name), PodSettings("plain"))
     del made["metadata"]["finalizers"]
     began = time.monotonic()
     there = await client.create(PODS, made)
@@ -59,7 +62,7 @@ async def plain(client: Client, name: str) -> float:
     version = there["metadata"]["resourceVersion"]
     async with aclosing(client.watch(PODS, "default", version=version, fields=f"metadata.name={own}")) as events:
         async for event in events:
-            if pods.started_at(event.object) is not None:
+            if status.started_at(event.object) is not None:
                 break
     took = time.monotonic() - began
     await client.delete(PODS, own, "default", grace=0)
@@ -78,8 +81,7 @@ async def measure(bench: Bench, kubeconfig: Path) -> None:
                 SystemClock(),
                 Path(folder),
                 group.create_task,
-                namespace="default",
-                cluster="bench",
+                settings=PodSettings("bench"),
             )
             await runtime.open()
             await ours(runtime, "warm")
@@ -101,8 +103,11 @@ def main() -> None:
         shape = ["up", "--name", name, "--nodes", "1", "--json"]
         shown = json.loads(subprocess.run([TOOL, *shape], check=True, capture_output=True, text=True).stdout)
         asyncio.run(measure(bench, Path(shown["kubeconfig"])))
+        bench.note("jobs of a server beside kubectl run")
+        asyncio.run(pod_jobs.measure_submit(bench, Path(shown["kubeconfig"]), IMAGE))
     finally:
         subprocess.run([TOOL, "down", "--name", name], check=False, capture_output=True)
+    pod_binding.run(bench)
     bench.finish()
 
 

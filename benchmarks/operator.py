@@ -29,7 +29,7 @@ from paddleflow.kube.client import Client
 from paddleflow.kube.resources import DEFINITIONS, NAMESPACES, PADDLEJOBS, PODS, Object, Resource
 from paddleflow.kube.transport import HttpTransport
 from paddleflow.operator.main import definitions
-from paddleflow.operator.paddlejob.job import Options, read
+from paddleflow.operator.paddlejob.job import OperatorOptions, read
 from paddleflow.operator.paddlejob.manifests import pod
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -154,7 +154,7 @@ def peers_pods(number: int, namespace: str) -> list[Object]:
     """The pods of one job as the operator makes them, but nobody's: without its label, so that it does not follow them."""
     name = f"plain-{number}"
     found = read({**job(name, namespace), "metadata": {"name": name, "namespace": namespace, "uid": "x"}})
-    made = [pod(found, "worker", index, 1, Options(), 0, False) for index in range(MEMBERS)]
+    made = [pod(found, "worker", index, 1, OperatorOptions(), 0, False) for index in range(MEMBERS)]
     for each in made:
         metadata = each["metadata"]
         del metadata["ownerReferences"]

@@ -25,12 +25,21 @@ PASSWORD = "bench-password-1"
 COMMAND = Path(sys.executable).with_name("paddleflow")
 #: What a job of a benchmark asks for; small enough that only the number of slots counts.
 FLAVOUR = {"cpu": "1", "mem": "64Mi"}
+KEEPER = "pf-keeper"  #: what the keeper calls itself
 ACTIVE = ("init", "pending", "running", "terminating")
 
 
 def single(command: str, **more: object) -> dict[str, object]:
     """The document of a single job."""
     return {"image": "none", "command": command, "flavour": FLAVOUR, **more}
+
+
+def command_of(pid: int) -> str:
+    """What a process calls itself; empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
 
 
 class Server:

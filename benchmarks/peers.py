@@ -25,9 +25,13 @@ VERSIONS = {
     "snakemake": "snakemake==8.30.0",
     "flyte": "flytekit==1.16.31",
     "ray": "ray==2.60.0",
+    "prefect": "prefect==3.8.8",
+    "dstack": "dstack==0.22.5",
+    "juicefs": "juicefs==0.0.4",
 }
 PATIENCE = 60.0  #: seconds after which a peer is not measured once more
 LONGEST = 300.0  #: seconds that one round of a peer may take
+INSTALLING = 900.0  #: seconds that its installation may take
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +56,13 @@ def python_of(peer: str) -> Path:
     python, ready = folder / "bin" / "python", folder / "ready"
     if not ready.exists() or ready.read_text() != VERSIONS[peer]:
         shutil.rmtree(folder, ignore_errors=True)
-        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", VERSIONS[peer]]
-        for command in ([sys.executable, "-m", "venv", str(folder)], install):
-            _call(command, CACHE.parent, 300)
+        CACHE.mkdir(parents=True, exist_ok=True)
+        uv = str(
+            Path(sys.executable).with_name("uv")
+        )  # pip takes minutes to choose the versions that some of them need
+        install = [uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", str(python), VERSIONS[peer]]
+        for command in ([uv, "venv", "--quiet", "--python", sys.executable, str(folder)], install):
+            _call(command, CACHE, INSTALLING, dict(os.environ))  # which may say where packages come from
         ready.write_text(VERSIONS[peer])
     return python
 
@@ -170,9 +178,9 @@ def _timed(command: list[str], folder: Path) -> float:
     return timed(lambda: _call(command, folder))
 
 
-def _call(command: list[str], folder: Path, within: float = LONGEST) -> str:
-    """What a command says; `NotMeasured` with its last words when it fails."""
-    env = {
+def _call(command: list[str], folder: Path, within: float = LONGEST, env: dict[str, str] | None = None) -> str:
+    """What a command says, in an environment that is the same everywhere or in `env`; `NotMeasured` with its last words."""
+    env = env or {
         "PATH": os.defpath + ":/usr/local/bin",
         "HOME": str(folder),
         "LANG": "C.UTF-8",

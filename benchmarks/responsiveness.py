@@ -2,11 +2,13 @@
 
 A server with many waiting jobs of many sizes is asked for ``GET /healthz`` on one connection, again and again, while whole cycles
 run: a queue is changed, so that every job is looked at anew, and the server is killed and started, so that everything is read and
-rebuilt. The figures are what such a request took. "Quiet" is the same without anything to do.
+rebuilt. The same while a pipeline of thousands of steps is read, checked and registered, again and again. The figures are what such
+a request took. "Quiet" is the same without anything to do.
 """
 
 from __future__ import annotations
 
+import base64
 import http.client
 import threading
 import time
@@ -14,6 +16,8 @@ from urllib.parse import urlsplit
 
 from benchmarks.harness import begin, wait_for
 from benchmarks.ours import Server, single
+from benchmarks.peers import Graph
+from benchmarks.pipelines import document
 
 SIZES = 500  #: different sizes of jobs: so many classes does the scheduler look at
 
@@ -54,9 +58,20 @@ def _ceiling(server: Server, cpus: int) -> None:
     server.call("PUT", "/queue/blocked", body)
 
 
+def _compiles(steps: int, rounds: int) -> Probe:
+    """Registers a large pipeline on a server of its own; what requests took meanwhile."""
+    text = base64.b64encode(document(Graph(steps)).encode()).decode()
+    with Server(2, PADDLEFLOW_SERVER_MAX_BULK_BODY=str(2**27)) as server, Probe(server) as probe:
+        for _ in range(rounds):
+            server.call("POST", "/pipeline/check", {"yamlRaw": text})
+        server.call("POST", "/pipeline", {"yamlRaw": text})
+    return probe
+
+
 def main() -> None:
     bench = begin("responsiveness", __doc__)
-    pending, rounds = (20_000, 5) if bench.quick else (100_000, 7)
+    pending, rounds, steps = (20_000, 5, 5_000) if bench.quick else (100_000, 7, 10_000)
+    compiles = _compiles(steps, rounds)
     with Server(4096) as server:
         server.block("blocked")
         with Probe(server) as quiet:
@@ -82,7 +97,12 @@ def main() -> None:
         with Probe(server) as again:
             last = server.call("POST", "/job/single", single("true"))["id"]
             wait_for(lambda: server.call("GET", f"/job/{last}")["status"] == "succeeded", "the first turn", 300, 0.05)
-    for name, found in (("quiet", quiet), (f"cycles over {pending:,} jobs", cycles), ("after a restart", again)):
+    for name, found in (
+        ("quiet", quiet),
+        (f"cycles over {pending:,} jobs", cycles),
+        ("after a restart", again),
+        (f"compiles of {steps:,} steps", compiles),
+    ):
         bench.goal(f"GET /healthz, p99, {name}", "ms", found.at(0.99), 50, len(found.milliseconds))
         bench.goal(f"GET /healthz, longest, {name}", "ms", found.at(1.0), 250, len(found.milliseconds))
     bench.finish()

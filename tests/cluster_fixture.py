@@ -8,11 +8,14 @@ stay on one worker, so that it is brought up once. Nothing is built here: ``scri
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import re
 import shutil
+import socket
 import subprocess
+import threading
 import uuid
 from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
@@ -21,10 +24,12 @@ import pytest
 
 from scripts.lib.cluster import inventory
 from scripts.lib.cluster.addons import kubectl_variables
+from scripts.lib.cluster.control_plane import hub_pid
 from scripts.lib.cluster.paths import PROGRAMS
 
 TOOL = Path(__file__).resolve().parent.parent / "scripts" / "cluster"
 GRACE_SECONDS = 10  #: until the fixture's nodes count as lost; short, for tests of that
+_CLONE_NEWNET = 0x40000000
 _LACKING = "no test cluster here"
 _TIMEOUT = pytest.mark.timeout(400)  # whoever comes first waits for the cluster as well
 _GROUPS = {"control_plane": "control-plane", "cluster": "cluster"}  #: fixture → group of tests that share a worker
@@ -84,6 +89,17 @@ class LiveCluster:
         return call("on", "--name", self.name, node, *words)
 
     @contextlib.contextmanager
+    def reached_from_pods(self, port: int) -> Iterator[str]:
+        """The address at which pods reach a port of this machine's loopback, by a tunnel that begins in the nodes' network."""
+        door = _listen_in(f"/proc/{hub_pid(inventory.find(self.name))}/ns/net", inventory.HUB)
+        words = [str(PROGRAMS / "tunnel"), str(door.fileno()), f"{inventory.LOOPBACK}:{port}"]
+        with door, subprocess.Popen(words, pass_fds=[door.fileno()]) as tunnel:
+            try:
+                yield f"{inventory.HUB}:{door.getsockname()[1]}"
+            finally:
+                tunnel.kill()
+
+    @contextlib.contextmanager
     def namespace(self) -> Iterator[str]:
         """A namespace that nobody else uses; its removal is begun, not waited for."""
         name = f"test-{uuid.uuid4().hex[:8]}"
@@ -93,6 +109,22 @@ class LiveCluster:
 
     def down(self) -> None:
         call("down", "--name", self.name)
+
+
+def _listen_in(namespace: str, address: str) -> socket.socket:
+    """A listening socket of another network namespace. A thread enters it and ends; the socket stays there."""
+    made: list[socket.socket] = []
+
+    def enter() -> None:
+        with open(namespace) as there:
+            if ctypes.CDLL(None, use_errno=True).setns(there.fileno(), _CLONE_NEWNET) == 0:
+                made.append(socket.create_server((address, 0), backlog=128))
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert made, f"{namespace} cannot be entered"
+    return made[0]
 
 
 def call(*words: str, stdin: str = "") -> str:

@@ -8,6 +8,7 @@ pytest_plugins = [
     "tests.client_stub",
     "tests.cluster_fixture",
     "tests.databases",
+    "tests.hdfs_clusters",
     "tests.postgres_server",
     "tests.worker_groups",
 ]

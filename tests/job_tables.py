@@ -31,7 +31,7 @@ def task_row(role: str = "worker", index: int = 0, attempt: int = 1, **columns: 
 def changed(row: JobRow, **columns: Any) -> ChangedJob:
     """The same row as the engine reads it after somebody changed these columns."""
     row = row._replace(**columns)
-    return ChangedJob(**{name: getattr(row, name) for name in ChangedJob._fields if name != "expected"})
+    return ChangedJob(**{name: getattr(row, name) for name in ChangedJob._fields if name not in ("expected", "data")})
 
 
 def waiting(*rows: JobRow) -> list[WaitingClass]:

@@ -27,9 +27,8 @@ from paddleflow.runtimes.memory import EXIT, MemoryCluster, MemoryRuntime
 from paddleflow.runtimes.runtime import Launch
 from paddleflow.settings import Settings
 from paddleflow.spec.pipeline.model import Cache, Component, FsMount, Pipeline, Step
-from paddleflow.spec.storage import NewStorage
 from paddleflow.storage.model import Place
-from paddleflow.storage.storages import create_storage
+from paddleflow.storage.storages import Wanted, create_storage
 from paddleflow.store.bus import JOBS, LocalBus
 from paddleflow.store.database import Database, Tx
 from tests.patience import PATIENCE
@@ -79,8 +78,10 @@ class RunScene:
             now = self.clock.now()
             ensure_defaults(tx, now, CAPACITY)
             users.add(tx, "root", "", now)
-            document = NewStorage(name="store", url=f"local://{self.folder}")
-            create_storage(tx, document, Place("local", "", str(self.folder)), "root", False, now)
+            wanted = Wanted(
+                "store", "root", Place("local", "", str(self.folder)), {}, "", independent=False, confined=False
+            )
+            create_storage(tx, wanted, now)
 
         await self.database.write(fill)
 

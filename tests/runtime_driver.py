@@ -22,6 +22,8 @@ from tests.runtime_scene import PATH, Scene, open_local
 class RuntimeDriver(Protocol):
     """Makes launches for one runtime over one folder, and ends them."""
 
+    tells_signals: bool  #: an exit with 137 is not taken for an end by SIGKILL; of a container nothing else is known
+
     async def open(self) -> Runtime:
         """An opened runtime; a second one reaches what the first one started."""
         ...
@@ -39,6 +41,8 @@ class RuntimeDriver(Protocol):
 
 class LocalDriver:
     """Processes of this machine."""
+
+    tells_signals = True
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -67,6 +71,8 @@ class LocalDriver:
 
 class MemoryDriver:
     """No processes at all."""
+
+    tells_signals = True
 
     def __init__(self, folder: Path) -> None:
         self._cluster = MemoryCluster()

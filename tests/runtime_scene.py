@@ -12,7 +12,7 @@ from typing import TypeVar
 from paddleflow.base.clock import SystemClock
 from paddleflow.base.ids import AttemptId
 from paddleflow.runtimes.local.job_folders import log_file
-from paddleflow.runtimes.local.link import KEEPER_COMMAND
+from paddleflow.runtimes.local.keeper_connection import KEEPER_COMMAND
 from paddleflow.runtimes.local.local_runtime import LocalRuntime
 from paddleflow.runtimes.memory import task_of
 from paddleflow.runtimes.prefetch import Returned
@@ -36,9 +36,13 @@ T = TypeVar("T", Started, Ready, Ended, Returned)
 
 
 async def open_local(
-    data: Path, settings: LocalSettings | None = None, *, keeper: Sequence[str] = KEEPER_COMMAND
+    data: Path,
+    settings: LocalSettings | None = None,
+    *,
+    keeper: Sequence[str] = KEEPER_COMMAND,
+    patience: float = PATIENCE,
 ) -> Runtime:
-    runtime = LocalRuntime(settings or LocalSettings(), data, SystemClock(), keeper=keeper)
+    runtime = LocalRuntime(settings or LocalSettings(), data, SystemClock(), keeper=keeper, patience=patience)
     await runtime.open()
     return runtime
 

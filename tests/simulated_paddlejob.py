@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from paddleflow.operator.paddlejob.job import Options, read, stamp
+from paddleflow.operator.paddlejob.job import OperatorOptions, read, stamp
 from paddleflow.operator.paddlejob.reconcile import reconcile
 from paddleflow.operator.paddlejob.writes import Children, Event, Writes
 
@@ -45,7 +45,7 @@ class SimulatedCluster:
 
     def __init__(self, spec: Obj, **options: Any) -> None:
         self.job = job(spec)
-        self.options = Options(**options)
+        self.options = OperatorOptions(**options)
         self.objects: dict[tuple[str, str], Obj] = {}
         self.now = 1_000_000.0
         self.events: list[Event] = []

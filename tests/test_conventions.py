@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 
 from paddleflow import settings
 from paddleflow.store.migrations import packaged
@@ -152,7 +153,7 @@ def test_tasks_live_in_task_groups() -> None:
 
 def test_imports_stand_at_the_top() -> None:
     """An import may wait only where start-up time counts (the command line, the package itself) and for an extra."""
-    late = {SOURCE / "__init__.py", SOURCE / "store" / "connection.py"}
+    late = {SOURCE / "__init__.py", SOURCE / "store" / "connection.py", SOURCE / "store" / "encryption.py"}
     refuse(
         [
             f"{shown(file)}:{inner.lineno}: import inside {node.name}"
@@ -212,6 +213,12 @@ def test_each_setting_has_a_sentence() -> None:
 def test_generated_pages_are_up_to_date(writer: str) -> None:
     done = subprocess.run([sys.executable, ROOT / writer, "--check"], check=False)
     assert done.returncode == 0, f"a page of docs/reference is not what {writer} would write; run scripts/check --fix"
+
+
+def test_definitions_to_apply_and_delete_are_our_own() -> None:
+    """`kubectl delete -f deploy/crds` is how the operator is uninstalled: Volcano's kinds, and their objects, must stay."""
+    found = [each for file in (ROOT / "deploy" / "crds").iterdir() for each in yaml.safe_load_all(file.read_text())]
+    assert [each["spec"]["group"] for each in found] == ["batch.paddlepaddle.org"]
 
 
 # ---- the vocabulary ------------------------------------------------------------------------------------------------

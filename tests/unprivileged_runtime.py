@@ -15,7 +15,7 @@ from pathlib import Path
 from paddleflow.base.clock import SystemClock
 from paddleflow.base.ids import AttemptId
 from paddleflow.runtimes.local import launcher
-from paddleflow.runtimes.local.link import KEEPER_COMMAND
+from paddleflow.runtimes.local.keeper_connection import KEEPER_COMMAND
 from paddleflow.runtimes.local.local_runtime import LocalRuntime
 from paddleflow.runtimes.memory import task_of
 from paddleflow.runtimes.runtime import Ended, Launch, Mount

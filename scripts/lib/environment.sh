@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # Sourced by the scripts beside this folder: brings up everything that the repository needs, once.
 #
-# Sets ROOT and VENV and defines `environment` (the Python environment), `debian_parts` (PostgreSQL, Open MPI, fuse3
-# and rsync for the tests) and `cluster_parts` (the test cluster, built). A stamp in the environment, written last, says what it was made from: with a true stamp `environment`
+# Sets ROOT and VENV and defines `environment` (the Python environment), `debian_parts` (PostgreSQL, Open MPI, fuse3,
+# rsync and the servers of stores, for the tests) and `cluster_parts` (the test cluster, built). A stamp in the environment, written last, says what it was made from: with a true stamp `environment`
 # touches neither disk nor network, and an interrupted set-up is simply done again.
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -38,7 +38,10 @@ environment() {
     local wanted stamp=
     wanted=$(wanted_stamp)
     [ ! -f "$VENV/stamp" ] || read -r stamp < "$VENV/stamp" || true
-    if [ "$stamp" = "$wanted" ] && [ -x "$VENV/bin/python" ]; then return; fi
+    if [ "$stamp" = "$wanted" ] && [ -x "$VENV/bin/python" ]; then
+        bytecode
+        return
+    fi
     (
         exec 9< "$ROOT/requirements/lock.txt"
         flock 9 # two scripts started at once: the second waits, then finds the work done
@@ -52,19 +55,35 @@ environment() {
         fi
         "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -r "$ROOT/requirements/uv.txt"
         cd "$ROOT"
-        "$VENV/bin/uv" pip sync --quiet --python "$VENV/bin/python" requirements/lock.txt requirements/editable.txt
+        "$VENV/bin/uv" pip sync --quiet --compile-bytecode --python "$VENV/bin/python" requirements/lock.txt requirements/editable.txt
         printf '%s\n' "$wanted" > "$VENV/stamp.new"
         mv "$VENV/stamp.new" "$VENV/stamp"
     ) || exit 1
+    bytecode
 }
 
-# PostgreSQL, Open MPI, fuse3 and rsync from Debian, for the tests that need them. Their lack is said, and is no error here.
+# Where Python is told to write no bytecode (PYTHONDONTWRITEBYTECODE, as in many containers) every process would compile what it imports:
+# half of the time of a command, and a second of each server's start. Only what changed is compiled.
+bytecode() {
+    "$VENV/bin/python" -m compileall -q "$ROOT/src" "$ROOT/tests" || true # a file that is wrong is the tests' to say
+}
+
+# PostgreSQL, Open MPI, fuse3, rsync, podman and the servers of stores from Debian, for the tests that need them. Their lack is said, and is no error here.
 debian_parts() {
     local missing=()
     [ -n "$(command -v pg_ctl || ls -d /usr/lib/postgresql/*/bin/pg_ctl 2> /dev/null)" ] || missing+=(postgresql)
     command -v mpirun > /dev/null || missing+=(openmpi-bin)
     command -v fusermount3 > /dev/null || missing+=(fuse3)
     command -v rsync > /dev/null || missing+=(rsync)
+    command -v vim > /dev/null || missing+=(vim)
+    [ -x /usr/sbin/sshd ] || missing+=(openssh-server)
+    command -v glusterd > /dev/null && [ -x /sbin/mount.glusterfs ] || missing+=(glusterfs-server glusterfs-client)
+    [ -x /usr/sbin/krb5kdc ] || missing+=(krb5-kdc)
+    [ -x /usr/sbin/kadmin.local ] || missing+=(krb5-admin-server)
+    command -v kinit > /dev/null || missing+=(krb5-user)
+    command -v podman > /dev/null && command -v runc > /dev/null && command -v busybox > /dev/null ||
+        missing+=(podman runc catatonit busybox-static)
+    command -v mvn > /dev/null || missing+=(maven openjdk-17-jdk-headless)
     [ ${#missing[@]} -gt 0 ] || return 0
     if [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null; then
         say "installing ${missing[*]}"
@@ -78,7 +97,7 @@ debian_parts() {
 # The first time takes half an hour, later calls no time. Its lack is said, and is no error here.
 cluster_parts() {
     local parts=(kube volcano kwok helm)
-    [ "$(id -u)" != 0 ] || parts+=(node-images coredns python-image operator-image argo)
+    [ "$(id -u)" != 0 ] || parts+=(node-images coredns python-image postgres-image operator-image argo)
     ! "$ROOT/scripts/cluster" build --check "${parts[@]}" 2> /dev/null || return 0
     "$VENV/bin/pytest" --collect-only -qq -p no:cacheprovider -m cluster "$@" > /dev/null 2>&1 || return 0
     say "building the test cluster's parts: ${parts[*]}"

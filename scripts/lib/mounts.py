@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
+
+from paddleflow.fs.session import ask_stats
 
 COMMAND = [sys.executable, "-c", "from paddleflow.cli.main import main; main()"]
 
@@ -51,9 +54,15 @@ class Mount:
     def umount(self, *options: str) -> None:
         self.run("umount", str(self.folder), *options)
 
+    def kill(self) -> None:
+        """kill -9 of supervisor and worker, so that nobody is left to go on."""
+        found = self.stats()
+        for pid in (found["pid"], found["worker"]):
+            os.kill(pid, signal.SIGKILL)
+
     def stats(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.run("stats", "--json", str(self.folder)).stdout)
-        return found
+        with patch.dict(os.environ, HOME=self.environment["HOME"]):
+            return ask_stats(self.folder)
 
 
 @contextmanager

@@ -45,6 +45,7 @@ class S3Server:
 
     endpoint: str
     process: subprocess.Popen[bytes]
+    folder: Path  #: of the server; its buckets are below `data`
 
     def bucket(self) -> Bucket:
         """A prefix of the caller's own. One bucket for all: SeaweedFS gives each bucket volumes, and runs out of them."""
@@ -83,7 +84,7 @@ def _running(command: list[str], port: int, environment: dict[str, str], folder:
     try:
         _wait_for(lambda: process.poll() is not None or _answers(port), f"{command[0]} answers")
         assert process.poll() is None, (folder / "log").read_text()[-2000:]
-        yield S3Server(f"http://127.0.0.1:{port}", process)
+        yield S3Server(f"http://127.0.0.1:{port}", process, folder)
     finally:
         process.kill()
         process.wait()

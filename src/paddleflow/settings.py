@@ -36,6 +36,11 @@ class ServerSettings:
     data: str = _setting(
         "", "Folder for the database, logs and job folders. Empty: paddleflow in the user's data folder."
     )
+    files: str = _setting(
+        "",
+        "Folder that all servers on one database share: code snapshots, and the logs of Kubernetes clusters. Empty: the data "
+        "folder, which is enough for one server.",
+    )
     log_level: str = _setting("info", "Least level that is logged: debug, info, warning or error.")
     log_format: str = _setting("auto", "json, text, or auto: text on a terminal and json elsewhere.")
     max_open_body: int = _setting(
@@ -78,6 +83,20 @@ class DatabaseSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class EncryptionSettings:
+    """Keys that secrets in the database are encrypted with."""
+
+    key_file: str = _setting(
+        "",
+        "File with the keys. Empty: encryption.keys in the data folder, made at the first start. Servers on one database "
+        "need the same keys.",
+    )
+    key_command: str = _setting(
+        "", "Program, with arguments, that prints the keys instead, such as the client of a key service."
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class AccessSettings:
     """Users and tokens."""
 
@@ -103,13 +122,23 @@ class LocalSettings:
         "auto", "auto: enforce CPU and memory limits by cgroups where the machine lets us; off: never."
     )
     isolation: str = _setting(
-        "off",
-        "auto: when the server is root, jobs of other users run under user numbers of their own and see only their own "
-        "files, where the machine allows it; code snapshots are not delivered to them. off: all jobs run as the server's "
-        "account.",
+        "auto",
+        "auto: jobs of users other than the platform's root run apart from each other and see only their own files, as far as "
+        "the machine allows it; the log says at start what is in force. off: all jobs run as the server's account.",
     )
     uids: str = _setting("200000-265535", "User numbers that are given to users whose jobs run isolated.")
     processes: int = _setting(4096, "Most processes and threads that a user's isolated jobs may have at once; 0: any.")
+    containers: str = _setting(
+        "off",
+        "off: `image` of a job is ignored; podman or docker: a job with an image runs in a container of it. The command may have a "
+        "path and options of its own: podman --runtime runc.",
+    )
+    pull: str = _setting(
+        "never", "Images of containers: never pulled; pulled when missing; or always, before each start."
+    )
+    container_options: str = _setting(
+        "", "Further options of `podman create` or `docker create`, as a shell reads them."
+    )
     grace: float = _setting(10.0, "Seconds between SIGTERM and SIGKILL when a job is stopped.")
     inherit: str = _setting("PATH,HOME,LANG,LC_ALL,TZ,USER,SHELL,TMPDIR", "Variables of the server that jobs see too.")
     sample_every: float = _setting(5.0, "Seconds between two samples of what jobs use.")
@@ -117,6 +146,16 @@ class LocalSettings:
         False,
         "Take default-cluster over from the server whose machine it is; what runs there is lost. See several servers.",
     )
+    storages: str = _setting(
+        "auto",
+        "How jobs see storages that are no folders of this machine. mount: by the file system's client; copy: only the artifacts of "
+        "steps, copied before and after; auto: mount where /dev/fuse can be used, otherwise copy.",
+    )
+    storage_wait: float = _setting(
+        120.0,
+        "Seconds that a job waits, at its start and at its end, for a storage that cannot be reached; then it fails.",
+    )
+    mount_idle: float = _setting(300.0, "Seconds after its last job until a storage is unmounted.")
     log_limit: str = _setting(
         "64Mi", "Most bytes kept of one log: the first and the last half of it. What is left out is said."
     )
@@ -127,6 +166,9 @@ class JobSettings:
     """Rules for jobs."""
 
     restart_limit: int = _setting(6, "How often a job with a restart policy is started again before it fails.")
+    restart_delay: float = _setting(
+        1.0, "Seconds before a failed job is started again; each further delay is twice as long, up to 300 s."
+    )
     ttl_succeeded: int = _setting(0, "Seconds after which succeeded jobs are deleted; 0 keeps them.")
     ttl_failed: int = _setting(0, "Seconds after which other ended jobs are deleted; 0 keeps them.")
     code_limit: str = _setting(
@@ -156,6 +198,10 @@ class SchedulingSettings:
     patience: float = _setting(
         300.0, "Seconds after which a waiting job goes before the rest of its priority, and room is kept for it."
     )
+    data_wait: float = _setting(
+        0.0,
+        "Seconds that a job waits for a node that holds part of its file systems in its cache before it starts elsewhere.",
+    )
     least_run: float = _setting(60.0, "Seconds that a job runs before it may be ended for another; at least 1.")
     eviction_window: float = _setting(
         1800.0, "Seconds after it made way during which a job is not ended for another again."
@@ -181,6 +227,7 @@ class Settings:
 
     server: ServerSettings = field(default_factory=ServerSettings)
     database: DatabaseSettings = field(default_factory=DatabaseSettings)
+    encryption: EncryptionSettings = field(default_factory=EncryptionSettings)
     access: AccessSettings = field(default_factory=AccessSettings)
     local: LocalSettings = field(default_factory=LocalSettings)
     jobs: JobSettings = field(default_factory=JobSettings)
@@ -189,6 +236,10 @@ class Settings:
     @property
     def data_folder(self) -> Path:
         return Path(self.server.data).expanduser() if self.server.data else user_data_folder()
+
+    @property
+    def files_folder(self) -> Path:
+        return Path(self.server.files).expanduser() if self.server.files else self.data_folder
 
 
 def load(file: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
@@ -305,6 +356,11 @@ def client_environment() -> tuple[str, str]:
     return os.environ.get(f"{PREFIX}SERVER", ""), os.environ.get(f"{PREFIX}TOKEN", "")
 
 
+def whole_environment() -> dict[str, str]:
+    """All variables of this process, for the command that it becomes."""
+    return dict(os.environ)
+
+
 def caller_environment() -> dict[str, str]:
     """What a job that runs in the caller's own folder is given of the caller's shell: where programs are."""
     return {name: os.environ[name] for name in ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX") if os.environ.get(name)}
@@ -351,3 +407,11 @@ def kubernetes_environment(environ: Mapping[str, str] | None = None) -> Kubernet
         no_proxy=proxies["no_proxy"],
         variables=dict(env),
     )
+
+
+def replace_variable(name: str, value: str | None) -> str | None:
+    """Set a variable of this process for a foreign library that reads it, or take it away; what it was before."""
+    before = os.environ.pop(name, None)
+    if value is not None:
+        os.environ[name] = value
+    return before

@@ -60,16 +60,16 @@ class Api:
         answer = await self.post("/login", {"username": name, "password": password})
         return self.with_token(answer.ok()["authorization"])
 
-    async def get(self, path: str, **query: object) -> Answer:
+    async def get(self, path: str, /, **query: object) -> Answer:
         return await self.call("GET", path, query=query)
 
-    async def post(self, path: str, body: object = None, **query: object) -> Answer:
+    async def post(self, path: str, /, body: object = None, **query: object) -> Answer:
         return await self.call("POST", path, body, query=query)
 
-    async def put(self, path: str, body: object = None, **query: object) -> Answer:
+    async def put(self, path: str, /, body: object = None, **query: object) -> Answer:
         return await self.call("PUT", path, body, query=query)
 
-    async def delete(self, path: str, body: object = None, **query: object) -> Answer:
+    async def delete(self, path: str, /, body: object = None, **query: object) -> Answer:
         return await self.call("DELETE", path, body, query=query)
 
     async def call(

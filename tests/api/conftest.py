@@ -13,11 +13,11 @@ import paddleflow.api
 from paddleflow.access import tokens, users
 from paddleflow.api import events, health, metrics
 from paddleflow.api.application import build
-from paddleflow.api.platform import Platform
+from paddleflow.api.platform import Platform, Streaming
 from paddleflow.api.routing import Route
 from paddleflow.base.clock import ManualClock
 from paddleflow.queues.defaults import ensure_defaults
-from paddleflow.settings import AccessSettings, ServerSettings, Settings
+from paddleflow.settings import AccessSettings, JobSettings, ServerSettings, Settings
 from paddleflow.store.bus import LocalBus
 from paddleflow.store.database import Database
 from tests.api.client import Api
@@ -33,8 +33,14 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def job_settings() -> JobSettings:
+    return JobSettings()
+
+
+@pytest.fixture
+def settings(tmp_path: Path, job_settings: JobSettings) -> Settings:
     return Settings(
+        jobs=job_settings,
         server=ServerSettings(data=str(tmp_path), max_body=1_000_000),
         access=AccessSettings(login_attempts=3, login_window=60, token_hours=2),
     )
@@ -47,8 +53,18 @@ async def workshop(clock: ManualClock, settings: Settings) -> Workshop:
 
 
 @pytest.fixture
-async def platform(settings: Settings, database: Database, clock: ManualClock, workshop: Workshop) -> Platform:
-    return Platform(settings=settings, database=database, clock=clock, bus=LocalBus(), workplace=workshop.place)
+def streaming() -> Streaming:
+    """How often streams look; suites that wait for them look more often."""
+    return Streaming()
+
+
+@pytest.fixture
+async def platform(
+    settings: Settings, database: Database, clock: ManualClock, workshop: Workshop, streaming: Streaming
+) -> Platform:
+    return Platform(
+        settings=settings, database=database, clock=clock, bus=LocalBus(), workplace=workshop.place, streaming=streaming
+    )
 
 
 @pytest.fixture

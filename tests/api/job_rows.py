@@ -13,7 +13,7 @@ SQL = parse(
     """
 -- name: add_job
 -- A job with nothing but what queues and storages look at.
-insert into jobs (id, name, user_name, queue, kind, framework, priority, status, message, members, needs, labels,
+insert into jobs (id, name, user_name, queue, kind, framework, priority, status, message, members, member_sets, labels,
                   annotations, cpu, memory, scalars, placed, accepted_at, updated_at)
 values (:id, '', 'root', :queue, 'single', 'standalone', 'NORMAL', :status, '', '[]', '[]', '{}',
         '{}', :cpu, :memory, :scalars, :placed, 0, 0)

@@ -40,7 +40,18 @@ def rows(tx: Tx, sql: str) -> list[Row]:
 
 
 async def add_job(database: Database, user: str, status: str) -> None:
-    names = ("name", "queue", "kind", "framework", "priority", "message", "members", "needs", "labels", "annotations")
+    names = (
+        "name",
+        "queue",
+        "kind",
+        "framework",
+        "priority",
+        "message",
+        "members",
+        "member_sets",
+        "labels",
+        "annotations",
+    )
     numbers = dict.fromkeys(("cpu", "memory", "accepted_at", "updated_at"), 1)
     values = {"id": f"job-{user}-{status}", "user_name": user, "status": status, "scalars": "{}"}
     await database.write(insert, "jobs", {**values, **dict.fromkeys(names, "x"), **numbers})
@@ -53,7 +64,7 @@ async def test_login_gives_a_token_that_both_headers_carry(alice: Api, nobody: A
     token = (await nobody.post("/login", {"username": "alice", "password": PASSWORD})).ok()["authorization"]
     for headers in ({"x-pf-authorization": token}, {"Authorization": f"Bearer {token}"}):
         answer = (await nobody.call("GET", "/whoami", headers=headers)).ok()
-        assert answer.pop("host")
+        assert answer.pop("host") == "", "isolated jobs see none of her folders"
         assert answer == {"name": "alice", "root": False, "expires": "2023-11-15T00:13:20.000Z"}
 
 
@@ -341,6 +352,20 @@ async def test_who_cannot_be_deleted(root: Api, alice: Api, database: Database) 
     answer = (await root.delete("/user/alice")).refused(409, "ActionNotAllowed")
     assert "1 jobs that have not ended" in answer["message"]
     (await alice.get("/whoami")).ok()
+
+
+@pytest.mark.usefixtures("alice", "bob")
+async def test_an_owner_of_a_storage_that_others_use_stays(root: Api, database: Database) -> None:
+    """A later user of the same name could make a storage of the same name, and the waiting job would find its files there."""
+    words = ("name", "fs_type", "server_address", "sub_path", "properties", "secrets", "url")
+    storage: dict[str, Value] = {"id": "fs-alice-data", "user_name": "alice", **dict.fromkeys(words, "x")}
+    numbers = dict.fromkeys(("independent", "confined", "created_at", "updated_at"), 1)
+    await database.write(insert, "filesystems", {**storage, **numbers})
+    await add_job(database, "bobby", "pending")
+    await database.write(insert, "job_storages", {"job_id": "job-bobby-pending", "fs_id": "fs-alice-data"})
+    answer = (await root.delete("/user/alice")).refused(409, "ActionNotAllowed")
+    assert "1 jobs that have not ended" in answer["message"]
+    assert "on storages of the user" in answer["message"]
 
 
 async def test_a_user_made_again_inherits_nothing(root: Api, alice: Api, database: Database) -> None:

@@ -226,7 +226,7 @@ async def test_totals_are_what_is_really_used(root: Api) -> None:
         "errMsg": "",
     }
     assert answer["far"]["nodeList"] == []
-    assert "does not connect to Kubernetes clusters yet" in answer["far"]["errMsg"]
+    assert "does not connect to Kubernetes clusters" in answer["far"]["errMsg"]
     assert list((await root.get("/cluster/resource", clusterNames="far")).ok()) == ["far"]
     (await root.get("/cluster/resource", clusterNames="no")).refused(404, "ClusterNotFound")
 
@@ -243,7 +243,7 @@ async def test_selected_nodes(root: Api) -> None:
     assert await chosen(clusterNames=["default-cluster"], pageNo=2, pageSize=2) == {"default-cluster": ["down"]}
     assert await chosen(clusterNames=["default-cluster"], pageNo=9) == {"default-cluster": []}
     assert await chosen(clusterNames=["default-cluster"], nodeStatus="Unschedulable") == {"default-cluster": ["down"]}
-    queue = {"name": "q", "namespace": "n", "maxResources": {"cpu": 1, "mem": 1}, "location": {"zone": "b"}}
+    queue = {"name": "q", "namespace": "n", "maxResources": {"cpu": 1, "mem": 1}, "nodeSelector": {"zone": "b"}}
     (await root.post("/queue", queue)).ok()
     assert await chosen(queueName="q") == {"default-cluster": ["idle"]}
     assert await chosen(queueName="q", clusterNames=["far"]) == {}
@@ -273,6 +273,9 @@ async def test_nodes_with_what_runs_on_them(root: Api) -> None:
         "nodeIP": "127.0.0.1",
         "podsCount": 1,
         "labels": {"zone": "a"},
+        "schedulable": True,
+        "version": "",
+        "usedByOthers": {"cpu": "0", "memory": "0"},
         "used": {"cpu": "1500m", "memory": "1Gi", **gpu},
         "capacity": {"cpu": "8", "memory": "16Gi", "scalarResources": {"nvidia.com/gpu": "2"}},
         "pods": [

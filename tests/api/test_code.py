@@ -81,5 +81,7 @@ async def test_references_that_mean_nothing(alice: Api, code: dict[str, Any]) ->
     (await alice.post("/job/single", {"command": "true", "code": code})).refused(400, "JobInvalidField")
 
 
-async def test_who_shares_files_is_told(alice: Api) -> None:
-    assert len((await alice.get("/whoami")).ok()["host"]) == 64
+async def test_who_shares_files_is_told(root: Api, alice: Api) -> None:
+    """Jobs of others are isolated: they would not find a folder of the caller's."""
+    assert len((await root.get("/whoami")).ok()["host"]) == 64
+    assert (await alice.get("/whoami")).ok()["host"] == ""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from starlette.types import ASGIApp, Message
 
-from paddleflow.api import events
-from paddleflow.api.platform import Platform
+from paddleflow.api.platform import Platform, Streaming
 from paddleflow.api.routing import PREFIX
 from tests.api.client import Api
 from tests.api.workshop import TINY, Workshop, until
@@ -21,10 +21,12 @@ pytestmark = pytest.mark.usefixtures("ready")
 JOB = {"id": "one", "command": "x", "flavour": TINY}
 
 
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "POLL_EVERY", 0.02)
-    monkeypatch.setattr(events, "PUSH_EVERY", 0.01)
+IMPATIENT = Streaming(poll_events=0.02, push_jobs=0.01)
+
+
+@pytest.fixture
+def streaming() -> Streaming:
+    return IMPATIENT
 
 
 def parsed(body: bytes) -> list[tuple[int, str, dict[str, Any]]]:
@@ -124,8 +126,8 @@ async def test_streams_end_when_the_job_is_deleted_and_when_the_server_stops(ali
         platform.closing.set()
 
 
-async def test_everything_for_root(alice: Api, bob: Api, root: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "AT_ONCE", 2)
+@pytest.mark.parametrize("streaming", [replace(IMPATIENT, events_at_once=2)])
+async def test_everything_for_root(alice: Api, bob: Api, root: Api) -> None:
     for n, client in enumerate((alice, bob, alice)):
         (await client.post("/job/single", {**JOB, "id": f"job-{n}"})).ok()
     found = await stream(root, "/events", follow="false")
@@ -199,10 +201,8 @@ async def test_changes_are_pushed_and_heartbeats_echoed(
     assert socket.pushed.count(("one", "succeeded")) == 1
 
 
-async def test_more_changes_than_fit_one_look_are_all_pushed(
-    app: ASGIApp, alice: Api, root: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(events, "AT_ONCE", 7)
+@pytest.mark.parametrize("streaming", [replace(IMPATIENT, events_at_once=7)])
+async def test_more_changes_than_fit_one_look_are_all_pushed(app: ASGIApp, alice: Api, root: Api) -> None:
     socket = Socket(app, root.token)
     async with asyncio.TaskGroup() as group:
         group.create_task(socket.serve())

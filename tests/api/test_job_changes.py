@@ -13,9 +13,9 @@ from paddleflow.base.clock import ManualClock
 from paddleflow.base.ids import AttemptId
 from paddleflow.engine.cluster_engine import Parts
 from paddleflow.engine.housekeeping import DELETIONS_AT_ONCE, delete_some
-from paddleflow.jobs import machine
 from paddleflow.queues.model import DEFAULT_CLUSTER
 from paddleflow.runtimes.log_store import TaskAddress
+from paddleflow.settings import JobSettings
 from paddleflow.store import events
 from tests.api.client import Api
 from tests.api.workshop import TINY, Workshop, until
@@ -114,10 +114,8 @@ async def test_a_running_job_is_ended_by_the_engine(
     assert await history(platform, job) == ["init", "pending", "running", "terminating", "terminated"]
 
 
-async def test_a_job_that_waits_for_its_restart_is_stopped(
-    alice: Api, platform: Platform, workshop: Workshop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(machine, "BACK_OFF_FIRST", 300.0)
+@pytest.mark.parametrize("job_settings", [JobSettings(restart_delay=300.0)])
+async def test_a_job_that_waits_for_its_restart_is_stopped(alice: Api, platform: Platform, workshop: Workshop) -> None:
     job = await submit(alice, env={"PF_JOB_RESTART_POLICY": "OnFailure"})
     async with workshop.open(platform):
         await until(alice, job, "running")

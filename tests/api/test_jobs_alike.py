@@ -77,6 +77,25 @@ async def test_a_grant_that_is_given_and_taken(root: Api, alice: Api, database: 
     (await alice.post("/job/single", document)).refused(403, "AccessDenied")
 
 
+async def test_waiting_jobs_are_refused_when_the_grant_is_taken_back(
+    root: Api, alice: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of its user in that queue, however many, and no others."""
+    monkeypatch.setattr("paddleflow.jobs.changes.MOST_REFUSED", 2)
+    (await root.post("/queue", QUEUE)).ok()
+    grant = {"userName": "alice", "resourceType": "queue", "resourceID": "q1"}
+    (await root.post("/grant", grant)).ok()
+    document = {**JOB, "schedulingPolicy": {"queue": "q1"}}
+    waiting = [(await alice.post("/job/single", document)).ok()["id"] for _ in range(5)]
+    other = (await alice.post("/job/single", JOB)).ok()["id"]
+    roots = (await root.post("/job/single", document)).ok()["id"]
+    (await root.delete("/grant", username="alice", resourceType="queue", resourceID="q1")).ok()
+    shown = [(await root.get(f"/job/{job}")).ok() for job in (*waiting, other, roots)]
+    assert [job["status"] for job in shown] == ["terminated"] * 5 + ["init"] * 2
+    assert shown[0]["message"] == "user[alice] may not use queue[q1] any more: the grant was taken back"
+    (await root.delete("/grant", username="alice", resourceType="queue", resourceID="q1")).refused(404, "GrantNotFound")
+
+
 async def test_a_queue_that_is_closed(root: Api) -> None:
     (await root.post("/queue", QUEUE)).ok()
     await submit(root, schedulingPolicy={"queue": "q1"})

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from starlette.types import Message
 
 from paddleflow.api import logs
-from paddleflow.api.platform import Platform
+from paddleflow.api.platform import Platform, Streaming
+from paddleflow.base.clock import ManualClock
+from paddleflow.runtimes.log_store import Sample, TaskAddress
 from paddleflow.store.database import Database, Tx
 from tests.api.client import Answer, Api
 from tests.api.workshop import TINY, Workshop, until
@@ -37,9 +40,12 @@ def database_url() -> str:
     return ""
 
 
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "POLL_FILES", 0.005)
+IMPATIENT = Streaming(poll_log=0.005)
+
+
+@pytest.fixture
+def streaming() -> Streaming:
+    return IMPATIENT
 
 
 async def part(client: Api, job: str = "one", **query: object) -> dict[str, Any]:
@@ -81,10 +87,8 @@ async def test_lines_from_either_end(alice: Api, platform: Platform, workshop: W
     assert (await part(alice, lineLimit=1, readFromTail="true"))["logContent"] == "10\n"
 
 
-async def test_a_log_of_many_pieces_is_read_to_its_end(
-    alice: Api, platform: Platform, workshop: Workshop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logs, "CHUNK", 7)
+@pytest.mark.parametrize("streaming", [Streaming(log_chunk=7)])
+async def test_a_log_of_many_pieces_is_read_to_its_end(alice: Api, platform: Platform, workshop: Workshop) -> None:
     await finished(alice, platform, workshop, b"".join(b"%05d\n" % n for n in range(300)))
     assert (await part(alice, readFromTail="true", lineLimit=2))["logContent"] == "00298\n00299\n"
     assert (await part(alice, lineLimit=1))["logContent"] == "00000\n"
@@ -164,18 +168,18 @@ async def test_following_goes_on_until_the_job_has_ended(alice: Api, platform: P
     assert follower.result().body == b"half a line\nthe end\nreally\n"
 
 
+@pytest.mark.parametrize("streaming", [replace(IMPATIENT, ask_job=PATIENCE)])
 async def test_a_follower_asks_the_database_only_when_something_happened(
     alice: Api, platform: Platform, workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
 
-    def counted(tx: Tx, job: str) -> tuple[bool, bool]:
+    def counted(tx: Tx, job: str) -> tuple[int, bool]:
         asked.append(job)
         return ask(tx, job)
 
-    ask = logs._begun_and_ended
-    monkeypatch.setattr(logs, "_begun_and_ended", counted)
-    monkeypatch.setattr(logs, "ASK_EVERY", PATIENCE)
+    ask = logs._started_and_ended
+    monkeypatch.setattr(logs, "_started_and_ended", counted)
     (await alice.post("/job/single", JOB)).ok()
     sent: list[Message] = []
     async with workshop.open(platform), asyncio.TaskGroup() as group:
@@ -217,6 +221,22 @@ async def test_all_members_each_line_with_its_task(alice: Api, platform: Platfor
     assert (await alice.get("/job/gang/log", task="worker-1")).body == b"x\n"
 
 
+async def test_a_line_without_end_is_told_in_pieces(alice: Api, platform: Platform, workshop: Workshop) -> None:
+    """Not kept until its end comes: a log of 64 MiB may be one line."""
+    (await alice.post("/job/distributed", GANG)).ok()
+    sent: list[Message] = []
+    async with asyncio.TaskGroup() as group:
+        follower = group.create_task(alice.call("GET", "/job/gang/log", query={"follow": "true"}, sent=sent))
+        async with workshop.open(platform):
+            await until(alice, "gang", "running")
+            workshop.say("gang.worker-0.1", b"a" * 300_000)
+            await soon(lambda: text_of(sent).count(b"a") >= 200_000, "it is told before it ends")
+            for n in range(2):
+                workshop.finish(f"gang.worker-{n}.1")
+            await until(alice, "gang", "succeeded")
+    assert follower.result().body.count(b"a") == 300_000
+
+
 async def test_tasks_and_offsets_that_make_no_sense(alice: Api) -> None:
     (await alice.post("/job/distributed", GANG)).ok()
     for task in ("worker-2", "worker", "boss-0", "../worker-0", "worker-00"):
@@ -240,3 +260,65 @@ async def test_a_follower_ends_when_the_server_stops_and_when_the_job_is_deleted
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         group.create_task(alice.get("/job/one/log", follow="true"))
         platform.closing.set()
+
+
+async def test_a_part_of_a_log(
+    alice: Api, platform: Platform, workshop: Workshop, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tries, last lines, and what was written lately."""
+    monkeypatch.setattr(logs, "TAIL_PIECE", 7)  # so that the end is looked for in several pieces
+    (await alice.post("/job/single", {**JOB, "env": {"PF_JOB_RETRIES": "1"}})).ok()
+
+    async def text(**query: object) -> bytes:
+        return (await alice.call("GET", "/job/one/log", query=query)).body
+
+    async with workshop.open(platform):
+        await until(alice, "one", "running")
+        workshop.say("one.worker-0.1", b"one\ntwo\nthree\n")
+        task = TaskAddress("one", "worker", 0)
+        await workshop.runtime.samples.append({task: Sample(clock.now(), 0.0, 0)})
+        clock.advance(100)
+        workshop.say("one.worker-0.1", b"four\n")
+        workshop.finish("one.worker-0.1", 1)
+        await until(alice, "one", "pending")
+        clock.advance(100)
+        shown = await until(alice, "one", "running")
+        assert shown["attempt"] == 2
+        workshop.say("one.worker-0.2", b"five\nsix")
+        sent: list[Message] = []
+        async with asyncio.TaskGroup() as group:  # a try that is over ends by itself
+            group.create_task(alice.call("GET", "/job/one/log", query={"follow": "true", "try": 1}, sent=sent))
+        assert text_of(sent) == b"one\ntwo\nthree\nfour\n"
+        assert await text(**{"try": 2}) == b"five\nsix"
+        assert await text(tailLines=2) == b"five\nsix"
+        assert await text(tailLines=3) == b"four\nfive\nsix"
+        assert await text(tailLines=0) == b""
+        assert await text(tailLines=99) == b"one\ntwo\nthree\nfour\nfive\nsix"
+        assert await text(tailLines=1, **{"try": 1}) == b"four\n"
+        assert await text(sinceSeconds=150) == b"four\nfive\nsix"
+        assert await text(sinceSeconds=250) == b"one\ntwo\nthree\nfour\nfive\nsix"
+        answer = (await alice.get("/job/one/log", **{"try": 3})).refused(404, "JobNotFound")
+        assert "has been started 2 times" in answer["message"]
+        workshop.finish("one.worker-0.2")
+        await until(alice, "one", "succeeded")
+    assert await text(**{"try": 1}) == b"one\ntwo\nthree\nfour\n"
+    clock.advance(10)
+    assert await text(sinceSeconds=5) == b""
+
+
+async def test_the_last_lines_of_each_member_and_where_they_began(
+    alice: Api, platform: Platform, workshop: Workshop
+) -> None:
+    (await alice.post("/job/distributed", GANG)).ok()
+    async with workshop.open(platform):
+        await until(alice, "gang", "running")
+        for number in range(2):
+            workshop.say(f"gang.worker-{number}.1", b"a\nb\nc%d\n" % number)
+        sent: list[Message] = []
+        await alice.call("GET", "/job/gang/log", query={"tailLines": 1}, sent=sent)
+        assert sorted(text_of(sent).splitlines()) == [b"[worker-0] c0", b"[worker-1] c1"]
+        begins = dict(sent[0]["headers"])[b"x-pf-log-offsets"].decode()
+        again = await alice.call("GET", "/job/gang/log", query={"offsets": begins})
+        assert again.body == text_of(sent)
+        for number in range(2):
+            workshop.finish(f"gang.worker-{number}.1")

@@ -48,6 +48,7 @@ async def test_a_queue_s_life(root: Api, clock: ManualClock) -> None:
         "name": "team-a",
         "namespace": "default",
         "clusterName": "default-cluster",
+        "otherClusters": [],
         "quotaType": "elasticQuota",
         "minResources": {"cpu": "500m", "memory": "1Gi"},
         "maxResources": {"cpu": "4", "memory": "8Gi"},
@@ -55,6 +56,7 @@ async def test_a_queue_s_life(root: Api, clock: ManualClock) -> None:
         "usedTogether": {"cpu": "0", "memory": "0"},
         "idleResources": {"cpu": "4", "memory": "8Gi"},
         "location": {},
+        "nodeSelector": {},
         "schedulingPolicy": ["priority"],
         "parent": "root",
         "weight": 1,
@@ -252,7 +254,7 @@ async def test_bad_pages(root: Api) -> None:
 
 
 async def test_the_scheduler_s_queues(root: Api, database: Database) -> None:
-    (await root.post("/queue", body(location={"zone": "a"}))).ok()
+    (await root.post("/queue", body(location={"room": "b"}, nodeSelector={"zone": "a"}))).ok()
     (await root.put("/queue/default-queue", {"status": "closed"})).ok()
     default, team = await database.read(scheduled_queues, "default-cluster")
     assert (default.name, default.ceiling, default.open) == ("default-queue", CAPACITY, False)

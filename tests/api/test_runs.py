@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from paddleflow.api.application import build
+from paddleflow.api.peers import Peers
 from paddleflow.api.platform import Platform
+from paddleflow.api.routing import Route
+from paddleflow.base.clock import ManualClock
+from paddleflow.queues.model import DEFAULT_CLUSTER
 from paddleflow.runtimes.memory import EXIT
+from paddleflow.store import leases, servers
+from paddleflow.store.database import Tx
+from paddleflow.store.statements import parse
 from tests.api.client import Api
 from tests.api.workshop import Workshop, eventually_answers
+from tests.client_stub import Answer, Stub
 
 pytestmark = pytest.mark.usefixtures("ready")
 
@@ -26,6 +36,11 @@ entry_points:
     entry_points:
       b: {{command: 'true', env: {{{EXIT}: '0'}}}}
 """
+SQL = parse(
+    "test_runs.py",
+    "-- name: a_job\n-- One of a run.\nselect min(id) from jobs where run_id = :run\n\n"
+    "-- name: move_job\n-- As if it had run on another cluster.\nupdate jobs set cluster = 'other' where id = :id\n",
+)
 FINAL = {"succeeded", "failed", "terminated", "skipped"}
 
 
@@ -314,3 +329,38 @@ async def test_a_step_that_waits_says_why_and_which_job_it_is(
         assert step["status"] == "pending"
         job = (await alice.get(f"/job/{step['jobID']}")).ok()
         assert step["reason"] == job["message"]
+
+
+async def test_logs_of_steps_come_from_every_server_that_runs_one(
+    alice: Api, platform: Platform, workshop: Workshop, routes: list[Route], clock: ManualClock, stub: Stub
+) -> None:
+    """The second server stands in for one that runs the cluster of one step."""
+    async with workshop.open(platform):
+        run = await created(alice, GOOD)
+        await ended(alice, run)
+
+    def move(tx: Tx) -> str:
+        job = str(tx.value(SQL["a_job"], run=run))
+        tx.run(SQL["move_job"], id=job)
+        servers.announce(tx, "server-2", stub.url, clock.now())
+        leases.acquire(tx, "engine:other", "server-2", clock.now(), 60.0)
+        leases.acquire(tx, f"engine:{DEFAULT_CLUSTER}", "server-1", clock.now(), 60.0)
+        return job
+
+    moved = await platform.database.write(move)
+    log = {"taskID": f"{moved}.worker-0", "logInfo": {"logContent": "x\n", "hasNextPage": False, "truncated": False}}
+    there = {"jobID": moved, "name": "n", "type": "single", "taskList": [log], "eventList": []}
+    answer = {"submitLog": "", "runID": run, "runLog": [there, {**there, "jobID": "another"}]}
+    stub.on(f"GET /log/run/{run}", answer, Answer(drop=True))
+    peers = Peers(platform.database, clock, "server-1", DEFAULT_CLUSTER)
+    api = Api(build(replace(platform, peers=peers), [routes], ()), routes, alice.token)
+    found = (await api.get(f"/log/run/{run}", pageSize=7)).ok()["runLog"]
+    assert len(found) == 3, "one entry for each job, those of others left out"
+    assert [each for each in found if each["jobID"] == moved] == [there]
+    (seen,) = stub.requests
+    assert (seen.query, seen.headers["x-pf-forwarded"]) == ({"pageSize": "7"}, "server-1")
+    assert seen.headers["x-pf-authorization"] == alice.token
+    (await api.get(f"/log/run/{run}", jobID=next(each["jobID"] for each in found if each["jobID"] != moved))).ok()
+    assert len(stub.requests) == 1, "a job of this server is nobody else's concern"
+    away = (await api.get(f"/log/run/{run}")).refused(503, "InternalError")
+    assert "server[server-2]" in away["message"]

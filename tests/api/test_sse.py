@@ -54,12 +54,12 @@ class Source:
         self.queue: asyncio.Queue[ServerEvent | Exception | None] = asyncio.Queue()
         self.closed = False
 
-    async def events(self) -> AsyncGenerator[ServerEvent, None]:
+    async def events(self) -> AsyncGenerator[list[ServerEvent], None]:
         try:
             while (item := await self.queue.get()) is not None:
                 if isinstance(item, Exception):
                     raise item
-                yield item
+                yield [item]
         finally:
             self.closed = True
 
@@ -102,6 +102,15 @@ async def test_events_go_out_as_they_come_and_the_end_is_an_end(
     assert headers[b"content-type"].startswith(b"text/event-stream")
     assert headers[b"cache-control"] == b"no-store"
     assert b"content-length" not in headers
+
+
+async def test_events_that_come_together_go_out_in_one_piece(follower: Follower, closing: asyncio.Event) -> None:
+    async def together() -> AsyncGenerator[list[ServerEvent], None]:
+        yield [(number, "step", b"{}") for number in range(100)]
+
+    await serve(follower, EventStream(together(), closing))
+    pieces = [message["body"] for message in follower.sent if b"event: step" in message.get("body", b"")]
+    assert [piece.count(b"event: step") for piece in pieces] == [100]
 
 
 async def test_the_stream_ends_when_the_client_goes(follower: Follower, source: Source, closing: asyncio.Event) -> None:

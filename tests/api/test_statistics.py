@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from paddleflow.access import grants
-from paddleflow.api.job_metrics import JobMetrics
+from paddleflow.api.job_metrics import JobMetrics, WaitingMetrics
 from paddleflow.api.platform import Platform
 from paddleflow.base.clock import ManualClock, local_text
 from paddleflow.runtimes.log_store import Sample, TaskAddress
 from paddleflow.runtimes.usage import METRICS
+from paddleflow.server.readiness import ReadinessMetrics, database_check
 from paddleflow.store.database import Database
 from tests.api.client import Api
 from tests.api.workshop import TINY, Workshop, until
@@ -226,6 +230,10 @@ async def test_metrics_of_queues_and_jobs(
         assert (info[queue, GPU, "used"], info[queue, GPU, "idle"]) == (3, 1)
         assert found["pf_metric_jobs"] == {(queue, "running"): 1, (queue, "pending"): 2}
         assert "pf_metric_job_time_count" not in found
+        assert found["pf_metric_held"] == {
+            (queue, "cpu", "alice"): 8, (queue, "memory", "alice"): 2**30, (queue, GPU, "alice"): 3,
+        }  # fmt: skip
+        assert "pf_metric_resource_seconds_total" not in found
 
         (await alice.put(f"/job/{third}", action="stop")).ok()
         clock.advance(50)
@@ -245,7 +253,26 @@ async def test_metrics_of_queues_and_jobs(
     assert found["pf_metric_jobs_ended_total"][queue, "failed"] == 1
     assert found["pf_metric_job_time_sum"] == {(queue, "waiting"): 50, (queue, "running"): 57}
     assert found["pf_metric_queue_info"][queue, "cpu", "used"] == 0
+    assert "pf_metric_held" not in found
+    assert found["pf_metric_resource_seconds_total"][queue, GPU, "alice"] == 3 * 57, "card time"
+    assert found["pf_metric_resource_seconds_total"][queue, "cpu", "alice"] == 8 * 57
     assert "pf_metric_jobs" not in found, "a gauge without jobs is not there"
+
+
+async def test_metrics_say_why_jobs_wait(nobody: Api, alice: Api, platform: Platform, workshop: Workshop) -> None:
+    whole = {"command": "x", "flavour": {"cpu": "8", "mem": "1Gi"}}
+    async with workshop.open(platform):
+
+        async def waiting() -> dict[tuple[str, str, str], int]:
+            assert workshop.engine is not None
+            return {("default-cluster", *key): jobs for key, jobs in (await workshop.engine.waiting()).items()}
+
+        platform.refresh.append(WaitingMetrics(platform.registry, waiting).refresh)
+        first, *_, last = [(await alice.post("/job/single", whole)).ok()["id"] for _ in range(3)]
+        await until(alice, first, "running")
+        await until(alice, last, "pending")
+        found = await scraped(nobody)
+        assert found["pf_metric_jobs_waiting"] == {("default-cluster", "default-queue", "quota"): 2}
 
 
 async def test_metrics_answer_while_the_database_does_not(nobody: Api, platform: Platform, database: Database) -> None:
@@ -255,3 +282,52 @@ async def test_metrics_answer_while_the_database_does_not(nobody: Api, platform:
     found = await scraped(nobody)
     assert "pf_metric_queue_info" not in found
     assert "pf_metric_api_duration_millisecond_count" in found
+
+
+BOARDS = sorted((Path(__file__).resolve().parents[2] / "deploy" / "helm" / "paddleflow" / "boards").glob("*.json"))
+_SELECTOR = re.compile(r"(\bpf_\w+)(?:\{([^}]*)\})?")
+_GROUPING = re.compile(r"\bby \(([^)]*)\)")
+OF_PROMETHEUS = {"instance", "le"}  #: labels that Prometheus adds, or that buckets have
+
+
+async def test_every_expression_of_the_boards_names_metrics_that_servers_export(
+    nobody: Api, alice: Api, platform: Platform, workshop: Workshop, clock: ManualClock
+) -> None:
+    platform.refresh.append((await JobMetrics.watching(platform.database, platform.registry)).refresh)
+    every = {"database": database_check(platform.database)}
+    platform.refresh.append(ReadinessMetrics(platform.registry, every).refresh)
+    whole = {"command": "x", "flavour": {"cpu": "8", "mem": "1Gi", "scalarResources": {GPU: "3"}}}
+    first, _, third = [(await alice.post("/job/single", whole)).ok()["id"] for _ in range(3)]
+    async with workshop.open(platform):
+
+        async def waiting() -> dict[tuple[str, str, str], int]:
+            assert workshop.engine is not None
+            return {("default-cluster", *key): jobs for key, jobs in (await workshop.engine.waiting()).items()}
+
+        platform.refresh.append(WaitingMetrics(platform.registry, waiting).refresh)
+        await until(alice, third, "pending")
+        await until(alice, first, "running")
+        clock.advance(50)
+        workshop.finish(f"{first}.worker-0.1")
+        await until(alice, first, "succeeded")
+        answer = await nobody.call("GET", "/metrics", absolute=True)
+    exported: dict[str, set[str]] = {}
+    for family in text_string_to_metric_families(answer.body.decode()):
+        for sample in family.samples:
+            exported.setdefault(sample.name, set()).update(sample.labels)
+    for board in BOARDS:
+        document = json.loads(board.read_text("utf-8"))
+        said = [target["expr"] for panel in document["panels"] for target in panel["targets"]]
+        said += [each["query"] for each in document["templating"]["list"] if each["type"] == "query"]
+        for expression in said:
+            named = _SELECTOR.findall(expression)
+            assert named, expression
+            known = set[str](OF_PROMETHEUS)
+            for metric, selector in named:
+                assert metric in exported, f"{board.name}: {expression}"
+                labels = set(re.findall(r"(\w+)\s*[=!]~?", selector))
+                assert labels <= exported[metric], f"{board.name}: {expression}"
+                known |= exported[metric]
+            for grouping in _GROUPING.findall(expression):
+                assert {label.strip() for label in grouping.split(",")} <= known, f"{board.name}: {expression}"
+    assert len(BOARDS) == 2

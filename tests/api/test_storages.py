@@ -7,13 +7,11 @@ from pathlib import Path
 import pytest
 
 from paddleflow.access import grants
-from paddleflow.api.platform import Platform
 from paddleflow.base.clock import ManualClock
-from paddleflow.spec.document import parse
-from paddleflow.spec.storage import NewStorage
 from paddleflow.storage.model import Place
-from paddleflow.storage.storages import create_storage, storage_names, usable_storage
+from paddleflow.storage.storages import Wanted, create_storage, storage_names, usable_storage
 from paddleflow.store.database import Database, Tx
+from paddleflow.store.statements import compose
 from tests.api.access_rows import granted
 from tests.api.client import Api
 from tests.api.job_rows import add_job, end_jobs
@@ -69,15 +67,16 @@ async def test_bad_storages(root: Api, folder: Path, tmp_path: Path) -> None:
     refused = (await root.post("/fs", {"name": "a/b", "url": "local:///", "properties": {"k": "v"}})).refused(
         400, "InvalidArguments"
     )
-    assert [fault["where"] for fault in refused["details"]] == ["name", "properties", "url"]
+    assert [fault["where"] for fault in refused["details"]] == ["name", "url", "properties"]
     good = {"name": "set1", "url": f"local://{folder}"}
     for change, code in (
         ({"name": "x" * 64}, "InvalidFileSystemFsName"),
         ({"name": "x" * 56}, "InvalidFileSystemFsName"),
         ({"url": f"local://{folder}/../set1"}, "InvalidFileSystemParamsURL"),
         ({"url": str(folder)}, "InvalidFileSystemParamsURL"),
-        ({"url": "s3://bucket/path"}, "FileTypeNotSupported"),
-        ({"url": "s3://bucket/path", "properties": {"accessKey": "x"}}, "FileTypeNotSupported"),
+        ({"url": "s3://bucket/path", "properties": {"accesKey": "x"}}, "InvalidFileSystemParamsProperties"),
+        ({"url": "s3://", "properties": {}}, "InvalidFileSystemParamsURL"),
+        ({"url": "s3://key:secret@bucket/path"}, "InvalidFileSystemParamsURL"),
         ({"url": "s4://bucket/path"}, "InvalidFileSystemParamsURL"),
         ({"properties": {"accessKey": "x"}}, "InvalidFileSystemParamsProperties"),
         ({"properties": []}, "InvalidArguments"),
@@ -154,7 +153,7 @@ async def test_a_grant_lets_see_and_use_but_not_change(
     assert (await bob.get("/fs")).ok()["fsList"] == []
     found = await database.read(usable_storage, "alice", False, "set1")
     assert found is not None
-    assert found.folder == str(folder)
+    assert found.source == str(folder)
     assert await database.read(usable_storage, "bobby", False, "set1") is None
     assert await database.read(storage_names, "alice", False) == ["set1"]
     (await alice.delete("/fs/set1")).refused(404, "FileSystemNotExist")
@@ -188,8 +187,8 @@ async def test_pages_newest_first_and_each_once(
     def fill(tx: Tx) -> None:
         for number in range(120):
             user = "bobby" if number % 4 == 0 else "alice"
-            document = parse(NewStorage, {"name": f"s{number}", "url": "local:///data"})
-            create_storage(tx, document, Place("local", "", "/data"), user, False, clock.now())
+            wanted = Wanted(f"s{number}", user, Place("local", "", "/data"), {}, "", independent=False, confined=False)
+            create_storage(tx, wanted, clock.now())
         grants.add(tx, "alice", "fs", "fs-bobby-s8", clock.now())
 
     await database.write(fill)  # all in one moment of the clock: the order must not depend on it
@@ -217,6 +216,79 @@ async def walk(api: Api, **query: object) -> list[str]:
         query["marker"] = page["nextMarker"]
 
 
-async def test_caches_and_links_are_not_in_this_release(root: Api, platform: Platform) -> None:
-    for path in ("/fsCache", "/fsSts/x", "/link"):
-        (await root.get(path)).refused(404, "PathNotFound")
+async def test_who_uses_a_storage_is_said(root: Api, database: Database, clock: ManualClock, folder: Path) -> None:
+    (await root.post("/fs", {"name": "sets", "url": f"local://{folder}"})).ok(201)
+    await database.write(add_job, "job-1", "default-queue", "pending", storage="fs-root-sets")
+
+    def use(tx: Tx) -> None:
+        tx.run(
+            compose(
+                "insert into fs_mounts (id, fs_id, user_name, node, folder, digest, created_at, seen_at) "
+                "values ('mount-1', 'fs-root-sets', 'root', 'node-7', '/mnt/sets', 'x', 0, :now)"
+            ),
+            now=clock.now(),
+        )
+        tx.run(
+            compose(
+                "insert into pipelines (seq, name, description, user_name, versions, created_at, updated_at) "
+                "values (7, 'p', '', 'root', 1, 0, 0)"
+            )
+        )
+        tx.run(
+            compose(
+                "insert into pipeline_versions (pipeline, number, fs_name, yaml_path, yaml, user_name, created_at) "
+                "values (7, 1, 'sets', 'a.yaml', '', 'root', 0)"
+            )
+        )
+        tx.run(
+            compose(
+                "insert into schedules (name, description, pipeline, version, user_name, crontab, timezone, catchup, "
+                "expire_interval, concurrency, policy, anchor_at, status, message, suspended, created_at, updated_at) "
+                "values ('nightly', '', 'ppl-000007', '1', 'root', '@daily', '', 0, 0, 0, 'skip', 0, 'running', '', 0, 0, 0)"
+            )
+        )
+
+    await database.write(use)
+    refused = (await root.delete("/fs/sets")).refused(409, "FileSystemClientBusy")
+    assert "jobs job-1; schedules nightly; mounts node-7:/mnt/sets" in refused["message"]
+    moved = {"name": "sets", "url": f"local://{folder.parent}"}
+    (await root.put("/fs", moved)).refused(409, "FileSystemClientBusy")
+    (await root.put("/fs", {"name": "sets", "independentMountProcess": True})).ok(201)
+    await database.write(end_jobs)
+    clock.at += 3600
+    await database.write(lambda tx: tx.run(compose("update schedules set status = 'terminated'")))
+    (await root.delete("/fs/sets")).ok()
+    assert await database.read(lambda tx: tx.all(compose("select * from fs_mounts"))) == []
+
+
+async def test_types_whose_servers_trust_the_machine_are_made_by_root(root: Api, alice: Api) -> None:
+    for url in ("cfs://nas.example/team", "glusterfs://gluster.example:team", "afs://far.example/team"):
+        refused = (await alice.post("/fs", {"name": "far", "url": url, "properties": {}})).refused(403, "AccessDenied")
+        assert "trusts this machine" in refused["message"]
+        assert "-u alice" in refused["hint"]
+    for url, words in (
+        ("glusterfs://no-such-host.invalid:team", "name resolution"),
+        ("cfs://no-such-host.invalid/team", "name resolution"),
+        ("afs://far.example/team", "needs username and password"),
+        ("glusterfs://gluster.example", "names no volume"),
+    ):
+        answer = await root.post("/fs", {"name": "far", "url": url, "username": "alice"})
+        assert answer.status == 400
+        assert words in answer.json["message"]
+
+
+async def test_a_claim_of_kubernetes(alice: Api) -> None:
+    refused = await alice.post("/fs", {"name": "data", "url": "mock://data", "properties": {"pvc": "data"}})
+    assert "needs namespace" in refused.refused(400, "InvalidFileSystemParamsProperties")["message"]
+    strange = await alice.post(
+        "/fs", {"name": "data", "url": "mock://data", "properties": {"pvc": "../x", "namespace": "T"}}
+    )
+    assert "no name of Kubernetes" in strange.refused(400, "InvalidFileSystemParamsProperties")["message"]
+    claim = {"pvc": "data", "namespace": "team"}
+    (await alice.post("/fs", {"name": "data", "url": "mock://data", "properties": claim})).ok(201)
+    shown = (await alice.get("/fs/data")).ok()
+    assert (shown["type"], shown["serverAddress"], shown["subPath"]) == ("mock", "", "/data")
+    assert shown["properties"] == claim
+    answer = await alice.get("/fs/data/files")
+    assert answer.status == 400
+    assert "only pods can use its files" in answer.json["message"]

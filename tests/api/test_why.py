@@ -8,7 +8,7 @@ import pytest
 
 from paddleflow.api.platform import Platform
 from paddleflow.base.clock import ManualClock, local_text
-from paddleflow.jobs import machine
+from paddleflow.settings import JobSettings
 from tests.api.client import Api
 from tests.api.workshop import Workshop, until
 
@@ -69,14 +69,13 @@ async def test_another_queue_is_suggested_only_to_those_who_may_use_it(
         assert (other["queue"], other["text"]) == ("open-one", "in queue open-one it starts now")
 
 
+@pytest.mark.parametrize("job_settings", [JobSettings(restart_delay=300.0)])
 async def test_a_job_that_does_not_wait(
     alice: Api,
     platform: Platform,
     workshop: Workshop,
     clock: ManualClock,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(machine, "BACK_OFF_FIRST", 300.0)
     id = await submit(alice, "1", env={"PF_JOB_RESTART_POLICY": "OnFailure"})
     told = await why(alice, id)
     assert (told["code"], told["text"]) == ("not_seen", "the scheduler has not looked at it yet")

@@ -42,6 +42,12 @@ class OneEngine:
     def nodes(self, cluster: str) -> list[NodeInfo]:
         return [self._node] if cluster == DEFAULT_CLUSTER else []
 
+    def runtime(self, cluster: str) -> None:
+        return None
+
+    def trouble(self, cluster: str) -> str:
+        return ""
+
     def capacities(self) -> Nodes:
         return {DEFAULT_CLUSTER: [(self._node.name, self._node.capacity)]}
 
@@ -62,7 +68,10 @@ class Workshop:
     async def open(self, platform: Platform, timing: Timing = NORMAL) -> AsyncIterator[ClusterEngine]:
         """The engine works while this is entered."""
         data = self.place.data
-        parts = Parts(platform.database, platform.clock, platform.bus, platform.settings, data, "test", timing=timing)
+        parts = Parts(
+            platform.database, platform.clock, platform.bus, platform.settings, data, "test",
+            timing=timing, keyring=platform.keyring,
+        )  # fmt: skip
         engine = self._engines.running = ClusterEngine(parts, self.runtime)
         async with asyncio.TaskGroup() as group:
             task = group.create_task(engine.run())

@@ -11,7 +11,10 @@ import pytest
 from paddleflow.exporters import argo
 from paddleflow.spec.pipeline.document import read
 from paddleflow.spec.pipeline.run_request import bind
+from tests.cluster.test_server_jobs import sent
 from tests.cluster_fixture import LiveCluster, brought_up, require
+from tests.e2e.conftest import ServerProcess
+from tests.patience import eventually
 
 IMAGE = "docker.io/local/busybox:1"
 FLOW = f"""\
@@ -105,3 +108,32 @@ def claim(space: str) -> dict[str, object]:
             "resources": {"requests": {"storage": "1Gi"}},
         },
     }
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(400)
+def test_a_workflow_job_runs_under_argo(argo_cluster: LiveCluster, tmp_path: Path) -> None:
+    step = {
+        "name": "main",
+        "container": {"image": IMAGE, "command": ["sh", "-c", "echo from argo; exit {{workflow.parameters.code}}"]},
+    }
+    spec = {"entrypoint": "main", "templates": [step], "arguments": {"parameters": [{"name": "code", "value": "0"}]}}
+    template = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "spec": spec}
+    server = ServerProcess(tmp_path / "server").start()
+    with argo_cluster.namespace() as space:
+        try:
+            client = server.connect()
+            client.clusters.create("lab", type="Kubernetes", credential=sent(argo_cluster))
+            client.queues.create("q", space, {"cpu": "1", "mem": "1Gi"}, cluster="lab")
+            policy = {"schedulingPolicy": {"queue": "q"}}
+            good = client.jobs.submit({"extensionTemplate": template, **policy}, kind="workflow")
+            spec["arguments"] = {"parameters": [{"name": "code", "value": "3"}]}
+            bad = client.jobs.submit({"extensionTemplate": template, **policy}, kind="workflow")
+            assert good.wait(300).status == "succeeded", good.record.message
+            assert "from argo" in "".join(good.logs())
+            assert bad.wait(300).status == "failed"
+            assert "exit code 3" in bad.record.message
+            shown = ("get", "workflows", "-n", space, "-o", "name")
+            eventually(lambda: argo_cluster.kubectl(*shown) == "", "the workflows are gone")
+        finally:
+            server.end()

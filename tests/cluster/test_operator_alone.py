@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from paddleflow.spec.paddlejob.pod_fields import TEMPLATE
+from paddleflow.spec.paddlejob.crd import TEMPLATE
 from tests.cluster_fixture import LiveCluster
 from tests.operator_process import blocked, install, job, paddle_job, running, submit
 from tests.simulated_paddlejob import role

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from paddleflow.operator.paddlejob.job import Options, read
+from paddleflow.operator.paddlejob.job import OperatorOptions, read
 from paddleflow.operator.paddlejob.manifests import pod
 from tests.cluster_fixture import LiveCluster
 from tests.framework_environments import programs_of
@@ -40,7 +40,7 @@ class Launchers:
         role = {"replicas": 2, "requests": 1, "limits": 3, "template": {"spec": {"containers": [_CONTAINER]}}}
         metadata = {"name": folder.name.replace("_", "-").lower(), "namespace": "space", "uid": "uid"}
         self._job = read({"metadata": metadata, "spec": {"elastic": 1, "worker": role}})
-        self._options = Options(etcd=etcd)
+        self._options = OperatorOptions(etcd=etcd)
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         (folder / "train.py").write_text(PROGRAM)
 

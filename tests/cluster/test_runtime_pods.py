@@ -17,7 +17,9 @@ from paddleflow.base.quantity import Resources
 from paddleflow.kube.client import Client
 from paddleflow.kube.config import from_kubeconfig
 from paddleflow.kube.transport import HttpTransport
-from paddleflow.runtimes.kubernetes.kubernetes_runtime import KubernetesRuntime, task_of
+from paddleflow.runtimes.kubernetes.collection import task_of
+from paddleflow.runtimes.kubernetes.kubernetes_runtime import KubernetesRuntime
+from paddleflow.runtimes.kubernetes.pods import PodSettings
 from paddleflow.runtimes.runtime import Launch, Mount, NodeChanged, Ready, Runtime, Started
 from tests.cluster_fixture import LiveCluster
 from tests.contract.test_runtime import *  # noqa: F403  the suite itself
@@ -31,6 +33,8 @@ WAIT = "trap 'exit 143' TERM; until [ -e {gate} ]; do usleep 100000; done; . {ga
 
 class PodDriver:
     """Pods that share a folder of the machine with the test."""
+
+    tells_signals = False
 
     def __init__(self, cluster: LiveCluster, namespace: str, folder: Path, group: asyncio.TaskGroup) -> None:
         self._cluster = cluster
@@ -49,9 +53,7 @@ class PodDriver:
             SystemClock(),
             self._folder / "data",
             self._group.create_task,
-            namespace=self._namespace,
-            cluster="test",
-            default_image=IMAGE,
+            settings=PodSettings(f"test-{self._namespace}", self._namespace, default_image=IMAGE, root_queues=["*"]),
             image_grace=image_grace,
             check_every=1.0,
         )
@@ -200,6 +202,7 @@ async def test_a_log_goes_on_across_servers(scene: DrivenScene, driver: PodDrive
             while f"line {number}" not in (await _log(scene, launch)):
                 await asyncio.sleep(0.05)
         await scene.reopen()
+        await scene.runtime.adopt()
         (tmp_path / f"go.{number}").touch()
     await scene.end_of(launch)
     assert await _log(scene, launch) == "line 1\nline 2\nline 3\n"

@@ -29,13 +29,14 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def stranger() -> Iterator[ServerProcess]:
-    """A server under another account: it shares no files with us."""
+    """A server under another account: it shares no files with us. Its snapshots are not in its data folder."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.chown(folder, UID, UID)
         account = [sys.executable, "-m", "tests.ordinary_account", name]
         path = f"{Path(PADDLEFLOW).parent}:{os.environ['PATH']}"
         environment = {"PATH": path, "PYTHONPATH": str(Path(__file__).parents[2])}
+        environment["PADDLEFLOW_SERVER_FILES"] = str(folder / "shared")
         server = ServerProcess(folder / "server", environment, account).start()
         yield server
         server.end()
@@ -55,6 +56,8 @@ def test_a_server_that_shares_no_files_gets_a_snapshot(stranger: ServerProcess, 
     first = stranger.cli(*words, cwd=project).stdout
     assert first.startswith("mine ")
     assert str(project) not in first
+    assert (stranger.data.parent / "shared" / "code").is_dir()
+    assert not (stranger.data / "code").exists()
     (project / "helper.py").write_text("WORD = 'changed'\n")
     assert stranger.cli(*words, cwd=project).stdout.startswith("changed ")
     stranger.cli("job", "code", "@latest", "--to", str(tmp_path / "ran"))

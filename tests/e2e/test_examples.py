@@ -146,6 +146,7 @@ def test_failure_and_post_process(workshop: Workshop, form: str) -> None:
     assert list(run.logs("report")) == [f"run {run.id} is over\n"]
 
 
+@pytest.mark.xdist_group("mount-targets")  # the same paths of this machine, as root
 @pytest.mark.parametrize("form", FORMS)
 def test_multiple_file_systems(workshop: Workshop, form: str) -> None:
     run = workshop.done("multiple-file-systems", form)
@@ -176,7 +177,7 @@ def test_distributed_training(new_server: Callable[..., ServerProcess], tmp_path
     if not run.finished:
         run.wait(timeout=150)
     log = "".join(run.logs())
-    assert run.succeeded, log
+    assert run.succeeded, f"{run.record.message}\n{log}"
     assert "worker 1 of 2 has 200 points" in log
     assert "the line was found" in log
 

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from paddleflow.frameworks.catalogue import find
-from paddleflow.frameworks.framework import PlacedMember, Plan
+from paddleflow.frameworks.framework import LaunchPlan, PlacedMember
 from tests.framework_environments import programs_of
 from tests.ports import free_ports
 
@@ -49,7 +49,7 @@ class Gang:
 
     folder: Path
     members: list[PlacedMember]
-    plans: Sequence[Plan]
+    plans: Sequence[LaunchPlan]
     processes: dict[tuple[str, int], subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def start(self, roles: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""`fs ls|cat|put|get|rm|du` on a folder and on a bucket of a real server."""
+"""`fs ls|cat|put|get|cp|rm|du` on a folder and on a bucket of a real server."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from paddleflow.objects.s3 import S3Store
 from tests.mounts import COMMAND
 from tests.s3_servers import KEYS, versitygw
+from tests.ssh_servers import ssh_server
 
 
 @pytest.fixture(params=["file", "s3"])
@@ -61,5 +62,63 @@ def test_files_by_url(url: str, tmp_path: Path) -> None:
 def test_what_is_no_url_is_refused() -> None:
     for wrong in ("/data", "ftp://host/x"):
         done = fs("ls", wrong)
-        assert (done.returncode, b"hint: write it as" in done.stderr) == (1, True)
+        assert (done.returncode, b"hint: " in done.stderr) == (1, True)
     assert fs("rm", "-r", "s3://bucket").returncode == 1
+
+
+def test_copies_go_on_where_they_were(tmp_path: Path) -> None:
+    """Between a folder and an SFTP server and back; what is there already is left out."""
+    (tmp_path / "sets" / "deep").mkdir(parents=True)
+    (tmp_path / "sets" / "a b%20").write_bytes(b"one")
+    (tmp_path / "sets" / "deep" / "c").write_bytes(b"three")
+    with ssh_server() as sshd:
+        (tmp_path / "key").write_text(sshd.private_key)
+        words = ["-o", f"user={sshd.user}", "-o", f"privateKey=@{tmp_path}/key", "-o", f"hostKey={sshd.host_key}"]
+        away = f"sftp://127.0.0.1:{sshd.port}{sshd.folder}/sets"
+        assert b"2 copied, 8 bytes; 0 were" in fs("cp", "-r", str(tmp_path / "sets"), away, *words).stdout
+        (sshd.folder / "sets" / "deep" / "c").unlink()
+        assert b"1 copied, 5 bytes; 1 were" in fs("cp", "-r", str(tmp_path / "sets"), away, *words).stdout
+        assert b"2 copied" in fs("cp", "-r", away, str(tmp_path / "back"), *words).stdout
+        assert b"deep" in fs("ls", away, *words).stdout
+    assert (tmp_path / "back" / "a b%20").read_bytes() == b"one"
+    assert (tmp_path / "back" / "deep" / "c").read_bytes() == b"three"
+
+
+def test_moves(url: str, tmp_path: Path) -> None:
+    """Within a store and out of it; an empty folder too."""
+    for name in ("sets/a", "sets/deep/b"):
+        (tmp_path / "file").write_text(name)
+        assert fs("put", str(tmp_path / "file"), f"{url}/{name}").returncode == 0
+    assert fs("mv", f"{url}/sets", f"{url}/moved").returncode == 0
+    assert fs("ls", f"{url}/sets").returncode == 1
+    assert fs("cat", f"{url}/moved/deep/b").stdout == b"sets/deep/b"
+    moved = json.loads(fs("mv", "--json", f"{url}/moved/a", f"{url}/one").stdout)
+    assert moved == {"moved": 1, "bytes": 6}
+    assert fs("mv", f"{url}/moved", str(tmp_path / "here")).returncode == 0
+    assert (tmp_path / "here" / "deep" / "b").read_text() == "sets/deep/b"
+    listed = json.loads(fs("ls", "--json", url).stdout)
+    assert [row["name"] for row in listed] == ["one"]
+    refused = fs("mv", f"{url}/one", f"{url}/one/two")
+    assert (refused.returncode, b"into itself" in refused.stderr) == (1, True)
+
+
+def test_sync(url: str, tmp_path: Path) -> None:
+    folder = tmp_path / "sets"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "a").write_bytes(b"one")
+    (folder / "deep" / "line\nbreak").write_bytes(b"three")
+    os.utime(folder / "a", (1, 1))
+    assert b"2 copied, 8 bytes; 0 removed; 0 were" in fs("sync", str(folder), f"{url}/sets").stdout
+    assert b"0 copied, 0 bytes; 0 removed; 2 were" in fs("sync", str(folder), f"{url}/sets").stdout
+    (folder / "a").write_bytes(b"other")
+    (folder / "deep" / "line\nbreak").unlink()
+    planned = json.loads(fs("sync", "--json", "--delete", "--dry-run", str(folder), f"{url}/sets").stdout)
+    assert [(row["action"], row["name"].rpartition("/")[2]) for row in planned] == [
+        ("copy", "a"),
+        ("remove", "line\nbreak"),
+    ]
+    assert b"1 copied, 5 bytes; 1 removed; 0 were" in fs("sync", "--delete", str(folder), f"{url}/sets").stdout
+    assert json.loads(fs("du", "--json", f"{url}/sets").stdout)[0]["files"] == 1
+    assert fs("sync", f"{url}/sets", str(tmp_path / "back")).returncode == 0
+    assert (tmp_path / "back" / "a").read_bytes() == b"other"
+    assert b"is a file" in fs("sync", str(folder / "a"), f"{url}/x").stderr

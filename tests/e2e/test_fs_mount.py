@@ -152,6 +152,22 @@ def test_owners(top: Path) -> None:
     assert stat.S_IMODE((top / "file").stat().st_mode) == 0o755
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root acts as somebody else")
+@pytest.mark.parametrize("mode", [0o4777, 0o2777])
+def test_a_write_of_somebody_else_clears_set_uid_bits(tmp_path: Path, mode: int) -> None:
+    tmp_path.chmod(0o777)
+    with mounted(f"file://{tmp_path}", "--allow-other") as mount:
+        (mount.folder / "file").touch()
+        (mount.folder / "file").chmod(mode)
+        script = (
+            "import os, sys; os.setgroups([]); os.setgid(65534); os.setuid(65534); "
+            "os.write(os.open(sys.argv[1], os.O_WRONLY), b'x')"
+        )
+        subprocess.run([sys.executable, "-c", script, str(mount.folder / "file")], check=True)
+        assert stat.S_IMODE((mount.folder / "file").stat().st_mode) == 0o777
+        assert (tmp_path / "file").read_bytes() == b"x"
+
+
 def test_mmap(top: Path) -> None:
     with (top / "file").open("w+b") as opened:
         opened.truncate(300_000)
@@ -356,7 +372,7 @@ def test_a_busy_mount_is_unmounted_by_force_only(tmp_path: Path) -> None:
 def test_a_killed_mount_can_be_mounted_again(tmp_path: Path) -> None:
     with mounted(f"file://{tmp_path}") as mount:
         (mount.folder / "file").write_bytes(b"before")
-        os.kill(mount.stats()["pid"], signal.SIGKILL)
+        mount.kill()
 
         def dead() -> bool:
             try:
@@ -386,7 +402,7 @@ def test_refusals_in_words(tmp_path: Path) -> None:
     for url, word in {
         f"file://{tmp_path}/nowhere": "does not exist",
         "nonsense": "is no URL",
-        "floppy://a": "cannot be mounted",
+        "floppy://a": "no store of type",
         f"file://{tmp_path}/mnt": "on itself",
     }.items():
         done = mount.run("mount", "--url", url, str(tmp_path / "mnt"), check=False)

@@ -1,7 +1,8 @@
-"""`--retries`, `--timeout` and `--after` of `job run` do what their help says, against a real server."""
+"""`--retries`, `--timeout`, `--after` and `--array` of `job run` do what their help says, against a real server."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from tests.e2e.conftest import ServerProcess
@@ -37,15 +38,42 @@ def test_each_try_has_the_whole_timeout(server: ServerProcess, tmp_path: Path) -
     assert (tmp_path / "tries").read_text().split() == ["try"] * 2
 
 
-def test_after_waits_in_the_client_until_the_other_job_has_succeeded(server: ServerProcess, tmp_path: Path) -> None:
-    first = server.cli("job", "run", "-d", "--no-code", f"sleep 1; echo first > {tmp_path}/order").stdout.strip()
-    server.cli("job", "run", "--quiet", "--no-code", "--after", first, f"echo second >> {tmp_path}/order")
+def test_after_is_kept_by_the_server(server: ServerProcess, tmp_path: Path) -> None:
+    gate = f"while ! test -e {tmp_path}/gate; do sleep 0.05; done"
+    first = server.cli("job", "run", "-d", "--no-code", f"{gate}; echo first > {tmp_path}/order").stdout.strip()
+    words = ("job", "run", "-d", "--no-code", "--after", first, f"echo second >> {tmp_path}/order")
+    second = server.cli(*words).stdout.strip()
+    assert f"waits for {first} to succeed" in server.cli("job", "why", second).stdout
+    server.kill()
+    server.start()
+    (tmp_path / "gate").touch()
+    server.cli("job", "wait", second)
     assert (tmp_path / "order").read_text().split() == ["first", "second"]
 
 
-def test_after_a_job_that_failed_nothing_is_submitted(server: ServerProcess) -> None:
-    first = server.cli("job", "run", "-d", "--no-code", "exit 3").stdout.strip()
+def test_after_a_job_that_fails_the_other_one_is_cancelled(server: ServerProcess, tmp_path: Path) -> None:
+    gate = f"while ! test -e {tmp_path}/gate; do sleep 0.05; done"
+    first = server.cli("job", "run", "-d", "--no-code", f"{gate}; exit 3").stdout.strip()
+    second = server.cli("job", "run", "-d", "--no-code", "--after", first, "true").stdout.strip()
+    (tmp_path / "gate").touch()
+    waited = server.cli("job", "wait", second, check=False)
+    assert waited.returncode == 1
+    assert "cancelled" in waited.stdout
     refused = server.cli("job", "run", "--no-code", "--after", first, "true", check=False)
     assert refused.returncode == 1
-    assert f"job[{first}] is failed: nothing was submitted" in refused.stderr
-    assert server.cli("job", "list", "-o", "name").stdout.split() == [first]
+    assert f"job[{first}] has failed" in refused.stderr
+
+
+def test_an_array_is_listed_stopped_and_waited_for_as_one(server: ServerProcess) -> None:
+    ids = server.cli(
+        "job", "run", "-d", "--no-code", "--array", "1-3", "--name", "sweep", "echo $PF_ARRAY_INDEX"
+    ).stdout
+    array = json.loads(server.cli("job", "show", ids.split()[0], "-o", "json").stdout)["array"]
+    assert len(server.cli("job", "wait", array).stdout.splitlines()) == 4  # with the header
+    assert server.cli("job", "run", "--quiet", "--no-code", "--after", array, "echo collected").stdout == "collected\n"
+    lines = server.cli("job", "list").stdout.splitlines()
+    [line] = [line.split() for line in lines if "sweep" in line]
+    assert (line[:2], line[4:6]) == ([array, "sweep"], ["succeeded", "3/3"])
+    assert len(server.cli("job", "list", "-A").stdout.splitlines()) == 5
+    server.cli("job", "delete", array)
+    assert server.cli("job", "list", "--array", array, "-o", "name").stdout == ""

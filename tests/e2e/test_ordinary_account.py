@@ -40,6 +40,7 @@ def test_artifacts(workshop: Workshop, form: str) -> None:
     assert not any("no private mounts" in line for line in said(run))
 
 
+@pytest.mark.xdist_group("mount-targets")  # the same paths of this machine, as another account
 @pytest.mark.parametrize("example", ["hello-pipeline", "cache", "nested-dag", "loop", "multiple-file-systems"])
 def test_examples(workshop: Workshop, example: str) -> None:
     workshop.done(example, "yaml")

@@ -17,7 +17,6 @@ the caller does not hear of it: the hardest of the three). A fault test writes o
 from __future__ import annotations
 
 import asyncio
-import itertools
 import random
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -107,6 +106,10 @@ class _FaultyTx:
         self._step(statement)
         return self._tx.all(statement, **params)
 
+    def rows(self, record: Callable[..., T], statement: Statement, /, **params: Value) -> list[T]:
+        self._step(statement)
+        return self._tx.rows(record, statement, **params)
+
     def one(self, statement: Statement, /, **params: Value) -> Row | None:
         self._step(statement)
         return self._tx.one(statement, **params)
@@ -127,11 +130,17 @@ class _FaultyTx:
 async def run_until_no_fault(
     make: Callable[[], AbstractAsyncContextManager[Database]],
     scenario: Callable[[FaultyDatabase], Awaitable[None]],
+    postgres_every: int = 1,
 ) -> int:
-    """Run `scenario` on a fresh database of `make` with fault 1, 2, 3 …; how many faults there were to survive."""
-    for number in itertools.count(1):
+    """Run `scenario` on a fresh database of `make` with fault 1, 2, 3 …; the number of the last that was survived.
+
+    A scenario takes long on PostgreSQL, and the faults are the same ones: some of them may do there.
+    """
+    number = 1
+    while True:
         assert number < _MOST, "the scenario has no end"
         async with make() as real:
+            every = postgres_every if real.dialect == "postgres" else 1
             database = FaultyDatabase(real, number)
             try:
                 await scenario(database)
@@ -139,8 +148,8 @@ async def run_until_no_fault(
                 error.add_note(f"with fault {number}: {database.tripped or 'not reached'}")
                 raise
         if not database.tripped:
-            return number - 1
-    raise AssertionError
+            return number - every
+        number += every
 
 
 async def killed_at_random_awaits(

@@ -19,11 +19,10 @@ import pytest
 from paddleflow.base.clock import SystemClock
 from paddleflow.base.ids import AttemptId, parse_attempt
 from paddleflow.base.quantity import Resources
-from paddleflow.engine.changeset import Placement, Writes, write_turn
+from paddleflow.engine.changeset import Placement, Writes, Written, write_turn
 from paddleflow.engine.cluster_engine import ClusterEngine, Parts, Timing
 from paddleflow.engine.launch import MemberPlacement
 from paddleflow.errors import Conflict, NotFound
-from paddleflow.jobs import machine
 from paddleflow.jobs.changes import delete_job, modify_job, stop_job
 from paddleflow.jobs.model import FINAL, JobStatus
 from paddleflow.jobs.queries import JobFilter, find_jobs
@@ -53,11 +52,6 @@ PRIORITIES = ("VERY_LOW", "NORMAL", "VERY_HIGH")
 SQL = parse("test_api_races.py", "-- name: notes\n-- What the engine was not told yet.\nselect * from deleted_jobs")
 
 
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "BACK_OFF_FIRST", 0.002)
-
-
 class WatchedRuntime(MemoryRuntime):
     """Refuses to run a member while an earlier attempt of it still runs."""
 
@@ -79,7 +73,7 @@ class Scene:
         self.rng = rng
         self.cluster = MemoryCluster()
         self.bus = LocalBus()
-        self.settings = Settings(jobs=JobSettings(restart_limit=2))
+        self.settings = Settings(jobs=JobSettings(restart_limit=2, restart_delay=0.002))
         self.submitted: Counter[str] = Counter()
         self.engine: ClusterEngine
         self.runtime: WatchedRuntime
@@ -233,7 +227,8 @@ async def test_what_was_meant_for_a_job_does_not_reach_its_successor(
             ],
             seen=[(old.seq, 2)],
         )
-        assert await database.write(write_turn, turn, ("engine", token), scene.settings.jobs, CLOCK.now()) == {}
+        written = await database.write(write_turn, turn, ("engine", token), scene.settings.jobs, CLOCK.now())
+        assert written == Written({}, False)
         assert await scene.rows() == [new]
 
 

@@ -20,7 +20,6 @@ from paddleflow.base.clock import SystemClock
 from paddleflow.base.quantity import Resources
 from paddleflow.engine.cluster_engine import ClusterEngine, Parts, Timing
 from paddleflow.errors import PaddleFlowError
-from paddleflow.jobs import machine
 from paddleflow.jobs.changes import stop_job
 from paddleflow.jobs.queries import JobFilter, find_jobs
 from paddleflow.jobs.submission import Submission, Submitter, submit
@@ -39,12 +38,6 @@ CAPACITY = Resources.of(2000, 2 * 2**30)
 SMALL = FlavourChoice(cpu="1", mem="1Mi")
 CLOCK = SystemClock()
 IMPATIENT = Timing(poll=0.02, first_pause=0.005)  #: a lost wake-up costs little
-
-
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look and retry often, so that a lost wake-up costs little."""
-    monkeypatch.setattr(machine, "BACK_OFF_FIRST", 0.01)
 
 
 def documents() -> list[SingleJob | DistributedJob]:
@@ -76,7 +69,7 @@ class Scene:
         self.data = data
         self.cluster = MemoryCluster()
         self.bus = LocalBus()
-        self.settings = Settings(jobs=JobSettings(restart_limit=1))
+        self.settings = Settings(jobs=JobSettings(restart_limit=1, restart_delay=0.01))
 
     async def prepare(self) -> None:
         await self.retry(lambda: self.database.write(ensure_defaults, CLOCK.now(), CAPACITY))
@@ -131,7 +124,7 @@ async def test_every_store_operation_fails_once(tmp_path: Path, make_database: M
         await scene.prepare()
         await _run_to_the_end(scene)
 
-    survived = await run_until_no_fault(make_database, scenario)
+    survived = await run_until_no_fault(make_database, scenario, postgres_every=4)
     assert survived > 30
 
 

@@ -77,6 +77,15 @@ async def test_half_a_head_is_not_waited_for(tmp_path: Path) -> None:
         assert await answer(port) == b"HTTP/1.1 200 OK\r\n"
 
 
+async def test_a_connection_without_requests_is_closed(tmp_path: Path) -> None:
+    async with served(tmp_path, keep_alive=1) as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(HEALTH)
+        async with asyncio.timeout(PATIENCE):
+            assert (await reader.read()).startswith(b"HTTP/1.1 200 OK\r\n")  # until the server ends it
+        writer.close()
+
+
 async def test_a_head_without_end_is_cut_off(tmp_path: Path) -> None:
     async with served(tmp_path) as (_, port):
         with pytest.raises(OSError):

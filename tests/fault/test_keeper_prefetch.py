@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from paddleflow.runtimes.local.local_runtime import LocalRuntime
 from paddleflow.runtimes.prefetch import PrefetchRequest, Returned
-from paddleflow.runtimes.runtime import Ended, Launch
+from paddleflow.runtimes.runtime import AttemptObservation, Ended, Launch, Started
 from tests.keeper_scene import counted, kill_keeper, times_run
+from tests.patience import soon
 from tests.runtime_scene import Scene, open_local, opened
 
 MANY = 24
@@ -63,3 +65,30 @@ async def test_an_older_keeper_is_given_no_prefetched_launch(tmp_path: Path) -> 
         await scene.until(lambda: bool(scene.reported(Returned, second.attempt)))
         assert (await scene.end_of(first)).successor is None
         assert times_run(scene, "second") == 0
+
+
+async def test_what_a_new_keeper_was_given_is_not_returned_by_its_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state was asked for before: what was sent since may be running, and the engine would start it again."""
+    async with opened(open_local, tmp_path) as scene:
+        runtime, states = scene.runtime, list[list[AttemptObservation]]()
+        assert isinstance(runtime, LocalRuntime)
+        take = runtime._take_state
+        monkeypatch.setattr(runtime, "_take_state", states.append)
+        gate = tmp_path / "gate"
+        wait = f"until [ -e {gate} ]; do sleep 0.02; done"
+        before, first = (counted(scene, name, wait) for name in ("before", "first"))
+        second = counted(scene, "second", "true")
+        await runtime.start([before])
+        await scene.until(lambda: bool(scene.reported(Started)))
+        kill_keeper(scene.folder)
+        await soon(lambda: bool(states), "the next keeper has told its state")
+        await runtime.start([in_class(first, waiting=False), in_class(second, waiting=True)])
+        monkeypatch.undo()
+        take(states[0])
+        gate.touch()
+        assert (await scene.end_of(first)).successor == second.attempt
+        assert (await scene.end_of(second)).exit_code == 0
+        assert not scene.reported(Returned)
+        assert times_run(scene, "second") == 1

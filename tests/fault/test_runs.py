@@ -27,9 +27,8 @@ from paddleflow.runs.runs import create, get_components, get_run
 from paddleflow.runtimes.memory import EXIT, SECONDS, MemoryCluster
 from paddleflow.settings import Settings
 from paddleflow.spec.pipeline.model import CONTINUE, Cache, Component, Dag, FsMount, Pipeline, Retry, Step
-from paddleflow.spec.storage import NewStorage
 from paddleflow.storage.model import Place
-from paddleflow.storage.storages import create_storage
+from paddleflow.storage.storages import Wanted, create_storage
 from paddleflow.store.bus import LocalBus
 from paddleflow.store.database import Database, Tx
 from tests.databases import MakeDatabase
@@ -90,8 +89,8 @@ class Scene:
         def fill(tx: Tx) -> str:
             ensure_defaults(tx, CLOCK.now(), CAPACITY)
             users.add(tx, "root", "", CLOCK.now())
-            document = NewStorage(name="store", url=f"local://{folder}")
-            create_storage(tx, document, Place("local", "", str(folder)), "root", False, CLOCK.now())
+            wanted = Wanted("store", "root", Place("local", "", str(folder)), {}, "", independent=False, confined=False)
+            create_storage(tx, wanted, CLOCK.now())
             new = NewRun("root", self.pipeline, "text", "", fs_id="fs-root-store", fs_name="store")
             return create(tx, new, CLOCK.now())
 
@@ -149,7 +148,7 @@ async def test_every_store_operation_fails_once(tmp_path: Path, make_database: M
         await scene.prepare()
         await scene.to_the_expected_end()
 
-    survived = await run_until_no_fault(make_database, scenario)
+    survived = await run_until_no_fault(make_database, scenario, postgres_every=4)
     assert survived > 30
 
 
@@ -189,11 +188,11 @@ async def test_steps_that_follow_each_other_while_every_store_operation_fails_on
         scene = Scene(database, tmp_path, wide_pipeline())
         await scene.prepare()
         await check_wide(scene)
-        heirs.append(scene.cluster.successors)
+        successors.append(scene.cluster.successors)
 
-    heirs: list[int] = []
-    assert await run_until_no_fault(make_database, scenario) > 10
-    assert min(heirs) > 0
+    successors: list[int] = []
+    assert await run_until_no_fault(make_database, scenario, postgres_every=4) > 10
+    assert min(successors) > 0
 
 
 @pytest.mark.timeout(300)

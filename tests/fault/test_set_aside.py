@@ -177,3 +177,30 @@ async def test_a_fault_of_ours_that_is_nobody_s_is_told_until_it_is_over(
         await asyncio.wait([running])
     finally:
         await database.close()
+
+
+async def test_a_turn_that_does_not_end_is_told_until_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = await open_database("", tmp_path, durable=False)
+    gate, real = asyncio.Event(), ClusterEngine._turn
+
+    async def slow(self: ClusterEngine, lease: tuple[str, int]) -> None:
+        await gate.wait()
+        await real(self, lease)
+
+    monkeypatch.setattr(ClusterEngine, "_turn", slow)
+    try:
+        await database.write(ensure_defaults, CLOCK.now(), CAPACITY)
+        scene = Scene(database, tmp_path)
+        engine = scene.engine()
+        running = asyncio.ensure_future(engine.run())
+        async with asyncio.timeout(PATIENCE):
+            while not engine.health(0.01).startswith("does not advance: a turn has lasted"):
+                await asyncio.sleep(0.002)
+        gate.set()
+        await scene.send("good")
+        assert await scene.ends("good") == "succeeded"
+        assert engine.health() == ""
+        running.cancel()
+        await asyncio.wait([running])
+    finally:
+        await database.close()

@@ -43,8 +43,9 @@ BUSYBOX = Image("busybox", "docker.io/local/busybox:1")
 COREDNS = Image("coredns", "docker.io/local/coredns:1")
 PYTHON = Image("python", "docker.io/local/python:1")
 ARGOEXEC = Image("argoexec", "docker.io/local/argoexec:1")
+POSTGRES = Image("postgres", "docker.io/local/postgres:1")
 OPERATOR = Image("operator", "docker.io/local/paddleflow:dev", OWN)
-ALL = {image.key: image for image in (PAUSE, BUSYBOX, COREDNS, PYTHON, ARGOEXEC, OPERATOR)}
+ALL = {image.key: image for image in (PAUSE, BUSYBOX, COREDNS, PYTHON, ARGOEXEC, POSTGRES, OPERATOR)}
 
 
 def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,18 +152,17 @@ def _python_image() -> None:
 
 
 def _operator_image() -> None:
-    """The Python image and, above it, this repository's package with what its extra `kubernetes` needs."""
+    """The Python image and, above it, this repository's package with what server, operator and scheduler need."""
     root = SOURCES / "operator"
     shutil.rmtree(root, ignore_errors=True)
     packages = root / "opt" / "paddleflow"
     packages.mkdir(parents=True)
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
-    extras = [extra for extra in ("kubernetes", "server") if extra in project["optional-dependencies"]]
     uv = REPOSITORY / ".venv" / "bin" / "uv"
     done = subprocess.run(
         [
             *(str(uv), "pip", "install", "--quiet", "--target", str(packages), "--python-version", PYTHON_VERSION),
-            *("--only-binary", ":all:", "-r", "pyproject.toml", "--extra", extras[0]),
+            *("--only-binary", ":all:", "-r", "pyproject.toml", "-r", "requirements/uv.txt"),
+            *(word for extra in ("kubernetes", "server", "postgres") for word in ("--extra", extra)),
             *("--constraint", "requirements/lock.txt"),
         ],
         cwd=REPOSITORY,
@@ -183,6 +181,33 @@ def _operator_image() -> None:
     layer = images.layer_of_folder("operator", root)
     variables = {"PYTHONPATH": "/opt/paddleflow", "PYTHONDONTWRITEBYTECODE": "1"}
     images.write(images.OPERATOR, [_python_layer(), layer], ["paddleflow"], variables)
+
+
+_OF_THE_SYSTEM = ("ld-linux", "libc.", "libm.", "libdl.", "libpthread.", "librt.", "libresolv.", "linux-vdso")
+
+
+def _postgres_image() -> None:
+    """The Python image and, above it, this machine's PostgreSQL of Debian with its libraries."""
+    binaries = max(Path("/usr/lib/postgresql").glob("*/bin"), default=None)
+    if binaries is None:
+        raise ClusterError("PostgreSQL is not installed", "Debian: apt-get install postgresql")
+    version = binaries.parent.name
+    root = SOURCES / "postgres"
+    shutil.rmtree(root, ignore_errors=True)
+    for folder in (f"usr/lib/postgresql/{version}", f"usr/share/postgresql/{version}"):
+        shutil.copytree(f"/{folder}", root / folder, ignore=shutil.ignore_patterns("bitcode", "llvmjit*", "man"))
+    libraries, commands = root / "opt" / "postgresql", root / "usr" / "local" / "bin"
+    libraries.mkdir(parents=True)
+    commands.mkdir(parents=True)
+    for name in ("postgres", "initdb", "pg_isready", "psql", "pg_dump"):
+        (commands / name).symlink_to(f"/usr/lib/postgresql/{version}/bin/{name}")
+        found = subprocess.run(["ldd", binaries / name], capture_output=True, text=True, check=True).stdout
+        for line in found.splitlines():
+            source = line.partition("=>")[2].split()
+            if source and source[0].startswith("/") and not Path(source[0]).name.startswith(_OF_THE_SYSTEM):
+                shutil.copy(source[0], libraries)
+    layer = images.layer_of_folder("postgres", root)
+    images.write(images.POSTGRES, [_python_layer(), layer], ["postgres"], {"LD_LIBRARY_PATH": "/opt/postgresql"})
 
 
 def _program(*names: str) -> tuple[Path, ...]:
@@ -275,11 +300,21 @@ PARTS = {
             root=True,
         ),
         Part(
+            "postgres-image",
+            "PostgreSQL of this machine's Debian as an image",
+            _postgres_image,
+            (),
+            f"{images.RECIPE}-1",
+            (images.POSTGRES.archive,),
+            needs=("python-image",),
+            root=True,
+        ),
+        Part(
             "operator-image",
             "the Python image with this repository's package in it",
             _operator_image,
             (REPOSITORY / "src", REPOSITORY / "pyproject.toml", REPOSITORY / "requirements"),
-            images.RECIPE,
+            f"{images.RECIPE}-server-uv",
             (images.OPERATOR.archive,),
             needs=("python-image",),
             home=OWN,

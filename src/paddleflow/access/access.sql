@@ -21,13 +21,19 @@ update users set password_hash = :password_hash, updated_at = :now where name = 
 delete from users where name = :name
 
 -- name: active_jobs_of
--- Jobs of a user that have not ended: while there are any, the user stays.
+-- Jobs that have not ended, of a user or on a storage of the user's: while there are any, the user stays. A later user of the same name
+-- may have a storage of the same name, which they would find in its place.
 select count(*) from jobs
-where user_name = :name and status in $ACTIVE
+where status in $ACTIVE and (user_name = :name or id in (
+    select job_storages.job_id from job_storages
+    join filesystems on filesystems.id = job_storages.fs_id
+    where filesystems.user_name = :name))
 
 -- name: active_runs_of
--- Runs of a user that have not ended.
-select count(*) from runs where user_name = :name and status in ('initiating', 'pending', 'running', 'terminating')
+-- Runs that have not ended, of a user or with a storage of the user's as their main one.
+select count(*) from runs
+where status in ('initiating', 'pending', 'running', 'terminating') and (user_name = :name or fs_id in (
+    select id from filesystems where user_name = :name))
 
 -- name: active_schedules_of
 -- Schedules of a user that may start a run.
@@ -61,6 +67,22 @@ update pipeline_versions set user_name = :former where user_name = :name
 -- Likewise the schedules, none of which is active.
 update schedules set user_name = :former where user_name = :name
 
+-- name: reassign_links
+-- Likewise links that the user made in storages of others.
+update fs_links set user_name = :former where user_name = :name
+
+-- name: reassign_cache_settings
+-- Likewise settings of caches of storages of others.
+update fs_cache_settings set user_name = :former where user_name = :name
+
+-- name: note_former_user
+-- A user is deleted: servers move what is left in folders aside.
+insert into former_users (name, former, deleted_at) values (:name, :former, :now)
+
+-- name: former_users_after
+-- Who was deleted behind a position, in that order.
+select seq, name, former from former_users where seq > :after order by seq
+
 -- name: add_token
 -- A token that was just given.
 insert into tokens (hash, user_name, name, scope, created_at, expires_at)
@@ -82,6 +104,10 @@ delete from tokens where user_name = :user_name and name = :name and name <> ''
 -- name: remove_token
 -- Logout: one token ends.
 delete from tokens where hash = :hash
+
+-- name: extend_token
+-- A token counts for longer.
+update tokens set expires_at = :expires_at where hash = :hash
 
 -- name: remove_tokens_of
 -- Every token of a user ends: the password was changed, or the user is deleted.
@@ -128,6 +154,11 @@ where seq > :after order by seq limit :limit
 select seq, id, user_name, resource_type, resource_id, created_at from grants
 where user_name = :user_name and seq > :after order by seq limit :limit
 
+-- name: has_grant
+-- Whether a user was granted a resource.
+select count(*) from grants
+where user_name = :user_name and resource_type = :resource_type and resource_id = :resource_id
+
 -- name: remove_grant
 -- Take a grant back.
 delete from grants
@@ -137,9 +168,26 @@ where user_name = :user_name and resource_type = :resource_type and resource_id 
 -- Every grant that a user has: the user is deleted.
 delete from grants where user_name = :user_name
 
--- name: remove_grants_on
--- Every grant on a resource: the resource is deleted, and one of the same name made later must not inherit them.
-delete from grants where resource_type = :resource_type and resource_id = :resource_id
+-- name: remove_grants_on_user
+-- Every grant on a user who is deleted.
+delete from grants where resource_type = 'user' and resource_id = :user_name
+
+-- name: remove_links_of
+-- The links in storages of a user who is deleted.
+delete from fs_links where fs_id in (select id from filesystems where user_name = :user_name)
+
+-- name: remove_cache_settings_of
+-- The settings of caches of these storages.
+delete from fs_cache_settings where fs_id in (select id from filesystems where user_name = :user_name)
+
+-- name: remove_mounts_of
+-- The mounts of these storages, and those that the user made of others.
+delete from fs_mounts
+where user_name = :user_name or fs_id in (select id from filesystems where user_name = :user_name)
+
+-- name: remove_node_caches_of
+-- What nodes hold of these storages.
+delete from fs_node_caches where fs_id in (select id from filesystems where user_name = :user_name)
 
 -- name: remove_grants_on_storages_of
 -- Every grant on a storage of a user who is deleted.

@@ -15,7 +15,12 @@ class Caller:
 
     name: str
     root: bool
-    scope: str = "admin"  #: of the token: read, submit or admin
+    scope: str = "admin"  #: of the token: read, submit or admin, or that of a mount (`mount_scope`)
+
+    @property
+    def storage(self) -> str:
+        """The id of the one storage whose files the token of a mount is good for; empty: another token."""
+        return self.scope.partition(":")[2]
 
 
 NOBODY = Caller("", False)
@@ -25,14 +30,30 @@ NOBODY = Caller("", False)
 SCOPES = {"read": 0, "submit": 1, "admin": 2}
 
 
+READ_MOUNT, WRITE_MOUNT = "mount-read", "mount-write"
+
+
+def mount_scope(storage: str, *, read_only: bool) -> str:
+    """The scope of a token for the files of one storage."""
+    return f"{READ_MOUNT if read_only else WRITE_MOUNT}:{storage}"
+
+
 def require_scope(caller: Caller, scope: str, what: str) -> None:
     """Refuse a token that was not made for this. `what` names the act: ``POST /job/single``."""
+    if caller.storage:
+        raise Forbidden(f"this token is for a mount, {what} needs another one", code="TokenScopeTooSmall")
     if SCOPES[caller.scope] < SCOPES[scope]:
         raise Forbidden(
             f"this token is of scope {caller.scope}, {what} needs {scope}",
             code="TokenScopeTooSmall",
             hint=f"make another one: paddleflow token create NAME --scope {scope}",
         )
+
+
+def require_mount(caller: Caller, *, changes: bool, what: str) -> None:
+    """Refuse a change by the token of a mount that is read-only."""
+    if changes and caller.scope.startswith(READ_MOUNT):
+        raise Forbidden(f"this token is for a read-only mount, {what} needs another one", code="TokenScopeTooSmall")
 
 
 def is_root(name: str) -> bool:

@@ -66,15 +66,21 @@ def add(tx: Tx, user: str, resource_type: str, resource_id: str, now: float) -> 
 
 def remove(tx: Tx, user: str, resource_type: str, resource_id: str) -> None:
     """Take a grant back. Resource and user need not exist any more."""
+    require(tx, user, resource_type, resource_id)
+    tx.run(SQL["remove_grant"], user_name=user, resource_type=resource_type, resource_id=resource_id)
+    bump(tx, NAMED)
+
+
+def require(tx: Tx, user: str, resource_type: str, resource_id: str) -> None:
+    """`NotFound` when there is no such grant."""
     _known(resource_type)
     _refuse_root(user)
-    if not tx.run(SQL["remove_grant"], user_name=user, resource_type=resource_type, resource_id=resource_id):
+    if not tx.value(SQL["has_grant"], user_name=user, resource_type=resource_type, resource_id=resource_id):
         raise NotFound(
             f"user[{user[:80]}] has no grant of {resource_type}[{resource_id[:80]}]",
             code="GrantNotFound",
             hint="paddleflow queue grantlist and paddleflow fs grantlist show those there are",
         )
-    bump(tx, NAMED)
 
 
 def list_grants(tx: Tx, user: str, after: int, limit: int) -> list[Grant]:

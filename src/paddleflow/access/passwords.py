@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error, InvalidHashError
 
 from paddleflow.errors import Fault
 
-_HASHER = PasswordHasher(time_cost=3, memory_cost=19 * 1024, parallelism=1)
+HASHER = PasswordHasher(time_cost=3, memory_cost=19 * 1024, parallelism=1)
 _AT_ONCE = 2
+T = TypeVar("T")
 _RULE = "at least 6 characters, among them a digit and a lower-case letter"
 
 #: The hash of a password that nobody knows, with the parameters above: what a login of an unknown user is compared
@@ -44,20 +48,22 @@ def random_password() -> str:
 class Passwords:
     """Hashing and comparing, a bounded number at a time. One per server."""
 
-    def __init__(self) -> None:
-        self._turns = asyncio.Semaphore(_AT_ONCE)
+    def __init__(self, hasher: PasswordHasher = HASHER) -> None:
+        self._hasher = hasher
+        self._threads = ThreadPoolExecutor(_AT_ONCE, "passwords")  # a login waits for nothing but other logins
 
     async def hash(self, password: str) -> str:
-        async with self._turns:
-            return await asyncio.to_thread(_HASHER.hash, password)
+        return await self._in_thread(self._hasher.hash, password)
 
     async def matches(self, password_hash: str, password: str) -> bool:
-        async with self._turns:
-            return await asyncio.to_thread(_matches, password_hash, password)
+        return await self._in_thread(_matches, self._hasher, password_hash, password)
+
+    async def _in_thread(self, function: Callable[..., T], *args: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
 
 
-def _matches(password_hash: str, password: str) -> bool:
+def _matches(hasher: PasswordHasher, password_hash: str, password: str) -> bool:
     try:
-        return _HASHER.verify(password_hash, password)
+        return hasher.verify(password_hash, password)
     except (Argon2Error, InvalidHashError):
         return False

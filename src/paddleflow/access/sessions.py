@@ -76,7 +76,8 @@ class Sessions:
             raise Unauthenticated(
                 "the token is not valid, or not any more", code="AuthInvalidToken", hint="log in again"
             )
-        caller = Caller(row.user_name, is_root(row.user_name), row.scope)
+        # The token of a mount is good for one storage, whoever it belongs to.
+        caller = Caller(row.user_name, is_root(row.user_name) and ":" not in row.scope, row.scope)
         session = Session(caller, row.expires_at, min(row.expires_at, now + TTL))
         if changes == self._changes:
             if len(self._known) >= _MOST:

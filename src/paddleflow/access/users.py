@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from paddleflow.access import secrets
 from paddleflow.access.callers import ROOT, is_root
 from paddleflow.access.passwords import weakness
 from paddleflow.base import names
@@ -18,7 +19,12 @@ ACTIVE = {"jobs": "active_jobs_of", "runs": "active_runs_of", "schedules": "acti
 #: What stays when a user is deleted, under a name that nobody can have.
 REASSIGN = (
     "reassign_jobs", "reassign_runs", "reassign_artifacts", "reassign_caches", "reassign_pipelines", "reassign_versions",
-    "reassign_schedules",
+    "reassign_schedules", "reassign_links", "reassign_cache_settings",
+)  # fmt: skip
+#: What goes. The storages come last: others are found by them.
+REMOVE = (
+    "remove_tokens_of", "remove_grants_of", "remove_grants_on_user", "remove_grants_on_storages_of", "remove_links_of",
+    "remove_cache_settings_of", "remove_mounts_of", "remove_node_caches_of", "remove_storages_of", "remove_failures_of",
 )  # fmt: skip
 
 
@@ -59,6 +65,8 @@ def add(tx: Tx, name: str, password_hash: str, now: float) -> None:
     """A new user; Forbidden UserNameDuplicated when there is one of this name."""
     if not tx.run(SQL["add_user"], name=canonical(name), password_hash=password_hash, now=now):
         raise Forbidden(f"user[{name}] exists already", code="UserNameDuplicated", hint="choose another name")
+    if not is_root(name):  # a request of an earlier user of this name may have come to its end after the deletion
+        _part_with(tx, name, f"{name}~before{require(tx, name).seq}")
 
 
 def by_name(tx: Tx, name: str) -> User | None:
@@ -82,7 +90,7 @@ def unknown(name: str) -> NotFound:
 
 def list_users(tx: Tx, after: int, limit: int) -> list[User]:
     """Users but root behind a position, in order of creation."""
-    return [User(**row) for row in tx.all(SQL["users_after"], after=after, limit=limit)]
+    return tx.rows(User, SQL["users_after"], after=after, limit=limit)
 
 
 def set_password(tx: Tx, name: str, password_hash: str, now: float) -> None:
@@ -94,11 +102,11 @@ def set_password(tx: Tx, name: str, password_hash: str, now: float) -> None:
     tx.run(SQL["remove_failures_of"], user_name=stored)
 
 
-def remove(tx: Tx, name: str) -> None:
-    """Delete a user with tokens, grants and records of storages (their files stay).
+def remove(tx: Tx, name: str, now: float) -> None:
+    """Delete a user with tokens, grants, secrets and records of storages.
 
     Jobs, runs, pipelines and all else that tells what happened stay for root, under ``<name>~<seq>``, which no user can
-    be called: a later user of the same name inherits nothing. Refused for root, and while anything of the user is active.
+    be called, and so do files (`user_folders`): a later user of the same name inherits nothing. Refused for root, and while anything of the user is active.
     """
     if is_root(name):
         raise Forbidden("root cannot be deleted", code="ActionNotAllowed")
@@ -109,15 +117,18 @@ def remove(tx: Tx, name: str) -> None:
         raise Conflict(
             f"user[{name}] has {active} that have not ended",
             code="ActionNotAllowed",
-            hint="stop them or wait for their end, then delete the user",
+            hint="stop them or wait for their end, then delete the user; those of others on storages of the user count, too",
         )
-    for statement in REASSIGN:
-        tx.run(SQL[statement], name=name, former=f"{name}~{user.seq}")
-    tx.run(SQL["remove_tokens_of"], user_name=name)
-    tx.run(SQL["remove_grants_of"], user_name=name)
-    tx.run(SQL["remove_grants_on"], resource_type="user", resource_id=name)
-    tx.run(SQL["remove_grants_on_storages_of"], user_name=name)
-    tx.run(SQL["remove_storages_of"], user_name=name)
-    tx.run(SQL["remove_failures_of"], user_name=name)
+    _part_with(tx, name, f"{name}~{user.seq}")
+    tx.run(SQL["note_former_user"], name=name, former=f"{name}~{user.seq}", now=now)
     tx.run(SQL["remove_user"], name=name)
     bump(tx, NAMED)
+
+
+def _part_with(tx: Tx, name: str, former: str) -> None:
+    """Nothing is left under a name."""
+    for statement in REASSIGN:
+        tx.run(SQL[statement], name=name, former=former)
+    for statement in REMOVE:
+        tx.run(SQL[statement], user_name=name)
+    secrets.remove_all(tx, name)

@@ -21,9 +21,3 @@ def scalars(value: Resources) -> dict[str, str]:
 def flat(value: Resources) -> dict[str, str]:
     """All dimensions side by side."""
     return {"cpu": value.text("cpu"), "memory": value.text("memory"), **scalars(value)}
-
-
-def left_of(capacity: Resources, used: Resources) -> Resources:
-    """What is idle, never less than nothing."""
-    rest = capacity - used
-    return Resources.of(max(rest.cpu, 0), max(rest.memory, 0), {name: max(n, 0) for name, n in rest.scalars})

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from paddleflow.access.audit import AuditEntry
-from paddleflow.access.callers import NOBODY, Caller, require_root, require_scope
+from paddleflow.access.callers import NOBODY, Caller, require_mount, require_root, require_scope
 from paddleflow.api import answers, codes, health, metrics, openapi, requests
 from paddleflow.api.bodies import Bodies
 from paddleflow.api.dispatch import Table
@@ -95,7 +95,10 @@ class Application:
             caller = NOBODY if route.open else await self._caller(headers)
             if route.root and not caller.root:
                 require_root(caller, f"call {route.method} {route.path}")
-            if caller.scope != "admin":
+            if caller.storage and route.mounts:
+                changes = route.method != "GET" and "/mounts/" not in route.path
+                require_mount(caller, changes=changes, what=f"{route.method} {route.path}")
+            elif caller.scope != "admin":
                 require_scope(caller, route.needed_scope, f"{route.method} {route.path}")
             if route.leader and self._platform.peers is not None and FORWARDED not in headers:
                 result = await self._ask_leader(route, path, headers, scope, receive)
@@ -165,7 +168,16 @@ class Application:
     async def _stream(
         self, response: Response, headers: requests.RawHeaders, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Send a response that the handler made. A stream ends with the token of its caller."""
+        """Send a response that the handler made. A stream ends with the token of its caller, and is closed, begun or not."""
+        try:
+            await self._send_response(response, headers, scope, receive, send)
+        finally:
+            if close := getattr(getattr(response, "body_iterator", None), "aclose", None):
+                await close()
+
+    async def _send_response(
+        self, response: Response, headers: requests.RawHeaders, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         if scope["method"] == "HEAD":
             await send({"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers})
             await send({"type": "http.response.body", "body": b""})
@@ -250,6 +262,7 @@ class Application:
                 await websocket.close(1008, error.message[:100])
             return
         socket, token = found[0], requests.token(headers)
+        scope["path_params"] = found[1]
         if not await until_first(
             lambda: socket.handler(self._platform, caller, websocket), lambda: self._sessions.ended(token)
         ):

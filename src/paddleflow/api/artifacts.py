@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -30,7 +29,7 @@ from paddleflow.spec import wire_runs as wire
 from paddleflow.spec.run import ArtifactDeletionQuery, ArtifactListQuery, ArtifactQuery
 from paddleflow.storage.model import Storage
 from paddleflow.storage.storages import get_storage
-from paddleflow.storage.stores import open_store
+from paddleflow.storage.stores import Stores
 from paddleflow.store.database import Tx
 
 
@@ -57,17 +56,18 @@ async def artifact_content(platform: Platform, call: Call[NoBody, ArtifactQuery]
         return storage
 
     storage = await platform.database.read(find)
-    store, entry = await platform.files.run(_open, platform.settings.data_folder, storage, query.path)
+    store, entry = await platform.files.of(call.caller.name).run(_open, platform.stores, storage, query.path)
     folder = entry.kind is Kind.FOLDER
     name = entry.key.rpartition("/")[2] or storage.name
     headers = {"content-disposition": f"attachment; filename*=UTF-8''{quote(f'{name}.tar' if folder else name)}"}
     content = archive.tar(store, entry.key) if folder else files.content(store, entry.key)
     kind = "application/x-tar" if folder else "application/octet-stream"
-    return StreamingResponse(platform.files.iterate(content), media_type=kind, headers=headers)
+    stream = platform.files.of(call.caller.name).iterate(content, store.close)
+    return StreamingResponse(stream, media_type=kind, headers=headers)
 
 
-def _open(data: Path, storage: Storage, path: str) -> tuple[ObjectStore, Entry]:
-    store = open_store(storage, data=data)
+def _open(stores: Stores, storage: Storage, path: str) -> tuple[ObjectStore, Entry]:
+    store = stores.open(storage)
     try:
         return store, files.existing(store, path)
     except BaseException:

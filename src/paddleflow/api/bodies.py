@@ -13,20 +13,19 @@ The rules (``docs/internals/limits.md``), held for every route by `Application`:
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import json
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
+from paddleflow.api import memory
 from paddleflow.api.routing import Route
-from paddleflow.errors import Invalid, TimedOut, TooLarge, TooMany
+from paddleflow.base.user_limit import UserLimit
+from paddleflow.errors import Invalid, TimedOut, TooLarge
 from paddleflow.settings import ServerSettings
 
 LARGE = 32 * 1024  #: bytes above which a body is decoded by a thread
@@ -44,7 +43,7 @@ class Bodies:
     def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
         self._ignore_unknown = settings.unknown_fields == "ignore"
-        self._large: Counter[str] = Counter()  #: large bodies in work, by user
+        self._large = UserLimit("large requests", LARGE_PER_USER)
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="decode")
 
     async def document(self, route: Route, headers: Mapping[bytes, bytes], receive: Receive, user: str) -> Any:
@@ -60,7 +59,7 @@ class Bodies:
         more: bool = message.get("more_body", False)
         if not more and len(body) <= LARGE:  # nearly all
             return self._decode(route, body, limit)
-        with self._counted(user):
+        with self._large.counted(user):
             if more:
                 body = await self._rest(receive, body, limit)
             if len(body) <= LARGE:
@@ -84,23 +83,6 @@ class Bodies:
         if route.open:
             return settings.max_open_body
         return max(settings.max_bulk_body, settings.max_body) if route.bulk else settings.max_body
-
-    @contextmanager
-    def _counted(self, user: str) -> Iterator[None]:
-        if self._large[user] >= LARGE_PER_USER:
-            refusal = TooMany(
-                f"{LARGE_PER_USER} large requests of user[{user}] are in work already",
-                code="TooManyRequests",
-                hint="wait for their answers, then send the next one",
-            )
-            raise refusal
-        self._large[user] += 1
-        try:
-            yield
-        finally:
-            self._large[user] -= 1
-            if not self._large[user]:
-                del self._large[user]
 
     async def _rest(self, receive: Receive, first: bytes, limit: int) -> bytes:
         chunks, size = [first], len(first)
@@ -128,7 +110,7 @@ class Bodies:
         finally:
             if len(body) > _TRIM:
                 del body
-                _trim_memory()
+                memory.trim()
 
     def _decode(self, route: Route, body: bytes, limit: int) -> Any:
         if len(body) > limit:
@@ -185,10 +167,3 @@ def _encodable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _trim_memory() -> None:
-    """Give memory that is free back to the system; a C library that cannot do so keeps it for later."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)

@@ -1,13 +1,13 @@
 """Routes that show what clusters have and what jobs hold of it now. All of them are for root, as they show all users' jobs.
 
-A cluster that is not this machine has no numbers: its ``errMsg`` says that this server does not connect to it yet.
+``errMsg`` says why a cluster has no numbers, or why they may be old.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from paddleflow.api.amounts import amounts, flat, left_of
+from paddleflow.api.amounts import amounts, flat
 from paddleflow.api.cluster_view import NodeUse, PodUse
 from paddleflow.api.clusters import not_connected
 from paddleflow.api.paging import listed
@@ -39,9 +39,13 @@ def _chosen(tx: Tx, names: Sequence[str]) -> list[Cluster]:
 
 async def _nodes(platform: Platform, cluster: Cluster) -> tuple[Sequence[NodeUse], str]:
     """The nodes of a cluster, and why there are none."""
-    if not cluster.local:
+    if not cluster.local and platform.connector is None:
         return (), not_connected(cluster)
-    return await platform.clusters.nodes(cluster.name), ""
+    if not cluster.local and not cluster.online:
+        return (), f"cluster[{cluster.name}] is offline"
+    workplace = platform.workplace
+    nodes = await platform.clusters.nodes(cluster.name)
+    return nodes, "" if workplace is None else workplace.engines.trouble(cluster.name)
 
 
 def _totals(nodes: Sequence[NodeUse], why: str) -> wire.ClusterTotals:
@@ -50,14 +54,14 @@ def _totals(nodes: Sequence[NodeUse], why: str) -> wire.ClusterTotals:
     return {
         "summary": {
             "total": amounts(total(node.capacity for node in taking)),
-            "idle": amounts(total(left_of(node.capacity, node.used) for node in taking)),
+            "idle": amounts(total(node.idle for node in taking)),
         },
         "nodeList": [
             {
                 "nodeName": node.name,
                 "schedulable": node.schedulable,
                 "total": amounts(node.capacity),
-                "idle": amounts(left_of(node.capacity, node.used)),
+                "idle": amounts(node.idle),
             }
             for node in taking
         ],
@@ -77,7 +81,7 @@ async def select_nodes(platform: Platform, call: Call[NodeSelection, NoQuery]) -
         matching = [node for node in nodes if _matches(node, labels, taking)]
         shown = matching[first : first + wanted.page_size]
         answer[cluster.name] = {
-            "allocatable": {node.name: flat(left_of(node.capacity, node.used)) for node in shown},
+            "allocatable": {node.name: flat(node.idle) for node in shown},
             "capacity": {node.name: flat(node.capacity) for node in shown},
             "labels": {node.name: dict(node.labels) for node in shown},
             "clusterName": cluster.name,
@@ -95,7 +99,7 @@ def _selected(tx: Tx, wanted: NodeSelection) -> tuple[list[Cluster], Mapping[str
         return _chosen(tx, wanted.cluster_names), labels
     queue = queues.get_queue(tx, wanted.queue_name)
     chosen = _chosen(tx, wanted.cluster_names or [queue.cluster])
-    return [cluster for cluster in chosen if cluster.name == queue.cluster], labels | dict(queue.node_labels)
+    return [cluster for cluster in chosen if cluster.name == queue.cluster], labels | dict(queue.node_selector)
 
 
 def _taking(word: str) -> bool | None:
@@ -123,6 +127,9 @@ def _node(node: NodeUse) -> wire.Node:
         "podsCount": len(node.pods),
         "labels": dict(node.labels),
         "used": amounts(node.used),
+        "usedByOthers": amounts(node.taken),
+        "schedulable": node.schedulable,
+        "version": node.version,
         "capacity": amounts(node.capacity),
         "pods": [_pod(pod) for pod in node.pods],
     }

@@ -1,6 +1,6 @@
 """What the routes of clusters ask of those who know the nodes: the runtime and the engine.
 
-The composition root gives an implementation as ``Platform.clusters``. It is asked only for clusters of type Local.
+The composition root gives implementations as ``Platform.clusters`` and ``Platform.connector``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from paddleflow.base.quantity import Resources
+from paddleflow.base.quantity import Resources, left_of
+from paddleflow.queues.model import Cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,12 @@ class NodeUse:
     capacity: Resources
     used: Resources
     pods: Sequence[PodUse] = field(default_factory=tuple)
+    taken: Resources = field(default_factory=Resources)  #: by others than this platform
+    version: str = ""  #: of the kubelet
+
+    @property
+    def idle(self) -> Resources:
+        return left_of(self.capacity, self.used + self.taken)
 
 
 class ClusterView(Protocol):
@@ -40,6 +47,34 @@ class ClusterView(Protocol):
 
     async def nodes(self, cluster: str) -> Sequence[NodeUse]:
         """The nodes of this cluster, in a fixed order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFinding:
+    """One thing that was looked at on a cluster. `needed`: without it no job runs there."""
+
+    what: str
+    ok: bool
+    message: str
+    hint: str
+    needed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCheck:
+    """What was found on a cluster."""
+
+    version: str
+    endpoint: str
+    findings: Sequence[ClusterFinding]
+
+
+class ClusterConnector(Protocol):
+    """Who can connect to clusters that are not this machine."""
+
+    async def check(self, cluster: Cluster) -> ClusterCheck:
+        """Connect and look. Raises when it cannot be reached or does not know us."""
         ...
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from paddleflow.api.paging import listed
 from paddleflow.api.platform import Platform
 from paddleflow.api.records import RecordKind, record_routes
 from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.base.clock import local_text
-from paddleflow.errors import Conflict, Invalid
-from paddleflow.queues import clusters
+from paddleflow.errors import Conflict, Fault, Invalid
+from paddleflow.queues import clusters, credentials, rules
 from paddleflow.queues.model import Cluster
 from paddleflow.spec import wire_queues as wire
 from paddleflow.spec.cluster import ClusterChange, ClusterQuery, NewCluster
@@ -29,21 +32,75 @@ async def change_object(platform: Platform, call: Call[NoBody, NoQuery]) -> None
 
 
 async def _refuse_object(platform: Platform, name: str) -> None:
-    """This server talks to no Kubernetes; the routes say so instead of not being there."""
+    """Objects of a cluster are kubectl's business; the routes say so instead of not being there."""
     cluster = await platform.database.read(clusters.get_cluster, name)
     if cluster.local:
         raise Invalid(
             f"cluster[{cluster.name}] is of type {cluster.cluster_type} and has no Kubernetes objects",
             code="InvalidClusterProperties",
         )
-    raise Conflict(not_connected(cluster), hint="use kubectl for now")
+    raise Conflict(
+        f"cluster[{cluster.name}]: this server does not connect people to Kubernetes objects", hint="use kubectl"
+    )
+
+
+async def prepare(platform: Platform, cluster: Cluster | None, document: Any) -> Any:
+    """Connect before a cluster is recorded or changed; the credential leaves this function encrypted.
+
+    A change that has nothing to do with the connection is not held up by a cluster that is away, and one that sets it offline neither.
+    """
+    sent = document.credential
+    if sent and credentials.is_token(sent):
+        raise Invalid("credential " + credentials.fault_of(sent), code="InvalidClusterCredential")
+    kept = None if sent is None else credentials.encrypt(platform.keyring, _name(cluster, document), sent)
+    version = document.version
+    if platform.connector is not None and version is None and (cluster is None or not cluster.version):
+        version = "unknown"  # until the cluster says it
+    now = platform.clock.now()
+    trial = document.model_copy(update={"version": version})
+    wanted = rules.new_cluster(trial, now) if cluster is None else rules.changed_cluster(cluster, trial, now, queues=0)
+    document = document.model_copy(update={"credential": kept, "version": version})
+    touched = cluster is None or any(getattr(document, name) is not None for name in _CONNECTION)
+    if platform.connector is None or wanted.local or not wanted.online or not touched:
+        return document
+    found = await platform.connector.check(replace(wanted, credential=kept if kept is not None else wanted.credential))
+    if lacking := [each for each in found.findings if each.needed and not each.ok]:
+        raise Invalid.of(
+            [Fault(each.what, each.message, each.hint) for each in lacking], code="InvalidClusterProperties"
+        )
+    if document.version in (None, "unknown"):
+        document = document.model_copy(update={"version": found.version})
+    return document
+
+
+def _name(cluster: Cluster | None, document: Any) -> str:
+    return document.cluster_name if cluster is None else cluster.name
+
+
+async def check(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.ClusterCheck:
+    cluster = await platform.database.read(clusters.get_cluster, call.path["name"])
+    if cluster.local or platform.connector is None:
+        raise Invalid(
+            f"cluster[{cluster.name}] is of type {cluster.cluster_type}: there is nothing to connect to",
+            code="InvalidClusterProperties",
+            hint="paddleflow cluster resource shows its nodes",
+        )
+    found = await platform.connector.check(cluster)
+    return {
+        "clusterName": cluster.name,
+        "version": found.version,
+        "endpoint": found.endpoint,
+        "ok": all(each.ok for each in found.findings if each.needed),
+        "findings": [
+            {"what": each.what, "ok": each.ok, "message": each.message, "hint": each.hint, "needed": each.needed}
+            for each in found.findings
+        ],
+    }
 
 
 def not_connected(cluster: Cluster) -> str:
     """Why nothing can be said of a cluster that is not this machine."""
-    return (
-        f"cluster[{cluster.name}] is recorded only: this server does not connect to {cluster.cluster_type} clusters yet"
-    )
+    return f"cluster[{cluster.name}] is recorded only: this server does not connect to {cluster.cluster_type} clusters"
 
 
 def cluster_view(cluster: Cluster) -> wire.Cluster:
@@ -69,6 +126,8 @@ def select(tx: Tx, query: ClusterQuery) -> list[Cluster]:
     return clusters.list_clusters(tx, query.after, query.limit, names, status)
 
 
+#: Fields that say how a cluster is reached.
+_CONNECTION = ("credential", "endpoint", "cluster_type", "status", "setting", "namespace_list")
 _REFUSED = ("InvalidClusterProperties", "InvalidClusterCredential", "InvalidNamePattern")
 _OBJECT = "/cluster/{name}/k8s/object"
 _OBJECT_ERRORS = ("ClusterNotFound", "InvalidClusterProperties", "ActionNotAllowed")
@@ -104,14 +163,24 @@ ROUTES: tuple[Route, ...] = (
             change_errors=_REFUSED,
             delete_errors=("ActionNotAllowed",),
             topics=(CLUSTERS, JOBS),
+            prepare=prepare,
         )
+    ),
+    Route(
+        "GET",
+        "/cluster/{name}/check",
+        check,
+        "Connect to a cluster and say what it lacks for running jobs",
+        answer=wire.ClusterCheck,
+        root=True,
+        errors=("ClusterNotFound", "InvalidClusterProperties", "InvalidClusterCredential"),
     ),
     *(
         Route(
             method,
             _OBJECT,
             handler,
-            f"{what} a Kubernetes object: always refused, since this server does not connect to Kubernetes yet",
+            f"{what} a Kubernetes object: always refused; use kubectl",
             root=True,
             errors=_OBJECT_ERRORS,
         )

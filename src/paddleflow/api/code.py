@@ -20,7 +20,7 @@ from paddleflow.base.quantity import parse_quantity
 from paddleflow.errors import Invalid, NotFound
 from paddleflow.jobs.code import FOLDER, CodeStore
 from paddleflow.objects.local import LocalStore
-from paddleflow.spec import wire_code as wire
+from paddleflow.spec import wire_jobs as wire
 from paddleflow.spec.code import MOST_MANIFEST, Manifest, read_manifest, unpack_chunks
 from paddleflow.spec.document import Document
 from paddleflow.store.database import Tx
@@ -53,7 +53,7 @@ def _chunks(kind: type[Document], body: bytes, *, ignore_unknown: bool) -> list[
 
 
 def _store(platform: Platform) -> CodeStore:
-    folder = platform.settings.data_folder / FOLDER
+    folder = platform.settings.files_folder / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     return CodeStore(LocalStore(folder, name="the code store"))
 

@@ -7,8 +7,11 @@ from paddleflow.api.paging import page, page_fields
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.base.clock import rfc3339
+from paddleflow.jobs.changes import refuse_waiting
 from paddleflow.spec import wire
 from paddleflow.spec.access import GrantDocument, GrantKey, GrantQuery
+from paddleflow.store.bus import EVENTS, JOBS
+from paddleflow.store.database import Tx
 
 
 async def create_grant(platform: Platform, call: Call[GrantDocument, NoQuery]) -> wire.GrantID:
@@ -20,8 +23,21 @@ async def create_grant(platform: Platform, call: Call[GrantDocument, NoQuery]) -
 
 
 async def delete_grant(platform: Platform, call: Call[NoBody, GrantKey]) -> None:
-    query = call.query
-    await platform.database.write(grants.remove, query.username, query.resource_type, query.resource_id)
+    """Jobs of the user that wait for it are ended, in parts; the grant goes with the last of them, so that none is forgotten."""
+    query, now, rules = call.query, platform.clock.now(), platform.settings.jobs
+    key = query.username, query.resource_type, query.resource_id
+    await platform.database.read(grants.require, *key)
+    while await platform.database.write(refuse_waiting, *key, now, rules):
+        pass
+
+    def take_back(tx: Tx) -> None:
+        grants.remove(tx, *key)
+        while refuse_waiting(tx, *key, now, rules):  # what came meanwhile
+            pass
+
+    await platform.database.write(take_back)
+    platform.bus.wake(JOBS)
+    platform.bus.wake(EVENTS)
 
 
 async def list_grants(platform: Platform, call: Call[NoBody, GrantQuery]) -> wire.GrantList:

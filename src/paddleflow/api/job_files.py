@@ -39,32 +39,32 @@ class JobFileQuery(Query):
     path: str = Field(min_length=1, max_length=4096, description="file, relative to the folder that the job started in")
 
 
-def _start(tx: Tx, caller: Caller, job: str) -> tuple[str, str]:
-    """The folder that the job's files are in, and what to say when a file is not there."""
+def _start(tx: Tx, caller: Caller, job: str) -> tuple[str, str, str]:
+    """The folder that the job's files are in, what to say when a file is not there, and the job's cluster."""
     row = owned_job(tx, caller, job)
     documents = [member["document"] for member in json.loads(row.members)]
     codes = [document["code"] for document in documents if document.get("code")]
     if snapshot := next((code for code in codes if code.get("snapshot")), None):
-        return f"{CODE}/{key_of(snapshot.get('workdir') or '')}".rstrip("/"), _HINT
+        return f"{CODE}/{key_of(snapshot.get('workdir') or '')}".rstrip("/"), _HINT, row.cluster
     if path := next((code["path"] for code in codes if code.get("path")), ""):
-        return WORK, f"the job ran in the folder {path[:200]} of its machine: its files are there"
+        return WORK, f"the job ran in the folder {path[:200]} of its machine: its files are there", row.cluster
     if name := next((document["fs"]["name"] for document in documents if (document.get("fs") or {}).get("name")), ""):
-        return WORK, f"the job started in its storage: its files are on fs[{name[:80]}]"
-    return WORK, _HINT
+        return WORK, f"the job started in its storage: its files are on fs[{name[:80]}]", row.cluster
+    return WORK, _HINT, row.cluster
 
 
 async def job_file(platform: Platform, call: Call[NoBody, JobFileQuery]) -> StreamingResponse:
     job, path = call.path["id"], call.query.path
-    start, hint = await platform.database.read(_start, call.caller, job)
-    folder = platform.jobs_run_here.runtime.folder_on_disk(job)
+    start, hint, cluster = await platform.database.read(_start, call.caller, job)
+    folder = platform.jobs_run_here.folder_on_disk(cluster, job)
     if folder is None:
         raise _absent(job, path, "the files of this job are not on the server's machine")
-    store, key = await platform.files.run(_open, job, folder, start, path, hint)
+    store, key = await platform.files.of(call.caller.name).run(_open, job, folder, start, path, hint)
     headers = {
         "content-disposition": f"attachment; filename*=UTF-8''{quote(key.rpartition('/')[2], errors='replace')}",
         "cache-control": "no-store",
     }
-    content = platform.files.iterate(files.content(store, key))
+    content = platform.files.of(call.caller.name).iterate(files.content(store, key), store.close)
     return StreamingResponse(content, media_type="application/octet-stream", headers=headers)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from pydantic_core import to_json
@@ -12,10 +13,10 @@ from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, Handler, NoBody, NoQuery, Route
 from paddleflow.jobs.changes import delete_job, modify_job, stop_job
 from paddleflow.jobs.model import JobStatus
-from paddleflow.jobs.queries import JobFilter, find_page, get_job, get_tasks
+from paddleflow.jobs.queries import JobFilter, find_groups, find_page, get_job, get_tasks
 from paddleflow.jobs.rows import JobRow, TaskRow
 from paddleflow.jobs.submission import Submission, Submitter, submit
-from paddleflow.jobs.views import job_view
+from paddleflow.jobs.views import group_view, job_view
 from paddleflow.spec import wire_jobs as wire
 from paddleflow.spec.job import DistributedJob, JobBatch, JobChange, SingleJob, WorkflowJob
 from paddleflow.spec.job_query import JobActionQuery, JobListQuery, label_filter, parse_time
@@ -24,6 +25,7 @@ from paddleflow.store.bus import EVENTS, JOBS
 from paddleflow.store.database import Tx
 
 LIST_BYTES = 4 * 2**20  #: of documents in one page of a list; a page of larger ones has fewer jobs than asked for
+AT_ONCE = 100  #: jobs of a page that are shown in one step of the event loop
 NOT_WAITING = {"unknown_job", "running"}  #: what the scheduler says of a job that does not wait for it
 
 
@@ -75,12 +77,26 @@ async def list_jobs(platform: Platform, call: Call[NoBody, JobListQuery]) -> byt
         updated_since=query.timestamp,
         started_since=parse_time("startTime", query.start_time) if query.start_time else None,
         labels=label_filter(query.labels) if query.labels else {},
+        array=query.array,
+        run=query.run_id,
+        fold=query.fold,
     )
     found = await platform.database.read(find_page, wanted, query.after, query.limit, LIST_BYTES)
     shown, truncated, marker = page(found.rows, query, cut=found.cut)
-    views = [_view(platform, row, found.members[row.id]) for row in shown]
-    answer: wire.JobList = {**page_fields(query, truncated, marker), "jobList": views}
-    return to_json(answer)
+    groups = await platform.database.read(find_groups, shown) if query.fold else {}
+    texts = []
+    for begin in range(0, len(shown), AT_ONCE):
+        if begin:
+            await asyncio.sleep(0)  # a large page is shown in steps, between which others have their turn
+        views = []
+        for row in shown[begin : begin + AT_ONCE]:
+            view = _view(platform, row, found.members[row.id])
+            if query.fold and (id := row.run_id or row.array_id):
+                view["group"] = group_view(id, groups[row.user_name, id])
+            views.append(view)
+        texts.append(to_json(views)[1:-1])
+    answer: wire.JobList = {**page_fields(query, truncated, marker), "jobList": []}
+    return to_json(answer).removesuffix(b"]}") + b",".join(texts) + b"]}"
 
 
 async def show_job(platform: Platform, call: Call[NoBody, NoQuery]) -> bytes:
@@ -126,12 +142,12 @@ async def remove_job(platform: Platform, call: Call[NoBody, NoQuery]) -> None:
         delete_job(tx, job)
 
     await platform.database.write(remove)
-    await platform.jobs_run_here.runtime.logs.remove([job])
+    await platform.jobs_run_here.remove_logs([job])
     platform.bus.wake(EVENTS)
 
 
 _REFUSED = (
-    "JobInvalidField", "400 QueueNameNotFound", "404 FlavourNotFound", "403 AccessDenied", "InvalidState", "409 DuplicatedName",
+    "JobInvalidField", "400 QueueNameNotFound", "404 FlavourNotFound", "404 SecretNotFound", "404 JobNotFound", "403 AccessDenied", "InvalidState", "409 DuplicatedName",
 )  # fmt: skip
 
 ROUTES = (

@@ -9,6 +9,7 @@ from starlette.responses import StreamingResponse
 
 from paddleflow.access.callers import Caller
 from paddleflow.api.jobs import owned_job
+from paddleflow.api.masked_logs import MaskedLogs
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, Route
 from paddleflow.base.clock import local_text
@@ -21,18 +22,16 @@ from paddleflow.jobs.log_pages import LogPage, Window
 from paddleflow.jobs.model import JobStatus
 from paddleflow.jobs.queries import get_tasks, job_progress
 from paddleflow.jobs.rows import JobRow, TaskRow, member_sets_of
-from paddleflow.runtimes.log_store import LogChunk, TaskAddress
 from paddleflow.spec import wire_jobs as wire
-from paddleflow.spec.job_query import JobLogQuery, TaskLogQuery
+from paddleflow.spec.job_query import MOST_OFFSETS, JobLogQuery, TaskLogQuery
 from paddleflow.store import events
 from paddleflow.store.bus import EVENTS
 from paddleflow.store.database import Tx
 
-CHUNK = 2**18
-POLL_FILES = 0.2  #: seconds between two reads of a log that is followed
-SLOWEST_POLL = 1.0  #: the same for a log that nothing is written to
-ASK_EVERY = 5.0  #: seconds between two questions whether the job goes on, when no wake-up comes
+SLOWEST_POLL = 1.0  #: seconds between two reads of a followed log that nothing is written to
 SETTLE = 0.05  #: seconds after a wake-up in which further ones join it
+LONGEST_LINE = 2**16  #: bytes; of logs of several members, a longer line is told in pieces
+TAIL_PIECE = 64 * 2**10  #: bytes that are read at a time to find the last lines
 EVENT_LINES = 200  #: of a job's history shown beside its log
 
 
@@ -40,14 +39,15 @@ async def job_log(platform: Platform, call: Call[NoBody, JobLogQuery]) -> wire.J
     query = call.query
     if not query.job_id:
         raise Invalid(
-            "jobID is empty: a cluster of type Local has no pods or deployments whose logs could be named",
+            "jobID is empty: only logs of jobs are kept here, not those of other pods and deployments of a cluster",
             code="InvalidURI",
-            hint="name the job: paddleflow log job -j JOB_ID -f FRAMEWORK",
+            hint="paddleflow job logs JOBID; for other pods: kubectl logs",
         )
     row, tasks, history = await platform.database.read(_job_with_history, call.caller, query.job_id)
+    logs = MaskedLogs(platform, row)
     parts: list[wire.TaskLog] = []
     for task in tasks:
-        page = await _page(platform, row.id, (task.role, task.idx), query)
+        page = await _page(platform, logs, (task.role, task.idx), query, JobStatus(row.status).final)
         info: wire.LogInfo = {
             "logContent": page.content,
             "hasNextPage": page.has_next_page,
@@ -57,25 +57,18 @@ async def job_log(platform: Platform, call: Call[NoBody, JobLogQuery]) -> wire.J
     return {"jobID": row.id, "name": row.name, "type": row.kind, "taskList": parts, "eventList": history}
 
 
-async def _page(platform: Platform, job: str, key: Key, query: JobLogQuery) -> LogPage:
+async def _page(platform: Platform, logs: MaskedLogs, key: Key, query: JobLogQuery, ended: bool) -> LogPage:
     """The log is read piece by piece up to the end that it has now, and never held as a whole."""
     window = Window(query.line_limit, parse_quantity(query.size_limit), query.read_from_tail)
-    chunk = await _part(platform, job, key, 0, CHUNK)
+    most = platform.streaming.log_chunk
+    chunk = await logs.part(key, 0, most, ended=ended)
     end = chunk.size
     while chunk.data:
         await asyncio.to_thread(window.feed, chunk.data)
         if chunk.next_offset >= end:
             break
-        chunk = await _part(platform, job, key, chunk.next_offset, CHUNK)
+        chunk = await logs.part(key, chunk.next_offset, most, ended=ended)
     return window.page()
-
-
-async def _part(platform: Platform, job: str, key: Key, offset: int, limit: int) -> LogChunk:
-    """Part of a log; one that was never written, as that of a member without a process, is empty."""
-    try:
-        return await platform.jobs_run_here.runtime.logs.read(TaskAddress(job, *key), offset, limit)
-    except NotFound:
-        return LogChunk(b"", 0, 0, 0)
 
 
 def _job_with_history(tx: Tx, caller: Caller, job: str) -> tuple[JobRow, list[TaskRow], list[str]]:
@@ -91,27 +84,51 @@ def _job_with_history(tx: Tx, caller: Caller, job: str) -> tuple[JobRow, list[Ta
 async def stream_log(platform: Platform, call: Call[NoBody, TaskLogQuery]) -> StreamingResponse:
     query, job = call.query, call.path["id"]
     row = await platform.database.read(owned_job, call.caller, job)
-    keys = {f"{need.role}-{n}": (need.role, n) for need in member_sets_of(row.needs) for n in range(need.count)}
+    keys = {f"{need.role}-{n}": (need.role, n) for need in member_sets_of(row.member_sets) for n in range(need.count)}
     task = query.task or (next(iter(keys)) if len(keys) == 1 else "")
     if task and task not in keys:
         raise NotFound(f"job[{job}] has no task[{task[:80]}]", code="JobNotFound", hint=nearest(task[:80], keys))
     if not task and query.offset:
         raise Invalid("an offset counts in one log: say in which", code="InvalidURI", hint=f"task={next(iter(keys))}")
-    start = (await _part(platform, job, keys[task], query.offset, 0)).offset if task else 0
-    follower = _Follower(platform, job, {task: keys[task]} if task else keys, query.follow, start)
-    headers = {"x-pf-log-offset": str(start), "cache-control": "no-store"}
+    if query.attempt > row.attempt:
+        tries = f"has been started {row.attempt} times" if row.attempt != 1 else "has been started once"
+        raise NotFound(f"job[{job}] {tries}: there is no try {query.attempt}", code="JobNotFound")
+    logs = MaskedLogs(platform, row)
+    wanted = {task: keys[task]} if task else keys
+    begins = await log_begins(logs, wanted, query, platform.clock.now())
+    text = ",".join(f"{name}:{begin}" for name, begin in begins.items())
+    if len(text) > MOST_OFFSETS and query.follow and (query.tail_lines is not None or query.since_seconds is not None):
+        raise Invalid(
+            f"job[{job}] has too many members to follow the end of all", code="InvalidURI", hint="name one: task="
+        )
+    follower = _Follower(platform, logs, job, wanted, query.follow, begins, query.attempt)
+    headers = {"cache-control": "no-store", **({"x-pf-log-offsets": text} if len(text) <= MOST_OFFSETS else {})}
+    if task:
+        headers["x-pf-log-offset"] = str(begins[task])
     return StreamingResponse(follower.lines(), media_type="text/plain; charset=utf-8", headers=headers)
 
 
 class _Follower:
     """Reads the logs of a job's members, to their present end or until the job has ended."""
 
-    def __init__(self, platform: Platform, job: str, keys: Mapping[str, Key], follow: bool, start: int) -> None:
+    def __init__(
+        self,
+        platform: Platform,
+        logs: MaskedLogs,
+        job: str,
+        keys: Mapping[str, Key],
+        follow: bool,
+        begins: Mapping[str, int],
+        attempt: int,
+    ) -> None:
         self._platform = platform
+        self._logs = logs
         self._job = job
         self._keys = keys  #: by task
         self._follow = follow
-        self._offsets = dict.fromkeys(keys, start)
+        self._offsets = dict(begins)
+        self._attempt = attempt  #: only this one; 0: all
+        self._ends: dict[str, int] = {}  #: where the attempt after it begins
         self._partial: dict[str, bytes] = {}
 
     async def lines(self) -> AsyncIterator[bytes]:
@@ -119,32 +136,48 @@ class _Follower:
         when the bus says that something happened, and now and then because wake-ups may be lost."""
         loop = asyncio.get_running_loop()
         begun = ended = False
-        pause = POLL_FILES
+        timing = self._platform.streaming
+        pause = timing.poll_log
         with self._platform.bus.subscribe(EVENTS) as subscription:
             ask_at = loop.time()
             while True:
                 if not ended and loop.time() >= ask_at:
-                    begun, ended = await self._platform.database.read(_begun_and_ended, self._job)
-                    ask_at = loop.time() + ASK_EVERY
+                    started, ended = await self._platform.database.read(_started_and_ended, self._job)
+                    begun = started > 0
+                    if self._attempt and started > self._attempt:
+                        ended = True
+                        await self._find_ends()
+                    ask_at = loop.time() + timing.ask_job
                 news = False
                 for name in self._keys if begun else ():
-                    async for part in self._new(name):
+                    async for part in self._new(name, ended):
                         news = True
                         yield part
-                pause = POLL_FILES if news else min(pause * 1.5, SLOWEST_POLL)
+                pause = timing.poll_log if news else min(pause * 1.5, SLOWEST_POLL)
                 if ended or not self._follow or self._platform.closing.is_set():
                     for part in self._rest():
                         yield part
                     return
                 if await subscription.wait(pause):
                     ask_at = loop.time()
-                    await asyncio.sleep(min(POLL_FILES, SETTLE))  # many events in a row are one question
+                    await asyncio.sleep(min(timing.poll_log, SETTLE))  # many events in a row are one question
 
-    async def _new(self, name: str) -> AsyncIterator[bytes]:
+    async def _find_ends(self) -> None:
+        """The try is over and another one has begun, or is about to, where the log ends now."""
+        for name, key in self._keys.items():
+            found = await self._logs.begin(key, self._attempt + 1)
+            self._ends[name] = await self._logs.size(key) if found is None else found
+
+    async def _new(self, name: str, ended: bool) -> AsyncIterator[bytes]:
         """What has been written since the last read."""
         while True:
             offset = self._offsets[name]
-            chunk = await _part(self._platform, self._job, self._keys[name], offset, CHUNK)
+            most = self._platform.streaming.log_chunk
+            if name in self._ends:
+                most = min(most, self._ends[name] - offset)
+                if most <= 0:
+                    return
+            chunk = await self._logs.part(self._keys[name], offset, most, ended=ended)
             if chunk.next_offset <= offset:
                 return
             self._offsets[name] = chunk.next_offset
@@ -153,10 +186,12 @@ class _Follower:
                 yield part
 
     def _prefixed(self, name: str, data: bytes) -> bytes:
-        """Whole lines, each with its task; the last one waits until it is whole."""
+        """Whole lines, each with its task; the last one waits until it is whole, or longer than anybody reads."""
         text = self._partial.pop(name, b"") + data
         *lines, rest = text.split(b"\n")
-        if rest:
+        if len(rest) > LONGEST_LINE:
+            lines.append(rest)
+        elif rest:
             self._partial[name] = rest
         return b"".join(b"[%s] %s\n" % (name.encode(), line) for line in lines)
 
@@ -164,10 +199,61 @@ class _Follower:
         return [b"[%s] %s\n" % (name.encode(), line) for name, line in self._partial.items()]
 
 
-def _begun_and_ended(tx: Tx, job: str) -> tuple[bool, bool]:
-    """(whether a member may have a log, whether none will write any more)."""
+def _started_and_ended(tx: Tx, job: str) -> tuple[int, bool]:
+    """(how often it was started, whether no member will write any more)."""
     row = job_progress(tx, job)
-    return row is not None and row.attempt > 0, row is None or JobStatus(row.status).final
+    return 0 if row is None else row.attempt, row is None or JobStatus(row.status).final
+
+
+async def log_begins(logs: MaskedLogs, keys: Mapping[str, Key], query: TaskLogQuery, now: float) -> dict[str, int]:
+    """The first byte of each task's log that is wanted."""
+    given = dict(part.rpartition(":")[::2] for part in query.offsets.split(",") if part)
+    begins = {}
+    for name, key in keys.items():
+        if query.offset or name in given:
+            offset = query.offset or (int(given[name]) if given[name].isdecimal() else 0)
+            begins[name] = (await logs.part(key, offset, 0)).offset
+            continue
+        begin = await logs.begin(key, query.attempt) if query.attempt else 0
+        size = await logs.size(key)
+        if begin is None:
+            begin = size
+        end = size if query.attempt == 0 else await logs.begin(key, query.attempt + 1)
+        if query.since_seconds is not None:
+            before = await logs.size_at(key, now - query.since_seconds)
+            begin = max(begin, before if before >= size else await _line_begin(logs, key, before))
+        if query.tail_lines is not None:
+            begin = await _tail_begin(logs, key, begin, size if end is None else end, query.tail_lines)
+        begins[name] = begin
+    return begins
+
+
+async def _line_begin(logs: MaskedLogs, key: Key, position: int) -> int:
+    """Where the line that holds this position begins, if that is not far away."""
+    first = max(0, position - TAIL_PIECE)
+    data = (await logs.part(key, first, position - first, ended=True)).data[: position - first]
+    return first + data.rfind(b"\n") + 1 if b"\n" in data or not first else position
+
+
+async def _tail_begin(logs: MaskedLogs, key: Key, begin: int, end: int, lines: int) -> int:
+    """Where the last lines before `end` begin, not before `begin`; read backwards, piece by piece."""
+    position, missing = end, lines
+    last = True
+    while position > begin:
+        first = max(begin, position - TAIL_PIECE)
+        data = (await logs.part(key, first, position - first, ended=True)).data[: position - first]
+        if last:  # the newline that ends the last line begins no other
+            data, last = (data[:-1] if data.endswith(b"\n") else data), False
+            if not missing:
+                return end
+        found = data.count(b"\n")
+        if found >= missing:
+            for _ in range(missing):
+                data = data[: data.rfind(b"\n")]
+            return first + len(data) + 1
+        missing -= found
+        position = first
+    return begin
 
 
 ROUTES = (

@@ -13,8 +13,9 @@ forwards the request, with the caller's token, and passes the answer on as it co
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, urlsplit
 
@@ -46,7 +47,9 @@ class Peers:
     clock: Clock
     server: str  #: the id of this one
     default_cluster: str
-    tls: ssl.SSLContext | None = None  #: for addresses that begin with https
+    tls: Sequence[
+        ssl.SSLContext
+    ] = ()  #: for addresses that begin with https: another server passes one of these checks
     _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_FORWARDED))
 
     async def leader(self, question: str, path: Mapping[str, str], query: bytes) -> LeaseHolder | None:
@@ -54,6 +57,25 @@ class Peers:
         job = path["id"] if question == "job" else _job_in(query) if question == "query" else ""
         holder = await self.database.read(_leader, job, self.default_cluster, self.clock.now())
         return None if holder is None or holder.server == self.server else holder
+
+    async def holders(self, clusters: Iterable[str]) -> dict[LeaseHolder, set[str]]:
+        """The other servers that run these clusters, each with those that it runs."""
+        found: dict[LeaseHolder, set[str]] = {}
+        for cluster, holder in await self.database.read(_holders, list(clusters), self.clock.now()):
+            if holder.server != self.server:
+                found.setdefault(holder, set()).add(cluster)
+        return found
+
+    async def ask(self, holder: LeaseHolder, scope: Scope, headers: Mapping[bytes, bytes]) -> object:
+        """What another server answers to the same request without a body; `Unavailable` unless it answers with 200."""
+        response = await self.forward(holder, scope, headers, b"")
+        try:
+            text = b"".join([bytes(part) async for part in response.body_iterator])  # type: ignore[arg-type]  # ours are bytes
+        except (OSError, EOFError, ValueError) as error:
+            raise _away(holder, error) from error
+        if response.status_code != 200:
+            raise _away(holder, ValueError(f"it answered {response.status_code}"))
+        return await asyncio.to_thread(json.loads, text)
 
     async def forward(
         self, holder: LeaseHolder, scope: Scope, headers: Mapping[bytes, bytes], body: bytes
@@ -84,16 +106,18 @@ class Peers:
     async def _connect(self, holder: LeaseHolder) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         url = urlsplit(holder.address)
         secure = url.scheme == "https"
-        try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                return await asyncio.open_connection(
-                    url.hostname,
-                    url.port or (443 if secure else 80),
-                    limit=_MOST_HEAD,
-                    ssl=(self.tls or ssl.create_default_context()) if secure else None,
-                )
-        except OSError as error:
-            raise _away(holder, error) from error
+        host, port = url.hostname, url.port or (443 if secure else 80)
+        refused: ssl.SSLCertVerificationError | None = None
+        for context in (self.tls or [ssl.create_default_context()]) if secure else [None]:
+            try:
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    return await asyncio.open_connection(host, port, limit=_MOST_HEAD, ssl=context)
+            except ssl.SSLCertVerificationError as error:
+                refused = refused or error
+            except OSError as error:
+                raise _away(holder, error) from error
+        assert refused is not None, "every check has answered"
+        raise _away(holder, refused) from refused
 
     async def _content(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, headers: Mapping[str, str]
@@ -129,6 +153,11 @@ def _job_in(query: bytes) -> str:
 def _leader(tx: Tx, job: str, default: str, now: float) -> LeaseHolder | None:
     cluster = servers.cluster_of_job(tx, job) if job else default
     return servers.holder_of(tx, f"engine:{cluster}", now) if cluster else None
+
+
+def _holders(tx: Tx, clusters: Sequence[str], now: float) -> list[tuple[str, LeaseHolder]]:
+    found = [(cluster, servers.holder_of(tx, f"engine:{cluster}", now)) for cluster in clusters]
+    return [(cluster, holder) for cluster, holder in found if holder is not None]
 
 
 def _request(scope: Scope, headers: Mapping[bytes, bytes], body: bytes, host: str, server: str) -> bytes:

@@ -16,14 +16,13 @@ from paddleflow.errors import Conflict, Invalid
 from paddleflow.runs import demands, pipelines
 from paddleflow.runs.pipelines import Registered, Text, Version
 from paddleflow.schedules import schedules
-from paddleflow.spec import wire_registered as wire
+from paddleflow.spec import wire_runs as wire
 from paddleflow.spec.pipeline.document import read
 from paddleflow.spec.pipeline.model import Pipeline
 from paddleflow.spec.pipeline.positions import Places
 from paddleflow.spec.pipeline.run_request import bind
 from paddleflow.spec.registered import PipelineDocument, PipelineQuery, PipelineText, VersionQuery
 from paddleflow.storage import storages
-from paddleflow.storage.stores import read_document
 from paddleflow.store.database import Tx
 
 DEFAULT_PATH = "./run.yaml"
@@ -82,7 +81,7 @@ async def _text(platform: Platform, document: PipelineDocument, user: str, root:
                 hint="name the storage (fsName), or send the document itself (yamlRaw)",
             )
         storage = await platform.database.read(storages.get_storage, user, root, document.fs_name)
-        raw = await platform.files.run(read_document, storage, path, data=platform.settings.data_folder)
+        raw = await platform.files.of(user).run(platform.stores.read_document, storage, path)
     pipeline = await asyncio.to_thread(checked, raw, path)
     text = raw.decode("utf-8")
     await platform.database.read(demands.require_storages, pipeline, user, root, Places(text, path))

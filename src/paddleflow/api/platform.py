@@ -13,21 +13,34 @@ from prometheus_client import CollectorRegistry
 
 from paddleflow.access.audit import AuditLog
 from paddleflow.access.sessions import Sessions
-from paddleflow.api.cluster_view import ClusterView, NoNodes
+from paddleflow.access.user_folders import UIDS, UserFolders
+from paddleflow.api.cluster_view import ClusterConnector, ClusterView, NoNodes
 from paddleflow.api.forecaster import Forecaster
 from paddleflow.api.peers import Peers
+from paddleflow.api.store_checks import StoreChecks
 from paddleflow.base.clock import Clock
 from paddleflow.base.quantity import Resources
+from paddleflow.base.user_limit import UserLimit
+from paddleflow.jobs.code import FOLDER as CODE
 from paddleflow.jobs.durations import DurationHistory
+from paddleflow.jobs.environment import FOLDER as ENVIRONMENTS
 from paddleflow.jobs.submission import AdmissionCache, AdmittedJob, Nodes, QueueCache
+from paddleflow.queues.model import DEFAULT_CLUSTER
+from paddleflow.runtimes.log_folder import LogFolder, SampleFolder
+from paddleflow.runtimes.log_store import LogStore, SampleStore
 from paddleflow.runtimes.runtime import NodeInfo, Runtime
-from paddleflow.scheduling.model import Reason, Snapshot
+from paddleflow.scheduling.model import Reason, Request, Snapshot
 from paddleflow.scheduling.record import Entry
 from paddleflow.scheduling.suggestions import Suggestion
 from paddleflow.settings import Settings
 from paddleflow.storage.file_pool import FilePool
+from paddleflow.storage.places import AREAS
+from paddleflow.storage.stores import Stores
 from paddleflow.store.bus import Bus
 from paddleflow.store.database import Database
+from paddleflow.store.encryption import Keyring
+
+CLUSTERS_FOLDER = "clusters"  #: of the data folder: what this server keeps of jobs elsewhere, by cluster
 
 #: Empty when all is well, otherwise what is wrong, for a person.
 Check = Callable[[], Awaitable[str]]
@@ -46,6 +59,10 @@ class Engine(Protocol):
         self, job: str, queues: Iterable[str], sizes: Iterable[Resources]
     ) -> tuple[Reason, Sequence[Suggestion]] | None:
         """What is in a waiting job's way, and what would start it, given the queues that its owner may use and the sizes there are."""
+        ...
+
+    async def why_not(self, request: Request) -> str | None:
+        """Why a job that waits on another cluster would not start here now; empty when it would, None when that is not known."""
         ...
 
     async def snapshot(self, now: float) -> Snapshot | None:
@@ -71,6 +88,14 @@ class Engines(Protocol):
 
     def nodes(self, cluster: str) -> Sequence[NodeInfo]: ...
 
+    def runtime(self, cluster: str) -> Runtime | None:
+        """Where the jobs of a cluster run; None: this server has nothing to do with it at the moment."""
+        ...
+
+    def trouble(self, cluster: str) -> str:
+        """Why the jobs of a cluster do not move; empty when they do, or when another server moves them."""
+        ...
+
     def capacities(self) -> Nodes:
         """What the nodes of each cluster have."""
         ...
@@ -87,6 +112,47 @@ class Workplace:
     durations: DurationHistory = field(default_factory=DurationHistory)  #: what is known of durations
     queues: QueueCache = field(default_factory=QueueCache)  #: for submissions
     admitted: AdmissionCache[AdmittedJob] = field(default_factory=AdmissionCache)  #: likewise
+    files: Path | None = None  #: folder that servers share; None: there is one server
+
+    @property
+    def kept(self) -> Path:
+        return self.files or self.data
+
+    def logs(self, cluster: str) -> LogStore:
+        """The logs of a cluster's jobs; those that were collected stay when the cluster is away."""
+        found = self.runtime_of(cluster)
+        return found.logs if found else LogFolder(self.kept / CLUSTERS_FOLDER / cluster)
+
+    def samples(self, cluster: str) -> SampleStore:
+        found = self.runtime_of(cluster)
+        return found.samples if found else SampleFolder(LogFolder(self.kept / CLUSTERS_FOLDER / cluster))
+
+    def folder_on_disk(self, cluster: str, job: str) -> Path | None:
+        found = self.runtime_of(cluster)
+        return found.folder_on_disk(job) if found else None
+
+    async def remove_logs(self, jobs: Sequence[str]) -> None:
+        """Of jobs that are gone, wherever they ran."""
+        await self.runtime.logs.remove(jobs)
+        folder = self.kept / CLUSTERS_FOLDER
+        for each in await asyncio.to_thread(lambda: sorted(folder.iterdir()) if folder.is_dir() else []):
+            await self.logs(each.name).remove(jobs)
+
+    def runtime_of(self, cluster: str) -> Runtime | None:
+        """Where the jobs of a cluster run; None: this server has nothing to do with it at the moment."""
+        return self.runtime if cluster == DEFAULT_CLUSTER else self.engines.runtime(cluster)
+
+
+@dataclass(frozen=True, slots=True)
+class Streaming:
+    """How often streams look for something new, in seconds, and how much they take at once."""
+
+    poll_events: float = 2.0  #: between two queries of a stream of events when no wake-up comes; they may be lost
+    push_jobs: float = 3.0  #: between two pushes of the websocket
+    events_at_once: int = 500
+    poll_log: float = 0.2  #: between two reads of a log that is followed; up to a second when nothing is written
+    ask_job: float = 5.0  #: between two questions whether the job of a log goes on, when no wake-up comes
+    log_chunk: int = 2**18  #: bytes
 
 
 @dataclass(slots=True)
@@ -112,11 +178,19 @@ class Platform:
     bus: Bus
     workplace: Workplace | None = None  #: None in tests of routes that run nothing
     clusters: ClusterView = field(default_factory=NoNodes)  #: who knows the nodes
+    connector: ClusterConnector | None = None  #: None: clusters are recorded without a look at them
     files: FilePool = field(default_factory=FilePool)  #: where files of users are read
+    keyring: Keyring = field(default_factory=Keyring.random)  #: what secrets in rows are encrypted with
+    store_checks: StoreChecks = field(default_factory=StoreChecks)  #: where stores are tried out
     sessions: Sessions = field(init=False)  #: who calls
     audit: AuditLog = field(init=False)  #: who changed what
+    user_folders: UserFolders = field(init=False)  #: where files are kept by user
     peers: Peers | None = None  #: the other servers; None when there can be none
+    streaming: Streaming = field(default_factory=Streaming)
     streams: StreamCount = field(default_factory=StreamCount)
+    exec_sessions: UserLimit = field(
+        default_factory=lambda: UserLimit("sessions of job exec", 16, 64, code="TooManySessions")
+    )
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)  #: what /metrics shows
     refresh: list[Refresh] = field(default_factory=list)  #: what /metrics awaits before it shows the registry
     closing: asyncio.Event = field(default_factory=asyncio.Event)  #: set when the server begins to stop: streams end
@@ -124,7 +198,15 @@ class Platform:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "audit", AuditLog(self.database))
+        data, files = self.settings.data_folder, self.settings.files_folder
+        folders = (data / AREAS, data / ENVIRONMENTS, data / UIDS, files / CODE)
+        object.__setattr__(self, "user_folders", UserFolders(self.database, folders))
         object.__setattr__(self, "sessions", Sessions(self.database, self.clock, self.settings.access))
+
+    @property
+    def stores(self) -> Stores:
+        """Opens storages."""
+        return Stores(self.settings.data_folder, self.keyring)
 
     @property
     def jobs_run_here(self) -> Workplace:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from paddleflow.api.amounts import amounts, left_of
+from paddleflow.api.amounts import amounts
 from paddleflow.api.paging import listed, page, page_fields
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.base.clock import local_text
-from paddleflow.base.quantity import Resources, total
+from paddleflow.base.quantity import Resources, left_of, total
 from paddleflow.queues import queues, tree
 from paddleflow.queues.model import Queue
 from paddleflow.spec import wire_queues as wire
@@ -107,10 +107,12 @@ def queue_view(queue: Queue) -> wire.Queue:
         "name": queue.name,
         "namespace": queue.namespace,
         "clusterName": queue.cluster,
+        "otherClusters": list(queue.other_clusters),
         "quotaType": queue.quota_type,
         "minResources": amounts(queue.least),
         "maxResources": amounts(queue.most),
         "location": dict(queue.location),
+        "nodeSelector": dict(queue.node_selector),
         "schedulingPolicy": list(queue.policies),
         "parent": queue.parent,
         "weight": queue.weight,

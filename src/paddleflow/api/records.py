@@ -6,7 +6,7 @@ writes; `public` says whether everybody reads. A write wakes `topics` of the bus
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -48,6 +48,9 @@ class RecordKind(Generic[T]):
     delete_errors: tuple[str, ...] = ()
     public: bool = False
     topics: tuple[str, ...] = ()
+    #: Outside of any transaction, before a document is written: looks at the world beyond the database, and may fill things in.
+    #: Given the record that is changed, None for a new one.
+    prepare: Callable[[Platform, T | None, Any], Awaitable[Any]] | None = None
 
 
 def record_routes(kind: RecordKind[T]) -> tuple[Route, ...]:
@@ -58,7 +61,8 @@ def record_routes(kind: RecordKind[T]) -> tuple[Route, ...]:
             platform.bus.wake(topic)
 
     async def create(platform: Platform, call: Call[Any, NoQuery]) -> object:
-        record = await platform.database.write(kind.create, call.body, call.caller, platform.clock.now())
+        document = call.body if kind.prepare is None else await kind.prepare(platform, None, call.body)
+        record = await platform.database.write(kind.create, document, call.caller, platform.clock.now())
         wake(platform)
         return kind.created_view(record)
 
@@ -71,7 +75,10 @@ def record_routes(kind: RecordKind[T]) -> tuple[Route, ...]:
         return kind.view(await platform.database.read(kind.get, call.path["name"]))
 
     async def change(platform: Platform, call: Call[Any, NoQuery]) -> object:
-        record = await platform.database.write(kind.change, call.path["name"], call.body, platform.clock.now())
+        name, document = call.path["name"], call.body
+        if kind.prepare is not None:
+            document = await kind.prepare(platform, await platform.database.read(kind.get, name), document)
+        record = await platform.database.write(kind.change, name, document, platform.clock.now())
         wake(platform)
         return kind.view(record)
 

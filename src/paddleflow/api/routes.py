@@ -11,6 +11,7 @@ from paddleflow.api import (
     events,
     flavours,
     grants,
+    job_exec,
     job_files,
     job_forecast,
     jobs,
@@ -24,7 +25,12 @@ from paddleflow.api import (
     runs,
     scheduler,
     schedules,
+    secrets,
     statistics,
+    storage_caches,
+    storage_files,
+    storage_links,
+    storage_mounts,
     storages,
     tokens,
     users,
@@ -32,9 +38,9 @@ from paddleflow.api import (
 )
 
 ROUTE_GROUPS = (
-    users.ROUTES, tokens.ROUTES, grants.ROUTES, clusters.ROUTES, cluster_nodes.ROUTES, queues.ROUTES, flavours.ROUTES,
-    pools.ROUTES, storages.ROUTES, pipelines.ROUTES, runs.ROUTES, run_pictures.ROUTES, run_logs.ROUTES, run_caches.ROUTES,
+    users.ROUTES, tokens.ROUTES, secrets.ROUTES, grants.ROUTES, clusters.ROUTES, cluster_nodes.ROUTES, queues.ROUTES, flavours.ROUTES,
+    pools.ROUTES, storages.ROUTES, storage_caches.ROUTES, storage_links.ROUTES, storage_files.ROUTES, storage_mounts.ROUTES, pipelines.ROUTES, runs.ROUTES, run_pictures.ROUTES, run_logs.ROUTES, run_caches.ROUTES,
     artifacts.ROUTES, schedules.ROUTES, jobs.ROUTES, code.ROUTES, why.ROUTES, job_forecast.ROUTES, scheduler.ROUTES,
     logs.ROUTES, job_files.ROUTES, events.ROUTES, statistics.ROUTES,
 )  # fmt: skip
-SOCKETS = events.SOCKETS
+SOCKETS = (*events.SOCKETS, *job_exec.SOCKETS)

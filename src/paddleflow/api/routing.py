@@ -65,6 +65,7 @@ class Route:
     open: bool = False  #: needs no token
     root: bool = False  #: only for root: others get 403 OnlyRootAllowed
     scope: str = ""  #: of the token that it needs; empty: read for GET, admin where root is needed, submit otherwise
+    mounts: bool = False  #: also for the token of a mount, which is good for the files of one storage
     audited: bool = True  #: whether a call that may change something is noted in the audit log
     errors: tuple[str, ...] = ()  #: codes beyond the usual ones; ``"409 SomeCode"`` where `codes.STATUS` says otherwise
     body_optional: bool = False

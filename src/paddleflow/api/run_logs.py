@@ -1,24 +1,31 @@
-"""GET /log/run/{id}: pages of the logs of a run's steps, as the reference has them."""
+"""GET /log/run/{id}: pages of the logs of a run's steps, as the reference has them.
+
+Steps of one run may run on clusters of several servers. Each other server that runs one of them is asked the same question, and
+of its answer the jobs of its clusters are taken; one that was asked by another server answers with what it can read itself.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
+from typing import cast
 
 from paddleflow.access.callers import Caller
+from paddleflow.api.masked_logs import MaskedLogs
+from paddleflow.api.peers import FORWARDED
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, Route
 from paddleflow.api.runs import owned_run
 from paddleflow.base.clock import local_text
 from paddleflow.base.ids import task_id
 from paddleflow.errors import NotFound, Unavailable
-from paddleflow.jobs.log_pages import LogPage
+from paddleflow.jobs.log_pages import LogPage, log_page, log_range
+from paddleflow.jobs.model import JobStatus
 from paddleflow.jobs.queries import find_job, get_tasks
 from paddleflow.jobs.rows import JobRow, TaskRow
-from paddleflow.runs.log_pages import log_page, log_range
 from paddleflow.runs.rows import RunRow
 from paddleflow.runs.runs import get_components
-from paddleflow.runtimes.log_store import LogStore, TaskAddress
 from paddleflow.spec import wire_jobs
 from paddleflow.spec import wire_runs as wire
 from paddleflow.spec.run import RunLogQuery
@@ -31,12 +38,32 @@ EVENT_LINES = 100  #: of a job's history shown beside its log
 async def run_log(platform: Platform, call: Call[NoBody, RunLogQuery]) -> wire.RunLog:
     query = call.query
     run, jobs = await platform.database.read(_jobs, call.caller, call.path["id"], query.job_id)
-    store = platform.jobs_run_here.runtime.logs
+    elsewhere = await _logs_elsewhere(platform, call, [job for job, _, _ in jobs])
     logs: list[wire.RunJobLog] = []
     for job, tasks, lines in jobs:
-        parts = [await _task_log(store, job.id, task, query) for task in tasks]
+        if job.id in elsewhere:
+            logs.append(elsewhere[job.id])
+            continue
+        store = MaskedLogs(platform, job)
+        parts = [await _task_log(store, job, task, query) for task in tasks]
         logs.append({"jobID": job.id, "name": job.name, "type": job.kind, "taskList": parts, "eventList": lines})
     return {"submitLog": run.message, "runLog": logs, "runID": run.id}
+
+
+async def _logs_elsewhere(
+    platform: Platform, call: Call[NoBody, RunLogQuery], jobs: Sequence[JobRow]
+) -> dict[str, wire.RunJobLog]:
+    """The logs of the jobs whose clusters other servers run, by job; `Unavailable` names a server that does not answer."""
+    peers, scope = platform.peers, call.request.scope
+    headers = dict(scope["headers"])
+    if peers is None or FORWARDED in headers:
+        return {}
+    found: dict[str, wire.RunJobLog] = {}
+    for holder, clusters in (await peers.holders({job.cluster for job in jobs})).items():
+        wanted = {job.id for job in jobs if job.cluster in clusters}
+        answer = cast(wire.RunLog, await peers.ask(holder, scope, headers))
+        found |= {each["jobID"]: each for each in answer["runLog"] if each["jobID"] in wanted}
+    return found
 
 
 def _jobs(tx: Tx, caller: Caller, run: str, job: str) -> tuple[RunRow, list[tuple[JobRow, list[TaskRow], list[str]]]]:
@@ -59,23 +86,24 @@ def _jobs(tx: Tx, caller: Caller, run: str, job: str) -> tuple[RunRow, list[tupl
     return row, found
 
 
-async def _task_log(store: LogStore, job: str, task: TaskRow, query: RunLogQuery) -> wire_jobs.TaskLog:
+async def _task_log(store: MaskedLogs, job: JobRow, task: TaskRow, query: RunLogQuery) -> wire_jobs.TaskLog:
     from_end = query.log_file_position == "end"
     page = LogPage("", False, False)
-    with suppress(NotFound, Unavailable):
-        chunk = await store.read(TaskAddress(job, task.role, task.idx), *log_range(from_end))
+    with suppress(Unavailable):
+        ended = JobStatus(job.status).final
+        chunk = await store.part((task.role, task.idx), *log_range(from_end), ended=ended)
         page = await asyncio.to_thread(log_page, chunk, query.page_no, query.page_size, from_end=from_end)
     info: wire_jobs.LogInfo = {
         "logContent": page.content,
         "hasNextPage": page.has_next_page,
         "truncated": page.truncated,
     }
-    return {"taskID": task_id(job, task.role, task.idx), "logInfo": info}
+    return {"taskID": task_id(job.id, task.role, task.idx), "logInfo": info}
 
 
 ROUTES = (
     Route(
         "GET", "/log/run/{id}", run_log, "Pages of the logs of a run's steps.",
-        query=RunLogQuery, answer=wire.RunLog, leader="cluster", leader_only=True, errors=("404 RunNotFound", "403 AccessDenied", "404 JobNotFound"),
+        query=RunLogQuery, answer=wire.RunLog, errors=("404 RunNotFound", "403 AccessDenied", "404 JobNotFound"),
     ),
 )  # fmt: skip

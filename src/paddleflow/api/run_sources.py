@@ -24,7 +24,6 @@ from paddleflow.spec.pipeline.positions import Places
 from paddleflow.spec.pipeline.run_request import RunRequest, bind
 from paddleflow.spec.run import RunDocument, RunJson
 from paddleflow.storage import storages
-from paddleflow.storage.stores import read_document
 from paddleflow.store.database import Tx
 
 DEFAULT_PATH = "./run.yaml"
@@ -145,7 +144,7 @@ async def _from_storage(platform: Platform, user: str, body: RunDocument) -> tup
             hint="paddleflow run create -yr FILE sends a file of yours",
         )
     storage = await platform.database.read(storages.get_storage, user, is_root(user), body.fs_name)
-    return await platform.files.run(read_document, storage, path, data=platform.settings.data_folder), path
+    return await platform.files.of(user).run(platform.stores.read_document, storage, path), path
 
 
 def _bound(raw: bytes, request: RunRequest, file: str) -> Pipeline:

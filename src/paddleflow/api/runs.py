@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 from pydantic_core import to_json
 
@@ -26,7 +25,7 @@ from paddleflow.spec.run import RunActionQuery, RunChange, RunDeletion, RunDocum
 from paddleflow.storage.file_pool import Progress
 from paddleflow.storage.model import Storage
 from paddleflow.storage.storages import storage_by_id
-from paddleflow.storage.stores import open_store
+from paddleflow.storage.stores import Stores
 from paddleflow.store.bus import EVENTS, JOBS
 from paddleflow.store.database import Tx
 
@@ -125,18 +124,19 @@ async def remove_run(platform: Platform, call: Call[RunDeletion | None, NoQuery]
         return row, jobs, storage_by_id(tx, row.fs_id)
 
     row, jobs, storage = await platform.database.write(remove)
-    data = platform.jobs_run_here.data
-    await platform.jobs_run_here.runtime.logs.remove(jobs)
+    await platform.jobs_run_here.remove_logs(jobs)
     main = codec.load(row.pipeline).main_fs
     if storage is not None and main is not None:
-        await platform.files.run_in_slices(_remove_artifacts(storage, data, main.sub_path, run))
+        await platform.files.of(call.caller.name).run_in_slices(
+            _remove_artifacts(platform.stores, storage, main.sub_path, run)
+        )
     platform.bus.wake(EVENTS)
 
 
-def _remove_artifacts(storage: Storage, data: Path, sub_path: str, run: str) -> Progress[None]:
+def _remove_artifacts(stores: Stores, storage: Storage, sub_path: str, run: str) -> Progress[None]:
     """The files of a run that is gone; what cannot be removed stays, and the log says so."""
     try:
-        store = open_store(storage, data=data)
+        store = stores.open(storage)
         try:
             yield from files.remove_run(store, sub_path, run)
         finally:

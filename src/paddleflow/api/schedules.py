@@ -19,7 +19,7 @@ from paddleflow.runs.views import run_summary
 from paddleflow.schedules import rules, schedules
 from paddleflow.schedules.model import Schedule
 from paddleflow.schedules.schedules import ScheduleFilter
-from paddleflow.spec import wire_schedules as wire
+from paddleflow.spec import wire_runs as wire
 from paddleflow.spec.schedule import (
     ACTIONS,
     NewSchedule,

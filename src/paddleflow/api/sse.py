@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 
 from pydantic import Field
@@ -59,13 +59,13 @@ def frame(event: ServerEvent) -> bytes:
 
 
 class EventStream(Response):
-    """Events of an async generator as a response."""
+    """Events of an async generator as a response; those that it gives together go out in one piece."""
 
     media_type = MEDIA_TYPE
 
     def __init__(
         self,
-        events: AsyncGenerator[ServerEvent, None],
+        events: AsyncGenerator[Sequence[ServerEvent], None],
         closing: asyncio.Event,
         *,
         keep_alive: float = KEEP_ALIVE,
@@ -87,8 +87,8 @@ class EventStream(Response):
         async def events() -> None:
             async with aclosing(self._events):
                 try:
-                    async for event in self._events:
-                        await write(frame(event))
+                    async for together in self._events:
+                        await write(b"".join([frame(event) for event in together]))
                 except PaddleFlowError as error:
                     await write(self._error(error))
                 except OSError:

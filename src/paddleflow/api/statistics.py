@@ -6,6 +6,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import cast
 
 from paddleflow.access.callers import Caller
 from paddleflow.api.jobs import owned_job
@@ -31,8 +32,8 @@ def _job_and_tasks(tx: Tx, caller: Caller, job: str) -> tuple[JobRow, list[TaskR
 
 
 async def _read_series(platform: Platform, row: JobRow, tasks: Sequence[TaskRow]) -> list[tuple[str, Points]]:
-    samples = platform.jobs_run_here.runtime.samples
-    each = {need.role: need.each for need in member_sets_of(row.needs)}
+    samples = platform.jobs_run_here.samples(row.cluster)
+    each = {need.role: need.each for need in member_sets_of(row.member_sets)}
     return [
         (
             f"{task.role}-{task.idx}",
@@ -45,7 +46,7 @@ async def _read_series(platform: Platform, row: JobRow, tasks: Sequence[TaskRow]
 async def job_statistics(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobStatistics:
     row, tasks = await platform.database.read(_job_and_tasks, call.caller, call.path["id"])
     members = await _read_series(platform, row, tasks)
-    return {"metricsInfo": metrics_text([points for _, points in members])}
+    return {"metricsInfo": cast(wire.Metrics, metrics_text([points for _, points in members]))}
 
 
 async def job_statistics_detail(platform: Platform, call: Call[NoBody, StatisticsQuery]) -> wire.JobStatisticsDetail:
@@ -101,7 +102,7 @@ def _card_times(tx: Tx, caller: Caller, queues: Sequence[str], since: float, unt
         for size in card_sizes(tx, name, since, until):
             sizes[size.job_id].append((size.at, json.loads(size.scalars)))
         for row in card_jobs(tx, name, since, until):
-            held = sizes.get(row.id) or [(row.started_at, scalars_of(member_sets_of(row.needs)))]
+            held = sizes.get(row.id) or [(row.started_at, scalars_of(member_sets_of(row.member_sets)))]
             use = card_use(held, row.started_at, row.finished_at, since, until)
             if not use.cards or not (caller.root or row.user_name == caller.name):
                 continue

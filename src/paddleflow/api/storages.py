@@ -1,8 +1,13 @@
-"""Routes of storages (fs). `storage.places` says which folders may be named, `storage.storages` who may use which."""
+"""Routes of storages (fs). `storage.places` says which folders may be named, `storage.storages` who may use which.
+
+A storage of type local is a folder that is checked and made; any other one is tried out before its row is written, so a wrong name,
+key or bucket is said at once.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 
 from paddleflow.api.paging import page
@@ -11,51 +16,91 @@ from paddleflow.api.routing import Call, Caller, NoBody, NoQuery, Route
 from paddleflow.errors import Conflict, NotFound
 from paddleflow.spec import wire_storage as wire
 from paddleflow.spec.storage import NewStorage, OwnerQuery, StorageChange, StorageQuery
-from paddleflow.storage import places, storages
-from paddleflow.storage.model import Place, Storage
+from paddleflow.storage import places, secrets, storages
+from paddleflow.storage.model import MOCK, Place, Storage, storage_id
+from paddleflow.storage.storages import Wanted
 from paddleflow.store.database import Tx
+
+BUCKET = "bucket"  #: a property of answers: existing clients read the url's bucket there
 
 
 async def create_storage(platform: Platform, call: Call[NewStorage, NoQuery]) -> wire.StorageMade:
-    user = _owner(call.caller, call.body.username)
-    place = storages.place_of(call.body, user)
-    await platform.database.read(_refuse_early, user, call.body.name)
-    return await _with_folder(platform, call, user, place)
-
-
-def _refuse_early(tx: Tx, user: str, name: str) -> None:
-    """Before a folder is made: what the transaction would refuse anyway."""
-    storages.require_user(tx, user)
-    storages.refuse_duplicate(tx, user, name)
-
-
-async def change_storage(platform: Platform, call: Call[StorageChange, NoQuery]) -> wire.StorageMade:
-    user = _owner(call.caller, call.body.username)
-    return await _with_folder(platform, call, user, storages.place_of(call.body, user))
-
-
-async def _with_folder(
-    platform: Platform, call: Call[NewStorage, NoQuery] | Call[StorageChange, NoQuery], user: str, place: Place | None
-) -> wire.StorageMade:
-    """Check the folder, make it where that is allowed, then write; a refused write takes made folders away again."""
-    confined, now = not call.caller.root, platform.clock.now()
-    made: list[Path] = []
-    if place is not None:
-        made = await asyncio.to_thread(_prepare, place, platform.settings.data_folder, user, confined)
+    body, user = call.body, _owner(call.caller, call.body.username)
+    properties = own_properties(body.url, body.properties or {})
+    place = storages.place_of(body.name, body.url, properties, user)
+    await platform.database.read(_refuse_early, user, body.name)
+    wanted = _wanted(platform, call, user, place, properties, bool(body.independent_mount_process))
+    made = await prepare(platform, place, properties, user, confined=wanted.confined)
     try:
-        if isinstance(call.body, NewStorage) and place is not None:
-            create = storages.create_storage
-            storage = await platform.database.write(create, call.body, place, user, confined, now)
-        else:
-            change = storages.change_storage
-            storage = await platform.database.write(change, call.body, place, user, confined, now)
+        storage = await platform.database.write(storages.create_storage, wanted, platform.clock.now())
     except (Conflict, NotFound):  # refused; after anything else the row may be there
         await asyncio.to_thread(places.unmake, made)
         raise
     return {"fsName": storage.name, "fsID": storage.id}
 
 
-def _prepare(place: Place, data: Path, user: str, confined: bool) -> list[Path]:
+def _refuse_early(tx: Tx, user: str, name: str) -> None:
+    """Before a folder is made or a store tried: what the transaction would refuse anyway."""
+    storages.require_user(tx, user)
+    storages.refuse_duplicate(tx, user, name)
+
+
+async def change_storage(platform: Platform, call: Call[StorageChange, NoQuery]) -> wire.StorageMade:
+    body, user = call.body, _owner(call.caller, call.body.username)
+    old = await platform.database.read(storages.own_storage, user, body.name)
+    url = body.url or old.place.url or f"local://{old.place.sub_path}"
+    kept = platform.stores.properties(old)
+    given = own_properties(url, old.properties if body.properties is None else body.properties)
+    properties = secrets.unmask(given, kept)
+    place = storages.place_of(body.name, url, properties, user)
+    independent = old.independent if body.independent_mount_process is None else body.independent_mount_process
+    wanted = _wanted(platform, call, user, place, properties, independent)
+    made: list[Path] = []
+    if place != old.place or properties != kept:
+        made = await prepare(platform, place, properties, user, confined=wanted.confined)
+    try:
+        storage = await platform.database.write(storages.change_storage, wanted, platform.clock.now())
+    except (Conflict, NotFound):
+        await asyncio.to_thread(places.unmake, made)
+        raise
+    return {"fsName": storage.name, "fsID": storage.id}
+
+
+def _wanted(
+    platform: Platform,
+    call: Call[NewStorage, NoQuery] | Call[StorageChange, NoQuery],
+    user: str,
+    place: Place,
+    properties: Mapping[str, str],
+    independent: bool,
+) -> Wanted:
+    shown, hidden = secrets.separate(place.fs_type, properties)
+    context = secrets.storage_context(storage_id(user, call.body.name))
+    token = secrets.encrypt(platform.keyring, context, hidden)
+    return Wanted(call.body.name, user, place, shown, token, independent, not call.caller.root)
+
+
+def own_properties(url: str, properties: Mapping[str, str]) -> dict[str, str]:
+    """Without the bucket that answers have, when it says what the url says."""
+    bucket = url.partition("://")[2].partition("/")[0]
+    return {name: value for name, value in properties.items() if (name, value) != (BUCKET, bucket)}
+
+
+async def prepare(
+    platform: Platform, place: Place, properties: Mapping[str, str], user: str, *, confined: bool
+) -> list[Path]:
+    """Refuse a place that cannot be used now; folders that were made for it."""
+    places.check_right(place, user=user, confined=confined)
+    if place.fs_type == MOCK:  # its cluster says whether the claim is there, when a job uses it
+        return []
+    if place.url:
+        await platform.store_checks.check(user, place.url, properties)
+        return []
+    await platform.user_folders.follow()
+    return await asyncio.to_thread(_prepare_folder, place, platform.settings.data_folder, user, confined)
+
+
+def _prepare_folder(place: Place, data: Path, user: str, confined: bool) -> list[Path]:
     real = places.check_folder(place.sub_path, data=data, user=user, confined=confined)
     return [] if real.is_dir() else places.make_folder(real)
 
@@ -87,7 +132,7 @@ async def show_storage(platform: Platform, call: Call[NoBody, OwnerQuery]) -> wi
 
 async def delete_storage(platform: Platform, call: Call[NoBody, OwnerQuery]) -> None:
     user = _owner(call.caller, call.query.username)
-    await platform.database.write(storages.delete_storage, user, call.path["name"])
+    await platform.database.write(storages.delete_storage, user, call.path["name"], platform.clock.now())
 
 
 def _owner(caller: Caller, named: str) -> str:
@@ -99,22 +144,30 @@ def storage_answer(storage: Storage) -> wire.Storage:
     return {
         "id": storage.id,
         "name": storage.name,
-        "serverAddress": storage.server_address,
-        "type": storage.fs_type,
-        "subPath": storage.sub_path,
+        "serverAddress": storage.place.server_address,
+        "type": storage.place.fs_type,
+        "subPath": storage.place.sub_path,
         "username": storage.user,
-        "properties": dict(storage.properties),
+        "properties": shown_properties(storage.place, storage.properties),
         "independentMountProcess": storage.independent,
     }
+
+
+def shown_properties(place: Place, properties: Mapping[str, str]) -> dict[str, str]:
+    """With the bucket, where there is one: neither serverAddress nor subPath has it."""
+    shown = dict(properties)
+    if place.fs_type in ("s3", "bos"):
+        shown[BUCKET] = place.url.partition("://")[2].partition("/")[0]
+    return shown
 
 
 _REFUSED = (
     "InvalidFileSystemFsName",
     "InvalidFileSystemParamsURL",
     "InvalidFileSystemParamsProperties",
-    "FileTypeNotSupported",
     "ConnectivityFailed",
     "AccessDenied",
+    "429 TooManyRequests",
 )
 
 ROUTES: tuple[Route, ...] = (
@@ -122,7 +175,7 @@ ROUTES: tuple[Route, ...] = (
         "POST",
         "/fs",
         create_storage,
-        "Make a storage of type local; users other than root name folders in their own area <data>/storage/<user>",
+        "Make a storage, after trying it out; of type local, users other than root name folders in their own area <data>/storage/<user>",
         body=NewStorage,
         answer=wire.StorageMade,
         status=201,
@@ -132,7 +185,7 @@ ROUTES: tuple[Route, ...] = (
         "PUT",
         "/fs",
         change_storage,
-        "Change a storage; it moves to another folder only while no active job uses it",
+        "Change a storage; it moves to another place only while nothing uses it. A secret given as ****** stays",
         body=StorageChange,
         answer=wire.StorageMade,
         status=201,
@@ -159,7 +212,7 @@ ROUTES: tuple[Route, ...] = (
         "DELETE",
         "/fs/{name}",
         delete_storage,
-        "Delete a storage that no active job uses, with its grants; the files stay",
+        "Delete a storage that nothing uses, with its grants; the files stay",
         query=OwnerQuery,
         errors=("FileSystemNotExist", "FileSystemClientBusy"),
     ),

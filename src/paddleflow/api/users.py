@@ -33,7 +33,8 @@ async def who_am_i(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.WhoA
         "name": session.caller.name,
         "root": session.caller.root,
         "expires": rfc3339(session.expires_at),
-        "host": host_fingerprint(),
+        # Isolated jobs see none of the caller's folders, so nobody but root may name them.
+        "host": host_fingerprint() if session.caller.root or platform.settings.local.isolation == "off" else "",
     }
 
 
@@ -41,6 +42,7 @@ async def create_user(platform: Platform, call: Call[UserDocument, NoQuery]) -> 
     name = call.body.username
     users.check_new(name, call.body.password)
     password_hash = await platform.sessions.passwords.hash(call.body.password)
+    await platform.user_folders.follow()  # what an earlier user of this name left is nobody's before this one comes
     await platform.database.write(users.add, name, password_hash, platform.clock.now())
     return {"username": name}
 
@@ -68,8 +70,9 @@ async def change_password(platform: Platform, call: Call[PasswordDocument, NoQue
 
 async def delete_user(platform: Platform, call: Call[NoBody, NoQuery]) -> None:
     """With all tokens and grants. Refused for root, and while jobs of the user have not ended."""
-    await platform.database.write(users.remove, call.path["username"])
+    await platform.database.write(users.remove, call.path["username"], platform.clock.now())
     platform.sessions.forget()
+    await platform.user_folders.follow()
 
 
 async def version(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.Version:

@@ -12,15 +12,18 @@ from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.base.clock import local_text
 from paddleflow.base.quantity import Resources
 from paddleflow.jobs.model import JobStatus
-from paddleflow.jobs.rows import JobRow
+from paddleflow.jobs.queries import get_tasks
+from paddleflow.jobs.rows import JobRow, request_of
 from paddleflow.queues.flavours import list_flavours
-from paddleflow.queues.queues import usable_queues
+from paddleflow.queues.queues import find_queue, usable_queues
 from paddleflow.scheduling.model import Reason
 from paddleflow.scheduling.suggestions import Suggestion
 from paddleflow.spec import wire_jobs as wire
+from paddleflow.storage.node_caches import held_for_job
 from paddleflow.store.database import Tx
 
 MOST_SIZES = 1000  #: flavours that are tried as a smaller size
+NAMED_NODES = 3  #: of those that hold its data
 
 
 def standing(row: JobRow, now: float) -> Reason | None:
@@ -42,9 +45,10 @@ def standing(row: JobRow, now: float) -> Reason | None:
 
 
 async def why(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobWhy:
-    row, queues, sizes = await platform.database.read(_read_context, call.caller, call.path["id"])
+    row, queues, sizes, clusters, near = await platform.database.read(_read_context, call.caller, call.path["id"])
     known = standing(row, platform.clock.now())
     suggestions: Sequence[Suggestion] = ()
+    waiting = known is None
     if known is None:
         engine = platform.jobs_run_here.engines.engine(row.cluster)
         found = None if engine is None else await engine.explain(row.id, queues, sizes)
@@ -53,7 +57,9 @@ async def why(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobWhy:
         owner = platform.jobs_run_here.engines.elsewhere.get(row.cluster, "")
         if engine is None and owner:
             known = Reason("machine_away", f"waits for the machine of cluster {row.cluster}: server {owner} is away")
-    story = _story(row)
+    story = _story(row) + near
+    if waiting:
+        story += [await _why_not_there(platform, row, name) for name in clusters if name != row.cluster]
     reason = known or Reason("not_seen", row.message or "the scheduler has not looked at it yet")
     return {
         "id": row.id,
@@ -66,6 +72,16 @@ async def why(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobWhy:
     }
 
 
+async def _why_not_there(platform: Platform, row: JobRow, cluster: str) -> Reason:
+    """Why a job waits that another cluster of its queue might have taken."""
+    engine = platform.jobs_run_here.engines.engine(cluster)
+    found = None if engine is None else await engine.why_not(request_of(row))
+    if found is None:
+        trouble = platform.jobs_run_here.engines.trouble(cluster)
+        found = trouble or "another server runs it, or nobody: what it has free is not known here"
+    return Reason("cluster", f"cluster {cluster}: {found or 'it would start there now, and is about to be moved'}")
+
+
 def _story(row: JobRow) -> list[Reason]:
     """What others did to a job that has not ended: when it made way, and for whom."""
     if not row.preemptions or JobStatus(row.status).final:
@@ -75,11 +91,35 @@ def _story(row: JobRow) -> list[Reason]:
     return [Reason("preempted", f"{when}, {times} so far; {row.lost_seconds:.0f} s of its work were lost")]
 
 
-def _read_context(tx: Tx, caller: Caller, job: str) -> tuple[JobRow, list[str], list[Resources]]:
-    """The job, the queues that its owner may use, and the sizes that there are."""
+def _size(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
+
+
+def _near(tx: Tx, row: JobRow) -> list[Reason]:
+    """What the nodes of a job that has its place hold of its file systems, where any node holds something."""
+    held = held_for_job(tx, row.id) if row.placed else {}
+    if not held:
+        return []
+    nodes = {task.node for task in get_tasks(tx, row.id) if task.attempt == row.attempt}
+    warm = [node for node in held if node in nodes]
+    words = [f"node {node} holds {_size(held[node])} of its file systems" for node in warm[:NAMED_NODES]]
+    if len(warm) > NAMED_NODES:
+        words.append(f"{len(warm) - NAMED_NODES} more of its nodes hold some")
+    most = next(iter(held))
+    if most not in nodes:
+        words.append(f"most of them is on node {most}: {_size(held[most])}")
+    return [Reason("locality", "; ".join(words))]
+
+
+def _read_context(
+    tx: Tx, caller: Caller, job: str
+) -> tuple[JobRow, list[str], list[Resources], tuple[str, ...], list[Reason]]:
+    """The job, the queues that its owner may use, the sizes that there are, the clusters of its queue, and where its data is."""
     row = owned_job(tx, caller, job)
     queues = usable_queues(tx, row.user_name, row.user_name == ROOT)
-    return row, queues, [each.each for each in list_flavours(tx, 0, MOST_SIZES)]
+    queue = find_queue(tx, row.queue)
+    sizes = [each.each for each in list_flavours(tx, 0, MOST_SIZES)]
+    return row, queues, sizes, queue.clusters if queue is not None and row.run_id is None else (), _near(tx, row)
 
 
 def _suggestion(suggestion: Suggestion) -> wire.Suggestion:

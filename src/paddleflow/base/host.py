@@ -1,7 +1,7 @@
 """Whether two processes share their files: the same boot of one machine, the same view of its file systems, one account.
 
-The server tells its fingerprint to users who are logged in (`GET /whoami`), and a client whose own is the same may name its
-folders instead of sending them.
+The server tells its fingerprint to users whose jobs run as its own account (`GET /whoami`), and a client whose own is the same may
+name its folders instead of sending them.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from typing import NewType
 
 from paddleflow.errors import Invalid
@@ -31,6 +32,7 @@ def attempt_id(task: str, attempt: int) -> AttemptId:
     return AttemptId(f"{task}.{attempt}")
 
 
+@lru_cache(maxsize=4096)
 def parse_attempt(attempt: str) -> tuple[str, tuple[str, int], int]:
     """(job id, (role, index), attempt) of an attempt id of ours."""
     task, _, number = attempt.rpartition(".")

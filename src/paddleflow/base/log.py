@@ -6,7 +6,11 @@ root (``server/logs.py``); without it the standard library's defaults apply.
 
 from __future__ import annotations
 
+import json
 import logging
+import sys
+
+from paddleflow.base.clock import rfc3339
 
 
 class Log:
@@ -30,3 +34,27 @@ class Log:
     def _log(self, level: int, event: str, fields: dict[str, object]) -> None:
         if self._logger.isEnabledFor(level):
             self._logger.log(level, event, extra={"fields": fields})
+
+
+class _LineFormatter(logging.Formatter):
+    """One JSON object per line, or text on a terminal."""
+
+    def __init__(self, people: bool) -> None:
+        super().__init__()
+        self._people = people
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {str(key): str(value) for key, value in (getattr(record, "fields", None) or {}).items()}
+        at, level, message = rfc3339(record.created), record.levelname.lower(), record.getMessage()
+        if self._people:
+            return f"{at} {level:7} {message} " + " ".join(f"{key}={value}" for key, value in fields.items())
+        return json.dumps(
+            {"at": at, "level": level, "logger": record.name, "event": message, **fields}, ensure_ascii=False
+        )
+
+
+def log_to_stderr() -> None:
+    """Send everything that is logged to stderr: for controllers, whose log is collected by the cluster."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_LineFormatter(sys.stderr.isatty()))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)

@@ -42,6 +42,14 @@ USER = _rule(
 TOKEN = _rule(
     "token name", r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", "1 to 63 letters, digits, '.', '_' or '-'"
 )
+SECRET = _rule(
+    "secret name",
+    r"[A-Za-z0-9_]([A-Za-z0-9._-]{0,126}[A-Za-z0-9_])?",
+    "1 to 128 letters, digits, '.', '_' or '-', no '.' or '-' at the ends",
+)
+SECRET_FILE = _rule(
+    "file name", r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", "1 to 128 letters, digits, '.', '_' or '-', no '.' or '-' first"
+)
 QUEUE = _rule("queue name", _LABEL, _LABEL_WORDS)
 NAMESPACE = _rule("namespace", _LABEL, _LABEL_WORDS)
 CLUSTER = _rule(

@@ -146,6 +146,12 @@ class Resources(NamedTuple):
         return ", ".join(parts + [f"{name}: {format_milli(amount)}" for name, amount in self.scalars])
 
 
+def left_of(capacity: Resources, used: Resources) -> Resources:
+    """What is idle, never less than nothing."""
+    rest = capacity - used
+    return Resources.of(max(rest.cpu, 0), max(rest.memory, 0), {name: max(n, 0) for name, n in rest.scalars})
+
+
 def total(parts: Iterable[Resources]) -> Resources:
     result = Resources()
     for part in parts:

@@ -110,10 +110,12 @@ def list_(session: Session, clusternames: list[str] | None, clusterstatus: str |
 @click.argument("clustername")
 @pass_session
 def show(session: Session, clustername: str) -> None:
-    """Show a cluster. Its credential is never shown."""
+    """Show a cluster with its nodes: capacity, what jobs and others use, kubelet versions. Its credential is never shown."""
     found = session.client.clusters.get(clustername)
     facts = {column.compat.capitalize(): column.value(found) for column in SHOWN.columns}
     output.show_one(session, SHOWN, found, facts, ("", {}))
+    if session.output not in {"compat", "text"} and not session.machine:
+        _show_nodes(session, clustername)
 
 
 @cluster.command()
@@ -157,6 +159,28 @@ def delete(session: Session, clustername: str) -> None:
 
 
 @cluster.command()
+@click.argument("clustername")
+@pass_session
+@click.pass_context
+def check(ctx: click.Context, session: Session, clustername: str) -> None:
+    """Connect to a Kubernetes cluster and say what it lacks for running jobs. Exits with 1 if jobs cannot run there."""
+    found = session.client.clusters.check(clustername)
+    if session.machine:
+        output.print_data(session, found.raw)
+    else:
+        rows: list[list[object]] = [
+            [
+                "ok" if each.ok else "MISSING" if each.needed else "warning",
+                each.what,
+                each.message + (f" (hint: {each.hint})" if each.hint else ""),
+            ]
+            for each in found.findings
+        ]
+        output.show_rows(session, ["result", "what", "message"], rows)
+    ctx.exit(0 if found.ok else 1)
+
+
+@cluster.command()
 @click.option("-cn", "--clustername", callback=listed, help="Only these clusters: a,b.")
 @pass_session
 def resource(session: Session, clustername: list[str] | None) -> None:
@@ -185,6 +209,24 @@ def statistic(
         names=clusternames or (), queue=queuename, labels=labels, page_no=pageno, page_size=pagesize
     )
     _show_by_cluster(session, found)
+
+
+def _show_nodes(session: Session, name: str) -> None:
+    """The nodes of a cluster, behind what is shown of itself."""
+    trouble = session.client.clusters.resources([name])[name].error
+    click.echo(f"Health:         {trouble or 'ok'}")
+    rows: list[list[object]] = [
+        [
+            node.name,
+            "yes" if node.schedulable else "no",
+            *(output.amounts(each) for each in (node.capacity, node.used, node.used_by_others)),
+            node.pods_count,
+            node.version,
+        ]
+        for node in session.client.clusters.nodes(name)
+    ]
+    click.echo()
+    output.show_rows(session, ["node", "schedulable", "capacity", "jobs", "others", "members", "version"], rows)
 
 
 def _data(session: Session, name: str) -> object:

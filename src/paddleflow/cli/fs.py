@@ -11,9 +11,10 @@ from paddleflow.cli.account import show_grants
 from paddleflow.cli.lazy import Late, Paging, group, paging, pair_each
 from paddleflow.cli.output import Column, Kind
 from paddleflow.cli.session import Session, pass_session
+from paddleflow.errors import NotFound
 
 if TYPE_CHECKING:
-    from paddleflow.sdk.storages import Storage
+    from paddleflow.sdk.storages import Link, Storage
 
 STORAGE: Kind[Storage] = Kind(
     "storages",
@@ -30,20 +31,48 @@ STORAGE: Kind[Storage] = Kind(
     "no fs found ",
 )
 
+LINK: Kind[Link] = Kind(
+    "links",
+    lambda link: link.path,
+    lambda link: link.raw,
+    (
+        Column(lambda link: link.storage, "NAME", "name"),
+        Column(lambda link: link.path, "FSPATH", "fs path"),
+        Column(lambda link: link.user, "OWNER", "owner"),
+        Column(lambda link: link.type, "TYPE", "type"),
+        Column(lambda link: link.server_address, "SERVER", "server address", flexible=True),
+        Column(lambda link: link.sub_path, "PATH", "sub path", flexible=True),
+        Column(lambda link: dict(link.properties), "PROPERTIES", "properties", wide=True),
+    ),
+    "no link found ",
+)
+
 LATE = {
     "cat": Late("fs_files:cat", "Print a file of a store, by URL."),
+    "cp": Late("fs_files:cp", "Copy files between stores and this machine."),
     "du": Late("fs_files:du", "Show how many files and bytes lie below a URL."),
     "get": Late("fs_files:get", "Download a file of a store, by URL."),
+    "cache": Late("fs_cache:cache", "What lies in the cache of a mount: ls, clear, pin, unpin."),
+    "check": Late("fs_cache:check", "Compare cache and journal of a mount with the store."),
+    "bench": Late("fs_bench:bench", "Measure how fast a folder reads and writes."),
+    "profile": Late("fs_profile:profile", "Look at which files of a mount programs open, as a picture."),
+    "mv": Late("fs_files:mv", "Move files within a store, or from one to another."),
+    "sync": Late("fs_files:sync", "Make a folder of a store or of this machine hold what another holds."),
     "ls": Late("fs_files:ls", "List what lies at a URL of a store."),
     "put": Late("fs_files:put", "Upload a file to a store, by URL."),
     "rm": Late("fs_files:rm", "Remove a file or folder of a store, by URL."),
     "mount": Late("fs_mount:mount", "Mount a storage or a URL on a folder of this machine."),
+    "reload": Late("fs_mount:reload", "Replace the program behind a mount by the one installed now."),
     "stats": Late("fs_mount:stats", "Show what a mount did: requests, times, how files were opened."),
     "umount": Late("fs_mount:umount", "Unmount a folder."),
     "warmup": Late("fs_warmup:warmup", "Read files and folders of a mount, so that their content is in its cache."),
 }
 fs = group(help="Storages (fs): named places for files that jobs see at a path.", late=LATE)
 _owner = click.option("-u", "--username", help="Owner of the storage (root only). [default: yourself]")
+
+_properties = click.option(
+    "-o", "--o", "properties", multiple=True, callback=pair_each, help="Property, name=value. Repeatable."
+)
 
 
 @fs.command("list")
@@ -62,14 +91,15 @@ def list_(session: Session, username: str | None, paging: Paging) -> None:
 @click.argument("fsname")
 @click.argument("url")
 @_owner
-@click.option("-o", "--o", "properties", multiple=True, callback=pair_each, help="Property, name=value. Repeatable.")
+@_properties
 @pass_session
 def create(session: Session, fsname: str, url: str, username: str | None, properties: dict[str, str] | None) -> None:
-    """Create a storage. The URL of a folder on the server's machine is local:///data/team.
+    """Create a storage, after checking that it can be reached. Secrets are encrypted and never shown again.
 
     \b
-    Example:
+    Examples:
       paddleflow fs create team local:///data/team
+      paddleflow fs create sets s3://bucket/sets -o endpoint=https://s3.example.com -o accessKey=… -o secretKey=…
     """
     storages = session.client.storages
     storages.create(fsname, url, properties=properties, user=username)
@@ -81,9 +111,15 @@ def create(session: Session, fsname: str, url: str, username: str | None, proper
 @_owner
 @pass_session
 def show(session: Session, fsname: str, username: str | None) -> None:
-    """Show a storage."""
-    found = session.client.storages.get(fsname, user=username)
+    """Show a storage: where it is, who mounts it, and which nodes hold how much of it in their caches."""
+    storages = session.client.storages
+    found = storages.get(fsname, user=username)
     facts = {column.table.capitalize(): column.value(found) for column in STORAGE.columns}
+    mounts, caches = storages.mounts(fsname, user=username) if session.output in {"table", "wide"} else ((), ())
+    if mounts:
+        facts["Mounted by"] = [f"{each.user} on {each.node}:{each.folder}" for each in mounts]
+    if caches:
+        facts["Cached on"] = [f"{each.node} {output.size(each.cached_bytes)}" for each in caches]
     output.show_one(session, STORAGE, found, facts, ("", {}))
 
 
@@ -95,6 +131,133 @@ def delete(session: Session, fsname: str, username: str | None) -> None:
     """Delete a storage. Its files are kept."""
     session.client.storages.delete(fsname, user=username)
     output.done(session, f"fs[{fsname}] delete success", fsname, lambda: {"name": fsname})
+
+
+@fs.command()
+@click.argument("fsname")
+@click.option("--url", help="New URL; only while nothing uses the storage.")
+@_owner
+@_properties
+@pass_session
+def update(
+    session: Session, fsname: str, url: str | None, username: str | None, properties: dict[str, str] | None
+) -> None:
+    """Change a storage. Properties that are given are replaced, the others stay; an empty value removes one.
+
+    \b
+    Example:
+      paddleflow fs update sets -o accessKey=… -o secretKey=…
+    """
+    storages = session.client.storages
+    merged = None
+    if properties is not None:
+        known = dict(storages.get(fsname, user=username).properties)
+        merged = {name: value for name, value in {**known, **properties}.items() if value}
+    storages.update(fsname, url=url, properties=merged, user=username)
+    output.done(session, f"fs[{fsname}] update success", fsname, lambda: storages.get(fsname, user=username).raw)
+
+
+@fs.command()
+@click.argument("fsname")
+@click.argument("fspath")
+@click.argument("url")
+@_owner
+@_properties
+@pass_session
+def link(
+    session: Session, fsname: str, fspath: str, url: str, username: str | None, properties: dict[str, str] | None
+) -> None:
+    """Show another store at a path inside a storage.
+
+    \b
+    Example:
+      paddleflow fs link team /sets s3://bucket/sets -o endpoint=https://s3.example.com -o accessKey=… -o secretKey=…
+    """
+    session.client.storages.link(fsname, fspath, url, properties=properties, user=username)
+    output.done(session, f"fs[{fsname}] link[{fspath}] create success", fspath)
+
+
+@fs.command()
+@click.argument("fsname")
+@click.argument("fspath")
+@_owner
+@pass_session
+def unlink(session: Session, fsname: str, fspath: str, username: str | None) -> None:
+    """Remove a link. The files of both stores are kept."""
+    session.client.storages.unlink(fsname, fspath, user=username)
+    output.done(session, f"fs[{fsname}] link[{fspath}] delete success", fspath)
+
+
+@fs.command()
+@click.argument("fsname")
+@click.argument("fspath")
+@_owner
+@pass_session
+def showlink(session: Session, fsname: str, fspath: str, username: str | None) -> None:
+    """Show a link."""
+    found = list(session.client.storages.link_page(fsname, path=fspath, user=username))
+    if not found:
+        raise NotFound(
+            f"fs[{fsname}] has no link at {fspath}", code="LinkNotExist", hint=f"paddleflow fs listlink {fsname}"
+        )
+    facts = {column.table.capitalize(): column.value(found[0]) for column in LINK.columns}
+    output.show_one(session, LINK, found[0], facts, ("", {}))
+
+
+@fs.command()
+@click.argument("fsname")
+@_owner
+@paging("maxsize", 100, marker=False)
+@pass_session
+def listlink(session: Session, fsname: str, username: str | None, paging: Paging) -> None:
+    """List the links of a storage."""
+    storages = session.client.storages
+    found, marker = paging.collect(
+        lambda size, marker: storages.link_page(fsname, max_keys=size, marker=marker, user=username)
+    )
+    output.show_list(session, LINK, found, marker)
+
+
+@fs.command()
+@click.argument("fsname")
+@_owner
+@click.option("-o", "--o", "options", multiple=True, callback=pair_each, help="Setting, name=value. Repeatable.")
+@pass_session
+def createfscache(session: Session, fsname: str, username: str | None, options: dict[str, str] | None) -> None:
+    """Set how mounts of a storage cache: cacheDir, quota, metaDriver (mem or disk), cleanCache.
+
+    \b
+    Example:
+      paddleflow fs createfscache sets -o cacheDir=/nvme/cache -o quota=200Gi
+    """
+    storages = session.client.storages
+    storages.create_cache(fsname, options or {}, user=username)
+    output.done(
+        session, f"fs[{fsname}] create cache success", fsname, lambda: storages.get_cache(fsname, user=username).raw
+    )
+
+
+@fs.command()
+@click.argument("fsname")
+@_owner
+@pass_session
+def getfscache(session: Session, fsname: str, username: str | None) -> None:
+    """Show how mounts of a storage cache."""
+    found = session.client.storages.get_cache(fsname, user=username)
+    if session.output in output.MACHINE:
+        output.print_data(session, found.raw)
+    else:
+        output.show_rows(session, ["setting", "value"], [[name, value] for name, value in found.raw.items()])
+
+
+@fs.command()
+@click.argument("fsname")
+@_owner
+@pass_session
+def deletefscache(session: Session, fsname: str, username: str | None) -> None:
+    """Delete the cache settings of a storage; mounts use the defaults again."""
+    session.client.storages.delete_cache(fsname, user=username)
+    output.done(session, f"fs[{fsname}] delete cache success", fsname)
 
 
 @fs.command()

@@ -1,31 +1,39 @@
-"""`paddleflow fs ls|cat|put|get|rm|du`: the files of a store by URL, without mounting it.
+"""`paddleflow fs ls|cat|put|get|cp|mv|sync|rm|du`: the files of a store by URL, without mounting it.
 
-Content is streamed in pieces, whatever its size; an object and a local file appear whole or not at all.
+Content is streamed in pieces, whatever its size; an object and a local file appear whole or not at all. What was interrupted
+goes on: files that are there are left out, large ones go on by parts (`objects.transfer`).
 """
 
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
 import click
 
 from paddleflow.cli import output
-from paddleflow.cli.lazy import Command
+from paddleflow.cli.fs_progress import Progress
+from paddleflow.cli.lazy import Command, pair_each
 from paddleflow.cli.session import Session, pass_session
-from paddleflow.errors import Conflict, Invalid
+from paddleflow.errors import Conflict, Invalid, NotFound, Unavailable
 
 if TYPE_CHECKING:
     from paddleflow.objects.store import Entry, ObjectStore
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 _url = click.argument("url", metavar="URL")
 
 
 def access_options(function: F) -> F:
-    """The options that say where the server of a bucket is, and who asks; the names are those of `Access`."""
+    """The options that say where the server of a bucket is, and who asks."""
     for option in (
         click.option("--session-token", "token", envvar="AWS_SESSION_TOKEN", help="S3: of temporary keys."),
         click.option("--secret-key", envvar="AWS_SECRET_ACCESS_KEY", help="S3: better by AWS_SECRET_ACCESS_KEY."),
@@ -37,19 +45,55 @@ def access_options(function: F) -> F:
     return function
 
 
+def store_options(function: F) -> F:
+    """The options of commands that take a URL of any store: those of S3, and -o for the properties of the others."""
+    help_text = "Property of a store other than S3, name=value, or name=@FILE. Repeatable."
+    option = click.option("-o", "--o", "properties", multiple=True, callback=pair_each, help=help_text)
+    return access_options(option(function))
+
+
+def take_properties(options: dict[str, Any]) -> dict[str, str]:
+    """Take the values of `access_options` out of a command's options, by the names that stores have for them."""
+    names = (("access_key", "accessKey"), ("secret_key", "secretKey"), ("token", "sessionToken"))
+    given = {name: options.pop(option) for option, name in (("endpoint", "endpoint"), ("region", "region"), *names)}
+    return {name: value for name, value in given.items() if value}
+
+
 def _open(url: str, access: dict[str, Any]) -> tuple[ObjectStore, str]:
     """The store of a URL, and the key that the URL names in it."""
-    from paddleflow.objects.urls import Access, open_store
+    from paddleflow.objects.urls import open_store, parse_url
     from paddleflow.objects.wrappers import Retrying
 
-    scheme, separator, rest = url.partition("://")
-    head, _, key = rest.partition("/")
-    if separator and scheme in ("file", "local"):
-        head, key = "/", rest.lstrip("/")
-    elif not separator or scheme != "s3":
-        raise Invalid(f"{url!r} is no URL of a store", hint="write it as file:///data/team or s3://bucket/prefix")
-    given: dict[str, Any] = {name: value or "" for name, value in access.items()}
-    return Retrying(open_store(f"{scheme}://{head}", Access(**given))), key.rstrip("/")
+    parsed = parse_url(url)
+    if parsed.scheme in ("file", "local"):
+        return Retrying(open_store("file:///")), parsed.path
+    properties = read_properties(parsed.scheme, access)
+    return Retrying(open_store(f"{parsed.scheme}://{parsed.authority}/", properties)), parsed.path
+
+
+def open_url(url: str, access: dict[str, Any]) -> tuple[ObjectStore, dict[str, str]]:
+    """The store whose root is the URL, and its properties."""
+    from paddleflow.objects.urls import open_store, parse_url
+    from paddleflow.objects.wrappers import Retrying
+
+    properties = read_properties(parse_url(url).scheme, access)
+    return Retrying(open_store(url, properties)), properties
+
+
+def read_properties(scheme: str, access: dict[str, Any]) -> dict[str, str]:
+    """What the options of a command say of a store of this type."""
+    properties = take_properties(dict(access)) if scheme == "s3" else {}
+    for name, value in (access.get("properties") or {}).items():
+        properties[name] = _read_value(name, value) if value.startswith("@") else value
+    return properties
+
+
+def _read_value(name: str, value: str) -> str:
+    """What a file holds: keys do not belong on a command line."""
+    try:
+        return Path(value[1:]).expanduser().read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(f"property {name} cannot be read from {value[1:]}: {error}") from error
 
 
 def _files(store: ObjectStore, key: str) -> list[Entry]:
@@ -64,7 +108,7 @@ def _files(store: ObjectStore, key: str) -> list[Entry]:
 
 @click.command(cls=Command)
 @_url
-@access_options
+@store_options
 @pass_session
 def ls(session: Session, /, url: str, **access: Any) -> None:
     """List what lies at a URL, such as s3://bucket/prefix or file:///data/team."""
@@ -79,7 +123,7 @@ def ls(session: Session, /, url: str, **access: Any) -> None:
 
 @click.command(cls=Command)
 @_url
-@access_options
+@store_options
 def cat(url: str, **access: Any) -> None:
     """Print a file."""
     from paddleflow.objects.store import iterate_content
@@ -92,44 +136,278 @@ def cat(url: str, **access: Any) -> None:
 @click.command(cls=Command)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @_url
-@access_options
+@store_options
 @pass_session
 def put(session: Session, /, file: Path, url: str, **access: Any) -> None:
-    """Upload a file. A URL that ends with a slash is a folder to put it into."""
+    """Upload a file. A URL that ends with a slash is a folder to put it into.
+
+    A large file goes by parts; asked again after an interruption, only those are sent that S3 lacks.
+    """
+    from paddleflow.objects.transfer import upload
+
     store, key = _open(url, access)
     target = "/".join(part for part in (key, file.name) if part) if url.endswith("/") or not key else key
-    with file.open("rb") as content:
-        entry = store.write(target, content)
-    output.done(session, f"{entry.size} bytes uploaded to {target}", target)
+    progress = Progress(file.stat().st_size)
+    entry = upload(store, file, target, _notes(), progress.add_bytes)
+    progress.finish()
+    output.done(session, f"{entry.size} bytes uploaded to {target}", target, lambda: _shown(target, entry.size))
 
 
 @click.command(cls=Command)
 @_url
 @click.argument("file", type=click.Path(path_type=Path))
-@access_options
+@store_options
 @pass_session
 def get(session: Session, /, url: str, file: Path, **access: Any) -> None:
-    """Download a file, to a file or into a folder."""
-    from paddleflow.objects.store import iterate_content
+    """Download a file, to a file or into a folder. Asked again after an interruption, it goes on where it was."""
+    from paddleflow.objects.transfer import download
 
     store, key = _open(url, access)
     target = file / key.rpartition("/")[2] if file.is_dir() else file
-    partial = target.with_name(f".{target.name}.part")
-    size = 0
+    progress = Progress(store.stat(key).size)
+    entry = _to_this_machine(lambda: download(store, key, target, progress.add_bytes), target)
+    progress.finish()
+    output.done(
+        session, f"{entry.size} bytes downloaded to {target}", str(target), lambda: _shown(str(target), entry.size)
+    )
+
+
+def _shown(name: str, size: int) -> dict[str, object]:
+    return {"id": name, "bytes": size}
+
+
+def _notes() -> Path:
+    """Where uploads by parts are remembered."""
+    return Path.home() / ".cache" / "paddleflow" / "uploads"
+
+
+def _to_this_machine(call: Callable[[], T], target: Path) -> T:
     try:
-        with partial.open("wb") as opened:
-            for piece in iterate_content(store, key):
-                size += opened.write(piece)
-        partial.replace(target)
+        return call()
+    except OSError as error:
+        raise Unavailable(f"{target} cannot be written: {error.strerror}") from error
+
+
+_source = click.argument("source", metavar="SOURCE")
+_target = click.argument("target", metavar="TARGET")
+_threads = click.option(
+    "--threads", type=click.IntRange(1, 64), default=8, show_default=True, help="Files on their way at once."
+)
+
+
+@click.command(cls=Command)
+@_source
+@_target
+@click.option("-r", "--recursive", is_flag=True, help="A folder with everything in it.")
+@_threads
+@store_options
+@pass_session
+def cp(session: Session, /, source: str, target: str, recursive: bool, threads: int, **access: Any) -> None:
+    """Copy a file, or with -r a folder, between stores and this machine. SOURCE and TARGET are URLs or paths.
+
+    What the target has already, with the same size and no older, is left out: a copy that was interrupted goes on.
+
+    \b
+    Examples:
+      paddleflow fs cp -r s3://bucket/sets /data/sets
+      paddleflow fs cp -r /data/sets sftp://files.example/data/sets -o user=ada -o privateKey=@~/.ssh/id_ed25519
+    """
+    plan = _plan(source, target, access)
+    if plan.folder and not recursive:
+        raise Conflict(f"{source} is a folder", hint="copy it with -r")
+    copied, size = _execute(plan, threads)
+    words = f"{copied} copied, {size} bytes; {plan.left} were there already"
+    output.done(session, words, target, lambda: {"copied": copied, "bytes": size, "there": plan.left})
+
+
+@click.command(cls=Command)
+@_source
+@_target
+@_threads
+@store_options
+@pass_session
+def mv(session: Session, /, source: str, target: str, threads: int, **access: Any) -> None:
+    """Move a file or folder within a store, or from one to another. SOURCE and TARGET are URLs or paths.
+
+    Within a store files are renamed; otherwise each is copied whole, then removed from SOURCE. A move that was interrupted
+    goes on when it is asked for again.
+    """
+    plan = _plan(source, target, access, everything=True)
+    if plan.same_store and f"{plan.place}/".startswith(f"{plan.key}/"):
+        raise Invalid(f"{source} cannot be moved into itself: {target}")
+    if not plan.key:
+        raise Invalid(f"{source} names no file or folder", hint="a whole bucket or disk is not moved this way")
+    if plan.same_store:
+        with ThreadPoolExecutor(threads, "move") as pool:
+            list(pool.map(lambda pair: plan.store.rename(pair[0].key, pair[1]), plan.pairs))
+        moved, size = len(plan.pairs), sum(entry.size for entry, _ in plan.pairs)
+    else:
+        moved, size = _execute(plan, threads)
+        for entry, _ in plan.pairs:
+            plan.origin.remove(entry.key)
+    if plan.folder:
+        if not plan.pairs:
+            plan.store.make_folder(plan.place)
+        _remove_folder(plan.origin, plan.key)
+    output.done(session, f"{moved} moved, {size} bytes", target, lambda: {"moved": moved, "bytes": size})
+
+
+@click.command(cls=Command)
+@_source
+@_target
+@click.option("--delete", is_flag=True, help="Remove files of TARGET that SOURCE does not have.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be copied and removed.")
+@_threads
+@store_options
+@pass_session
+def sync(
+    session: Session, /, source: str, target: str, delete: bool, dry_run: bool, threads: int, **access: Any
+) -> None:
+    """Make the folder TARGET hold what the folder SOURCE holds: copy what is absent, of another size or older.
+
+    \b
+    Examples:
+      paddleflow fs sync /data/sets s3://bucket/sets
+      paddleflow fs sync --delete --dry-run s3://bucket/sets /data/sets
+    """
+    plan = _plan(source, target, access, into=False)
+    if not plan.folder:
+        raise Conflict(f"{source} is a file", hint="copy it with paddleflow fs cp")
+    goals = {goal for _, goal in plan.pairs} | plan.there
+    extra = sorted(set(plan.known) - goals) if delete else []
+    if dry_run:
+        rows = [["copy", entry.size, goal] for entry, goal in plan.pairs]
+        rows += [["remove", plan.known[key].size, key] for key in extra]
+        output.show_rows(session, ["action", "size", "name"], rows, empty="nothing to do")
+        return
+    copied, size = _execute(plan, threads)
+    for key in extra:
+        plan.store.remove(key)
+    words = f"{copied} copied, {size} bytes; {len(extra)} removed; {plan.left} were there already"
+    data = {"copied": copied, "bytes": size, "removed": len(extra), "there": plan.left}
+    output.done(session, words, target, lambda: data)
+
+
+@dataclass
+class _Plan:
+    """What is to be copied: entries of `origin`, each with its key in `store`."""
+
+    origin: ObjectStore
+    key: str
+    store: ObjectStore
+    place: str
+    folder: bool
+    same_store: bool
+    from_disk: bool
+    to_disk: bool
+    pairs: list[tuple[Entry, str]] = field(default_factory=list)
+    there: set[str] = field(default_factory=set)  #: keys that the target has already
+    known: dict[str, Entry] = field(default_factory=dict)  #: what the target has, where the source is a folder
+
+    @property
+    def left(self) -> int:
+        return len(self.there)
+
+
+def _plan(source: str, target: str, access: dict[str, Any], *, everything: bool = False, into: bool = True) -> _Plan:
+    """`everything`: also what is there already. `into`: an existing folder is a place to put a file into."""
+    from paddleflow.objects.store import Kind
+
+    source_url, target_url = _as_url(source), _as_url(target)
+    (origin, key), (store, place) = _open(source_url, access), _open(target_url, access)
+    folder = origin.stat(key).kind is Kind.FOLDER
+    if into and not folder and (target.endswith("/") or not place or _is_folder(store, place)):
+        place = f"{place}/{key.rpartition('/')[2]}".lstrip("/")
+    disk = ("file://", "local://")
+    plan = _Plan(
+        origin,
+        key,
+        store,
+        place,
+        folder,
+        origin.name == store.name,
+        source_url.startswith(disk),
+        target_url.startswith(disk),
+    )
+    if folder:
+        with suppress(NotFound):
+            plan.known = {
+                each.key: each for each in store.list_entries(place, recursive=True) if each.kind is Kind.FILE
+            }
+    elif not everything:
+        with suppress(NotFound):
+            plan.known = {place: store.stat(place)}
+    for entry in _files(origin, key):
+        if entry.kind is Kind.FILE:
+            below = entry.key.removeprefix(key).lstrip("/") if folder else ""
+            goal = "/".join(part for part in (place, below) if part)
+            if not everything and _is_same(plan.known.get(goal), entry):
+                plan.there.add(goal)
+            else:
+                plan.pairs.append((entry, goal))
+    return plan
+
+
+def _execute(plan: _Plan, threads: int) -> tuple[int, int]:
+    """Copy, several files at once; how many, and how many bytes. The first error is raised when the others are done."""
+    progress = Progress(sum(entry.size for entry, _ in plan.pairs), name_files=True)
+
+    def copy(pair: tuple[Entry, str]) -> int:
+        entry, goal = pair
+        _copy_file(plan, entry, goal, progress)
+        progress.add_file(goal, entry.size)
+        return entry.size
+
+    try:
+        with ThreadPoolExecutor(threads, "copy") as pool:
+            sizes = list(pool.map(copy, plan.pairs))
     finally:
-        partial.unlink(missing_ok=True)
-    output.done(session, f"{size} bytes downloaded to {target}", str(target))
+        progress.finish()
+    return len(sizes), sum(sizes)
+
+
+def _as_url(place: str) -> str:
+    return place if "://" in place else f"file://{quote(str(Path(place).absolute()))}"
+
+
+def _is_folder(store: ObjectStore, key: str) -> bool:
+    from paddleflow.objects.store import Kind
+
+    try:
+        return store.stat(key).kind is Kind.FOLDER
+    except NotFound:
+        return False
+
+
+def _is_same(found: Entry | None, wanted: Entry) -> bool:
+    if found is None:
+        return False
+    return found.kind is wanted.kind and found.size == wanted.size and found.modified_at >= int(wanted.modified_at)
+
+
+def _copy_file(plan: _Plan, entry: Entry, goal: str, progress: Progress) -> None:
+    from paddleflow.objects.store import iterate_content
+    from paddleflow.objects.transfer import download, upload
+
+    if plan.from_disk and not plan.to_disk:
+        upload(plan.store, Path("/", entry.key), goal, _notes(), progress.add_bytes)
+    elif plan.to_disk:
+        path = Path("/", goal)
+        _to_this_machine(lambda: path.parent.mkdir(parents=True, exist_ok=True), path.parent)
+        _to_this_machine(lambda: download(plan.origin, entry.key, path, progress.add_bytes), path)
+    else:  # through a file of this machine, so that a write can be tried again from its beginning
+        with tempfile.TemporaryFile() as staged:
+            for piece in iterate_content(plan.origin, entry.key):
+                staged.write(piece)
+                progress.add_bytes(len(piece))
+            staged.seek(0)
+            plan.store.write(goal, staged)
 
 
 @click.command(cls=Command)
 @_url
 @click.option("-r", "--recursive", is_flag=True, help="A folder with everything in it.")
-@access_options
+@store_options
 @pass_session
 def rm(session: Session, /, url: str, recursive: bool, **access: Any) -> None:
     """Remove a file, or with -r a folder."""
@@ -165,7 +443,7 @@ def _remove_folder(store: ObjectStore, key: str) -> int:
 
 @click.command(cls=Command)
 @_url
-@access_options
+@store_options
 @pass_session
 def du(session: Session, /, url: str, **access: Any) -> None:
     """Show how many files and bytes lie below a URL."""

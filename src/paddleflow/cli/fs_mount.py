@@ -5,29 +5,38 @@ The file system is imported when a command is called, and only here; stores also
 
 from __future__ import annotations
 
+import socket
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from paddleflow.cli import output
-from paddleflow.cli.fs_files import access_options
-from paddleflow.cli.lazy import Command
+from paddleflow.cli.fs_files import read_properties, store_options, take_properties
+from paddleflow.cli.lazy import Command, pair_each
 from paddleflow.cli.session import Session, pass_session
-from paddleflow.errors import Invalid, PaddleFlowError
+from paddleflow.errors import PaddleFlowError
 
+if TYPE_CHECKING:
+    from paddleflow.objects.links import LinkTarget
+
+ACCESS = ("endpoint", "region", "access_key", "secret_key", "token")
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _folder = click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 
 
-def _absolute(folder: Path) -> Path:
+def absolute(folder: Path) -> Path:
     """The folder's real place, without touching the folder itself: the mount on it may be dead."""
     return folder.absolute().parent.resolve() / folder.name if folder.name not in ("", "..") else folder.resolve()
 
 
 @click.command(cls=Command)
 @click.argument("places", nargs=-1, required=True, metavar="[FSNAME] DIR")
-@click.option("--url", help="What to mount, without a server: file:///data/team, s3://bucket/prefix.")
+@click.option(
+    "--url",
+    help="What to mount, without a server: file:///data/team, s3://bucket/prefix, sftp://host/path, hdfs://host/path.",
+)
 @click.option("-u", "--username", help="Whose storage FSNAME is; yours if not given.")
 @click.option("--read-only", is_flag=True, help="Refuse changes.")
 @click.option("--immutable", is_flag=True, help="The source never changes while mounted: fastest; read-only.")
@@ -35,14 +44,43 @@ def _absolute(folder: Path) -> Path:
 @click.option(
     "--ttl", "seconds", type=click.FloatRange(0), help="Seconds until a change made elsewhere is seen: 1; S3: 10."
 )
-@access_options
+@store_options
 @click.option(
-    "--cache-dir", "cache_folder", type=click.Path(file_okay=False, path_type=Path), help="S3: where content is cached."
+    "--link",
+    "links",
+    multiple=True,
+    callback=pair_each,
+    help="PATH=URL: another store at a path inside, with the same options as far as its type has them. Repeatable.",
 )
-@click.option("--cache-size", default="20Gi", show_default=True, help="S3: most bytes that are cached.")
-@click.option("--strict", is_flag=True, help="S3: see changes made elsewhere at every open.")
-@click.option("--writeback", is_flag=True, help="S3: close and fsync wait for this machine's disk, not for the store.")
-@click.option("--plain", is_flag=True, help="S3: objects carry no modes, owners, links: list without asking for them.")
+@click.option(
+    "--cache-dir",
+    "cache_folders",
+    multiple=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Stores: where content is cached; once for each disk.",
+)
+@click.option("--cache-size", default="20Gi", show_default=True, help="Stores: most bytes that are cached, in all.")
+@click.option(
+    "--free-space",
+    type=click.FloatRange(0, 90),
+    default=5.0,
+    show_default=True,
+    help="Stores: percent of each cache disk that the cache leaves free.",
+)
+@click.option(
+    "--meta",
+    type=click.Choice(["disk", "memory"]),
+    default="disk",
+    show_default=True,
+    help="Stores: where names and attributes are kept; on disk, the next mount begins with them.",
+)
+@click.option("--strict", is_flag=True, help="Stores: see changes made elsewhere at every open.")
+@click.option(
+    "--writeback", is_flag=True, help="Stores: close and fsync wait for this machine's disk, not for the store."
+)
+@click.option(
+    "--plain", is_flag=True, help="Stores: objects carry no modes, owners, links: list without asking for them."
+)
 @click.option("--passthrough/--no-passthrough", default=True, help="Let the kernel read local files by itself.")
 @click.option("--threads", type=click.IntRange(1, 64), default=16, show_default=True, help="Requests answered at once.")
 @click.option("--foreground", is_flag=True, help="Stay here until unmounted or Ctrl-C.")
@@ -54,8 +92,12 @@ def mount(
     url: str | None,
     username: str | None,
     foreground: bool,
-    cache_folder: Path | None,
+    cache_folders: tuple[Path, ...],
     cache_size: str,
+    free_space: float,
+    meta: str,
+    links: dict[str, str] | None,
+    properties: dict[str, str] | None,
     **rest: Any,
 ) -> None:
     """Mount a storage, or a URL, on a folder of this machine. As root or, with fusermount3, as anybody.
@@ -65,22 +107,32 @@ def mount(
       paddleflow fs mount --url file:///data/team /mnt/team
       paddleflow fs mount --url file:///data/set1 --immutable /mnt/set1
       paddleflow fs mount team /mnt/team
+      paddleflow fs mount --url sftp://files.example/data -o user=ada -o privateKey=@~/.ssh/id_ed25519 /mnt/data
       AWS_ACCESS_KEY_ID=… AWS_SECRET_ACCESS_KEY=… paddleflow fs mount --url s3://bucket/sets --endpoint https://s3.example /mnt/sets
     """
     from paddleflow.base.quantity import parse_quantity
     from paddleflow.fs.mount import MountOptions, run_mount, start_mount
-    from paddleflow.objects.urls import Access
+    from paddleflow.objects.urls import parse_url
 
     if len(places) != (1 if url else 2):
         raise click.UsageError("name a storage and a folder, or --url and a folder")
-    names = ("endpoint", "region", "access_key", "secret_key", "token")
-    access: dict[str, Any] = {name: rest.pop(name) or "" for name in names}
+    access = {**{name: rest[name] for name in ACCESS}, "properties": properties}
+    take_properties(rest)
+    folder, note = absolute(Path(places[-1])), ""
+    if url:
+        found = _of_type(url, access) if links else read_properties(parse_url(url).scheme, access)
+    else:
+        url, found, note = _place_of(session, places[0], username, folder, rest["read_only"] or rest["immutable"])
     options = MountOptions(
-        url=url or _storage_url(session, places[0], username),
-        folder=_absolute(Path(places[-1])),
-        access=Access(**access),
-        cache_folder=cache_folder and cache_folder.absolute(),
+        url=url,
+        folder=folder,
+        properties=found,
+        links=[_link(path, target, access) for path, target in (links or {}).items()],
+        cache_folder=cache_folders[0].absolute() if cache_folders else None,
+        more_cache_folders=tuple(each.absolute() for each in cache_folders[1:]),
         cache_size=parse_quantity(cache_size),
+        free_space=free_space / 100,
+        keep_metadata=meta == "disk",
         **rest,
     )
     if foreground:
@@ -89,17 +141,42 @@ def mount(
         pid = start_mount(options)
         output.done(
             session,
-            f"{options.url} mounted on {options.folder}",
+            f"{options.url} mounted on {options.folder}{note}",
             str(options.folder),
             lambda: {"folder": str(options.folder), "pid": pid},
         )
 
 
-def _storage_url(session: Session, name: str, username: str | None) -> str:
-    storage = session.client.storages.get(name, user=username)
-    if storage.type != "local":
-        raise Invalid(f"storage {name} is of type {storage.type}; only type local can be mounted by name")
-    return f"file://{storage.sub_path}"
+def _place_of(
+    session: Session, name: str, username: str | None, folder: Path, read_only: bool
+) -> tuple[str, dict[str, str], str]:
+    """URL, properties, and what the user should know: a folder of this very machine is mounted itself, all else through the server."""
+    client = session.client
+    storage, server = client.storages.get(name, user=username), client.transport.address
+    if storage.type == "local" and server.host in _LOOPBACK and Path(storage.sub_path).is_dir():
+        return f"file://{storage.sub_path}", {}, ""
+    node = socket.gethostname()
+    grant = client.storages.start_mount(name, node=node, folder=str(folder), read_only=read_only, user=username)
+    host = f"[{server.host}]" if ":" in server.host else server.host
+    properties = {"token": grant.token, "mount": grant.id, "tls": str(server.secure).lower(), "prefix": server.prefix}
+    note = "\nfiles pass through the server; this machine got a token for them, and no key of the store"
+    return f"pfs://{host}:{server.port}/{grant.storage}", properties, note
+
+
+def _link(path: str, url: str, access: dict[str, Any]) -> LinkTarget:
+    from paddleflow.objects.links import LinkTarget
+    from paddleflow.objects.store import check_key
+
+    return LinkTarget(check_key(path.strip("/")), url, _of_type(url, access))
+
+
+def _of_type(url: str, access: dict[str, Any]) -> dict[str, str]:
+    """Of all properties those that a store of this type has: with links, the rest is for the others."""
+    from paddleflow.objects.urls import SCHEMES, parse_url
+
+    scheme = parse_url(url).scheme
+    known = {each.name for each in SCHEMES[scheme].properties}
+    return {name: value for name, value in read_properties(scheme, access).items() if name in known}
 
 
 @click.command(cls=Command)
@@ -110,51 +187,97 @@ def umount(session: Session, folder: Path, force: bool) -> None:
     """Unmount a folder."""
     from paddleflow.fs.device import unmount
 
-    where = _absolute(folder)
-    pid = _pid_behind(where)
+    where = absolute(folder)
+    pids = _pids_behind(where)
     unmount(where, force=force)
-    if pid and not force:
-        _wait_for(pid)
+    if not force:
+        _wait_for(pids)
     output.done(session, f"{where} unmounted", str(where))
 
 
-def _pid_behind(folder: Path) -> int | None:
+def _pids_behind(folder: Path) -> list[int]:
+    """Supervisor and worker."""
     from paddleflow.fs.session import ask_stats
 
     try:
-        pid = ask_stats(folder)["pid"]
+        found = ask_stats(folder)
     except PaddleFlowError:
-        return None
-    return pid if isinstance(pid, int) else None
+        return []
+    return [int(str(found[name])) for name in ("pid", "worker")]
 
 
-def _wait_for(pid: int, seconds: float = 30.0) -> None:
-    """Until the process behind the mount has ended, so that a mount right afterwards finds nothing in its way."""
+def _wait_for(pids: list[int], seconds: float = 30.0) -> None:
+    """Until the processes behind the mount have ended, so that a mount right afterwards finds nothing in its way."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and Path(f"/proc/{pid}").exists():
+    while time.monotonic() < deadline and any(Path(f"/proc/{pid}").exists() for pid in pids):
         time.sleep(0.01)
 
 
 @click.command(cls=Command)
 @_folder
-@click.option("--watch", is_flag=True, help="Again every second, as top does.")
+@pass_session
+def reload(session: Session, folder: Path) -> None:
+    """Replace the program behind a mount by the one installed now; programs that use the mount go on."""
+    from paddleflow.fs.mount import reload_mount
+
+    where = absolute(folder)
+    reload_mount(where)
+    output.done(session, f"{where} is served by the program installed now", str(where))
+
+
+@click.command(cls=Command)
+@_folder
+@click.option(
+    "-w", "--watch", is_flag=True, help="Redraw every second until Ctrl-C, with what happened in that second."
+)
 @pass_session
 def stats(session: Session, folder: Path, watch: bool) -> None:
     """Show what a mount did: requests with their times, and how files were opened."""
     from paddleflow.fs.session import ask_stats
 
-    where = _absolute(folder)
-    while True:
-        found = ask_stats(where)
+    where = absolute(folder)
+    found = ask_stats(where)
+    if not watch:
+        output.print_data(session, found) if session.output in output.MACHINE else _show_stats(session, found)
+        return
+    before = found
+
+    def show() -> None:
+        nonlocal before
+        now = ask_stats(where)
         if session.output in output.MACHINE:
-            output.print_data(session, found)
+            click.echo(output.line(session, [], [], now))
         else:
-            if watch:
-                click.clear()
-            _show_stats(session, found)
-        if not watch:
-            return
-        time.sleep(1)
+            _show_rates(session, before, now)
+        before = now
+
+    time.sleep(1)
+    output.repeat(show, 1.0)
+
+
+def _show_rates(session: Session, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """What happened between two moments a second apart, as top shows it."""
+    tree, then = now["tree"], before["tree"]
+    hits, misses = (tree.get(name, 0) - then.get(name, 0) for name in ("hits", "misses"))
+    moved = {name: now["bytes"][name] - before["bytes"][name] for name in ("read", "written")}
+    fetched = tree.get("bytes fetched", 0) - then.get("bytes fetched", 0)
+    click.echo(f"{now['source']} on {now['mount']}, process {now['worker']}, {now['restarts']} restarts")
+    click.echo(
+        f"read {output.size(moved['read'])}/s, written {output.size(moved['written'])}/s, "
+        f"from the store {output.size(fetched)}/s"
+    )
+    if "hits" in tree:
+        share = f"{100 * hits // (hits + misses)}%" if hits + misses else "-"
+        cached = f"{tree['files cached']} files, {output.size(tree['bytes cached'])}"
+        click.echo(f"hits {share} ({hits} of {hits + misses} opens), cached {cached}, waiting {tree['waiting']}")
+    rows = []
+    for name, each in now["requests"].items():
+        earlier = before["requests"].get(name, {"count": 0, "seconds": 0.0})
+        count, seconds = each["count"] - earlier["count"], each["seconds"] - earlier["seconds"]
+        if count > 0:
+            rows.append([name, count, f"{1e6 * seconds / count:.0f}", each["count"]])
+    rows.sort(key=lambda row: -int(row[1]))
+    output.show_rows(session, ["operation", "a second", "us each", "so far"], rows, empty="no requests")
 
 
 def _show_stats(session: Session, found: dict[str, object]) -> None:
@@ -163,7 +286,9 @@ def _show_stats(session: Session, found: dict[str, object]) -> None:
     assert isinstance(tree, dict)
     assert isinstance(requests, dict)
     allowed = "no open at all" if found["no_open"] else "passthrough" if found["passthrough"] else "kept page cache"
-    click.echo(f"{found['source']} on {found['mount']}, process {found['pid']}, FUSE {found['protocol']}")
+    click.echo(
+        f"{found['source']} on {found['mount']}, process {found['worker']} of {found['pid']}, FUSE {found['protocol']}"
+    )
     click.echo(f"files are opened by: {allowed}; so far: {_listed(ways) or 'none'}")
     click.echo(f"tree: {_listed(tree)}")
     rows = [

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -15,49 +14,32 @@ from pathlib import Path
 import click
 
 from paddleflow.cli import output
+from paddleflow.cli.fs_progress import Progress
 from paddleflow.cli.lazy import Command
-from paddleflow.cli.session import Session, note, pass_session
-from paddleflow.errors import Unavailable
+from paddleflow.cli.session import Session, pass_session
+from paddleflow.errors import Invalid, Unavailable
 
 _PIECE = 2**20
-_MOST_NAMED = 10  #: files that could not be read and are named
-
-
-class _Progress:
-    """What was read so far; drawn in place on a terminal."""
-
-    def __init__(self) -> None:
-        self.files = self.bytes = self.failed = 0
-
-    def fail(self, error: OSError) -> None:
-        self.failed += 1
-        if self.failed <= _MOST_NAMED:
-            note(f"{error.filename}: {error.strerror}")
-
-    def add(self, done: Future[int | None]) -> None:
-        try:
-            size = done.result()
-        except OSError as error:
-            self.fail(error)
-            return
-        if size is not None:
-            self.bytes += size
-            self.files += 1
-        if sys.stderr.isatty():
-            click.echo(f"\r{self.files} files, {self.bytes / 1e6:.0f} MB", nl=False, err=True)
-
-    def finish(self) -> None:
-        if sys.stderr.isatty():
-            click.echo("", err=True)
+_MOST_LISTED = 64 * 2**20  #: bytes of a list of files
 
 
 @click.command(cls=Command)
-@click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path), metavar="PATH...")
+@click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path), metavar="PATH...")
+@click.option(
+    "--from",
+    "listed",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file that names paths, one a line.",
+)
 @click.option("--threads", type=click.IntRange(1, 64), default=16, show_default=True, help="Files read at once.")
 @pass_session
-def warmup(session: Session, paths: tuple[Path, ...], threads: int) -> None:
-    """Read files and folders of a mount, so that their content is in its cache."""
-    progress = _Progress()
+def warmup(session: Session, paths: tuple[Path, ...], listed: Path | None, threads: int) -> None:
+    """Read files and folders of a mount, so that their content is in its cache. What is cached already costs no transfer,
+    so a warm-up that was interrupted goes on where it was."""
+    paths += _read_list(listed) if listed else ()
+    if not paths:
+        raise click.UsageError("name paths, or a file with paths by --from")
+    progress = Progress()
     with ThreadPoolExecutor(threads, "warmup") as pool:
         reading: set[Future[int | None]] = set()
         for file in _files(paths, progress):
@@ -65,22 +47,41 @@ def warmup(session: Session, paths: tuple[Path, ...], threads: int) -> None:
             if len(reading) >= 2 * threads:
                 done, reading = wait(reading, return_when=FIRST_COMPLETED)
                 for each in done:
-                    progress.add(each)
+                    _count(progress, each)
         for each in reading:
-            progress.add(each)
+            _count(progress, each)
     progress.finish()
     output.show_rows(session, ["files", "bytes"], [[progress.files, progress.bytes]])
     if progress.failed:
         raise Unavailable(f"{progress.failed} files or folders could not be read")
 
 
-def _files(paths: tuple[Path, ...], progress: _Progress) -> Iterator[Path]:
+def _read_list(file: Path) -> tuple[Path, ...]:
+    if file.stat().st_size > _MOST_LISTED:
+        raise Invalid(f"{file} has {file.stat().st_size} bytes; a list of paths has at most {_MOST_LISTED}")
+    return tuple(Path(line) for line in file.read_text("utf-8").splitlines() if line.strip())
+
+
+def _count(progress: Progress, done: Future[int | None]) -> None:
+    try:
+        size = done.result()
+    except OSError as error:
+        progress.fail(f"{error.filename}: {error.strerror}")
+        return
+    if size is not None:
+        progress.add_file()
+        progress.add_bytes(size)
+
+
+def _files(paths: tuple[Path, ...], progress: Progress) -> Iterator[Path]:
     """What is at and below the paths, without folders."""
     for path in (path.resolve() for path in paths):
         if not path.is_dir():
             yield path
             continue
-        for folder, _, names in os.walk(path, onerror=progress.fail):
+        for folder, _, names in os.walk(
+            path, onerror=lambda error: progress.fail(f"{error.filename}: {error.strerror}")
+        ):
             for name in names:
                 yield Path(folder, name)
 

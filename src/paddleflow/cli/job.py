@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -16,7 +18,7 @@ from paddleflow.cli.session import Session, pass_session
 from paddleflow.errors import Invalid
 
 if TYPE_CHECKING:
-    from paddleflow.sdk.jobs import JobRecord
+    from paddleflow.sdk.jobs import Job, JobRecord
 
 KINDS = ("single", "distributed", "workflow")
 
@@ -50,22 +52,53 @@ FIELDS: dict[str, tuple[str, Callable[[JobRecord], object]]] = {
     "members": ("members", lambda job: job.raw.get("members")),
 }
 
+#: Of a group of jobs: the first of these that one of them has is what the group is.
+PRECEDENCE = (
+    "running", "preempting", "terminating", "pending", "init", "failed", "preempted", "terminated", "cancelled", "skipped", "succeeded",
+)  # fmt: skip
+ENDED = frozenset(PRECEDENCE[5:])
+
+
+def _status(job: JobRecord) -> str:
+    """Of a group also how many of its jobs have finished."""
+    counts = job.group.get("jobs")
+    if not counts:
+        return job.status
+    done = sum(number for status, number in counts.items() if status in ENDED)
+    return f"{next(status for status in PRECEDENCE if counts.get(status))} {done}/{sum(counts.values())}"
+
+
+def _times(job: JobRecord) -> tuple[str, str, str]:
+    """When it was submitted, started and finished; of a group its first job and its last."""
+    found: Any = job.group or {
+        "acceptTime": job.accept_time,
+        "startTime": job.start_time,
+        "finishTime": job.finish_time,
+    }
+    return found.get("acceptTime", ""), found.get("startTime", ""), found.get("finishTime", "")
+
+
+def _name(job: JobRecord) -> str:
+    """Of an array the name without the index."""
+    return job.name.rpartition("-")[0] if job.array and job.group else job.name
+
+
 JOB: Kind[JobRecord] = Kind(
     "jobs",
     lambda job: job.id,
     lambda job: job.raw,
     (
-        Column(lambda job: job.id, "ID", "job id"),
-        Column(lambda job: job.name, "NAME", "job name", flexible=True),
+        Column(lambda job: job.group.get("id") or job.id, "ID", "job id"),
+        Column(lambda job: _name(job), "NAME", "job name", flexible=True),
         Column(lambda job: job.user, "USER", flexible=True),
         Column(lambda job: job.queue, "QUEUE", "queue", flexible=True),
         Column(lambda job: job.priority.lower(), "PRIORITY", wide=True),
-        Column(lambda job: job.status, "STATUS", "status"),
-        Column(lambda job: output.age(job.accept_time), "AGE"),
-        Column(lambda job: output.elapsed(job.start_time, job.finish_time), "TIME"),
-        Column(lambda job: job.accept_time, "SUBMITTED", "accept time", wide=True),
-        Column(lambda job: job.start_time, "STARTED", "start time", wide=True),
-        Column(lambda job: job.finish_time, "FINISHED", "finish time", wide=True),
+        Column(lambda job: _status(job), "STATUS", "status"),
+        Column(lambda job: output.age(_times(job)[0]), "AGE"),
+        Column(lambda job: output.elapsed(*_times(job)[1:]), "TIME"),
+        Column(lambda job: _times(job)[0], "SUBMITTED", "accept time", wide=True),
+        Column(lambda job: _times(job)[1], "STARTED", "start time", wide=True),
+        Column(lambda job: _times(job)[2], "FINISHED", "finish time", wide=True),
         Column(lambda job: job.message, "MESSAGE", wide=True),
     ),
 )
@@ -76,6 +109,8 @@ job = group(
         "code": Late("job_run:code", "Download the code that a job ran with."),
         "eta": Late("job_follow:eta", "Estimate when a pending job will start."),
         "events": Late("job_follow:events", "Show the events of a job."),
+        "exec": Late("job_exec:exec_", "Run a command inside a running job."),
+        "shell": Late("job_exec:shell", "Open a shell inside a running job."),
         "get": Late("job_run:get", "Download a file that a job wrote."),
         "logs": Late("job_follow:logs", "Print or follow the log of a job."),
         "top": Late("top:job_top", "Show the CPU and memory usage of running jobs."),
@@ -111,6 +146,10 @@ def read_document(file: IO[str]) -> Any:
     from paddleflow.spec.pipeline.nodes import MOST_BYTES
 
     text = file.read(MOST_BYTES + 1)
+    if not text.strip():
+        raise Invalid(
+            f"{file.name} is empty, a job document is wanted", hint="docs/reference/job-document.md has examples"
+        )
     if len(text) > MOST_BYTES:
         raise Invalid(f"{file.name} is larger than {MOST_BYTES:,} bytes")
     try:
@@ -118,10 +157,10 @@ def read_document(file: IO[str]) -> Any:
             import json
 
             return json.loads(text)
-        from paddleflow.spec.pipeline.faults import Faults
+        from paddleflow.spec.pipeline.faults import DocumentFaults
         from paddleflow.spec.pipeline.nodes import from_text
 
-        return from_text(text, Faults(file.name)).plain()
+        return from_text(text, DocumentFaults(file.name)).plain()
     except (ValueError, yaml.YAMLError) as error:
         raise Invalid(f"{file.name} is not a JSON or YAML document: {error}", code="MalformedJSON") from error
 
@@ -194,6 +233,9 @@ def submit(session: Session, file: IO[str], kind: str | None) -> None:
 @click.option("-q", "--queue", help="Only jobs in this queue.")
 @click.option("-l", "--labels", callback=pairs, help="Only jobs with these labels: a=b,c=d.")
 @click.option("-u", "--user", help="Only jobs of this user (root only; others see their own jobs).")
+@click.option("--array", help="Only jobs of this array.")
+@click.option("--run", "run_id", metavar="RUNID", help="Only jobs of the steps of this run.")
+@click.option("-A", "--all-jobs", is_flag=True, help="List the jobs of runs and arrays one by one instead of folded.")
 @click.option("-w", "--watch", is_flag=True, help="Redraw the list every two seconds until Ctrl-C.")
 @click.option("-fl", "--fieldlist", callback=_fields, help="Fields to show, for example id,status,message.")
 @paging("maxkeys", 50)
@@ -206,11 +248,17 @@ def list_(
     queue: str | None,
     labels: dict[str, str] | None,
     user: str | None,
+    array: str | None,
+    run_id: str | None,
+    all_jobs: bool,
     watch: bool,
     fieldlist: list[str],
     paging: Paging,
 ) -> None:
     """List jobs, newest first. AGE is the time since submission, TIME the time it has run.
+
+    The jobs of a run, and those of an array, are one line, with the id of the run or array and how many of them have finished. -A
+    lists them one by one, and so do -fl and -o json, yaml and name.
 
     \b
     Examples:
@@ -219,6 +267,8 @@ def list_(
       paddleflow job list -w -u alice
       paddleflow job list --all -o json
     """
+
+    folded = not (all_jobs or array or run_id or fieldlist) and session.output in {"table", "wide"}
 
     def show() -> None:
         found, marker = paging.collect(
@@ -229,14 +279,27 @@ def list_(
                 queue=queue,
                 labels=labels,
                 user=user,
+                array=array,
+                run=session.run(run_id).id if run_id else None,
+                fold=folded,
                 max_keys=size,
                 marker=marker,
             )
         )
-        output.show_list(session, _chosen(fieldlist), [job.record for job in found], marker)
+        records = [job.record for job in found]
+        output.show_list(session, _chosen(fieldlist), _with_run_names(session, records) if folded else records, marker)
         output.show_marker(session, marker)
 
     output.repeat(show) if watch else show()
+
+
+def _with_run_names(session: Session, records: list[JobRecord]) -> list[JobRecord]:
+    """A folded run is called by its own name, not by that of its newest step."""
+    ids = list(dict.fromkeys(job.run_id for job in records if job.run_id and job.group))
+    if not ids:
+        return records
+    names = {run.id: run.record.name for run in session.client.runs.page(run=",".join(ids), max_keys=len(ids))}
+    return [replace(job, name=names.get(job.run_id, job.name)) for job in records]
 
 
 def _facts(job: JobRecord) -> dict[str, object]:
@@ -258,6 +321,9 @@ def _facts(job: JobRecord) -> dict[str, object]:
         "Priority": job.priority.lower(),
         "Status": job.status,
         "Message": job.message,
+        "After": list(job.after),
+        "Array": job.array,
+        "Run": job.run_id,
         "Submitted": _when(job.accept_time),
         "Started": _when(job.start_time),
         "Finished": _when(job.finish_time),
@@ -280,7 +346,11 @@ def _facts(job: JobRecord) -> dict[str, object]:
 def _code(code: dict[str, Any] | None) -> str:
     if not code:
         return ""
-    size = f" ({code.get('files', 0)} files, {output.size(code.get('size', 0))})" if code.get("snapshot") else ""
+    size = (
+        f" ({output.count(code.get('files', 0), 'file')}, {output.size(code.get('size', 0))})"
+        if code.get("snapshot")
+        else ""
+    )
     words = f"snapshot {code['snapshot'][:12]}{size}" if code.get("snapshot") else f"folder {code.get('path', '')}"
     words += f", in {code['workdir']}" if code.get("workdir") else ""
     git = code.get("git")
@@ -350,11 +420,15 @@ def update(
     output.done(session, f"jobid[{changed.id}] update success", changed.id, lambda: changed.record.raw)
 
 
+def _raw(job: Job) -> object:
+    return job.record.raw
+
+
 @job.command()
 @click.argument("jobids", nargs=-1, required=True, metavar="JOBID...")
 @pass_session
 def stop(session: Session, jobids: tuple[str, ...]) -> None:
-    """Stop pending or running jobs.
+    """Stop pending or running jobs. The id of an array stops all of its jobs that have not finished.
 
     \b
     Example:
@@ -362,9 +436,11 @@ def stop(session: Session, jobids: tuple[str, ...]) -> None:
     """
 
     def one(jobid: str) -> None:
-        stopped = session.job(jobid)
-        stopped.stop()
-        output.done(session, f"jobid[{stopped.id}] stop success", stopped.id, lambda: stopped.record.raw)
+        found = session.jobs(jobid)
+        for stopped in found:
+            if len(found) == 1 or not stopped.finished:
+                stopped.stop()
+                output.done(session, f"jobid[{stopped.id}] stop success", stopped.id, partial(_raw, stopped))
 
     each(jobids, one)
 
@@ -373,11 +449,11 @@ def stop(session: Session, jobids: tuple[str, ...]) -> None:
 @click.argument("jobids", nargs=-1, required=True, metavar="JOBID...")
 @pass_session
 def delete(session: Session, jobids: tuple[str, ...]) -> None:
-    """Delete finished jobs and their logs."""
+    """Delete finished jobs and their logs. The id of an array deletes all of its jobs."""
 
     def one(jobid: str) -> None:
-        gone = session.job(jobid)
-        gone.delete()
-        output.done(session, f"job[{gone.id}] delete success", gone.id)
+        for gone in session.jobs(jobid):
+            gone.delete()
+            output.done(session, f"job[{gone.id}] delete success", gone.id)
 
     each(jobids, one)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections import deque
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
@@ -32,21 +30,17 @@ def print_log(lines: Iterable[str]) -> None:
         sys.stdout.flush()
 
 
-def last_lines(job: Job, count: int, *, follow: bool, task: str | None) -> Iterator[str]:
-    """The last `count` lines; then, with `follow`, those that come."""
-    total = 0
-    last: deque[str] = deque(maxlen=count)
-    for line in job.logs(task=task):
-        total += line.endswith("\n")  # one without an end is still being written
-        last.append(line)
-    if not follow:
-        yield from last
-        return
-    yield from islice(job.logs(True, task=task), max(total - count, 0), None)
-
-
-def show_log(session: Session, job: Job, *, follow: bool, task: str | None, tail: int | None = None) -> None:
-    lines = job.logs(follow, task=task) if tail is None else last_lines(job, tail, follow=follow, task=task)
+def show_log(
+    session: Session,
+    job: Job,
+    *,
+    follow: bool,
+    task: str | None,
+    tail: int | None = None,
+    since: float | None = None,
+    attempt: int = 0,
+) -> None:
+    lines = job.logs(follow, task=task, tail=tail, since=since, attempt=attempt)
     if session.machine:
         output.print_data(session, {"id": job.id, "log": "".join(lines)})
         return
@@ -64,21 +58,49 @@ def _explain(job: Job) -> None:
         return  # following says what is wrong
 
 
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def _ago(context: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """``10m`` as seconds."""
+    if value is None:
+        return None
+    number, unit = (value[:-1], value[-1]) if value[-1:] in UNITS else (value, "s")
+    if not number.isascii() or not number.replace(".", "", 1).isdecimal() or len(number) > 12:
+        raise click.BadParameter(f"{value!r} is not of the form 90s, 10m, 2h or 1d")
+    return float(number) * UNITS[unit]
+
+
 @click.command(cls=Command)
 @click.argument("jobid")
 @click.option("-f", "--follow", is_flag=True, help="Keep printing until the job has finished.")
 @click.option("--task", "--member", "task", help="Only this member, for example worker-0.")
-@click.option("--tail", type=click.IntRange(0, 1_000_000), help="Only the last lines.")
+@click.option("--tail", type=click.IntRange(0, 1_000_000), help="Only the last lines, of each member.")
+@click.option("--since", callback=_ago, help="Only what was written within this time, for example 90s, 10m or 2h.")
+@click.option(
+    "--try", "attempt", type=click.IntRange(1), help="Only this try of a job that was started again; 1 is the first."
+)
 @pass_session
-def logs(session: Session, jobid: str, follow: bool, task: str | None, tail: int | None) -> None:
+def logs(
+    session: Session,
+    jobid: str,
+    follow: bool,
+    task: str | None,
+    tail: int | None,
+    since: float | None,
+    attempt: int | None,
+) -> None:
     """Print the log of a job. With several members each line begins with its member: [worker-0].
+
+    The log of a job that was started again holds all tries, one after the other. When lines were written is known to about five
+    seconds, so --since may print a few more.
 
     \b
     Examples:
       paddleflow job logs @latest -f --tail 20
-      paddleflow job logs job-6afbf4d02ba6c48ef9e95063 --member worker-1
+      paddleflow job logs job-6afbf4d02ba6c48ef9e95063 --member worker-1 --try 2
     """
-    show_log(session, session.job(jobid), follow=follow, task=task, tail=tail)
+    show_log(session, session.job(jobid), follow=follow, task=task, tail=tail, since=since, attempt=attempt or 0)
 
 
 WAITED: Kind[Watched] = Kind(
@@ -102,7 +124,8 @@ WAITED: Kind[Watched] = Kind(
 def wait(ctx: click.Context, jobids: tuple[str, ...], timeout: float | None) -> None:
     """Wait until jobs have finished, showing their state and the reason while they are pending.
 
-    Exits with 0 if all of them succeeded, with 1 if one did not or the timeout was reached.
+    JOBID may be the id of an array: all of its jobs. Exits with 0 if all of them succeeded, with 1 if one did not or the timeout was
+    reached.
 
     \b
     Example:
@@ -112,7 +135,7 @@ def wait(ctx: click.Context, jobids: tuple[str, ...], timeout: float | None) -> 
 
     session = ctx.find_object(Session)
     assert session is not None
-    over = wait_for([session.job(id) for id in jobids], timeout)
+    over = wait_for([job for id in jobids for job in session.jobs(id)], timeout)
     output.show_list(session, WAITED, over)
     ctx.exit(0 if all(one.work.succeeded for one in over) else 1)
 
@@ -198,7 +221,7 @@ def why(session: Session, jobid: str) -> None:
     click.echo(f"  {found.code}: {found.text}")
     causes = [cause for cause in found.causes if cause.text != found.text]
     if causes:
-        click.echo("also blocked by:")
+        click.echo("also blocked by:" if found.status in ("init", "pending") else "also:")
     for cause in causes:
         click.echo(f"  {cause.code}: {cause.text}")
     if found.suggestions:

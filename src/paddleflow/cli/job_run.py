@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ import click
 from paddleflow.cli import output
 from paddleflow.cli.job_follow import WAITED, print_log
 from paddleflow.cli.lazy import Command, pair_each
-from paddleflow.cli.session import Session, note, pass_session
+from paddleflow.cli.session import ARRAY, Session, note, pass_session
 from paddleflow.errors import Invalid, PaddleFlowError
 
 if TYPE_CHECKING:
@@ -80,6 +81,11 @@ def _resource_options(function: Callable[..., None]) -> Callable[..., None]:
 
 def _code_options(function: Callable[..., None]) -> Callable[..., None]:
     for option in (
+        click.option(
+            "--requirements",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="Requirements file; its packages are installed once and kept on the node.",
+        ),
         click.option("--no-code", is_flag=True, help="Do not use or send a folder."),
         click.option("--workdir", default="", help="Working directory below the code folder."),
         click.option(
@@ -95,6 +101,7 @@ def _code_options(function: Callable[..., None]) -> Callable[..., None]:
 @click.command(cls=Command, context_settings={"allow_interspersed_args": False})
 @click.option("--name", help="Name of the job. [default: the first word of the command]")
 @click.option("-q", "--queue", help="Queue. [default: default-queue]")
+@click.option("--cluster", help="Cluster to run on, by its name: uses the queue of it that you may use.")
 @_resource_options
 @click.option("--priority", help="very_low, low, normal, high or very_high.")
 @click.option("-e", "--env", multiple=True, callback=pair_each, help="Environment variable, NAME=value. Repeatable.")
@@ -104,12 +111,18 @@ def _code_options(function: Callable[..., None]) -> Callable[..., None]:
     callback=_variables,
     help="File of NAME=value lines.",
 )
+@click.option(
+    "--secret",
+    multiple=True,
+    metavar="NAME[=VAR]",
+    help="Secret that the job finds in the variable VAR (default: NAME); NAME=@FILE: in $PF_SECRETS_DIR/FILE. Repeatable.",
+)
 @click.option("-l", "--label", multiple=True, callback=pair_each, help="Label, name=value. Repeatable.")
 @click.option("--fs", help="Storage to mount; with --no-code the job starts in it.")
 @click.option("--image", help="Container image, on clusters that run containers.")
 @_code_options
 @click.option("--framework", help="Framework of a distributed job, for example pytorch, paddle or mpi.")
-@click.option("--workers", type=click.IntRange(1), help="Number of workers; needs --framework.")
+@click.option("--workers", "--nodes", type=click.IntRange(1), metavar="N", help="Number of workers; needs --framework.")
 @click.option(
     "--timeout",
     callback=_duration,
@@ -118,11 +131,12 @@ def _code_options(function: Callable[..., None]) -> Callable[..., None]:
 @click.option("--retries", type=click.IntRange(0, 100), help="Start a failed job again, at most this often.")
 @click.option(
     "--after",
-    metavar="JOBID",
-    help="Submit only when this job has succeeded. The wait is in this command, with -d too: "
-    "if it is interrupted, nothing is submitted.",
+    metavar="[any:|failed:]JOBID",
+    multiple=True,
+    help="Start only when this job has succeeded; any: when it has ended in whatever way; failed: when it has not succeeded. "
+    "If it ends otherwise, this one is cancelled. Repeatable.",
 )
-@click.option("--array", callback=_indexes, help="Submit one job per index, 1-100; it is in PF_ARRAY_INDEX.")
+@click.option("--array", callback=_indexes, help="Submit one job per index, 1-100 or 1,5,9; it is in PF_ARRAY_INDEX.")
 @click.option("-d", "--detach", is_flag=True, help="Submit the job, print its id and return.")
 @click.option("--quiet", is_flag=True, help="Print nothing but the output of the job.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -135,15 +149,15 @@ def run(
     command: tuple[str, ...],
     detach: bool,
     quiet: bool,
-    after: str | None,
+    after: tuple[str, ...],
     array: list[int] | None,
     **given: Any,
 ) -> None:
     """Run COMMAND as a job, print its log and exit with its exit code. Ctrl-C stops the job.
 
-    The job runs with the code of the current folder: in the folder itself, with your PATH and virtual environment, if the
-    server runs on this machine under your account; otherwise in a snapshot of it, of which only changed files are sent.
-    .gitignore and .paddleflowignore are respected.
+    The job runs with the code of the current folder: in the folder itself, with your PATH and virtual environment, if you
+    are root of a server that runs on this machine under your account; otherwise in a snapshot of it, of which only changed
+    files are sent. .gitignore and .paddleflowignore are respected.
 
     A COMMAND of several words is executed directly; a single word is passed to the shell.
 
@@ -154,13 +168,18 @@ def run(
       paddleflow job run --framework pytorch --workers 4 -- python train.py
       paddleflow job run --array 1-20 'python train.py --seed $PF_ARRAY_INDEX'
     """
+    if len(command) > 1 and any(char.isspace() for char in command[0]):
+        raise click.UsageError(
+            f"the program {command[0]!r} has spaces in its name: options go before the command, a command for the shell is one word"
+        )
     if array and given["framework"]:
         raise click.UsageError("--array and --framework cannot be used together")
-    if after:
-        _wait_for(session, after, quiet)
+    earlier = list(dict.fromkeys(entry for one in after for entry in _after(session, one)))
     document = _document(session, command, quiet, given)
+    if earlier:
+        document["after"] = earlier
     if array:
-        ctx.exit(_run_array(session, document, array, detach))
+        ctx.exit(_run_array(session, document, array, detach, quiet))
     job = session.client.jobs.submit(document)
     if detach:
         output.done(session, job.id, job.id, lambda: job.record.raw)
@@ -183,7 +202,9 @@ def _document(session: Session, command: tuple[str, ...], quiet: bool, given: di
             *([*command] if len(command) > 1 else ["/bin/sh", "-c", command[0]]),
         ]
     env: dict[str, str] = {**given["env_file"], **(given["env"] or {})}
-    code = None if given["no_code"] else _code(session, given["code"], given["workdir"], quiet)
+    if given["cluster"]:
+        given = {**given, "queue": _queue_of(session, given["cluster"], given["queue"])}
+    code = None if given["no_code"] else _code(session, given["code"], given["workdir"], quiet, bool(given["cluster"]))
     if code and "path" in code:
         from paddleflow.settings import caller_environment
 
@@ -197,6 +218,8 @@ def _document(session: Session, command: tuple[str, ...], quiet: bool, given: di
         "image": given["image"],
         "fs": {"name": given["fs"]} if given["fs"] else None,
         "code": code,
+        "requirements": given["requirements"].read_text("utf-8") if given["requirements"] else "",
+        "secrets": [_secret(text) for text in given["secret"]],
     }
     spec = {key: value for key, value in spec.items() if value}
     head = {"name": given["name"] or words[0].rpartition("/")[2], "labels": given["label"] or {}}
@@ -211,6 +234,19 @@ def _document(session: Session, command: tuple[str, ...], quiet: bool, given: di
     return {**head, "framework": given["framework"], "members": [member]}
 
 
+def _after(session: Session, text: str) -> list[str]:
+    """What a job document says as `after`: the ids of the jobs meant, which may be all of an array, each with its condition."""
+    ending, colon, id = text.rpartition(":")
+    return [f"{ending}{colon}{job.id}" for job in session.jobs(id)]
+
+
+def _secret(text: str) -> dict[str, str]:
+    name, _, place = text.partition("=")
+    if place.startswith("@"):
+        return {"name": name, "file": place[1:]}
+    return {"name": name, "env": place} if place else {"name": name}
+
+
 def _flavour(given: dict[str, Any]) -> dict[str, Any] | None:
     sizes = [name for name in ("cpu", "mem", "gpu") if given[name]]
     if given["flavour"]:
@@ -223,10 +259,28 @@ def _flavour(given: dict[str, Any]) -> dict[str, Any] | None:
     return {**found, "scalarResources": {GPU: str(given["gpu"])}} if given["gpu"] else found
 
 
-def _code(session: Session, folder: Path | None, workdir: str, quiet: bool) -> dict[str, Any] | None:
+def _queue_of(session: Session, cluster: str, queue: str | None) -> str:
+    """The queue to use on a cluster: the one that was named, or the only one there is for the caller."""
+    found = [each.name for each in session.client.queues.list() if each.cluster == cluster]
+    if queue and queue in found:
+        return queue
+    if queue:
+        raise Invalid(
+            f"queue[{queue}] is not of cluster[{cluster}]", hint=f"queues of it: {', '.join(found) or 'none'}"
+        )
+    if len(found) != 1:
+        hint = f"--queue one of: {', '.join(found)}" if found else "an administrator makes one: paddleflow queue create"
+        raise Invalid(f"you may use {len(found) or 'no'} queues of cluster[{cluster}]", hint=hint)
+    return found[0]
+
+
+def _code(
+    session: Session, folder: Path | None, workdir: str, quiet: bool, elsewhere: bool = False
+) -> dict[str, Any] | None:
     """The folder or snapshot that the job runs with."""
     where = (folder or Path.cwd()).resolve()
-    if folder is None and where in {Path("/"), Path.home().resolve()} and not session.client.code.shares_files():
+    in_place = not elsewhere and session.client.code.shares_files()
+    if folder is None and where in {Path("/"), Path.home().resolve()} and not in_place:
         if not quiet:
             note(f"note: {where} is not sent as code; use --code FOLDER, or run this in the folder of your project")
         return None
@@ -236,32 +290,30 @@ def _code(session: Session, folder: Path | None, workdir: str, quiet: bool) -> d
         if shown:
             click.echo(f"\rsending code {output.size(sent)} of {output.size(total)}", err=True, nl=sent >= total)
 
-    found = session.client.code.reference(where, workdir, progress)
+    found = session.client.code.reference(where, workdir, progress, snapshot=elsewhere)
     if not quiet and "snapshot" in found:
-        note(f"code {found['snapshot'][:12]} ({found['files']} files, {output.size(found['size'])})")
+        note(f"code {found['snapshot'][:12]} ({output.count(found['files'], 'file')}, {output.size(found['size'])})")
     return found
 
 
-def _wait_for(session: Session, jobid: str, quiet: bool) -> None:
-    before = session.job(jobid)
-    if not quiet:
-        note(f"waiting for {before.id}")
-    if not before.wait().succeeded:
-        raise Invalid(f"job[{before.id}] is {before.status}: nothing was submitted", hint="--after needs it to succeed")
-
-
-def _run_array(session: Session, document: dict[str, Any], indexes: Sequence[int], detach: bool) -> int:
+def _run_array(session: Session, document: dict[str, Any], indexes: Sequence[int], detach: bool, quiet: bool) -> int:
     """Submits one job per index, all or none; waits for all of them unless detached."""
+    from paddleflow.base.ids import new_job_id
+
     env = document.get("env", {})
+    array = ARRAY + new_job_id(time.time()).removeprefix("job-")[:16]
     documents = [
         {
             **document,
+            "array": array,
             "name": f"{document['name']}-{index}",
             "env": {**env, "PF_ARRAY_INDEX": str(index), "PF_ARRAY_SIZE": str(len(indexes))},
         }
         for index in indexes
     ]
     made = session.client.jobs.submit_many(documents)
+    if not quiet:
+        note(f"{array}: {len(made)} jobs submitted")
     if detach:
         if session.machine:
             output.print_data(session, [{"id": job.id} for job in made])

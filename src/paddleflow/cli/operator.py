@@ -12,7 +12,10 @@ from paddleflow.errors import Invalid, Unavailable
 @click.option("--kubeconfig", default="", help="Kubeconfig file. [default: the cluster it runs in]")
 @click.option("--namespace", default="", help="Namespace to watch. [default: all]")
 @click.option(
-    "--scheduling", type=click.Choice(["", "volcano"]), default="", help="volcano: gang scheduling with Volcano."
+    "--scheduling",
+    type=click.Choice(["", "volcano", "paddleflow"]),
+    default="",
+    help="Gang scheduling: with Volcano, or with `paddleflow scheduler`. [default: pods one by one, by the cluster's own]",
 )
 @click.option("--etcd-server", default="", help="etcd endpoints for elastic jobs: [https://]host:2379[,host:2379].")
 @click.option("--etcd-cacert", default="", help="CA file of an https etcd. [default: the system's]")
@@ -70,15 +73,16 @@ def operator(
             return
         from paddleflow.operator.etcd import Keys
         from paddleflow.operator.main import Arguments, run
-        from paddleflow.operator.paddlejob.job import Options
+        from paddleflow.operator.paddlejob.job import OperatorOptions
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("paddleflow"):
             raise
         raise Unavailable(
             f"the operator needs {error.name}, which is not installed", hint="pip install 'paddleflow[kubernetes]'"
         ) from error
-    options = Options(
-        volcano=scheduling == "volcano",
+    options = OperatorOptions(
+        volcano=bool(scheduling),
+        gang_scheduler=scheduling or "volcano",
         etcd=_endpoints(etcd_server),
         low_port=low,
         high_port=high,

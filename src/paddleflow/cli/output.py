@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 import click
 
 from paddleflow.cli.errors import printable
+from paddleflow.errors import Unavailable
 
 if TYPE_CHECKING:
     from paddleflow.cli.session import Session
@@ -27,6 +28,7 @@ T = TypeVar("T")
 Rows = Sequence[Sequence[object]]
 NARROWEST = 8  #: columns that a flexible cell keeps when a table must shrink
 MACHINE = frozenset({"json", "yaml"})
+UNREACHABLE = 60.0  #: seconds that --watch goes on without an answer of the server
 
 
 class Column(NamedTuple, Generic[T]):
@@ -110,10 +112,13 @@ def show_one(
 
 
 def show_rows(session: Session, headers: Sequence[str], rows: Rows, *, empty: str = "") -> None:
-    """Prints rows that are no objects of the API, such as measurements; headers are the keys of JSON."""
+    """Prints rows that are no objects of the API, such as measurements; headers are the keys of JSON, the first is the name."""
     if session.output in MACHINE:
         print_data(session, [dict(zip(headers, row, strict=True)) for row in rows])
-    elif session.output in {"text", "name"}:
+    elif session.output == "name":
+        for row in rows:
+            click.echo(cell(row[0]))
+    elif session.output == "text":
         for row in rows:
             click.echo("\t".join(_flat(original_cell(value)) for value in row))
     elif not rows and empty:
@@ -144,11 +149,18 @@ def line(session: Session, headers: Sequence[str], row: Sequence[object], data: 
 
 
 def repeat(show: Callable[[], None], every: float = 2.0) -> None:
-    """Shows something again and again until Ctrl-C; on a terminal in place."""
+    """Shows something again and again until Ctrl-C; on a terminal in place. A restart of the server does not end it."""
+    reached = time.monotonic()
     while True:
         if sys.stdout.isatty():
             click.clear()
-        show()
+        try:
+            show()
+            reached = time.monotonic()
+        except Unavailable as error:
+            if time.monotonic() - reached > UNREACHABLE:
+                raise
+            click.echo(printable(f"{error.message}; trying again"), err=True)
         sys.stdout.flush()
         time.sleep(every)
 
@@ -205,6 +217,11 @@ def original_cell(value: object) -> str:
     return str(value)
 
 
+def count(number: int, noun: str) -> str:
+    """A number of things: 1 file, 2 files."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def size(amount: object) -> str:
     """Bytes or a quantity for people: 24684100Ki → 23.5 GiB. What is no amount of bytes stays as it is."""
     from paddleflow.base.quantity import parse_quantity
@@ -242,6 +259,12 @@ def moment(text: str) -> float | None:
         return time.mktime(time.strptime(text, "%Y-%m-%d %H:%M:%S"))
     except ValueError:
         return None
+
+
+def local_time(text: str) -> str:
+    """A time of the API as every table shows it: `YYYY-MM-DD HH:MM:SS` in local time."""
+    then = moment(text)
+    return text if then is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(then))
 
 
 def age(text: str) -> str:

@@ -223,6 +223,11 @@ def _text(path: Path | None) -> bytes | None:
     return path.read_bytes() if path else None
 
 
+def _folder(path: Path | None) -> Path | None:
+    """What folders of code in a document are relative to."""
+    return path.resolve().parent if path else None
+
+
 _RAW = click.option(
     "-yr",
     "--yamlraw",
@@ -254,7 +259,9 @@ def create(
       paddleflow pipeline create -yr run.yaml -d "nightly training"
     """
     with faults_of(yamlraw):
-        made = session.client.pipelines.create(yaml=_text(yamlraw), fs=fs_name, path=yamlpath, desc=desc, user=username)
+        made = session.client.pipelines.create(
+            yaml=_text(yamlraw), fs=fs_name, path=yamlpath, desc=desc, user=username, folder=_folder(yamlraw)
+        )
     message = f"pipeline[{made.name}] create  success, id[{made.pipeline_id}], versionID[{made.version_id}]"
     output.done(session, message, made.pipeline_id, lambda: _data(session, made.pipeline_id, made.version_id))
 
@@ -279,7 +286,13 @@ def update(
     """Add a version to a registered pipeline."""
     with faults_of(yamlraw):
         made = session.client.pipelines.update(
-            pipeline_id, yaml=_text(yamlraw), fs=fs_name, path=yaml_path, desc=desc, user=username
+            pipeline_id,
+            yaml=_text(yamlraw),
+            fs=fs_name,
+            path=yaml_path,
+            desc=desc,
+            user=username,
+            folder=_folder(yamlraw),
         )
     message = f"pipeline[{pipeline_id}] update success, new versionID[{made.version_id}]"
     output.done(session, message, pipeline_id, lambda: _data(session, pipeline_id, made.version_id))

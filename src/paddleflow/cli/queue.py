@@ -67,8 +67,12 @@ def _amounts(cpu: str | None, mem: str | None, scalar: dict[str, str] | None) ->
 def _shape(function: Callable[..., None]) -> Callable[..., None]:
     """The options that create and update share."""
     for option in (
-        click.option("--location", callback=pairs, help="Location labels: label1=value1,label2=value2."),
+        click.option("--location", callback=pairs, help="Description of where it is: label1=value1,label2=value2."),
+        click.option(
+            "--node-selector", callback=pairs, help="Labels that a node must carry to run its jobs: zone=a,gpu=a100."
+        ),
         click.option("--policy", callback=listed, help="Scheduling policies: priority."),
+        click.option("--otherclusters", callback=listed, help="Further clusters of its jobs, in order of preference."),
         click.option("--order", type=click.Choice(ORDERS), help="Order of jobs that have the same priority."),
         click.option("--weight", type=int, help="Share of unused resources, relative to sibling queues."),
         click.option("--parent", help="Parent queue; root for none."),
@@ -113,10 +117,11 @@ def show(session: Session, queuename: str) -> None:
         "order": q.order,
         "scheduling policy": q.scheduling_policy,
         "location": q.location,
+        "node selector": q.node_selector,
     }
     facts = {
         "Name": q.name,
-        "Cluster": q.cluster,
+        "Cluster": ", ".join([q.cluster, *q.other_clusters]),
         "Namespace": q.namespace,
         "Status": q.status,
         "Guarantee": output.amounts(q.minimum) or "none",
@@ -129,6 +134,7 @@ def show(session: Session, queuename: str) -> None:
         "Order": q.order,
         "Policies": q.scheduling_policy,
         "Location": q.location,
+        "Node selector": q.node_selector,
         "Quota type": q.quota_type,
         "Created": q.create_time,
         "Updated": q.update_time,
@@ -158,9 +164,11 @@ def create(
     minscalar: dict[str, str] | None,
     policy: list[str] | None,
     location: dict[str, str] | None,
+    node_selector: dict[str, str] | None,
     parent: str | None,
     weight: int | None,
     order: str | None,
+    otherclusters: list[str] | None,
     quota: str | None,
     clustername: str | None,
 ) -> None:
@@ -180,9 +188,11 @@ def create(
         quota_type=quota,
         scheduling_policy=policy,
         location=location,
+        node_selector=node_selector,
         parent=parent,
         weight=weight,
         order=order,
+        other_clusters=otherclusters,
     )
     _warn(warnings)
     output.done(session, f"queue[{name}] create success", name, lambda: session.client.queues.get(name).raw)
@@ -208,12 +218,14 @@ def update(
     minscalar: dict[str, str] | None,
     policy: list[str] | None,
     location: dict[str, str] | None,
+    node_selector: dict[str, str] | None,
     parent: str | None,
     weight: int | None,
     order: str | None,
+    otherclusters: list[str] | None,
     status: str | None,
 ) -> None:
-    """Change a queue. `--location key=` removes that key, `--policy name-` that policy.
+    """Change a queue. `--location key=` and `--node-selector key=` remove that key, `--policy name-` that policy.
 
     \b
     Examples:
@@ -226,9 +238,11 @@ def update(
         minimum=_amounts(mincpu, minmem, minscalar),
         scheduling_policy=policy,
         location=location,
+        node_selector=node_selector,
         parent=parent,
         weight=weight,
         order=order,
+        other_clusters=otherclusters,
         status=status,
     )
     _warn(changed.warnings)

@@ -122,6 +122,7 @@ def create(
     with faults_of(local):
         made = session.client.runs.create(
             yaml=local.read_bytes() if local else None,
+            folder=local.resolve().parent if local else None,
             path=runyamlpath,
             pipeline=pipelineid,
             version=pipelineversionid,
@@ -271,7 +272,8 @@ def retry(
       paddleflow run retry run-000001 --with run.yaml
     """
     old = session.run(runid)
-    made = old.retry(from_step, yaml=document.read_bytes() if document else None)
+    folder = document.resolve().parent if document else None
+    made = old.retry(from_step, yaml=document.read_bytes() if document else None, folder=folder)
     message = f"run id[{old.id}] retry success, new run id is [{made.id}]"
     output.done(session, message, made.id, lambda: RUN.data(made.record))
     if watch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from paddleflow.sdk.runs import DagView, RunRecord, StepView, View, Views
 
@@ -17,6 +17,7 @@ MARKS = {
     "pending": "·",
     "init": "·",
 }
+ENDED = frozenset({"succeeded", "failed", "terminated", "cancelled", "skipped"})
 
 
 def tree(record: RunRecord, reason: Callable[[StepView], str] = lambda step: "") -> list[str]:
@@ -38,7 +39,18 @@ def branches(record: RunRecord, reason: Callable[[StepView], str]) -> list[str]:
     """The components, one line each; the post_process step last."""
     rows = _rows(record.runtime)
     rows += [(f"{one.step_name or one.name} (post_process)", one) for one in record.post_process.values()]
-    return list(_drawn(rows, "", reason))
+    held_back = _held_back(record.runtime) if record.status == "running" else {}
+    return list(_drawn(rows, "", reason, held_back))
+
+
+def _held_back(found: Views) -> dict[str, str]:
+    """Why components of a level that has begun have not: what they wait for, by name."""
+    ended = {name for name, several in found.items() if all(one.status in ENDED for one in several)}
+    why = {}
+    for name, several in found.items():
+        left = [dep for dep in several[0].deps.split(",") if dep and dep not in ended] if several else []
+        why[name] = f"waits for {', '.join(left)}" if left else "waits for running steps to end (parallelism)"
+    return why
 
 
 def _rows(found: Views) -> list[tuple[str, View]]:
@@ -50,13 +62,17 @@ def _rows(found: Views) -> list[tuple[str, View]]:
     ]
 
 
-def _drawn(rows: Sequence[tuple[str, View]], indent: str, reason: Callable[[StepView], str]) -> Iterator[str]:
+def _drawn(
+    rows: Sequence[tuple[str, View]], indent: str, reason: Callable[[StepView], str], held_back: Mapping[str, str]
+) -> Iterator[str]:
     wide = max((len(title) for title, _ in rows), default=0)
     for number, (title, one) in enumerate(rows):
         end = number == len(rows) - 1
-        yield f"{indent}{'└─' if end else '├─'} {_line(title, one, wide, reason)}".rstrip()
+        why = held_back.get(title, "") if one.status == "init" and not one.message else ""
+        yield f"{indent}{'└─' if end else '├─'} {_line(title, one, wide, reason)}  {why}".rstrip()
         if isinstance(one, DagView):
-            yield from _drawn(_rows(one.entry_points), f"{indent}{'   ' if end else '│  '}", reason)
+            inside = _held_back(one.entry_points) if one.status == "running" else {}
+            yield from _drawn(_rows(one.entry_points), f"{indent}{'   ' if end else '│  '}", reason, inside)
 
 
 def _line(title: str, one: View, wide: int, reason: Callable[[StepView], str]) -> str:

@@ -23,7 +23,7 @@ from paddleflow.cli.errors import printable
 from paddleflow.cli.job_follow import print_log, show_events
 from paddleflow.cli.lazy import Command
 from paddleflow.cli.output import Column, Kind
-from paddleflow.cli.run_tree import MARKS, duration
+from paddleflow.cli.run_tree import ENDED, MARKS, duration
 from paddleflow.cli.session import Session, note, pass_session
 from paddleflow.errors import PaddleFlowError
 
@@ -39,7 +39,6 @@ DRAW_EVERY = 0.5  #: seconds between two drawings, so that durations go on
 ASK_WHY_EVERY = 3.0  #: seconds between two questions why steps are pending
 EXPLAINED = 3  #: pending steps whose reason is asked for
 TAILED = 6  #: running steps whose last log line is shown
-ENDED = frozenset({"succeeded", "failed", "terminated", "cancelled", "skipped"})
 FAILED = frozenset({"failed", "terminated"})
 WAITING = frozenset({"", "init", "pending"})
 _REPETITION = re.compile(r"-\d+$")
@@ -108,12 +107,13 @@ class Progress:
 def counter(progress: Progress, now: float) -> str:
     """One line that sums the run up."""
     done, running, waiting, failed = progress.counts()
-    words = [f"{done} done", f"{running} running", f"{waiting} waiting", f"{failed} failed"]
-    line = f"{' · '.join(words)} of {len(progress.steps)} steps"
+    words = [f"{done}/{len(progress.steps)} done", f"{running} running", f"{waiting} waiting", f"{failed} failed"]
     if progress.started is not None:
-        line += f" · {output.short_duration(now - progress.started)} elapsed"
+        words.append(f"{output.short_duration(now - progress.started)} elapsed")
     rest = progress.remaining()
-    return line + (f" · about {output.short_duration(rest)} left" if rest is not None and rest >= 1 else "")
+    if rest is not None and rest >= 1:
+        words.append(f"~{output.short_duration(rest)} left")
+    return " · ".join(words)
 
 
 def screen(
@@ -131,11 +131,14 @@ def screen(
     urgent = [step for step in steps if step.status in FAILED] + [
         step for step in steps if step.status not in ENDED | WAITING
     ]
-    folded = [_folded(name, members) for name, members in groups.items()]
+    single = {step.name for step in urgent if len(groups[_group(step.name)]) == 1}  # its own line says it all
+    folded = [_folded(name, members) for name, members in groups.items() if members[0].name not in single]
     most = max(room - min(len(folded), room // 2), 1)
     lines = [_line(step, now, tail) for step in urgent[:most]]
     if len(urgent) > most:
         lines[-1] = f"  … {len(urgent) - most + 1} more running or failed"
+    next_ones = [step for step in steps if step.status in WAITING and step.job_id][:EXPLAINED]
+    lines += [_line(step, now, tail) for step in next_ones[: max(room - len(lines) - len(folded), 0)]]
     left = room - len(lines)
     if len(folded) > left:
         folded = [*folded[: max(left - 1, 0)], f"  … {len(folded) - max(left - 1, 0)} more groups"]
@@ -243,12 +246,13 @@ def watched(run: Run, *, quiet: bool = False, client: PaddleFlow | None = None) 
     except KeyboardInterrupt:
         note(f"{run.id} continues; watch it again with: paddleflow run watch {run.id}")
         return 130
-    run.refresh()
-    note(f"{run.id} {run.status}" + (f": {run.record.message}" if run.record.message else ""))
+    if progress.status not in run.final:  # it went away, or its end was before what the server still knows of
+        progress.status, progress.message = run.refresh().status, run.record.message
+    note(f"{run.id} {progress.status}" + (f": {progress.message}" if progress.message else ""))
     failed = next((step for step in progress.steps.values() if step.status == "failed" and step.job_id), None)
     if failed:
         note(f"hint: see its output with: paddleflow run logs {run.id} {failed.name}")
-    return 0 if run.succeeded else 1
+    return 0 if progress.status == "succeeded" else 1
 
 
 def _print(run: Run, progress: Progress) -> None:
@@ -316,7 +320,7 @@ def watch(ctx: click.Context, session: Session, runid: str) -> None:
     Example:
       paddleflow run watch @latest
     """
-    ctx.exit(watched(session.run(runid).refresh(), quiet=session.machine, client=session.client))
+    ctx.exit(watched(session.run(runid), quiet=session.machine, client=session.client))
 
 
 @click.command(cls=Command)

@@ -1,23 +1,123 @@
-"""`paddleflow scheduler replay` and `paddleflow queue whatif`: recorded decisions, replayed as they were or with a change."""
+"""`paddleflow scheduler`, which runs the pod scheduler, `paddleflow scheduler replay` and `paddleflow queue whatif`: recorded decisions, replayed as they were or with a change."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from paddleflow.cli import output
-from paddleflow.cli.lazy import Command, group
+from paddleflow.cli.lazy import Command, Group
 from paddleflow.cli.session import Session, pass_session
-from paddleflow.errors import Invalid
+from paddleflow.errors import Invalid, Unavailable
 
 if TYPE_CHECKING:
     from paddleflow.sdk.scheduler import QueueOutcome, WhatIf
 
 HEADERS = ["begins", "ends", "cycles", "events", "starts", "evictions", "resizes", "difference"]
 
-scheduler = group(help="Recorded scheduling decisions (root only).")
+
+@click.group(cls=Group, invoke_without_command=True)
+@click.option("--kubeconfig", default="", help="Kubeconfig file. [default: the cluster it runs in]")
+@click.option(
+    "--scheduler-name", default="paddleflow", show_default=True, help="schedulerName of the pods that it places."
+)
+@click.option(
+    "--placement",
+    type=click.Choice(["pack", "spread"]),
+    default="pack",
+    show_default=True,
+    help="pack: the fullest node that fits. spread: the emptiest.",
+)
+@click.option(
+    "--preemption/--no-preemption", default=True, show_default=True, help="Evict pods to make room for others."
+)
+@click.option(
+    "--min-runtime",
+    type=click.FloatRange(0),
+    default=60.0,
+    show_default=True,
+    help="Seconds that a pod runs before it may be preempted.",
+)
+@click.option(
+    "--patience",
+    type=click.FloatRange(0),
+    default=300.0,
+    show_default=True,
+    help="Seconds after which nodes are kept free for a waiting pod or gang.",
+)
+@click.option(
+    "--leader-elect-namespace", default="kube-system", show_default=True, help="Namespace of the leader lease."
+)
+@click.option("--metrics-bind-address", default=":8080", help="Address of /metrics; 0 disables it.", show_default=True)
+@click.option(
+    "--health-probe-bind-address",
+    default=":8081",
+    help="Address of /healthz and /readyz; 0 disables them.",
+    show_default=True,
+)
+@click.option("--crd", is_flag=True, help="Print the definitions of Queue and PodGroup, and exit.")
+@click.pass_context
+def scheduler(
+    ctx: click.Context,
+    kubeconfig: str,
+    scheduler_name: str,
+    placement: str,
+    preemption: bool,
+    min_runtime: float,
+    patience: float,
+    leader_elect_namespace: str,
+    metrics_bind_address: str,
+    health_probe_bind_address: str,
+    crd: bool,
+) -> None:
+    """Run the pod scheduler on a Kubernetes cluster, or look at recorded decisions of a server.
+
+    Places pods with schedulerName: paddleflow, whole gangs (PodGroup) at a time, within queues (Queue).
+
+    \b
+    Examples:
+      paddleflow scheduler --crd | kubectl apply --server-side -f -
+      paddleflow scheduler --kubeconfig ~/.kube/config
+      paddleflow scheduler replay
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    try:
+        if crd:
+            _print_definitions()
+            return
+        from paddleflow.podscheduler.main import Arguments, run
+        from paddleflow.scheduling.rules import Rules
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("paddleflow"):
+            raise
+        raise Unavailable(
+            f"the scheduler needs {error.name}, which is not installed", hint="pip install 'paddleflow[kubernetes]'"
+        ) from error
+    ctx.exit(
+        run(
+            Arguments(
+                kubeconfig=kubeconfig,
+                scheduler=scheduler_name,
+                placement=placement,
+                lease_namespace=leader_elect_namespace,
+                metrics_address=metrics_bind_address,
+                health_address=health_probe_bind_address,
+                rules=Rules(preemption=preemption, least_run=min_runtime, patience=patience),
+            )
+        )
+    )
+
+
+def _print_definitions() -> None:
+    import yaml
+
+    from paddleflow.podscheduler.definitions import definitions
+
+    click.echo(yaml.safe_dump_all(definitions(), sort_keys=False), nl=False)
 
 
 @scheduler.command()
@@ -168,11 +268,10 @@ def _show(session: Session, answer: WhatIf) -> None:
     after = {row.name: row for row in answer.after.queues}
     rows = [[name, *_compared(before.get(name), after.get(name))] for name in sorted({*before, *after})]
     output.show_rows(session, WHATIF_HEADERS, rows)
-    for name, digits in (("fairness", 2), ("use", 2), ("victims", 0)):
-        old, new = getattr(answer.before, name), getattr(answer.after, name)
-        click.echo(f"{name}: {old:.{digits}f} -> {new:.{digits}f}", err=session.output == "text")
-    same = "which reproduced all of them" if answer.reproduced else "which did not reproduce all of them"
-    note = f"replayed {answer.cycles} decisions from {answer.begins} to {answer.now}, {same}"
+    for name, words in (("fairness", "{:.2f}".format), ("use", "{:.0%}".format), ("victims", "{:.0f}".format)):
+        texts = [words(getattr(side, name)) for side in (answer.before, answer.after)]
+        click.echo(f"{name}: {_change(*texts)}", err=session.output == "text")
+    note = f"replayed {answer.cycles} decisions from {answer.begins} to {answer.now}, which reproduced all of them"
     if answer.first_change:
         note += f"; the first effect of the change is at {answer.first_change}"
     elif answer.before == answer.after:
@@ -182,11 +281,19 @@ def _show(session: Session, answer: WhatIf) -> None:
     click.echo(note, err=True)
 
 
+#: What is compared of a queue, in the order of the headers, and how it is written.
+_FIGURES: tuple[tuple[str, Callable[[float], str]], ...] = (
+    ("jobs", "{:.0f}".format), ("mean_wait", output.short_duration), ("p90_wait", output.short_duration),
+    ("mean_completion", output.short_duration), ("use", "{:.0%}".format), ("victims", "{:.0f}".format),
+    ("lost_seconds", output.short_duration),
+)  # fmt: skip
+
+
 def _compared(old: QueueOutcome | None, new: QueueOutcome | None) -> list[str]:
-    cells = []
-    for name, digits in (
-        ("jobs", 0), ("mean_wait", 0), ("p90_wait", 0), ("mean_completion", 0), ("use", 3), ("victims", 0), ("lost_seconds", 0)
-    ):  # fmt: skip
-        texts = ["-" if row is None else f"{getattr(row, name):.{digits}f}" for row in (old, new)]
-        cells.append(texts[0] if texts[0] == texts[1] else " -> ".join(texts))
-    return cells
+    return [
+        _change(*("-" if row is None else words(getattr(row, name)) for row in (old, new))) for name, words in _FIGURES
+    ]
+
+
+def _change(old: str, new: str) -> str:
+    return old if old == new else f"{old} -> {new}"

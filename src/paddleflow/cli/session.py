@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 LATEST = frozenset({"@latest", "-"})
 JOB_ID = 28  #: characters of a whole job id
+ARRAY = "array-"  #: what ids of arrays begin with
 SEARCHED = 1000  #: newest jobs among which a prefix is looked for
 
 
@@ -49,6 +50,19 @@ class Session:
         """The job of an id, of a unique prefix of one (`job-6afc`, `6afc`), or the newest one (`@latest`, `-`)."""
         whole = len(id) >= JOB_ID or not _may_be_prefix(id, "job-")
         return self.client.jobs.handle(id if whole and id not in LATEST else self._job_id(id))
+
+    def jobs(self, id: str) -> list[Job]:
+        """All jobs of an array (`array-6afc…`), or one job as `job` finds it."""
+        if not id.startswith(ARRAY):
+            return [self.job(id)]
+        from paddleflow.errors import NotFound
+
+        found = list(self.client.jobs.list(array=id))[::-1]
+        if not found:
+            raise NotFound(
+                f"array[{id}] has no jobs", code="JobNotFound", hint="paddleflow job list shows those there are"
+            )
+        return found
 
     def _job_id(self, id: str) -> str:
         from paddleflow.errors import Invalid, NotFound

@@ -38,6 +38,13 @@ def job(session: Session, jobid: str, detail: bool, start: int | None, end: int 
         return
     metrics = session.client.statistics.job(session.job(jobid).id)
     headers = [name.replace("_", " ") for name in metrics]
+    if metrics and session.output in {"table", "wide"}:  # too many columns for a table
+        click.echo(
+            output.describe(
+                {name.capitalize(): value or "-" for name, value in zip(headers, metrics.values(), strict=True)}
+            )
+        )
+        return
     output.show_rows(session, headers, [list(metrics.values())] if metrics else [], empty="no data")
 
 

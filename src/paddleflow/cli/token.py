@@ -22,7 +22,7 @@ TOKEN: Kind[Token] = Kind(
         Column(lambda token: token.name, "NAME", "name"),
         Column(lambda token: token.scope, "SCOPE", "scope"),
         Column(lambda token: output.age(token.create_time), "AGE"),
-        Column(lambda token: token.expires, "EXPIRES", "expires"),
+        Column(lambda token: output.local_time(token.expires), "EXPIRES", "expires"),
     ),
     "no tokens found ",
 )
@@ -31,7 +31,7 @@ AUDIT: Kind[AuditEntry] = Kind(
     lambda entry: entry.request_id,
     lambda entry: entry.raw,
     (
-        Column(lambda entry: entry.time, "TIME", "time"),
+        Column(lambda entry: output.local_time(entry.time), "TIME", "time"),
         Column(lambda entry: entry.user or "-", "USER", "user"),
         Column(lambda entry: entry.address, "ADDRESS", "address"),
         Column(lambda entry: f"{entry.method} {entry.path}", "REQUEST", "request"),
@@ -83,7 +83,7 @@ def list_(session: Session) -> None:
 @click.argument("name")
 @pass_session
 def revoke(session: Session, name: str) -> None:
-    """Revoke a token; it stops counting at once."""
+    """Revoke a token; it becomes invalid at once."""
     session.client.tokens.revoke(name)
     output.done(session, f"token[{name}] revoke success", name, lambda: {"name": name})
 

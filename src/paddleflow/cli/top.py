@@ -79,20 +79,25 @@ def _part(session: Session, title: str, headers: list[str], rows: list[list[obje
 
 
 @click.command(cls=Command)
+@click.argument("jobids", nargs=-1, metavar="[JOBID]...")
 @_watch
 @pass_session
-def job_top(session: Session, watch: bool) -> None:
-    """Show the CPU and memory usage of running jobs, as they were measured last.
+def job_top(session: Session, jobids: tuple[str, ...], watch: bool) -> None:
+    """Show the CPU and memory usage of running jobs, or of these jobs, as they were measured last.
 
     \b
-    Example:
+    Examples:
       paddleflow job top -w
+      paddleflow job top @latest
     """
-    output.repeat(lambda: _show_usage(session)) if watch else _show_usage(session)
+    output.repeat(lambda: _show_usage(session, jobids)) if watch else _show_usage(session, jobids)
 
 
-def _show_usage(session: Session) -> None:
-    running = [job.record for job in session.client.jobs.page(status="running", max_keys=MEASURED)]
+def _show_usage(session: Session, jobids: tuple[str, ...]) -> None:
+    if jobids:
+        running = [job.record for id in jobids for job in session.jobs(id)[:MEASURED]]
+    else:
+        running = [job.record for job in session.client.jobs.page(status="running", max_keys=MEASURED)]
     found = [(job, _usage(session, job)) for job in running]
     if session.machine:
         output.print_data(session, [{"id": job.id, "name": job.name, **usage} for job, usage in found])
@@ -104,7 +109,7 @@ def _show_usage(session: Session) -> None:
             job.user,
             usage.get("cpu_usage_rate", "-"),
             _memory(usage),
-            output.elapsed(job.start_time, ""),
+            output.elapsed(job.start_time, job.finish_time),
         ]
         for job, usage in found
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,11 +15,12 @@ from paddleflow.jobs.facts import Key
 from paddleflow.jobs.machine import JobState
 from paddleflow.jobs.model import Member
 from paddleflow.jobs.rows import JobRow, TaskRow, lifecycle_of, request_of, state_of
+from paddleflow.runtimes.foreign_pods import ForeignPods
 from paddleflow.scheduling.model import Request
 from paddleflow.scheduling.record import Recorded
 
 if TYPE_CHECKING:
-    from paddleflow.engine.changeset import Change
+    from paddleflow.engine.changeset import JobUpdate
     from paddleflow.engine.prefetch import Prefetcher
 
 
@@ -59,9 +61,10 @@ def activate(
     places: tuple[MemberPlacement, ...],
     context: LaunchContext,
     prefetch: Prefetcher,
+    after: tuple[AttemptId, ...] | None = None,
 ) -> Active:
-    """A placed job, ready to be launched."""
-    state = state_of(row, tasks, lifecycle_of(row.framework, members, context.restart_limit))
+    """A placed job, ready to be launched; with `after` it waits for a slot, and for these attempts."""
+    state = state_of(row, tasks, lifecycle_of(row.framework, members, context.rules))
     job = PlacedJob(
         id=row.id,
         name=row.name,
@@ -71,11 +74,20 @@ def activate(
         attempt=attempt,
         members=members,
         places=places,
+        priority=row.priority,
+        labels=_texts(row.labels),
+        annotations=_texts(row.annotations),
+        template=json.loads(row.template) if row.template else {},
     )
     request = request_of(row)
     slot_class = prefetch.slot_class_of(request, job.framework, places[0].node if places else "")
-    prepared = prepare(job, context, slot_class)
+    prepared = prepare(job, context, slot_class, after)
     return Active(job, request, state, prepared, row.ttl, row.touched, slot_class)
+
+
+def _texts(text: str) -> Mapping[str, str]:
+    found: dict[str, str] = {} if text == "{}" else json.loads(text)  # of most jobs
+    return found
 
 
 @dataclass(slots=True)
@@ -85,6 +97,7 @@ class Board:
     core: Recorded
     ports: Ports
     prefetch: Prefetcher
+    foreign: ForeignPods | None = None  #: pods that the core places beside the jobs
     queue_version: int = -1
     waiting: dict[str, Waiting] = field(default_factory=dict)
     active: dict[str, Active] = field(default_factory=dict)
@@ -93,7 +106,7 @@ class Board:
     )  #: reasons that rows give, each with equal jobs
     restarting: dict[str, Waiting] = field(default_factory=dict)  #: ended to start again at the places that they hold
     gated: set[str] = field(default_factory=set)  #: waiting jobs that the scheduler does not know until `ungate`
-    failures: list[Change] = field(
+    failures: list[JobUpdate] = field(
         default_factory=list
     )  #: jobs that could not be moved, to be written with the next turn
     _later: list[tuple[float, str]] = field(default_factory=list)  #: heap of restarts that must not come too early
@@ -139,7 +152,7 @@ class Board:
         self.waiting.update(taken)
         return taken
 
-    def take_failures(self) -> list[Change]:
+    def take_failures(self) -> list[JobUpdate]:
         """The ends of jobs that could not be moved, to be written now."""
         taken, self.failures = self.failures, []
         return taken

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
@@ -18,6 +19,7 @@ from paddleflow.engine.board import Active
 from paddleflow.engine.launch import MemberPlacement, PreparedLaunch
 from paddleflow.engine.run_writes import RunWrites, write_runs
 from paddleflow.errors import Conflict
+from paddleflow.jobs import dependencies
 from paddleflow.jobs.machine import JobState, TaskState, changed_tasks
 from paddleflow.jobs.model import JobStatus, TaskStatus
 from paddleflow.jobs.queries import placeable_job
@@ -43,7 +45,7 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class JobUpdate:
     """A step of the machine that must be written."""
 
     after: JobState
@@ -68,7 +70,7 @@ class Writes:
     waits: list[tuple[str, int, int, str]] = field(default_factory=list)  #: job, seq, touched, reason
     placements: list[Placement] = field(default_factory=list)
     successors: list[Placement] = field(default_factory=list)  #: of prefetched jobs that have begun already
-    changes: list[Change] = field(default_factory=list)
+    changes: list[JobUpdate] = field(default_factory=list)
     seen: list[tuple[int, int]] = field(default_factory=list)  #: seq, touched
     deleted: list[int] = field(default_factory=list)  #: positions of rows that are gone, forgotten now
     runs: RunWrites = field(default_factory=RunWrites)
@@ -112,16 +114,23 @@ class Changeset:
         for moved in self.moved.values():
             after = moved.active.state
             tasks = changed_tasks(moved.tasks, after.tasks)
-            self.writes.changes.append(Change(after, tasks, moved.active.ttl, moved.history))
+            self.writes.changes.append(JobUpdate(after, tasks, moved.active.ttl, moved.history))
 
 
-def write_turn(tx: Tx, writes: Writes, lease: tuple[str, int], rules: JobSettings, now: float) -> dict[str, JobRow]:
-    """Write all of it; the rows of the jobs whose placement stood, and of those that steps of runs made."""
+class Written(NamedTuple):
+    """What became of a turn's writes."""
+
+    rows: dict[str, JobRow]  #: of the jobs whose placement stood, and of those that steps of runs made
+    released: bool  #: jobs that waited for others were released or cancelled: their engines must look
+
+
+def write_turn(tx: Tx, writes: Writes, lease: tuple[str, int], rules: JobSettings, now: float) -> Written:
+    """Write all of it."""
     leases.check(tx, *lease)
     new_events: list[NewEvent] = list(writes.events)
     _write_preemptions(tx, writes, now)
     _place_successors(tx, writes.successors, now, new_events)
-    _change(
+    released = _change(
         tx, writes.changes, rules, now, new_events
     )  # first: an attempt may fail and the next one be placed in one turn
     fresh: dict[str, JobRow] = {}
@@ -141,7 +150,7 @@ def write_turn(tx: Tx, writes: Writes, lease: tuple[str, int], rules: JobSetting
         tx.many(SQL["forget_deleted"], [{"seq": seq} for seq in writes.deleted])
     events.append_many(tx, new_events)
     _wait(tx, writes.waits, fresh, now)
-    return {**fresh, **placed}
+    return Written({**fresh, **placed}, released)
 
 
 def _wait(tx: Tx, waits: Sequence[tuple[str, int, int, str]], fresh: Mapping[str, JobRow], now: float) -> None:
@@ -233,22 +242,26 @@ def _task_row(item: Placement | Join, place: MemberPlacement, status: TaskStatus
     }
 
 
-def _change(tx: Tx, changes: Sequence[Change], rules: JobSettings, now: float, new_events: list[NewEvent]) -> None:
+def _change(tx: Tx, changes: Sequence[JobUpdate], rules: JobSettings, now: float, new_events: list[NewEvent]) -> bool:
+    """Whether jobs waited for one that has ended by it."""
     if not changes:
-        return
+        return False
     tx.many(SQL["update_job"], [_job_update(change, rules, now) for change in changes])
     tx.many(SQL["update_task"], [_task_update(change.after, task) for change in changes for task in change.tasks])
     for change in changes:
-        job = change.after.id
-        if len(change.after.tasks) > 1:
+        job, gang = change.after.id, len(change.after.tasks) > 1
+        if gang:
             new_events.extend(NewEvent("job", job, now, "task", _task_event(task)) for task in change.tasks)
         new_events.extend(
-            NewEvent("job", job, at, "status", {"status": status, "message": message})
+            # The members of a gang tell the time by clocks of their own; events go forward.
+            NewEvent("job", job, max(at, now) if gang else at, "status", {"status": status, "message": message})
             for at, status, message in change.history
         )
+    ended = [(c.after.id, c.after.status, c.after.message) for c in changes if c.after.status.final]
+    return dependencies.settle(tx, ended, rules, now)
 
 
-def _job_update(change: Change, rules: JobSettings, now: float) -> dict[str, Value]:
+def _job_update(change: JobUpdate, rules: JobSettings, now: float) -> dict[str, Value]:
     state = change.after
     return {
         "id": state.id,

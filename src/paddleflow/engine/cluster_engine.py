@@ -19,11 +19,13 @@ from paddleflow.base.clock import Clock
 from paddleflow.base.log import Log
 from paddleflow.base.quantity import Resources, parse_quantity
 from paddleflow.engine.board import Board
-from paddleflow.engine.changeset import Changeset, write_turn
+from paddleflow.engine.changeset import Changeset, Written, write_turn
 from paddleflow.engine.decision_log import folder_of, keep_log
 from paddleflow.engine.decision_log import read as read_log
 from paddleflow.engine.expected_durations import ExpectedDurations
+from paddleflow.engine.job_secrets import reveal
 from paddleflow.engine.launch import LaunchContext
+from paddleflow.engine.locality import Locality
 from paddleflow.engine.ports import Ports, parse_range
 from paddleflow.engine.prefetch import NoPrefetch, Prefetch, Prefetcher
 from paddleflow.engine.recovery import compare, read_jobs, read_records, rebuild
@@ -34,9 +36,9 @@ from paddleflow.engine.thinker import Thinker
 from paddleflow.engine.turn import STARTS_A_TURN, apply_observations, apply_placements, apply_row_changes, decide
 from paddleflow.errors import Conflict, PaddleFlowError
 from paddleflow.jobs.queries import changed_jobs
-from paddleflow.jobs.rows import ChangedJob, JobRow, members_of
+from paddleflow.jobs.rows import ChangedJob, members_of
 from paddleflow.queues.model import COUNTER, DEFAULT_CLUSTER
-from paddleflow.queues.queues import scheduled_queues
+from paddleflow.queues.queues import queue_namespaces, queue_node_labels, scheduled_queues
 from paddleflow.runs.counters import RunCounters
 from paddleflow.runs.rows import ChangedRun, changed_runs
 from paddleflow.runtimes.runtime import (
@@ -47,19 +49,22 @@ from paddleflow.runtimes.runtime import (
     NodeRemoved,
     Runtime,
 )
-from paddleflow.scheduling.model import Node, Reason, Snapshot
+from paddleflow.scheduling.model import Node, Reason, Request, Snapshot
 from paddleflow.scheduling.record import Entry, Recorded
 from paddleflow.scheduling.rules import Rules
-from paddleflow.scheduling.suggestions import Suggestion, suggest
+from paddleflow.scheduling.suggestions import Suggestion, fitting, suggest, why_not
 from paddleflow.settings import SchedulingSettings, Settings
 from paddleflow.storage.file_pool import FilePool
+from paddleflow.storage.stores import Stores
 from paddleflow.store import counters, leases
 from paddleflow.store.bus import EVENTS, JOBS, SCHEDULES, Bus
 from paddleflow.store.database import Database, Tx
+from paddleflow.store.encryption import Keyring
 
 RUNS_LEASE = "runs"  #: of the server that moves runs
 ROWS_A_TURN = 2000
 RUNS_A_TURN = 200
+CLASSES_EXPLAINED = 200  #: in a count of waiting jobs by reason; the jobs of smaller classes count as "other"
 PEEKED_ROWS = 64  #: changed rows that are read on the loop; more of them are a scan, and a database thread's work
 LONGEST_TURN = 30.0  #: seconds from which on the engine counts as stuck
 DISK_EVERY = 0.1  #: seconds that a turn may be ahead of the disk; a power cut takes back no more than that
@@ -90,6 +95,7 @@ class Parts:
     holder: str  #: names this server in leases
     files: FilePool = field(default_factory=FilePool)  #: where files of users are read
     timing: Timing = Timing()
+    keyring: Keyring = field(default_factory=Keyring.random)  #: what secrets in rows are encrypted with
 
 
 def _read_changes(tx: Tx, cluster: str, jobs: int, runs: int) -> tuple[list[ChangedJob], list[ChangedRun], int]:
@@ -127,6 +133,7 @@ class ClusterEngine:
         self._backlogged = False  #: the last new jobs had to wait
         self._observations: list[AttemptObservation] = []  #: what no turn has dealt with yet
         self._durations = ExpectedDurations(parts.database, cluster)
+        self._locality = Locality(parts.database, parts.clock, cluster)
         self._board: Board | None = None
         self._run_counters = run_counters or RunCounters()
         self.nodes: Sequence[NodeInfo] = ()
@@ -149,6 +156,11 @@ class ClusterEngine:
             return None
         return board.core.why(job)
 
+    async def waiting(self) -> Mapping[tuple[str, str], int]:
+        """How many jobs wait, by queue and code of the reason; nothing while this server does not move jobs."""
+        await self._thinker.free()
+        return {} if self._board is None else self._board.core.waiting(CLASSES_EXPLAINED)
+
     async def explain(
         self, job: str, queues: Iterable[str], sizes: Iterable[Resources]
     ) -> tuple[Reason, Sequence[Suggestion]] | None:
@@ -159,10 +171,20 @@ class ClusterEngine:
             return None
         return board.core.explain(job), suggest(board.core, job, queues, sizes)
 
+    async def fitting(self, requests: Sequence[Request]) -> list[Request]:
+        """Which of these, that wait elsewhere, would start here now; none while this server does not move jobs."""
+        await self._thinker.free()
+        return [] if self._board is None else fitting(self._board.core, requests)
+
+    async def why_not(self, request: Request) -> str | None:
+        """Why one that waits elsewhere would not start here now; empty when it would, None when that is not known here."""
+        await self._thinker.free()
+        return None if self._board is None else why_not(self._board.core, request)
+
     async def snapshot(self, now: float) -> Snapshot | None:
         """Everything that the scheduler would decide by; None while this server does not move jobs."""
         await self._thinker.free()
-        return None if self._board is None else self._board.core.snapshot(now)
+        return None if self._board is None else _portable(self._board.core.snapshot(now))
 
     def decisions(self, since: float) -> Iterator[Entry]:
         """The decision log, from the last snapshot before `since`. Reads files: not on the event loop."""
@@ -179,14 +201,14 @@ class ClusterEngine:
         most = parse_quantity(parts.settings.scheduling.log_size)
         await keep_log(folder_of(parts.data, self.cluster), most, lambda: self.scheduler, parts.clock)
 
-    def health(self) -> str:
+    def health(self, longest_turn: float = LONGEST_TURN) -> str:
         """Why jobs of this cluster do not move; empty when they do, or when another server moves them."""
         if self._runtime.problem:
             return self._runtime.problem
         if self._problem:
             return f"begins anew after an error: {self._problem}"
         lasted = 0.0 if self._turn_began is None else self._parts.clock.monotonic() - self._turn_began
-        return f"does not advance: a turn has lasted {lasted:.0f} s" if lasted > LONGEST_TURN else ""
+        return f"does not advance: a turn has lasted {lasted:.0f} s" if lasted > longest_turn else ""
 
     async def run(self) -> None:
         """Take the lease, move jobs, begin anew after errors with growing pauses."""
@@ -236,6 +258,8 @@ class ClusterEngine:
                     if observing.done():
                         observing.result()
         finally:
+            if self._board is not None and self._board.foreign is not None:
+                self._board.foreign.detach()
             self._board = None  # at once: a thread may still be at work on it
             with contextlib.suppress(PaddleFlowError):
                 await parts.database.write(leases.release, *lease)
@@ -262,22 +286,12 @@ class ClusterEngine:
                     await self._ahead.wait()
                     await asyncio.sleep(DISK_EVERY)
             self._ahead.clear()
-            kept = await parts.database.write(
-                leases.renew, self._lease_name, token, parts.clock.now(), self._parts.timing.lease
-            )
-            if not kept:
-                raise leases.LeaseLost(f"another server took the lease {self._lease_name}")
-            await self._renew_runs()
-
-    async def _renew_runs(self) -> None:
-        """Hold the lease of runs on, or take it if nobody else holds it any more."""
-        parts, held = self._parts, self._runs.lease
-        if held is not None:
-            if not await parts.database.write(leases.renew, *held, parts.clock.now(), self._parts.timing.lease):
-                raise leases.LeaseLost(f"another server took the lease {RUNS_LEASE}")
-        elif self.hosts_runs and self._board is not None and await self._take_runs():
-            self._adopt_runs = True
-            self._wake.set()
+            held = [(self._lease_name, token)] + ([self._runs.lease] if self._runs.lease is not None else [])
+            await parts.database.write(_renew_leases, held, parts.clock.now(), parts.timing.lease)
+            hosts_none = self._runs.lease is None and self.hosts_runs and self._board is not None
+            if hosts_none and await self._take_runs():  # nobody else holds it any more
+                self._adopt_runs = True
+                self._wake.set()
 
     async def _take_runs(self) -> bool:
         """Whether this engine moves runs from now on."""
@@ -342,13 +356,19 @@ class ClusterEngine:
             job_folder=self._runtime.job_folder,
             base_env=self._base_env,
             addresses={node.name: node.address for node in self.nodes},
-            restart_limit=parts.settings.jobs.restart_limit,
+            rules=parts.settings.jobs,
+            member_address=self._runtime.member_address,
+            numbers_devices=self._runtime.numbers_devices,
+            namespaces=await parts.database.read(queue_namespaces, self.cluster),
+            node_labels=await parts.database.read(queue_node_labels, self.cluster),
         )
         queues = await parts.database.read(scheduled_queues, self.cluster)
         rules = rules_of(parts.settings.scheduling)
         records = await parts.database.read(read_records, self.cluster, now - rules.window)
-        records = replace(records, waiting=await self._durations.spread(records.waiting, queues))
-        nodes = [_scheduled(node) for node in self.nodes]
+        waiting = await self._durations.spread(records.waiting, queues)
+        records = replace(records, waiting=await self._locality.spread(waiting, self.nodes))
+        foreign = self._runtime.foreign_pods
+        nodes = [_scheduled(node, foreign is not None) for node in self.nodes]
         ports = Ports(parse_range(parts.settings.local.ports), begin=secrets.randbelow(65536))
         logged = bool(parse_quantity(parts.settings.scheduling.log_size))
 
@@ -359,6 +379,9 @@ class ClusterEngine:
             return board
 
         board = await self._thinker.think(rebuilt, sum(len(each.jobs) for each in records.waiting) + len(records.held))
+        if foreign is not None:
+            foreign.attach(board.core, queues, nodes, self._wake.set, self._thinker.free)
+            board.foreign = foreign
         changes = Changeset()
         changes.writes.changes += board.take_failures()
         self._runs = self._new_run_engine()
@@ -386,10 +409,15 @@ class ClusterEngine:
             await self._expect_unplaced(board, observed)
             apply_observations(board, observed, changes, now)
             if version != board.queue_version:
-                board.core.set_queues(await parts.database.read(scheduled_queues, self.cluster))
+                found = await parts.database.read(scheduled_queues, self.cluster)
+                (board.core if board.foreign is None else board.foreign).set_queues(found)
+                namespaces = await parts.database.read(queue_namespaces, self.cluster)
+                labels = await parts.database.read(queue_node_labels, self.cluster)
+                self._launch_context = replace(self._launch_context, namespaces=namespaces, node_labels=labels)
                 board.queue_version = version
             queues = [account.queue for account in board.core.ledgers.values()]
-            apply_row_changes(board, await self._durations.fill(rows, queues), changes, now)
+            known = await self._locality.fill(await self._durations.fill(rows, queues), self.nodes)
+            apply_row_changes(board, known, changes, now)
             if self._adopt_runs:
                 self._adopt_runs = False
                 await self._runs.begin(board, changes, await self._restore_runs(now), now)
@@ -425,7 +453,8 @@ class ClusterEngine:
                     nodes.pop(name, None)
         self.set_nodes(tuple(nodes.values()))
         self._launch_context = replace(self._launch_context, addresses={node.name: node.address for node in self.nodes})
-        board.core.set_nodes([_scheduled(node) for node in self.nodes])
+        found = [_scheduled(node, board.foreign is not None) for node in self.nodes]
+        (board.core if board.foreign is None else board.foreign).set_nodes(found)
 
     async def _expect_unplaced(self, board: Board, seen: Sequence[AttemptObservation]) -> None:
         """Jobs that began although the rows say that they wait: an engine before this one had prefetched them."""
@@ -459,8 +488,11 @@ class ClusterEngine:
             self._durations.seconds,
             self._runs_set_aside,
             self.cluster,
+            self._locality.near,
         )
-        self._run_io = RunIO(parts.database, parts.clock, parts.data, parts.files, engine, self._wake.set)
+        self._run_io = RunIO(
+            parts.database, parts.clock, Stores(parts.data, parts.keyring), parts.files, engine, self._wake.set
+        )
         return engine
 
     def _start_io(self) -> None:
@@ -479,12 +511,12 @@ class ClusterEngine:
         ):  # before anything is placed: a job may have the id of one that was deleted, and so its attempts
             await self._runtime.forget(changes.stale)
         if changes.writes:
-            placed = await self._write(lease, changes, now)
+            placed, released = await self._write(lease, changes, now)
             apply_placements(board, changes, placed, self._launch_context, now)
             stood = all(item.job in placed for item in changes.writes.placements)
             self._runs.settle(board, placed, changes)
             parts.bus.wake(EVENTS)
-            if changes.writes.runs.concerns_others:
+            if released or changes.writes.runs.concerns_others:
                 parts.bus.wake(JOBS)
             if any(row["finished_at"] is not None for row in changes.writes.runs.runs):
                 parts.bus.wake(SCHEDULES)  # a slot may wait for the end of a run
@@ -498,22 +530,36 @@ class ClusterEngine:
         if changes.ended:  # first, because what is forgotten may travel with what is started
             await self._runtime.forget(changes.ended)
         if changes.launches:
-            await self._runtime.start([item.launch for item in changes.launches if not item.passive])
+            prepared = [item for item in changes.launches if not item.passive]
+            launches, ended = await reveal(parts.database, parts.keyring, prepared, now)
+            await self._runtime.start(launches)
+            self._add_observations(ended)
         if changes.halts:
             await self._runtime.stop(changes.halts, parts.settings.local.grace)
         self._add_observations(changes.synthetic)
+        if board.foreign is not None:
+            board.foreign.act()
+            if board.core.dirty:  # the cycle was full: more can start, after others had their turn on the loop
+                asyncio.get_running_loop().call_soon(self._wake.set)
         return stood
 
-    async def _write(self, lease: tuple[str, int], changes: Changeset, now: float) -> dict[str, JobRow]:
+    async def _write(self, lease: tuple[str, int], changes: Changeset, now: float) -> Written:
         """Write the turn down. It does not wait for the disk: no kill loses it, and `_renew`, which does wait, comes soon."""
         parts = self._parts
         try:
-            placed = await parts.database.write_soon(write_turn, changes.writes, lease, parts.settings.jobs, now)
+            written = await parts.database.write_soon(write_turn, changes.writes, lease, parts.settings.jobs, now)
         except Conflict:
             await self._runs.find_conflicts(changes)
             raise
         self._ahead.set()
-        return placed
+        return written
+
+
+def _renew_leases(tx: Tx, held: Sequence[tuple[str, int]], now: float, ttl: float) -> None:
+    """All in one transaction, and so in one commit: what was written before them is on the disk then."""
+    for name, token in held:
+        if not leases.renew(tx, name, token, now, ttl):
+            raise leases.LeaseLost(f"another server took the lease {name}")
 
 
 def _words(error: BaseException) -> list[str]:
@@ -532,9 +578,29 @@ def _log_changes(changes: Changeset) -> None:
             log.info("job ended", job=change.after.id, status=str(change.after.status), reason=change.after.message)
 
 
-def _scheduled(node: NodeInfo) -> Node:
-    """A node as the scheduler sees it."""
-    return Node(node.name, node.capacity, node.labels, node.schedulable)
+def _scheduled(node: NodeInfo, counted: bool) -> Node:
+    """A node as the scheduler sees it; `counted`: pods of others are in its ledger, each by itself."""
+    taken = Resources() if counted else node.taken
+    return Node(node.name, node.capacity, node.labels, node.schedulable, taken, node.taints)
+
+
+def _portable(snapshot: Snapshot) -> Snapshot:
+    """A snapshot that can be played elsewhere: pods of others that are there stay there, and nobody knows who their neighbours are."""
+    there: dict[str, Resources] = {}
+    allocations = []
+    for allocation in snapshot.allocations:
+        if allocation.since < float("inf"):
+            allocations.append(allocation._replace(request=allocation.request._replace(constraint=None)))
+            continue
+        each = {member_set.role: member_set.each for member_set in allocation.request.member_sets}
+        for role, _, node, _ in allocation.assignments:
+            there[node] = there.get(node, Resources()) + each[role]
+    nodes = [
+        replace(node, reserved=node.reserved + there[node.name]) if node.name in there else node
+        for node in snapshot.nodes
+    ]
+    pending = tuple(request._replace(constraint=None) for request in snapshot.pending)
+    return replace(snapshot, nodes=tuple(nodes), allocations=tuple(allocations), pending=pending)
 
 
 def rules_of(settings: SchedulingSettings) -> Rules:
@@ -543,6 +609,7 @@ def rules_of(settings: SchedulingSettings) -> Rules:
         preemption=settings.preemption,
         elastic=settings.elastic,
         patience=settings.patience,
+        data_wait=settings.data_wait,
         half_life=max(1.0, settings.half_life),
         least_run=max(1.0, settings.least_run),
         window=settings.eviction_window,

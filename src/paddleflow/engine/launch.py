@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from paddleflow.base.ids import AttemptId, attempt_id, task_id
 from paddleflow.base.quantity import total
 from paddleflow.frameworks.catalogue import find
-from paddleflow.frameworks.framework import PlacedMember, Plan
+from paddleflow.frameworks.framework import LaunchPlan, PlacedMember
 from paddleflow.jobs.facts import Key
-from paddleflow.jobs.model import Member
+from paddleflow.jobs.model import Member, UsedSecret
 from paddleflow.runtimes.prefetch import PrefetchRequest
 from paddleflow.runtimes.runtime import Launch, Mount
+from paddleflow.settings import JobSettings
 
 GPU = "nvidia.com/gpu"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -46,6 +48,10 @@ class PlacedJob:
     attempt: int
     members: tuple[Member, ...]
     places: tuple[MemberPlacement, ...]
+    priority: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    template: Mapping[str, Any] = field(default_factory=dict)  #: of a cluster's object, as the user wrote it
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,7 @@ class PreparedLaunch:
 
     launch: Launch
     passive: bool  #: holds resources and runs no process
+    secrets: tuple[UsedSecret, ...] = ()  #: whose values are filled in when it starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,28 +70,39 @@ class LaunchContext:
     job_folder: Callable[[str], str]  #: as the runtime has it
     base_env: Mapping[str, str]
     addresses: Mapping[str, str]  #: node → address
-    restart_limit: int
+    rules: JobSettings
+    member_address: Callable[[str, str, int], str] = lambda job, role, index: ""  #: likewise
+    numbers_devices: bool = True  #: likewise
+    namespaces: Mapping[str, str] = field(default_factory=dict)  #: queue → namespace
+    node_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  #: queue → labels of its nodes
 
 
-def prepare(job: PlacedJob, context: LaunchContext, slot_class: str = "") -> dict[Key, PreparedLaunch]:
-    """The launch of every member; with a slot class, others may take its slot."""
+def prepare(
+    job: PlacedJob, context: LaunchContext, slot_class: str = "", after: tuple[AttemptId, ...] | None = None
+) -> dict[Key, PreparedLaunch]:
+    """The launch of every member; with a slot class, others may take its slot, and with `after` it has none yet."""
+    prefetch = PrefetchRequest(slot_class, after is not None, after or ()) if slot_class else None
     folder = context.job_folder(job.id)
     roles = {member.role: member for member in job.members}
-    placed = [_placed(roles[place.role], place, folder, context.addresses) for place in job.places]
+    places = job.places
+    if not context.numbers_devices:
+        places = tuple(replace(place, devices=()) for place in places)
+    placed = [_placed(job.id, roles[place.role], place, folder, context) for place in places]
     plans = find(job.framework).plan(job.id, placed)
     prepared = {
-        place.key: _prepared(job, roles[place.role], place, plan, context.base_env, slot_class)
-        for place, plan in zip(job.places, plans, strict=True)
+        place.key: _prepared(job, roles[place.role], place, plan, context, prefetch)
+        for place, plan in zip(places, plans, strict=True)
     }
-    passive = [place for place in job.places if prepared[place.key].passive]
-    return _with_slots(prepared, job.places, passive) if passive else prepared
+    passive = [place for place in places if prepared[place.key].passive]
+    return _with_slots(prepared, places, passive) if passive else prepared
 
 
 def _with_slots(
     prepared: dict[Key, PreparedLaunch], places: Sequence[MemberPlacement], passive: Sequence[MemberPlacement]
 ) -> dict[Key, PreparedLaunch]:
     """Members without a process hold resources for the one that runs in their place: it gets their limits and devices."""
-    key = next(place.key for place in places if not prepared[place.key].passive)
+    key, node = next((place.key, place.node) for place in places if not prepared[place.key].passive)
+    passive = [place for place in passive if place.node == node]  # what lies on other nodes is out of its reach
     runner = prepared[key].launch
     slots = [prepared[place.key].launch for place in passive]
     limits = [launch.limit for launch in (runner, *slots)]
@@ -98,11 +116,12 @@ def _with_slots(
     return {**prepared, key: replace(prepared[key], launch=launch)}
 
 
-def _placed(member: Member, place: MemberPlacement, folder: str, addresses: Mapping[str, str]) -> PlacedMember:
+def _placed(job: str, member: Member, place: MemberPlacement, folder: str, context: LaunchContext) -> PlacedMember:
+    own = context.member_address(job, place.role, place.index)
     return PlacedMember(
         role=place.role,
         index=place.index,
-        host=addresses.get(place.node, place.node),
+        host=own or context.addresses.get(place.node, place.node),
         ports=place.ports,
         argv=member.argv,
         env=member.env,
@@ -113,10 +132,16 @@ def _placed(member: Member, place: MemberPlacement, folder: str, addresses: Mapp
 
 
 def _prepared(
-    job: PlacedJob, member: Member, place: MemberPlacement, plan: Plan, base_env: Mapping[str, str], slot_class: str
+    job: PlacedJob,
+    member: Member,
+    place: MemberPlacement,
+    plan: LaunchPlan,
+    context: LaunchContext,
+    prefetch: PrefetchRequest | None,
 ) -> PreparedLaunch:
     mounts = tuple(Mount(s.id, s.mount_path, s.source, s.sub_path, s.read_only) for s in member.storages)
     # Who it is and which devices it has is not the user's to say: the next member may have been given the others.
+    base_env = context.base_env
     given = {key: base_env[key] for key in (VISIBLE,) if key in base_env} | _devices(place.devices)
     working_dir, code = mounts[0].target if mounts else "", ""
     if member.code is not None:
@@ -130,18 +155,40 @@ def _prepared(
         user=job.user,
         image=member.document.get("image", ""),
         node=place.node,
-        labels={"paddleflow/job": job.id, "paddleflow/queue": job.queue, "paddleflow/role": place.role},
+        namespace=context.namespaces.get(job.queue, ""),
+        queue=job.queue,
+        priority=job.priority,
+        annotations=job.annotations,
+        template=member.document.get("extensionTemplate") or job.template,
+        node_selector=context.node_labels.get(job.queue, {}),
+        gang=_gang(job, place),
+        labels={
+            **job.labels,
+            "owner": "paddleflow",
+            "paddleflow-job-id": job.id,
+            "paddleflow-job-framework": job.framework,
+            "volcano.sh/queue-name": job.queue,
+            "paddleflow/role": place.role,
+        },
         request=member.request,
         limit=member.limit,
         mounts=mounts,
         working_dir=working_dir,
         code=code,
+        requirements=member.document.get("requirements", ""),
         files=plan.files,
         ports=place.ports,
+        address=context.member_address(job.id, place.role, place.index) if len(job.places) > 1 else "",
         ready_port=plan.ready_port,
-        prefetch=PrefetchRequest(slot_class) if slot_class else None,
+        prefetch=prefetch,
     )
-    return PreparedLaunch(launch, plan.passive)
+    return PreparedLaunch(launch, plan.passive, member.secrets)
+
+
+def _gang(job: PlacedJob, place: MemberPlacement) -> int:
+    """How many members start with this one: those of its stage."""
+    stage = next((stage for stage in find(job.framework).stages if place.role in stage), (place.role,))
+    return sum(other.role in stage for other in job.places)
 
 
 def _identity(job: PlacedJob, place: MemberPlacement) -> dict[str, str]:

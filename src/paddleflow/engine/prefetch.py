@@ -15,7 +15,7 @@ is restarted, the runtime says so, and it is placed then (`recovery`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from paddleflow.base.ids import AttemptId, parse_attempt
@@ -264,11 +264,17 @@ class Prefetch:
         self._expect(board, row, members, node, context)
 
     def _expect(
-        self, board: Board, row: JobRow, members: tuple[Member, ...], node: str, context: LaunchContext
+        self,
+        board: Board,
+        row: JobRow,
+        members: tuple[Member, ...],
+        node: str,
+        context: LaunchContext,
+        after: tuple[AttemptId, ...] | None = None,
     ) -> Active:
         attempt = board.waiting[row.id].attempt
         place = MemberPlacement(members[0].role, 0, node=node)
-        active = activate(row, members, (), attempt + 1, (place,), context, self)
+        active = activate(row, members, (), attempt + 1, (place,), context, self, after)
         active.state = active.state._replace(attempt=attempt)  # the machine counts this attempt itself
         self._expected[row.id] = active
         return active
@@ -335,12 +341,11 @@ class Prefetch:
             candidate = self._candidates[job]
             assert candidate.row is not None, "a job is launched after its row is written"
             after = self._attempts_before(board, job)
-            active = self._expect(board, candidate.row, candidate.members, slot_class.node, context)
             if after is None:
-                self._withdraw(job)
+                slot_class.prefetched.discard(job)
                 continue
-            prepared = active.prepared[active.job.places[0].key]
-            changes.launches.append(replace(prepared, launch=prepared.launch.prefetched(after)))
+            active = self._expect(board, candidate.row, candidate.members, slot_class.node, context, after)
+            changes.launches += active.prepared.values()
 
     def _attempts_before(self, board: Board, job: str) -> tuple[AttemptId, ...] | None:
         """The attempts that must end well before a gated job may begin; None: one of them has no place after all."""

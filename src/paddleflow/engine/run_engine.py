@@ -93,6 +93,7 @@ class RunEngine:
         expected: Callable[[JobProfile], float | None] = lambda job: None,
         set_aside: dict[str, str] | None = None,
         cluster: str = DEFAULT_CLUSTER,
+        near: Callable[[NewJob], tuple[str, ...]] = lambda job: (),
     ) -> None:
         """`cluster`: that of the board it is attached to. `set_aside`: runs that an engine before this one could not write down, and why; they are failed."""
         self._database = database
@@ -103,6 +104,7 @@ class RunEngine:
         self._admission = admission
         self._counters = results
         self._expected = expected  # seconds that a job will probably run
+        self._near = near  # nodes that hold its data
         self.runs: dict[str, RunState] = {}
         self.jobs: dict[str, tuple[RunState, int]] = {}  #: job of a running step → its run and number
         self.inbox: list[RunFact] = []  #: answers of `run_io`
@@ -404,9 +406,9 @@ class RunEngine:
         board.prefetch.queued(job.id, run.id, partial(_awaited_jobs, run, item) if follows else None)
         self._order += 1
         self._counters.started += 1
-        needs = str(row["needs"])
-        profile = profile_of_new(job, needs, now)
-        request = request_of_new(job, needs, now, self._order, self._expected(profile))
+        member_sets = str(row["member_sets"])
+        profile = profile_of_new(job, member_sets, now)
+        request = request_of_new(job, member_sets, now, self._order, self._expected(profile), self._near(job))
         board.enqueue(Waiting(request, job.framework, 1, 0), None, now, gated=follows)
 
     def settle(self, board: Board, rows: dict[str, JobRow], changes: Changeset) -> None:

@@ -12,7 +12,6 @@ import traceback
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeAlias
 
 from paddleflow.access.callers import is_root
@@ -44,7 +43,7 @@ from paddleflow.runs.values import Rendered, on_storage, rendered, step_outputs
 from paddleflow.storage.file_pool import FilePool, Progress
 from paddleflow.storage.model import Storage
 from paddleflow.storage.storages import usable_storage
-from paddleflow.storage.stores import open_store
+from paddleflow.storage.stores import Stores
 from paddleflow.store.database import Database, Tx
 
 IoRequest = tuple[RunState, Command]
@@ -74,14 +73,14 @@ class RunIO:
         self,
         database: Database,
         clock: Clock,
-        data: Path,
+        stores: Stores,
         pool: FilePool,
         engine: RunEngine,
         wake: Callable[[], None],
     ) -> None:
         self._database = database
         self._clock = clock
-        self._data = data
+        self._storages = stores
         self._pool = pool
         self._engine = engine
         self._wake = wake
@@ -132,7 +131,7 @@ class RunIO:
                 self._answer([(run, OutputsProgress(self._clock.now(), item.number, done))])
 
         try:
-            self._answer(await self._pool.run_in_slices(self._facts(run, known, store), report))
+            self._answer(await self._pool.of(run.user).run_in_slices(self._facts(run, known, store), report))
         except _NotWanted:
             return
 
@@ -200,7 +199,7 @@ class RunIO:
         if storage is None:
             raise Invalid(f"fs[{wanted}] does not exist for user[{run.user}]")
         try:
-            return await self._pool.run(open_store, storage, data=self._data)
+            return await self._pool.of(run.user).run(self._storages.open, storage)
         except PaddleFlowError as error:
             raise Invalid(error.message, hint=error.hint) from error
 
@@ -253,12 +252,12 @@ class RunIO:
             scopes: dict[str, str] = {}
             if found.inputs:
                 store = await stores.find(run, "")
-                contents = await self._pool.run_in_slices(_contents(run, store, found.inputs), report)
+                contents = await self._pool.of(run.user).run_in_slices(_contents(run, store, found.inputs), report)
             for scope in item.step.cache.fs_scope:
                 store = await stores.find(run, scope.name)
                 for path in scope.paths:
                     place = f"{scope.name}:{path}"
-                    scopes[place] = await self._pool.run_in_slices(files.signature(store, path), report)
+                    scopes[place] = await self._pool.of(run.user).run_in_slices(files.signature(store, path), report)
             return self._question(run, item, found, contents, scopes)
         except _NotWanted:
             return None
@@ -313,7 +312,7 @@ class RunIO:
         for result in answer.results:
             try:
                 store = await stores.find(asked.run, "")
-                same = await self._pool.run_in_slices(_unchanged(asked.run, store, result.outputs))
+                same = await self._pool.of(asked.run.user).run_in_slices(_unchanged(asked.run, store, result.outputs))
             except Invalid:
                 misses = (OUTPUTS_UNREADABLE,)
                 continue

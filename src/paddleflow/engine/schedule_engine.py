@@ -55,6 +55,11 @@ class ScheduleEngine:
 
     def __init__(self, database: Database, clock: Clock, bus: Bus, holder: str) -> None:
         self._database, self._clock, self._bus, self._holder = database, clock, bus, holder
+        self._problem = ""
+
+    async def health(self) -> str:
+        """Why schedules are not fired; empty when they are, or when another server fires them."""
+        return self._problem and f"are tried again after an error: {self._problem}"
 
     async def run(self) -> None:
         pause = FIRST_PAUSE
@@ -62,9 +67,12 @@ class ScheduleEngine:
             while True:
                 try:
                     wait = await self.turn()
-                    pause = FIRST_PAUSE
-                except (PaddleFlowError, OSError) as error:
-                    log.warning("schedules are tried again later", reason=str(error), seconds=pause)
+                    pause, self._problem = FIRST_PAUSE, ""
+                except Exception as error:  # a fault of ours as well: the rows are right, and all else goes on
+                    known = isinstance(error, PaddleFlowError | OSError)
+                    self._problem = str(error) if known else f"a fault of the server: {type(error).__name__}"
+                    reason = str(error) if known else "".join(traceback.format_exception(error))
+                    log.warning("schedules are tried again later", reason=reason, seconds=pause)
                     wait, pause = pause, min(pause * 2, LAST_PAUSE)
                 await woken.wait(wait)
 

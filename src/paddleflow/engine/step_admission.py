@@ -7,6 +7,7 @@ So the first of them takes the whole way (`runs.documents`, `jobs.admission`), a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -26,6 +27,7 @@ from paddleflow.jobs.submission import (
 from paddleflow.runs.documents import CONTROLS, command_of, document_of, identity_of
 from paddleflow.runs.state import Instance, RunState
 from paddleflow.runs.values import Rendered
+from paddleflow.spec.pipeline.model import Step
 from paddleflow.store.database import Tx
 
 REFUSALS = (Invalid, NotFound, Forbidden, Conflict, OverQuota)  #: of a job; anything else is no answer
@@ -79,12 +81,17 @@ def kind_of(run: RunState, item: Instance, rendered: Rendered) -> Hashable | Non
     if names.JOB_ID.fault(identity_of(run, item)[0]) or any("\0" in value for value in env.values()):
         return None
     controls = tuple(env.get(name) for name in _CONTROLS)
-    return run.user, run.pipeline.main_fs, tuple(step.extra_fs), step.docker_env, controls, tuple(env)
+    extras = json.dumps([step.code, step.requirements, step.secrets]) if _has_extras(step) else ""
+    return run.user, run.pipeline.main_fs, tuple(step.extra_fs), step.docker_env, controls, tuple(env), extras
+
+
+def _has_extras(step: Step) -> bool:
+    return bool(step.code or step.requirements or step.secrets)
 
 
 def like(known: NewJob, run: RunState, item: Instance, rendered: Rendered) -> NewJob:
     """The job of a step of the same kind."""
-    command = command_of(run, rendered)
+    command = command_of(run, item, rendered)
     member = known.members[0]
     document = {**member.document, "command": command}
     member = replace(member, argv=command_line(command, ()), env=rendered.env, document=document)

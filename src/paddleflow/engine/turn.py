@@ -17,17 +17,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from paddleflow.base.ids import parse_attempt
 from paddleflow.base.log import Log
 from paddleflow.engine.board import Active, Board, Waiting, activate
-from paddleflow.engine.changeset import Change, Changeset, Moved, Placement
+from paddleflow.engine.changeset import Changeset, JobUpdate, Moved, Placement
 from paddleflow.engine.launch import LaunchContext, attempt_of
 from paddleflow.engine.preemption import assign_places, fact_for, finish_restart, finish_shrink
 from paddleflow.errors import Temporary
 from paddleflow.frameworks.catalogue import find
 from paddleflow.jobs.facts import (
     Command,
+    Evicted,
     Fact,
     Halt,
     Key,
     Launch,
+    MemberDelayed,
     MemberEnded,
     MemberReady,
     MemberStarted,
@@ -42,9 +44,9 @@ from paddleflow.jobs.machine import JobState, Lifecycle, TaskState, advance
 from paddleflow.jobs.model import JobStatus, TaskStatus
 from paddleflow.jobs.rows import DELETED, ChangedJob, JobRow, members_of, request_of
 from paddleflow.runtimes.prefetch import Returned
-from paddleflow.runtimes.runtime import AttemptObservation, Ended, Ready, Started
+from paddleflow.runtimes.runtime import AttemptObservation, Delayed, Ended, Ready, Started
 from paddleflow.scheduling.classes import allocated_total
-from paddleflow.scheduling.model import Assignment, Preempt, Reason, Resize, Start, Wait
+from paddleflow.scheduling.model import Assignment, Decision, Preempt, Reason, Resize, Start, Wait
 
 STARTS_A_TURN = 256  #: bounds a turn, so that a flood of starts does not delay stops
 STOPPED_BY_USER = "stopped by its user"
@@ -68,7 +70,13 @@ def apply_observations(
 
 
 def _apply_observation(
-    board: Board, job: str, key: Key, attempt: int, seen: Started | Ready | Ended, changes: Changeset, now: float
+    board: Board,
+    job: str,
+    key: Key,
+    attempt: int,
+    seen: Started | Delayed | Ready | Ended,
+    changes: Changeset,
+    now: float,
 ) -> None:
     active = board.active.get(job)
     if active is None:  # it may have been prefetched, and have begun
@@ -84,6 +92,8 @@ def _apply_observation(
         if seen.started_at is not None and active.state.status is JobStatus.PENDING:  # its start was not reported
             advance_job(board, active, MemberReady(seen.started_at, key), changes, now)
         changes.ended.append(seen.attempt)
+        if seen.disrupted:
+            disrupt(board, active, seen, changes, now)
     advance_job(board, active, _fact(seen, key), changes, now)
     if isinstance(seen, Ended) and seen.successor is not None:
         successor, _, _ = parse_attempt(seen.successor)
@@ -93,10 +103,21 @@ def _apply_observation(
             set_aside(board, successor, error, changes, now)
 
 
-def _fact(seen: Started | Ready | Ended, key: Key) -> Fact:
+def disrupt(board: Board, active: Active, seen: Ended, changes: Changeset, now: float) -> None:
+    """The cluster took a member away: that is an eviction, after which the job waits for a new place."""
+    held = board.core.allocations.get(active.job.id)
+    if active.state.outcome is not None or not active.state.placed or held is None:
+        return
+    changes.writes.evictions.append((active.job.id, now, seen.node, max(0.0, now - held.since)))
+    advance_job(board, active, Evicted(now, seen.message), changes, now)
+
+
+def _fact(seen: Started | Delayed | Ready | Ended, key: Key) -> Fact:
     match seen:
         case Started():
             return MemberStarted(seen.at, key)
+        case Delayed():
+            return MemberDelayed(seen.at, key, seen.message)
         case Ready():
             return MemberReady(seen.at, key)
         case Ended():
@@ -154,10 +175,10 @@ def _stop_unplaced(board: Board, row: ChangedJob, changes: Changeset, now: float
         advance_job(board, moved.active, StopAsked(now, row.message or STOPPED_BY_USER), changes, now)
 
 
-def _ended_unplaced(job: str, message: str, now: float) -> Change:
+def _ended_unplaced(job: str, message: str, now: float) -> JobUpdate:
     state = JobState(job, Lifecycle((), frozenset()), message=message or STOPPED_BY_USER)
     state, _ = advance(state, StopAsked(now, state.message))
-    return Change(state, (), None, [(now, state.status, state.message)])
+    return JobUpdate(state, (), None, [(now, state.status, state.message)])
 
 
 def end_waiting(board: Board, job: str, message: str, changes: Changeset, now: float) -> None:
@@ -167,7 +188,7 @@ def end_waiting(board: Board, job: str, message: str, changes: Changeset, now: f
 
 
 def waiting_of(row: ChangedJob) -> Waiting:
-    return Waiting(request_of(row, row.expected), row.framework, row.touched, row.attempt)
+    return Waiting(request_of(row, row.expected, row.data), row.framework, row.touched, row.attempt)
 
 
 def decide(board: Board, changes: Changeset, context: LaunchContext, now: float) -> None:
@@ -176,7 +197,7 @@ def decide(board: Board, changes: Changeset, context: LaunchContext, now: float)
     returned = board.prefetch.take_returned()
     for job, waiting in board.take_restarting().items():
         _start(board, waiting, board.core.allocations[job].assignments, changes, now)
-    for decision in board.core.decide(now, limit=STARTS_A_TURN):
+    for decision in _decisions(board, now):
         match decision:
             case Wait():
                 if board.prefetch.holds(decision.job):  # it may have begun by now
@@ -195,6 +216,18 @@ def decide(board: Board, changes: Changeset, context: LaunchContext, now: float)
     board.prefetch.plan(board, changes)
     if board.reported and not board.core.touched:  # a whole cycle after a restart: say what has changed meanwhile
         _report_changes(board, changes)
+
+
+def _decisions(board: Board, now: float) -> Sequence[Decision]:
+    """What the scheduler decided about jobs; what it decided about pods of others is theirs."""
+    foreign = board.foreign
+    if foreign is None:
+        return board.core.decide(now, limit=STARTS_A_TURN)
+    foreign.take_in(now)
+    found = board.core.decide(now, limit=STARTS_A_TURN)
+    theirs = [decision for decision in found if foreign.knows(decision.job)]
+    foreign.decided(theirs)
+    return [decision for decision in found if not foreign.knows(decision.job)] if theirs else found
 
 
 def _report_changes(board: Board, changes: Changeset) -> None:
@@ -272,7 +305,7 @@ def _activate_placement(
     fresh = changes.writes.runs.jobs.get(item.job)
     members = members_of(row.members) if fresh is None else fresh.job.members
     active = activate(row, members, (), item.attempt, item.places, context, board.prefetch)
-    active.request = active.request._replace(expected=waiting.request.expected)
+    active.request = active.request._replace(expected=waiting.request.expected, data=waiting.request.data)
     # The row of a step's job was written as placed already; the machine counts this attempt itself.
     before = active.state._replace(attempt=item.attempt - 1)
     active.state, commands = advance(before, Placed(now, tuple(place.key for place in item.places)))
@@ -280,13 +313,13 @@ def _activate_placement(
     _apply_commands(board, active, commands, changes, now)
 
 
-def failure(job: str, attempt: int, keys: Iterable[Key], error: Exception, now: float) -> Change:
+def failure(job: str, attempt: int, keys: Iterable[Key], error: Exception, now: float) -> JobUpdate:
     """The end of a job that this code cannot move: failed, with words for a person; the details are in the server's log."""
     log.error("a job cannot be moved", job=job, reason="".join(traceback.format_exception(error)))
     message = f"a fault of the server ended it: {type(error).__name__}; the server's log has the details"
     tasks = tuple(TaskState(*key, status=TaskStatus.FAILED, message=message, finished_at=now) for key in keys)
     state = JobState(job, Lifecycle((), frozenset()), JobStatus.FAILED, message, tasks, attempt, finished_at=now)
-    return Change(state, tasks, None, [(now, state.status, message)])
+    return JobUpdate(state, tasks, None, [(now, state.status, message)])
 
 
 def set_aside(board: Board, job: str, error: Exception, changes: Changeset, now: float) -> None:
@@ -316,8 +349,15 @@ def _advance_job(board: Board, active: Active, fact: Fact, changes: Changeset, n
     active.state, commands = advance(before, fact)
     if active.state is not before:
         moved = changes.moved.setdefault(before.id, Moved(active, before.tasks))
-        if active.state.status not in {before.status, JobStatus.TERMINATING}:  # who asked for a stop has told so
-            moved.history.append((fact.at, active.state.status, active.state.message))
+        delayed = isinstance(fact, MemberDelayed) and active.state.message != before.message
+        if delayed or active.state.status not in {
+            before.status,
+            JobStatus.TERMINATING,
+        }:  # who asked for a stop has told so
+            held = board.core.allocations.get(before.id)
+            # A prefetched job may have begun before the turn that placed it.
+            at = fact.at if held is None else max(fact.at, held.since)
+            moved.history.append((at, active.state.status, active.state.message))
     _apply_commands(board, active, commands, changes, now)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from paddleflow.exporters import jinja
 from paddleflow.exporters.placeholders import RUN, SHARED, USER, fill
-from paddleflow.exporters.plan import Group, Node, Plan, Planner, Task
+from paddleflow.exporters.plan import DagGroup, ExportPlan, Node, Planner, Task
 from paddleflow.spec.faults import Faults
 from paddleflow.spec.pipeline.model import FAIL_FAST, Pipeline, Retry
 
@@ -67,7 +67,7 @@ def _check_retry(task: Task, faults: Faults) -> None:
 class _Writer:
     """One file on its way."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ExportPlan) -> None:
         self._plan = plan
         self._lines: list[str] = []
         self._variables: dict[str, str] = {}  #: full name of a task or group → variable
@@ -137,7 +137,7 @@ class _Writer:
                 before = ", ".join(beside[dep] for dep in node.deps)
                 self._lines.append(f"{indent}[{before}] >> {beside[node.name]}")
 
-    def _group(self, group: Group, indent: str) -> None:
+    def _group(self, group: DagGroup, indent: str) -> None:
         variable = self._variable(group.full_name)
         self._lines.append(f"{indent}with TaskGroup({group.name!r}) as {variable}:")
         self._around.append(group.condition)

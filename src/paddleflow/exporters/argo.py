@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from paddleflow.exporters.placeholders import PARAMETER, RUN, TEXT, USER, VALUE, fill
-from paddleflow.exporters.plan import Group, Node, NotSpelled, Plan, Planner, Task
+from paddleflow.exporters.plan import DagGroup, ExportPlan, Node, NotSpelled, Planner, Task
 from paddleflow.exporters.scopes import Scope
 from paddleflow.spec.faults import Faults
 from paddleflow.spec.pipeline.document import dump
@@ -50,7 +50,7 @@ def _spelled(scope: Scope, condition: str) -> str:
 class _Manifest:
     """One workflow on its way to a document."""
 
-    def __init__(self, plan: Plan, faults: Faults) -> None:
+    def __init__(self, plan: ExportPlan, faults: Faults) -> None:
         self._plan, self._faults = plan, faults
         self._names: dict[str, str] = {}  #: parameter → its name in Argo, which knows no dots
         for full in plan.parameters:
@@ -181,7 +181,7 @@ class _Manifest:
         return found
 
 
-def _nothing(group: Group) -> Task:
+def _nothing(group: DagGroup) -> Task:
     """What stands in a dag that is left out, because a dag must not be empty."""
     return Task(
         "nothing", f"{group.full_name}.nothing", (), "true", {}, "busybox", (), (), Retry(), 0.0, "", group.left_out

@@ -49,7 +49,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class DagGroup:
     """A dag, or one element of its loop."""
 
     name: str
@@ -60,11 +60,11 @@ class Group:
     left_out: str = ""
 
 
-Node: TypeAlias = Task | Group
+Node: TypeAlias = Task | DagGroup
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ExportPlan:
     """A whole pipeline."""
 
     pipeline: Pipeline
@@ -98,7 +98,7 @@ class Planner:
     notes: dict[str, None] = field(default_factory=dict)
     count: int = 0
 
-    def plan(self) -> Plan:
+    def plan(self) -> ExportPlan:
         """Twice: only when all loops and conditions were looked at is it known which parameters decide a loop, and must not
         be left open, and which artifacts are read by a condition."""
         top = Scope.top(self.pipeline)
@@ -106,7 +106,7 @@ class Planner:
         top.shared.parameters.clear()
         return self._build(top)
 
-    def _build(self, top: Scope) -> Plan:
+    def _build(self, top: Scope) -> ExportPlan:
         nodes = self._level(self.pipeline.entry_points, top)
         post = None
         if self.pipeline.post_process is not None:
@@ -116,7 +116,7 @@ class Planner:
             post = self._task(scope, step, (), left_out)
         if self.count > MOST_TASKS:
             self.faults.add("", f"loops come to {self.count} tasks, at most {MOST_TASKS} are exported")
-        return Plan(self.pipeline, nodes, post, dict(top.shared.parameters), tuple(self.notes))
+        return ExportPlan(self.pipeline, nodes, post, dict(top.shared.parameters), tuple(self.notes))
 
     def _level(self, children: Mapping[str, Component], parent: Scope) -> tuple[Node, ...]:
         instances = {name: self._instances(child, parent) for name, child in children.items()}
@@ -149,7 +149,7 @@ class Planner:
             return self._task(scope, component, deps, left_out)
         condition = "" if left_out else self._condition(scope, component)
         children = () if left_out else self._level(component.children, scope)
-        return Group(scope.instance, scope.full_name, deps, children, condition, left_out)
+        return DagGroup(scope.instance, scope.full_name, deps, children, condition, left_out)
 
     def _task(self, scope: Scope, step: Step, deps: tuple[str, ...], left_out: str) -> Task:
         self.count += 1

@@ -16,6 +16,7 @@ from paddleflow.frameworks.ray import RAY
 from paddleflow.frameworks.single import STANDALONE
 from paddleflow.frameworks.spark import SPARK
 from paddleflow.frameworks.tensorflow import TENSORFLOW
+from paddleflow.frameworks.workflow import WORKFLOW
 
 FRAMEWORKS: Mapping[str, Framework] = MappingProxyType(
     {framework.name: framework for framework in (STANDALONE, PADDLE, PYTORCH, TENSORFLOW, MPI, RAY, SPARK, MXNET, AITJ)}
@@ -24,7 +25,7 @@ FRAMEWORKS: Mapping[str, Framework] = MappingProxyType(
 
 def find(name: str) -> Framework:
     """The framework of this name; `Invalid` names the nearest one."""
-    framework = FRAMEWORKS.get(name)
+    framework = WORKFLOW if name == WORKFLOW.name else FRAMEWORKS.get(name)  # nobody asks for that one by its name
     if framework is None:
         raise Invalid(f"framework[{name[:80]}] is not supported", hint=nearest(name, FRAMEWORKS))
     return framework

@@ -37,7 +37,7 @@ class PlacedMember:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class LaunchPlan:
     """What one member really gets."""
 
     argv: tuple[str, ...]
@@ -73,7 +73,7 @@ class Framework:
     name: str
     roles: tuple[Role, ...]
     stages: tuple[tuple[str, ...], ...]  #: role names in start order; a stage starts when the one before is ready
-    plan: Callable[[str, Sequence[PlacedMember]], Sequence[Plan]]  #: (job id, members in order) → one plan each
+    plan: Callable[[str, Sequence[PlacedMember]], Sequence[LaunchPlan]]  #: (job id, members in order) → one plan each
     check: Callable[[Mapping[str, int]], Sequence[Fault]]  #: replicas by role → what is wrong with them
     completion: Completion = Completion.ALL
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from paddleflow.frameworks.environment import beside, layered, mode, of_roles
-from paddleflow.frameworks.framework import Framework, PlacedMember, Plan, Role
+from paddleflow.frameworks.framework import Framework, LaunchPlan, PlacedMember, Role
 from paddleflow.frameworks.rules import WORKER_ALIASES, checker
 
 HOST_FILE = "hostfile"
@@ -38,7 +38,7 @@ _LOCAL_TUNING = {
 }
 
 
-def _plan(job_id: str, members: Sequence[PlacedMember]) -> Sequence[Plan]:
+def _plan(job_id: str, members: Sequence[PlacedMember]) -> Sequence[LaunchPlan]:
     slots: dict[str, int] = {}
     for worker in of_roles(members, "worker"):
         slots[worker.host] = slots.get(worker.host, 0) + 1
@@ -46,12 +46,12 @@ def _plan(job_id: str, members: Sequence[PlacedMember]) -> Sequence[Plan]:
     return [
         _master(member, members, slots)
         if member.role == "master"
-        else Plan(member.argv, layered(member, identity=mode(members)), passive=member.host in masters)
+        else LaunchPlan(member.argv, layered(member, identity=mode(members)), passive=member.host in masters)
         for member in members
     ]
 
 
-def _master(member: PlacedMember, members: Sequence[PlacedMember], slots: Mapping[str, int]) -> Plan:
+def _master(member: PlacedMember, members: Sequence[PlacedMember], slots: Mapping[str, int]) -> LaunchPlan:
     path = beside(member, HOST_FILE)
     identity = {
         **mode(members),
@@ -60,7 +60,7 @@ def _master(member: PlacedMember, members: Sequence[PlacedMember], slots: Mappin
     }
     tuning = {**_TUNING, **(_LOCAL_TUNING if set(slots) == {member.host} else {})}
     text = "".join(f"{host} slots={count}\n" for host, count in slots.items())
-    return Plan(member.argv, layered(member, identity=identity, tuning=tuning), files={HOST_FILE: text})
+    return LaunchPlan(member.argv, layered(member, identity=identity, tuning=tuning), files={HOST_FILE: text})
 
 
 MPI = Framework(

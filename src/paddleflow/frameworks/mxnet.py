@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paddleflow.frameworks.environment import layered, mode, of_roles
-from paddleflow.frameworks.framework import Framework, PlacedMember, Plan, Role
+from paddleflow.frameworks.framework import Framework, LaunchPlan, PlacedMember, Role
 from paddleflow.frameworks.rules import WORKER_ALIASES, checker
 
 _ROLES = (
@@ -20,7 +20,7 @@ _ROLES = (
 _DMLC_ROLES = {"master": "scheduler", "pserver": "server", "worker": "worker"}
 
 
-def _plan(job_id: str, members: Sequence[PlacedMember]) -> Sequence[Plan]:
+def _plan(job_id: str, members: Sequence[PlacedMember]) -> Sequence[LaunchPlan]:
     groups = {role: of_roles(members, role) for role in _DMLC_ROLES}
     scheduler = groups["master"][0]
     plans = []
@@ -39,7 +39,7 @@ def _plan(job_id: str, members: Sequence[PlacedMember]) -> Sequence[Plan]:
             identity["DMLC_WORKER_ID"] = str(rank)
         if member.role == "pserver":
             identity["DMLC_SERVER_ID"] = str(rank)
-        plans.append(Plan(member.argv, layered(member, identity=identity)))
+        plans.append(LaunchPlan(member.argv, layered(member, identity=identity)))
     return plans
 
 

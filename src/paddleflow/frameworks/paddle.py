@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from paddleflow.errors import Fault
 from paddleflow.frameworks.environment import beside, endpoint, layered, local_network, mode, of_roles
-from paddleflow.frameworks.framework import Framework, PlacedMember, Plan, Role
+from paddleflow.frameworks.framework import Framework, LaunchPlan, PlacedMember, Role
 from paddleflow.frameworks.rules import WORKER_ALIASES, checker
 
 _ENDPOINT, _SECOND = 0, 1  # ports: its own endpoint; the rendezvous that rank 0 of its role may have to offer
@@ -23,7 +23,7 @@ _ROLES = (
 )
 
 
-def _plan(job_id: str, members: Sequence[PlacedMember]) -> Sequence[Plan]:
+def _plan(job_id: str, members: Sequence[PlacedMember]) -> Sequence[LaunchPlan]:
     servers, workers = of_roles(members, "pserver"), of_roles(members, "worker")
     shared = _shared(job_id, members, workers)
     if not servers:
@@ -62,7 +62,7 @@ def _tuning(member: PlacedMember) -> dict[str, str]:
     return tuning
 
 
-def _collective(member: PlacedMember, workers: Sequence[PlacedMember], shared: Mapping[str, str]) -> Plan:
+def _collective(member: PlacedMember, workers: Sequence[PlacedMember], shared: Mapping[str, str]) -> LaunchPlan:
     rank, size = workers.index(member), str(len(workers))
     identity = {
         **shared,
@@ -87,12 +87,12 @@ def _collective(member: PlacedMember, workers: Sequence[PlacedMember], shared: M
     if not any("--log_dir" in word for word in member.argv):
         # The launcher's own default is ./log, where the members of one machine would write over each other.
         tuning["PADDLE_LOG_DIR"] = beside(member, f"{member.role}-{member.index}.launch")
-    return Plan(member.argv, layered(member, identity=identity, tuning=tuning))
+    return LaunchPlan(member.argv, layered(member, identity=identity, tuning=tuning))
 
 
 def _parameter_server(
     member: PlacedMember, servers: Sequence[PlacedMember], workers: Sequence[PlacedMember], shared: Mapping[str, str]
-) -> Plan:
+) -> LaunchPlan:
     serves = member.role == "pserver"
     rank = (servers if serves else workers).index(member)
     tuning = {
@@ -113,7 +113,9 @@ def _parameter_server(
     # With gloo the first server serves its parameters only after the workers have met at its rendezvous: waiting for
     # that port before starting them would wait for ever. Paddle's workers wait for it by themselves.
     waits_for_workers = rank == 0 and env["PADDLE_WITH_GLOO"] not in ("", "0")
-    return Plan(member.argv, env, ready_port=member.ports[_ENDPOINT] if serves and not waits_for_workers else None)
+    return LaunchPlan(
+        member.argv, env, ready_port=member.ports[_ENDPOINT] if serves and not waits_for_workers else None
+    )
 
 
 def _collective_needs_two(replicas: Mapping[str, int]) -> Sequence[Fault]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paddleflow.frameworks.environment import layered, local_network, mode, of_roles
-from paddleflow.frameworks.framework import Framework, PlacedMember, Plan, Role
+from paddleflow.frameworks.framework import Framework, LaunchPlan, PlacedMember, Role
 from paddleflow.frameworks.rules import WORKER_ALIASES, checker
 
 _ROLES = (
@@ -19,7 +19,7 @@ _ROLES = (
 )
 
 
-def _plan(job_id: str, members: Sequence[PlacedMember]) -> Sequence[Plan]:
+def _plan(job_id: str, members: Sequence[PlacedMember]) -> Sequence[LaunchPlan]:
     ranked = of_roles(members, "master", "worker")
     first, size = ranked[0], str(len(ranked))
     plans = []
@@ -39,7 +39,7 @@ def _plan(job_id: str, members: Sequence[PlacedMember]) -> Sequence[Plan]:
             "PET_NODE_RANK": rank,
         }
         tuning = {**local_network(member), "PET_NPROC_PER_NODE": str(max(1, len(member.devices)))}
-        plans.append(Plan(member.argv, layered(member, identity=identity, tuning=tuning)))
+        plans.append(LaunchPlan(member.argv, layered(member, identity=identity, tuning=tuning)))
     return plans
 
 

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from paddleflow.frameworks.environment import endpoint, layered, mode, of_roles
-from paddleflow.frameworks.framework import Framework, PlacedMember, Plan, Role
+from paddleflow.frameworks.framework import Framework, LaunchPlan, PlacedMember, Role
 from paddleflow.frameworks.rules import WORKER_ALIASES, checker
 
 _ROLES = (
@@ -48,7 +48,7 @@ exit "$code"
 """
 
 
-def _plan(job_id: str, members: Sequence[PlacedMember]) -> Sequence[Plan]:
+def _plan(job_id: str, members: Sequence[PlacedMember]) -> Sequence[LaunchPlan]:
     head = of_roles(members, "master")[0]
     identity = {**mode(members), "RAY_ADDRESS": endpoint(head)}
     beside_head = [member for member in members if member.host == head.host]
@@ -58,7 +58,7 @@ def _plan(job_id: str, members: Sequence[PlacedMember]) -> Sequence[Plan]:
     ]
 
 
-def _head(member: PlacedMember, beside_head: Sequence[PlacedMember], identity: Mapping[str, str]) -> Plan:
+def _head(member: PlacedMember, beside_head: Sequence[PlacedMember], identity: Mapping[str, str]) -> LaunchPlan:
     *ports, client = member.ports
     fixed = {"head": "", **{name: str(port) for name, port in zip(_PORTS, ports, strict=True)}}
     start = _start(member, beside_head, "RAY_JOB_HEADER_START_PARAMS_", fixed)
@@ -66,12 +66,12 @@ def _head(member: PlacedMember, beside_head: Sequence[PlacedMember], identity: M
     entry = ("sh", "-c", text) if text else member.argv
     script = _HEAD.format(start=shlex.join(start), port=ports[0], client=client)
     env = layered(member, identity=identity, tuning=_runtime_env(member.env))
-    return Plan(("sh", "-c", script, "ray-head", *entry), env, ready_port=ports[0])
+    return LaunchPlan(("sh", "-c", script, "ray-head", *entry), env, ready_port=ports[0])
 
 
-def _worker(member: PlacedMember, head: PlacedMember, identity: Mapping[str, str]) -> Plan:
+def _worker(member: PlacedMember, head: PlacedMember, identity: Mapping[str, str]) -> LaunchPlan:
     start = _start(member, [member], "RAY_JOB_WORKER_START_PARAMS_", {"address": endpoint(head)})
-    return Plan(start, layered(member, identity=identity), passive=member.host == head.host)
+    return LaunchPlan(start, layered(member, identity=identity), passive=member.host == head.host)
 
 
 def _start(

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from paddleflow.frameworks.environment import layered, mode, of_roles
-from paddleflow.frameworks.framework import Framework, PlacedMember, Plan, Role
+from paddleflow.frameworks.framework import Framework, LaunchPlan, PlacedMember, Role
 from paddleflow.frameworks.rules import checker
 
 _ROLES = (
@@ -20,19 +20,19 @@ _ROLES = (
 )
 
 
-def _plan(job_id: str, members: Sequence[PlacedMember]) -> Sequence[Plan]:
+def _plan(job_id: str, members: Sequence[PlacedMember]) -> Sequence[LaunchPlan]:
     executors = of_roles(members, "executor")
     cores = sum(max(1, member.cpu // 1000) for member in executors or of_roles(members, "driver"))
     master = f"local[{cores}]"
     return [
         _driver(job_id, member, members, master)
         if member.role == "driver"
-        else Plan(member.argv, layered(member, identity=mode(members)), passive=True)
+        else LaunchPlan(member.argv, layered(member, identity=mode(members)), passive=True)
         for member in members
     ]
 
 
-def _driver(job_id: str, member: PlacedMember, members: Sequence[PlacedMember], master: str) -> Plan:
+def _driver(job_id: str, member: PlacedMember, members: Sequence[PlacedMember], master: str) -> LaunchPlan:
     settings = f"--master {master} --name {job_id} --conf spark.ui.port={member.ports[0]}"
     tuning = {
         "MASTER": master,  # read by spark-submit
@@ -40,7 +40,7 @@ def _driver(job_id: str, member: PlacedMember, members: Sequence[PlacedMember], 
         "SPARK_LOCAL_IP": member.host,
     }
     env = layered(member, identity=mode(members), tuning=tuning)
-    return Plan(_command(member.env, settings) or member.argv, env)
+    return LaunchPlan(_command(member.env, settings) or member.argv, env)
 
 
 def _command(env: Mapping[str, str], settings: str) -> tuple[str, ...]:

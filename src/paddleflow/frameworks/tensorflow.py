@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 
 from paddleflow.frameworks.environment import endpoint, layered, mode, of_roles
-from paddleflow.frameworks.framework import Framework, PlacedMember, Plan, Role
+from paddleflow.frameworks.framework import Framework, LaunchPlan, PlacedMember, Role
 from paddleflow.frameworks.rules import WORKER_ALIASES, checker
 
 _ROLES = (
@@ -20,7 +20,7 @@ _ROLES = (
 _TASKS = {"master": "chief", "worker": "worker", "pserver": "ps"}  # our role → TensorFlow's word
 
 
-def _plan(job_id: str, members: Sequence[PlacedMember]) -> Sequence[Plan]:
+def _plan(job_id: str, members: Sequence[PlacedMember]) -> Sequence[LaunchPlan]:
     groups = {role: of_roles(members, role) for role in _TASKS}
     cluster = {_TASKS[role]: [endpoint(member) for member in group] for role, group in groups.items() if group}
     plans = []
@@ -28,7 +28,7 @@ def _plan(job_id: str, members: Sequence[PlacedMember]) -> Sequence[Plan]:
         task = {"type": _TASKS[member.role], "index": groups[member.role].index(member)}
         config = json.dumps({"cluster": cluster, "task": task, "environment": "cloud"})
         env = layered(member, identity={**mode(members), "TF_CONFIG": config})
-        plans.append(Plan(member.argv, env, ready_port=member.ports[0] if member.role == "pserver" else None))
+        plans.append(LaunchPlan(member.argv, env, ready_port=member.ports[0] if member.role == "pserver" else None))
     return plans
 
 

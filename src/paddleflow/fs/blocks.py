@@ -3,8 +3,9 @@
 A cached object is one file, so that a whole one can be lent to the kernel (passthrough). While it is being filled it lies
 under a temporary name and its blocks are known in memory only; when the last block has arrived it gets its final name, made of
 key and tag, with a checksum beside it (an extended attribute). So whatever has a final name is whole, also after a crash; it is
-verified when a later process first opens it. The least recently used files go when the cache is over its size or the
-disk under its floor of free space. A disk that takes nothing (full, over quota, broken) costs speed, not reads: blocks are then
+verified when a later process first opens it. The least recently used files go when the cache is over its size or a
+disk under its floor of free space; those of pinned paths stay (`inventory`). A cache may lie on several disks: an object is on the
+one that its name chooses, or where it was written. A disk that takes nothing (full, over quota, broken) costs speed, not reads: blocks are then
 served from memory, of which a few are kept. All may be called from many threads.
 """
 
@@ -18,30 +19,47 @@ import shutil
 import threading
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
+
+from paddleflow.fs.inventory import CHECKSUM, FILLING, Pins, label
 
 log = logging.getLogger(__name__)
 BLOCK = 4 * 2**20
 WHOLE_UP_TO = BLOCK  #: bytes; objects up to this size are fetched in one request
 FREE_FLOOR = 0.05  #: part of the disk that is left to others
 MOST_IN_MEMORY = 16  #: blocks that the disk did not take, of all files together
-_SUM = "user.paddleflow.crc32"
-_FILLING = ".filling"
 
 #: Fetches a range of the object, all of one version: offset, size.
 Fetch = Callable[[int, int], bytes]
+
+
+class Name(NamedTuple):
+    """A version of an object."""
+
+    key: str
+    tag: str
 
 
 class BlockFile:
     """The local file of one version of an object; blocks come when they are asked for."""
 
     def __init__(
-        self, cache: DataCache, path: Path, fd: int, size: int, fetch: Fetch, *, whole: bool, on_disk: bool = True
+        self,
+        cache: DataCache,
+        path: Path,
+        name: Name,
+        fd: int,
+        size: int,
+        fetch: Fetch,
+        *,
+        whole: bool,
+        on_disk: bool = True,
     ) -> None:
-        self.path, self.fd, self.size = path, fd, size
+        self.path, self.name, self.fd, self.size = path, name, fd, size
         self.whole = whole
         self.on_disk = on_disk  #: False: not even an empty file could be made; every block is served from memory
         self.users = 1
@@ -127,13 +145,17 @@ class BlockFile:
 
 
 class DataCache:
-    """A folder of cached objects, at most `limit` bytes of them."""
+    """Folders of cached objects, one per disk, at most `limit` bytes of them in all."""
 
-    def __init__(self, folder: Path, limit: int, *, threads: int = 32) -> None:
+    def __init__(
+        self, folders: Sequence[Path], limit: int, *, free_floor: float = FREE_FLOOR, threads: int = 32
+    ) -> None:
         self.pool = ThreadPoolExecutor(threads, "fetch")
         counted = ("hits", "misses", "blocks fetched", "bytes fetched", "blocks not stored", "evicted")
         self.figures: dict[str, int] = dict.fromkeys(counted, 0)
-        self._folder, self._limit = folder, limit
+        self._folders, self._limit, self._free_floor = tuple(folders), limit, free_floor
+        self._elsewhere: dict[str, Path] = {}  #: folders of files that lie on another disk than their name says
+        self._pins = Pins(self._folders)
         self._lock = threading.Lock()
         self._open: dict[Path, BlockFile] = {}
         self._stored: OrderedDict[Path, int] = OrderedDict()  #: whole files, least recently used first, with their size
@@ -141,13 +163,14 @@ class DataCache:
         self._trusted: set[Path] = set()  #: verified, or written by this process
         self._unstored: OrderedDict[tuple[Path, int], bytes] = OrderedDict()  #: blocks that the disk did not take
         self._refused = False  #: the disk did not take the last block
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for folder in self._folders:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._scan()
 
     def _scan(self) -> None:
         found: list[tuple[float, Path, int]] = []
-        for file in self._folder.glob("??/*"):
-            if file.name.endswith(_FILLING):
+        for file in (file for folder in self._folders for file in folder.glob("??/*")):
+            if file.name.endswith(FILLING):
                 file.unlink(missing_ok=True)
                 continue
             with suppress(FileNotFoundError):
@@ -156,13 +179,30 @@ class DataCache:
         for _, file, size in sorted(found):
             self._stored[file] = size
             self._used += size
+            self._note_place(file)
 
     def count(self, name: str, number: int) -> None:
         self.figures[name] += number  # a lost update costs a figure, no more
 
     def path(self, key: str, tag: str) -> Path:
         word = hashlib.blake2b(f"{key}\0{tag}".encode("utf-8", "surrogateescape"), digest_size=20).hexdigest()
-        return self._folder / word[:2] / word
+        return (self._elsewhere.get(word) or self._usual(word)) / word[:2] / word
+
+    def _usual(self, word: str) -> Path:
+        return self._folders[int(word[-8:], 16) % len(self._folders)]
+
+    def _note_place(self, path: Path) -> None:
+        """Remember where a file is, if its name does not say so."""
+        folder = path.parents[1]
+        if folder != self._usual(path.name):
+            self._elsewhere[path.name] = folder
+
+    def _beside(self, path: Path, disk: Path) -> Path:
+        """The same file on the disk that `disk`, a file of the cache or of staging, is on."""
+        for folder in self._folders:
+            if disk.is_relative_to(folder.parent):
+                return folder / path.parent.name / path.name
+        return path
 
     def open(self, key: str, tag: str, size: int, fetch: Fetch) -> BlockFile:
         """The local file of an object; whole if it is in the cache, otherwise filled as it is read."""
@@ -173,11 +213,24 @@ class DataCache:
                 known.users += 1
                 self.figures["hits"] += 1
                 return known
-            found = self._open_stored(path, size, fetch) or self._open_new(path, size, fetch)
+            name = Name(key, tag)
+            found = self._open_stored(path, name, size, fetch) or self._open_new(path, name, size, fetch)
             self._open[path] = found
             return found
 
-    def _open_stored(self, path: Path, size: int, fetch: Fetch) -> BlockFile | None:
+    def reopen(self, key: str, tag: str, size: int, fetch: Fetch, whole: int, old: int) -> BlockFile:
+        """The file of an object that a worker before this one had open as `old`; `whole` is the same, or -1 if parts lacked."""
+        if whole < 0:
+            os.close(old)  # which parts it had is not known any more
+            return self.open(key, tag, size, fetch)
+        path = self.path(key, tag)
+        with self._lock:
+            found = self._open[path] = BlockFile(self, path, Name(key, tag), whole, size, fetch, whole=True)
+            if path in self._stored:
+                self._trusted.add(path)
+            return found
+
+    def _open_stored(self, path: Path, name: Name, size: int, fetch: Fetch) -> BlockFile | None:
         if path not in self._stored:
             return None
         try:
@@ -191,14 +244,16 @@ class DataCache:
             path.unlink(missing_ok=True)
             return None
         self._stored.move_to_end(path)
+        with suppress(OSError):
+            os.utime(fd)  # the order of use, for a later process
         self.figures["hits"] += 1
-        return BlockFile(self, path, fd, size, fetch, whole=True)
+        return BlockFile(self, path, name, fd, size, fetch, whole=True)
 
     def _verify(self, path: Path, fd: int, size: int) -> bool:
         if path in self._trusted:
             return os.fstat(fd).st_size == size
         try:
-            wanted = int(os.getxattr(fd, _SUM))
+            wanted = int(os.getxattr(fd, CHECKSUM))
         except (OSError, ValueError):
             return False
         if os.fstat(fd).st_size != size or checksum(fd, size) != wanted:
@@ -207,7 +262,7 @@ class DataCache:
         self._trusted.add(path)
         return True
 
-    def _open_new(self, path: Path, size: int, fetch: Fetch) -> BlockFile:
+    def _open_new(self, path: Path, name: Name, size: int, fetch: Fetch) -> BlockFile:
         self.figures["misses"] += 1
         try:
             fd = _make_sparse(path, size)
@@ -218,12 +273,12 @@ class DataCache:
                 fd = _make_sparse(path, size)
             except OSError:
                 fd = os.memfd_create("unstored")  # an empty file for those who want a descriptor
-                return BlockFile(self, path, fd, size, fetch, whole=size == 0, on_disk=False)
-        made = BlockFile(self, path, fd, size, fetch, whole=False)
+                return BlockFile(self, path, name, fd, size, fetch, whole=size == 0, on_disk=False)
+        made = BlockFile(self, path, name, fd, size, fetch, whole=False)
         if size == 0:
             made.whole = True
             _filling(path).rename(path)
-            self._store(path, fd, 0, 0)
+            self._store(path, name, fd, 0, 0)
         return made
 
     def finish(self, file: BlockFile, crc: int | None) -> None:
@@ -233,7 +288,7 @@ class DataCache:
         with self._lock:
             with suppress(OSError):  # cleared under us, or the disk takes no name; the descriptor still works
                 _filling(file.path).rename(file.path)
-                self._store(file.path, file.fd, file.size, crc)
+                self._store(file.path, file.name, file.fd, file.size, crc)
             file.whole = True
         self.evict()
 
@@ -254,7 +309,7 @@ class DataCache:
 
     def _note_refusal(self, error: OSError) -> None:
         if not self._refused:
-            log.warning("cache disk %s takes nothing (%s); reads may go past it", self._folder, error.strerror)
+            log.warning("a cache disk takes nothing (%s); reads may go past it", error)
         self._refused = True
 
     def remember(self, path: Path, block: int, content: bytes) -> None:
@@ -268,9 +323,11 @@ class DataCache:
         with self._lock:
             return self._unstored.get((path, block))
 
-    def _store(self, path: Path, fd: int, size: int, crc: int) -> None:
+    def _store(self, path: Path, name: Name, fd: int, size: int, crc: int) -> None:
         with suppress(OSError):  # without extended attributes the file is good for this process only
-            os.setxattr(fd, _SUM, str(crc).encode())
+            os.setxattr(fd, CHECKSUM, str(crc).encode())
+            label(fd, *name)
+        self._note_place(path)
         self._trusted.add(path)
         self._used += size - self._stored.pop(path, 0)
         self._stored[path] = size
@@ -301,13 +358,13 @@ class DataCache:
 
     def put(self, source: Path, key: str, tag: str, fd: int) -> None:
         """Take a file in as the content of an object; it goes if the disk has no place for its name."""
-        path, size = self.path(key, tag), os.fstat(fd).st_size
+        path, size = self._beside(self.path(key, tag), source), os.fstat(fd).st_size
         crc = checksum(fd, size)
         with self._lock:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 source.rename(path)
-                self._store(path, fd, size, crc)
+                self._store(path, Name(key, tag), fd, size, crc)
             except OSError as error:
                 self._note_refusal(error)
                 source.unlink(missing_ok=True)
@@ -315,7 +372,8 @@ class DataCache:
 
     def rename(self, key: str, tag: str, new_key: str, new_tag: str) -> None:
         """An object has another key or tag and the same content: so has its file."""
-        old, new = self.path(key, tag), self.path(new_key, new_tag)
+        old = self.path(key, tag)
+        new = self._beside(self.path(new_key, new_tag), old)
         with self._lock:
             if old not in self._stored or old in self._open or old == new:
                 return
@@ -323,7 +381,9 @@ class DataCache:
             with suppress(OSError):
                 new.parent.mkdir(parents=True, exist_ok=True)
                 old.rename(new)
+                label(new, new_key, new_tag)
                 self._drop(old)
+                self._note_place(new)
                 self._used += size - self._stored.pop(new, 0)
                 self._stored[new] = size
                 if trusted:
@@ -335,31 +395,45 @@ class DataCache:
             self._evict(wanted)
 
     def _evict(self, wanted: int) -> None:
-        disk = shutil.disk_usage(self._folder)
-        excess = max(self._used - self._limit, int(disk.total * FREE_FLOOR) + wanted - disk.free)
-        if excess <= 0:
+        over = self._used - self._limit
+        short = {folder: self._missing_space(folder) + wanted for folder in self._folders}
+        if over <= 0 and all(space <= 0 for space in short.values()):
             return
         for path in [path for path in self._stored if path not in self._open]:
-            if excess <= 0:
-                return
-            excess -= self._stored[path]
+            folder = path.parents[1]
+            if (over <= 0 and short[folder] <= 0) or self._pins.hold(path):
+                continue
+            over -= self._stored[path]
+            short[folder] -= self._stored[path]
             self._drop(path)
             path.unlink(missing_ok=True)
             self.figures["evicted"] += 1
+            if over <= 0 and all(space <= 0 for space in short.values()):
+                return
+
+    def _missing_space(self, folder: Path) -> int:
+        """Bytes that a disk lacks to its floor of free space."""
+        try:
+            disk = shutil.disk_usage(folder)
+        except OSError:  # the folder was removed under us
+            return 0
+        return int(disk.total * self._free_floor) - disk.free
 
     def _drop(self, path: Path) -> None:
         self._used -= self._stored.pop(path, 0)
         self._trusted.discard(path)
+        self._elsewhere.pop(path.name, None)
 
     def stats(self) -> dict[str, object]:
-        return {**self.figures, "bytes cached": self._used, "files cached": len(self._stored)}
+        folders = ":".join(str(folder.parent) for folder in self._folders)
+        return {**self.figures, "bytes cached": self._used, "files cached": len(self._stored), "cache": folders}
 
     def close(self) -> None:
         self.pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _filling(path: Path) -> Path:
-    return path.with_name(path.name + _FILLING)
+    return path.with_name(path.name + FILLING)
 
 
 def _make_sparse(path: Path, size: int) -> int:

@@ -62,6 +62,14 @@ class Device:
             if error.errno not in (errno.ENOENT, errno.ENODEV):  # the kernel has forgotten it, or is gone
                 raise
 
+    def resend(self) -> None:
+        """Make the kernel send all requests again that have no answer yet."""
+        try:
+            os.write(self.fd, kernel.pack_resend())
+        except OSError as error:
+            if error.errno != errno.ENODEV:  # unmounted meanwhile: nobody waits
+                raise
+
     def close(self) -> None:
         if self.fd >= 0:
             os.close(self.fd)

@@ -80,6 +80,8 @@ class Init(enum.IntFlag):
     INIT_EXT = 1 << 30
     DIRECT_IO_ALLOW_MMAP = 1 << 36
     PASSTHROUGH = 1 << 37
+    HAS_RESEND = 1 << 39
+    ALLOW_IDMAP = 1 << 40  #: bind mounts may map owners; `uid` of requests is the mapped one
 
 
 class Fopen(enum.IntFlag):
@@ -87,6 +89,7 @@ class Fopen(enum.IntFlag):
 
     DIRECT_IO = 1 << 0
     KEEP_CACHE = 1 << 1
+    CACHE_DIR = 1 << 3
     NOFLUSH = 1 << 5
     PARALLEL_DIRECT_WRITES = 1 << 6
     PASSTHROUGH = 1 << 7
@@ -148,6 +151,8 @@ COPY_IN = struct.Struct("<7Q")
 DIRENT = struct.Struct("<QQII")
 INVAL_INODE = struct.Struct("<Qqq")
 NOTIFY_INVAL_INODE = 2
+NOTIFY_RESEND = 7
+UNIQUE_RESEND = 1 << 63  #: in the number of a request that is sent again
 
 _PADDING = [b"", *(bytes(8 - rest) for rest in range(1, 8))]
 
@@ -238,3 +243,8 @@ def pack_attributes_stale(node: int) -> bytes:
     """A notification: the kernel is to ask for the attributes of a node again. Cached pages stay."""
     body = INVAL_INODE.pack(node, -1, 0)
     return OUT_HEADER.pack(OUT_HEADER.size + len(body), NOTIFY_INVAL_INODE, 0) + body
+
+
+def pack_resend() -> bytes:
+    """A notification: send all requests again that have no answer yet."""
+    return OUT_HEADER.pack(OUT_HEADER.size, NOTIFY_RESEND, 0)

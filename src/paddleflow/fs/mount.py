@@ -1,7 +1,8 @@
 """Mounting from options to the end: choose the tree, mount, serve in the foreground or in a process of its own.
 
-Called by `paddleflow fs mount`. In the background the caller gets its answer when the mount answers requests, or the error
-in words when it does not come to that.
+The interface for other packages is `MountOptions` with `start_mount` (returns when the mount answers requests, or raises in
+words when it does not come to that), `reload_mount` and `device.unmount`. `paddleflow fs mount` and mounts for jobs call them. The process of a
+mount calls `main`: a supervisor and its worker (`supervisor`).
 """
 
 from __future__ import annotations
@@ -11,30 +12,38 @@ import hashlib
 import json
 import logging
 import os
+import select
 import signal
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from urllib.parse import unquote
 
 from paddleflow.base.names import nearest
-from paddleflow.errors import Conflict, Invalid, PaddleFlowError, Unavailable
+from paddleflow.errors import BY_STATUS, Conflict, Invalid, PaddleFlowError, Unavailable
 from paddleflow.fs import device
-from paddleflow.fs.blocks import DataCache
+from paddleflow.fs.blocks import FREE_FLOOR, DataCache
+from paddleflow.fs.index import Index
 from paddleflow.fs.meta import Defaults
+from paddleflow.fs.options import RemoteOptions
+from paddleflow.fs.plain import mountable
 from paddleflow.fs.posix import PosixTree
-from paddleflow.fs.remote import RemoteOptions, RemoteTree
-from paddleflow.fs.session import THREADS, Session, control_path
+from paddleflow.fs.remote import RemoteTree
+from paddleflow.fs.session import THREADS, Session, ask_stats, control_path
+from paddleflow.fs.state import LAYOUT, State, StateFiles, make_state_files
+from paddleflow.fs.supervisor import Supervisor, Work, open_descriptors
 from paddleflow.fs.tree import Tree
 from paddleflow.fs.writer import Staging
-from paddleflow.objects.urls import Access, open_store
+from paddleflow.objects.links import LinkedStore, LinkTarget
+from paddleflow.objects.store import ObjectStore
+from paddleflow.objects.urls import SCHEMES, open_native_folder, open_store
 from paddleflow.objects.wrappers import Retrying
 
 log = logging.getLogger(__name__)
-SCHEMES = ("file", "local", "s3")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,58 +59,93 @@ class MountOptions:
     seconds: float | None = None  #: after which a change made elsewhere is noticed; None: as suits the source
     threads: int = THREADS
     # of stores only
-    access: Access = field(default_factory=Access)
+    properties: Mapping[str, str] = field(default_factory=dict)  #: what the URL does not say, by `objects.urls.SCHEMES`
+    links: Sequence[LinkTarget] = ()  #: other stores at paths inside it
     strict: bool = False  #: ask the store at every open
     writeback: bool = False  #: upload in the background; a journal on this machine's disk until then
     plain: bool = False  #: objects carry no attributes of ours
     cache_folder: Path | None = None  #: None: below the user's cache folder
-    cache_size: int = 20 * 2**30  #: bytes
+    cache_size: int = 20 * 2**30  #: bytes, of all cache folders together
+    more_cache_folders: Sequence[Path] = ()  #: on further disks
+    free_space: float = FREE_FLOOR  #: part of each cache disk that is left to others
+    keep_metadata: bool = True  #: names and attributes are kept on disk for the next mount
 
 
-def open_tree(options: MountOptions) -> Tree:
+def open_tree(options: MountOptions, state: State) -> Tree:
     """The tree that a URL names."""
     scheme, separator, rest = options.url.partition("://")
     match scheme.lower() if separator else "":
-        case "file" | "local":
+        case "file" | "local" if not options.links:
             root = Path("/" + unquote(rest).lstrip("/"))
-            if options.folder.resolve() == root.resolve():
+            # a worker that takes a mount over must not touch the folder: nobody would answer
+            if state.agreed.device < 0 and options.folder.resolve() == root.resolve():
                 raise Invalid(f"{options.folder} would be mounted on itself", hint="name another folder to mount on")
-            seconds = 1.0 if options.seconds is None else options.seconds
-            return PosixTree(root, seconds=seconds, immutable=options.immutable)
-        case "s3":
-            return _open_remote(options)
+            return _open_folder(root, options, state)
         case "":
             hint = "write it as file:///data/team or s3://bucket/prefix"
             raise Invalid(f"{options.url!r} is no URL", hint=hint)
+        case known if known in SCHEMES:
+            if SCHEMES[known].native is None or options.links:
+                return _open_remote(options, state)
+            if state.agreed.root < 0:  # the next worker goes on with the same mount: its nodes are files of it
+                folder = open_native_folder(options.url, options.properties, wait=True)
+                assert folder is not None, f"{known} is mounted by no client"
+                state.agreed.root = folder
+            return _open_folder(Path(f"/proc/self/fd/{state.agreed.root}"), options, state)
         case _:
             raise Invalid(f"type {scheme!r} cannot be mounted", hint=nearest(scheme, SCHEMES))
 
 
-def _open_remote(options: MountOptions) -> Tree:
-    store = Retrying(open_store(options.url, options.access))
-    store.stat("")  # says at once what is wrong with name, port, keys or bucket
-    folder = options.cache_folder or _default_cache(options)
-    _lock_folder(folder)
-    staging = Staging(folder / "staging", store)
-    if not (options.read_only or options.immutable) and (sent := staging.recover()):
+def _open_folder(root: Path, options: MountOptions, state: State) -> Tree:
+    seconds = 1.0 if options.seconds is None else options.seconds
+    return PosixTree(root, state, seconds=seconds, immutable=options.immutable)
+
+
+def _open_store(options: MountOptions) -> ObjectStore:
+    """The store of a URL with the links inside it, each with retries."""
+    host = mountable(Retrying(open_store(options.url, options.properties)))
+    links = {each.path: mountable(Retrying(open_store(each.url, each.properties))) for each in options.links}
+    return LinkedStore(host, links) if links else host
+
+
+def _open_remote(options: MountOptions, state: State) -> Tree:
+    store = _open_store(options)
+    again = state.agreed.device >= 0
+    if not again:
+        store.stat("")  # says at once what is wrong with name, port, keys or bucket
+    folder = options.cache_folder or default_cache(options.url, options.properties)
+    folders = [folder, *options.more_cache_folders]
+    for each in folders:
+        _lock_folder(each)
+    staging = Staging([each / "staging" for each in folders], store)
+    if not (again or options.read_only or options.immutable) and (sent := staging.recover()):
         log.info("%s files of an earlier mount were uploaded", sent)
     return RemoteTree(
         store,
-        DataCache(folder / "data", options.cache_size),
+        DataCache([each / "data" for each in folders], options.cache_size, free_floor=options.free_space),
         staging,
-        Defaults(os.getuid(), os.getgid()),
+        _defaults(options.properties),
         RemoteOptions(
             ttl=10.0 if options.seconds is None else options.seconds,
             immutable=options.immutable,
             strict=options.strict,
             writeback=options.writeback,
-            plain=options.plain,
+            plain=options.plain or not (store.capabilities.metadata or options.links),
         ),
+        state,
+        Index(folder / "names.db", again=again, keep=options.keep_metadata),
     )
 
 
-def _default_cache(options: MountOptions) -> Path:
-    word = hashlib.sha256(f"{options.access.endpoint} {options.url}".encode()).hexdigest()[:16]
+def _defaults(properties: Mapping[str, str]) -> Defaults:
+    usual = Defaults(os.getuid(), os.getgid())
+    modes = {"file_mode": properties.get("fileMode"), "folder_mode": properties.get("dirMode")}
+    return replace(usual, **{name: int(mode, 8) for name, mode in modes.items() if mode})
+
+
+def default_cache(url: str, properties: Mapping[str, str]) -> Path:
+    """Where a URL is cached if nobody says so."""
+    word = hashlib.sha256(f"{properties.get('endpoint', '')} {url}".encode()).hexdigest()[:16]
     return Path.home() / ".cache" / "paddleflow" / "fs" / word
 
 
@@ -118,14 +162,46 @@ def _lock_folder(folder: Path) -> None:
         raise Unavailable(f"cache folder {folder} cannot be used: {error.strerror}", hint="see --cache-dir") from error
 
 
-def run_mount(options: MountOptions, ready: Callable[[], None] = lambda: None) -> None:
-    """Mount and serve until it is unmounted, or a signal asks to end."""
+def make_worker(options: MountOptions, say: Callable[[dict[str, object]], None]) -> Work:
+    """What a worker does: mount, or take a mount over, and serve. `say` tells whoever waits how that went."""
+
+    def work(state: State, started: Callable[[], None]) -> None:
+        if state.agreed.device >= 0:  # the first worker has said so; the descriptor is somebody else's now
+            _serve(options, state, started)
+            return
+
+        def ready() -> None:
+            started()
+            say({"pid": os.getppid()})
+
+        try:
+            _serve(options, state, ready)
+        except PaddleFlowError as error:
+            say({"message": error.message, "code": error.code, "hint": error.hint, "status": error.status})
+            raise
+        except BaseException as error:
+            message = f"mounting on {options.folder} failed: {error}"
+            say({"message": message, "code": "", "hint": _see_log(options), "status": 500})
+            raise
+
+    return work
+
+
+def _serve(options: MountOptions, state: State, ready: Callable[[], None]) -> None:
     read_only = options.read_only or options.immutable
-    if device.is_mounted(options.folder):
+    again = state.agreed.device >= 0
+    if again:
+        opened = device.Device(state.agreed.device)
+    elif device.is_mounted(options.folder):
         raise Conflict(f"{options.folder} has a mount already", hint=f"paddleflow fs umount {options.folder}")
-    tree = open_tree(options)
-    opened = device.mount(options.url, options.folder, read_only=read_only, allow_other=options.allow_other)
-    session = Session(tree, opened, options.folder, options.url, read_only=read_only, passthrough=options.passthrough)
+    tree = open_tree(options, state)
+    if not again:
+        opened = device.mount(options.url, options.folder, read_only=read_only, allow_other=options.allow_other)
+        state.agreed.device = opened.fd
+        state.save_agreed()
+    session = Session(
+        tree, opened, options.folder, options.url, state, read_only=read_only, passthrough=options.passthrough
+    )
 
     def end(number: int, frame: FrameType | None) -> None:
         with suppress(PaddleFlowError):
@@ -139,59 +215,117 @@ def run_mount(options: MountOptions, ready: Callable[[], None] = lambda: None) -
         opened.close()
 
 
-def start_mount(options: MountOptions) -> int:
-    """The same in a process of its own; its id. Returns when the mount answers."""
+def run_mount(options: MountOptions) -> None:
+    """Mount and serve until it is unmounted, or a signal asks to end. This process is the supervisor."""
     receiver, sender = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(receiver)
-        _become_daemon(options, sender)
-    os.close(sender)
-    os.waitpid(child, 0)
+    code = Supervisor(make_worker(options, _sayer(sender)), make_state_files(), (receiver,)).run()
+    with suppress(OSError):
+        os.close(sender)
     with open(receiver, "rb") as pipe:
         said = pipe.read()
-    if not said:
-        raise Unavailable(f"the process that mounts on {options.folder} ended without a word", hint=_see_log(options))
-    answer = json.loads(said)
-    if "pid" in answer:
-        return int(answer["pid"])
-    raise PaddleFlowError(answer["message"], code=answer["code"], hint=answer["hint"])
+    answer = json.loads(said) if said else {}
+    if code and "message" in answer:
+        raise BY_STATUS.get(int(answer["status"]), PaddleFlowError)(
+            answer["message"], code=answer["code"], hint=answer["hint"]
+        )
+    if code:
+        raise Unavailable(f"the mount on {options.folder} ended with {code}")
 
 
-def _become_daemon(options: MountOptions, sender: int) -> None:
-    """In the forked child: leave terminal and parent, mount, say so, serve. Does not return."""
-    os.setsid()
-    if os.fork() != 0:
-        os._exit(0)
+def _sayer(sender: int) -> Callable[[dict[str, object]], None]:
+    """Sends one answer, the first worker's."""
 
     def say(answer: dict[str, object]) -> None:
         with suppress(OSError):
             os.write(sender, json.dumps(answer).encode())
             os.close(sender)
 
-    code = 1
-    try:
-        os.chdir("/")
-        _redirect(log_path(options.folder))
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", force=True)
-        run_mount(options, ready=lambda: say({"pid": os.getpid()}))
-        code = 0
-    except PaddleFlowError as error:
-        say({"message": error.message, "code": error.code, "hint": error.hint})
-    except BaseException as error:
-        log.exception("the mount on %s ended", options.folder)
-        say({"message": f"mounting on {options.folder} failed: {error}", "code": "", "hint": _see_log(options)})
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
+    return say
 
 
-def _redirect(file: Path) -> None:
+def start_mount(options: MountOptions, seconds: float | None = None) -> int:
+    """Mount in a process of its own; the id of its supervisor. Returns when the mount answers, or after `seconds` raises."""
+    file = log_path(options.folder)
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    empty = os.open(os.devnull, os.O_RDONLY)
-    written = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    for source, target in ((empty, 0), (written, 1), (written, 2)):
-        os.dup2(source, target)
+    receiver, sender = os.pipe()
+    options_fd = os.memfd_create("paddleflow options")
+    os.write(options_fd, dump_options(options).encode())
+    try:
+        written = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            process = subprocess.Popen(  # it forks and leaves at once, so that nobody has to wait for the supervisor
+                _command(str(options_fd), str(sender)),
+                stdin=subprocess.DEVNULL, stdout=written, stderr=written,
+                pass_fds=[options_fd, sender], start_new_session=True, cwd="/",
+            )  # fmt: skip
+        finally:
+            os.close(written)
+    finally:
+        os.close(options_fd)
+        os.close(sender)
+    with open(receiver, "rb", buffering=0) as pipe:
+        in_time = bool(select.select([pipe], [], [], seconds)[0])
+        if not in_time:
+            _give_up(process.pid, options.folder)
+        said = pipe.read() if in_time else b""
+    process.wait()
+    if not in_time:
+        hint = "see whether the store is reachable and answers"
+        raise Unavailable(f"{options.url} did not answer within {seconds:g} s", hint=hint)
+    if not said:
+        raise Unavailable(f"the process that mounts on {options.folder} ended without a word", hint=_see_log(options))
+    answer = json.loads(said)
+    if "pid" in answer:
+        return int(answer["pid"])
+    raise BY_STATUS.get(int(answer["status"]), PaddleFlowError)(
+        answer["message"], code=answer["code"], hint=answer["hint"]
+    )
+
+
+def _give_up(group: int, folder: Path) -> None:
+    """End a mount that does not come up: its whole session, and what it may have mounted."""
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+    with suppress(PaddleFlowError):
+        device.unmount(folder, force=True)
+
+
+def reload_mount(folder: Path) -> None:
+    """Replace the program behind a mount by the one that is installed now. Whoever uses the mount notices nothing."""
+    found = ask_stats(folder)
+    asked = subprocess.run(_command("--layout"), capture_output=True, text=True, check=False)
+    if asked.stdout.strip() != str(found["layout"]):
+        hint = f"paddleflow fs umount {folder}, and mount it again"
+        raise Conflict(f"the mount on {folder} cannot be taken over by the program that is installed", hint=hint)
+    if not found["resend"]:
+        raise Conflict(f"the mount on {folder} cannot be taken over: that needs Linux 6.9")
+    os.kill(int(str(found["pid"])), signal.SIGHUP)
+
+
+def _command(*words: str) -> list[str]:
+    """Calls `main` of the program that is installed where this one is, in a process of its own."""
+    begin = (
+        "import sys; sys.path.append(sys.argv[1]); from paddleflow.fs.mount import main; sys.exit(main(sys.argv[2:]))"
+    )
+    return [sys.executable, "-c", begin, str(Path(__file__).parents[2]), *words]
+
+
+def dump_options(options: MountOptions) -> str:
+    """As text, secrets included: only ever in memory."""
+    links = [{"path": each.path, "url": each.url, "properties": dict(each.properties)} for each in options.links]
+    return json.dumps(
+        {**asdict(replace(options, properties=dict(options.properties), links=())), "links": links}, default=str
+    )
+
+
+def load_options(text: str) -> MountOptions:
+    """The options again; what this program does not know is left out."""
+    found = {name: value for name, value in json.loads(text).items() if name in MountOptions.__dataclass_fields__}
+    found["folder"] = Path(found["folder"])
+    found["links"] = tuple(LinkTarget(**each) for each in found["links"])
+    found["cache_folder"] = found["cache_folder"] and Path(found["cache_folder"])
+    found["more_cache_folders"] = tuple(Path(each) for each in found["more_cache_folders"])
+    return MountOptions(**found)
 
 
 def log_path(folder: Path) -> Path:
@@ -200,3 +334,32 @@ def log_path(folder: Path) -> Path:
 
 def _see_log(options: MountOptions) -> str:
     return f"see {log_path(options.folder)}"
+
+
+def main(words: list[str]) -> int:
+    """``--layout``: which state this program can take over. Otherwise descriptors: of the options, and of whom to tell or of a state."""
+    if words == ["--layout"]:
+        print(LAYOUT)
+        return 0
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", force=True)
+    options_fd = int(words[0])
+    options = load_options(os.pread(options_fd, 1 << 20, 0).decode())
+    if words[1].startswith("{"):
+        files, say = StateFiles(**json.loads(words[1])), _tell_nobody()
+    else:
+        if os.fork():
+            return 0
+        files, say = make_state_files(), _sayer(int(words[1]))
+
+    def reload() -> None:
+        for each in open_descriptors():
+            with suppress(OSError):
+                os.set_inheritable(each, True)
+        os.execv(sys.executable, _command(str(options_fd), json.dumps(asdict(files))))  # noqa: S606 - no shell is wanted
+
+    return Supervisor(make_worker(options, say), files, (options_fd,), reload).run()
+
+
+def _tell_nobody() -> Callable[[dict[str, object]], None]:
+    """A mount that was taken over has nobody who waits."""
+    return lambda answer: None

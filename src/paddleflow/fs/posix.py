@@ -20,6 +20,7 @@ from pathlib import Path
 from paddleflow.errors import NotFound, Unavailable
 from paddleflow.fs import kernel
 from paddleflow.fs.kernel import Attributes
+from paddleflow.fs.state import HandleRecord, State
 from paddleflow.fs.tree import NOW, Changes, Found, Limits, Listed, OpenFile, Owner, attributes_of
 
 _AT_EMPTY_PATH = 0x1000
@@ -51,8 +52,13 @@ class PosixFile:
     def __init__(self, node: _Node, fd: int, *, keep_cache: bool, changed: bool = False) -> None:
         self._node, self._fd, self.keep_cache, self.changed = node, fd, keep_cache, changed
 
-    def backing(self) -> int | None:
+    @property
+    def fd(self) -> int:
         return self._fd
+
+    def backing(self) -> int | None:
+        # The kernel would write as root, who keeps set-uid bits: writes to such a file must come to us.
+        return None if os.fstat(self._fd).st_mode & _SUID else self._fd
 
     def read(self, size: int, offset: int) -> bytes:
         return os.pread(self._fd, size, offset)
@@ -89,8 +95,9 @@ class PosixFile:
 class PosixTree:
     """`Tree` over a folder."""
 
-    def __init__(self, root: Path, *, seconds: float = 1.0, immutable: bool = False) -> None:
+    def __init__(self, root: Path, state: State, *, seconds: float = 1.0, immutable: bool = False) -> None:
         self.immutable = immutable
+        self._table = state.nodes
         self.entry_seconds = self.attr_seconds = 86_400.0 if immutable else seconds
         self._as_root = os.geteuid() == 0
         self._lock = threading.Lock()
@@ -105,7 +112,11 @@ class PosixTree:
         top.lookups = 1
         self._nodes = {kernel.ROOT: top}
         self._by_key = {top.key: top}
-        self._next = kernel.ROOT + 1
+        for record in state.nodes.records():
+            about = os.fstat(record.fd)
+            node = _Node(record.node, record.fd, (about.st_dev, about.st_ino))
+            node.lookups = record.lookups
+            self._nodes[node.id] = self._by_key[node.key] = node
 
     # ---- nodes ----
 
@@ -127,11 +138,13 @@ class PosixTree:
         with self._lock:
             node = self._by_key.get(key)
             if node is None:
-                node = _Node(self._next, fd, key)
-                self._next += 1
+                node = _Node(self._table.new_number(), fd, key)
+                self._table.put(node.id, 1, fd)
                 self._nodes[node.id] = self._by_key[key] = node
-                fd = -1
-            node.lookups += 1
+                node.lookups, fd = 1, -1
+            else:
+                node.lookups += 1
+                self._table.set_lookups(node.id, node.lookups)
         if fd >= 0:
             os.close(fd)
         return Found(node.id, attributes_of(found))
@@ -146,10 +159,16 @@ class PosixTree:
                 return
             known.lookups -= count
             if known.lookups > 0 or node == kernel.ROOT:
+                self._table.set_lookups(node, max(1, known.lookups))
                 return
+            self._table.remove(node)  # before the descriptor's number can be another file's
             del self._nodes[node]
             del self._by_key[known.key]
         os.close(known.fd)
+
+    def name_of(self, node: int) -> str:
+        top = Path(self._nodes[kernel.ROOT].path()).readlink()
+        return str(Path(self._node(node).path()).readlink()).removeprefix(str(top)).lstrip("/")
 
     # ---- attributes ----
 
@@ -238,7 +257,9 @@ class PosixTree:
     def rmdir(self, parent: int, name: bytes) -> None:
         os.rmdir(name, dir_fd=self._node(parent).fd)
 
-    def rename(self, parent: int, name: bytes, new_parent: int, new_name: bytes, flags: int) -> None:
+    def rename(
+        self, parent: int, name: bytes, new_parent: int, new_name: bytes, flags: int, *, repeated: bool = False
+    ) -> None:
         old, new = self._node(parent).fd, self._node(new_parent).fd
         if flags:
             _check(_libc.renameat2(old, name, new, new_name, flags))
@@ -269,6 +290,13 @@ class PosixTree:
             file.drop_suid()
         return file
 
+    def reopen(self, record: HandleRecord) -> PosixFile:
+        """An open file of a worker that is gone."""
+        return PosixFile(self._node(record.node), record.fd, keep_cache=False)
+
+    def settle(self) -> None:
+        """Nothing is open but by a handle."""
+
     def create(self, parent: int, name: bytes, flags: int, mode: int, owner: Owner) -> tuple[Found, PosixFile]:
         folder = self._node(parent)
         wanted = (flags & ~(os.O_ACCMODE | os.O_APPEND)) | os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -298,6 +326,9 @@ class PosixTree:
                     yield Listed(name, entry.inode(), _kind_of(entry), found)
         finally:
             os.close(fd)
+
+    def kept_listing(self, node: int) -> bool | None:
+        return None  # others may change the folder at any time
 
     def syncdir(self, node: int) -> None:
         fd = os.open(self._node(node).path(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -10,112 +10,63 @@ never held by an upload; names are guarded by the kernel, which allows one chang
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
+import struct
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 from paddleflow.errors import NotFound
 from paddleflow.fs import kernel
-from paddleflow.fs.blocks import DataCache
+from paddleflow.fs.blocks import DataCache, Fetch
+from paddleflow.fs.folders import Folders
+from paddleflow.fs.index import Index
 from paddleflow.fs.kernel import Attributes
-from paddleflow.fs.meta import Defaults, Node, Nodes
+from paddleflow.fs.meta import Defaults, Node, Nodes, row_attributes, staged_record, text_of
+from paddleflow.fs.options import RemoteOptions
 from paddleflow.fs.posix import without_suid
-from paddleflow.fs.reader import Reader
+from paddleflow.fs.remote_file import RemoteFile
+from paddleflow.fs.state import HandleRecord, State
 from paddleflow.fs.tree import NOW, Changes, Found, Limits, Listed, OpenFile, Owner
 from paddleflow.fs.writer import Commit, Staging
 from paddleflow.objects.store import Entry, Kind, ObjectStore
 
 ASKED_AT_ONCE = 32  #: attributes of objects that are asked for while a folder is listed
-_RENAME_NOREPLACE, _RENAME_EXCHANGE = 1, 2
+_RENAME_NOREPLACE = 1
 _XATTR_CREATE, _XATTR_REPLACE = 1, 2
-_HUGE = 1 << 40
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteOptions:
-    """How a mount treats its store."""
-
-    ttl: float = 10.0  #: seconds that an answer of the store is believed
-    immutable: bool = False
-    strict: bool = False  #: ask the store at every open
-    writeback: bool = False  #: `close` and `fsync` mean durable on this machine, not in the store
-    plain: bool = False  #: objects carry no attributes of ours: do not ask for them while listing
-
-
-class RemoteFile:
-    """An open file of a store."""
-
-    def __init__(self, tree: RemoteTree, node: Node, *, writable: bool) -> None:
-        self._tree, self.node, self._writable = tree, node, writable
-        self._reader = Reader(node.file) if node.file is not None else None
-        self.keep_cache = bool(node.tag) and node.kept_tag == node.tag and not node.is_local
-        self.changed = bool(node.kept_tag) and node.kept_tag != node.tag
-        node.kept_tag = "" if node.is_local else node.tag
-
-    def backing(self) -> int | None:
-        node = self.node
-        return node.fd if node.staged is not None or (node.file is not None and node.file.whole) else None
-
-    def read(self, size: int, offset: int) -> bytes:
-        if self.node.staged is not None or self._reader is None:
-            return os.pread(self.node.fd, size, offset)
-        return self._reader.read(size, offset)
-
-    def write(self, data: memoryview, offset: int, *, kill_suid: bool = False) -> int:
-        if kill_suid:
-            self.node.mode = stat.S_IFMT(self.node.mode) | without_suid(self.node.mode)
-        try:
-            return os.pwrite(self.node.fd, data, offset)
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            self._tree.free_disk(len(data))
-            return os.pwrite(self.node.fd, data, offset)
-
-    def flush(self) -> None:
-        if self._writable:
-            self._tree.save(self.node)
-
-    def fsync(self, *, data_only: bool) -> None:
-        if self._writable:
-            self._tree.save(self.node)
-
-    def allocate(self, mode: int, offset: int, length: int) -> None:
-        if mode:
-            raise OSError(errno.EOPNOTSUPP, "only plain allocation")
-        os.posix_fallocate(self.node.fd, offset, length)
-
-    def seek(self, offset: int, whence: int) -> int:
-        file = self.node.file
-        if file is None or file.whole:
-            return os.lseek(self.node.fd, offset, whence)
-        if not 0 <= offset < file.size:
-            raise OSError(errno.ENXIO, "beyond the end")
-        return offset if whence == os.SEEK_DATA else file.size  # objects have no holes
-
-    def release(self) -> None:
-        self._tree.let_go(self.node, writable=self._writable)
+_HUGE = 1 << 40  #: what is free in a store is not known
+_READ = struct.Struct("<Q?")
 
 
 class RemoteTree:
     """`Tree` over a store."""
 
     def __init__(
-        self, store: ObjectStore, cache: DataCache, staging: Staging, defaults: Defaults, options: RemoteOptions
+        self,
+        store: ObjectStore,
+        cache: DataCache,
+        staging: Staging,
+        defaults: Defaults,
+        options: RemoteOptions,
+        state: State,
+        index: Index,
     ) -> None:
         self.immutable = options.immutable
         self.entry_seconds = self.attr_seconds = 86_400.0 if options.immutable else options.ttl
         self._store, self._cache, self._staging = store, cache, staging
         self._defaults, self._options = defaults, options
         root = Node(kernel.ROOT, None, "", stat.S_IFDIR | defaults.folder_mode)
-        root.apply(store.stat(""), defaults)
+        again = state.agreed.device >= 0
+        root.apply(Entry("", Kind.FOLDER) if again else store.stat(""), defaults)
         root.mtime = root.ctime = root.atime = time.time_ns()
-        root.lookups = 1
-        self._nodes = Nodes(root)
+        self._nodes, self._index = Nodes(root, state, index), index
         self._askers = ThreadPoolExecutor(ASKED_AT_ONCE, "attributes")
+        self._folders = Folders(store, self._nodes, self._askers, self._known, defaults, plain=options.plain)
+        if again:
+            for node, content, placed in self._nodes.restore(state):
+                self._restore_content(node, content, placed)
 
     # ---- names ----
 
@@ -123,14 +74,13 @@ class RemoteTree:
         return moment > 0 and (self.immutable or time.monotonic() - moment < self._options.ttl)
 
     def lookup(self, parent: int, name: bytes) -> Found:
-        return self._count(self._child(self._nodes.get(parent), _text(name)))
+        return self._count(self._child(self._nodes.get(parent), text_of(name)))
 
     def _count(self, node: Node) -> Found:
-        node.lookups += 1
-        return Found(node.id, self._attributes(node))
+        return Found(self._nodes.count(node), self._attributes(node))
 
     def _child(self, folder: Node, name: str) -> Node:
-        node = folder.children.get(name)
+        node = self._nodes.child(folder, name)
         if node is not None and (node.is_local or self._fresh(node.checked_at)):
             return node
         if node is None and self._fresh(folder.listed_at):
@@ -147,7 +97,7 @@ class RemoteTree:
         """The node of an entry with all attributes, made or brought up to date."""
         if entry.kind is Kind.OTHER:
             raise FileNotFoundError(errno.ENOENT, "neither file nor folder", name)
-        node = folder.children.get(name)
+        node = self._nodes.child(folder, name)
         if node is not None and node.is_folder != (entry.kind is Kind.FOLDER):
             self._nodes.remove(node)
             node = None
@@ -158,54 +108,28 @@ class RemoteTree:
                 if not node.handles or node.tag == entry.tag:  # a newer version: those who have it open keep theirs
                     node.apply(entry, self._defaults)
         node.checked_at = time.monotonic()
+        self._nodes.rewrite(node)
         return node
 
     def forget(self, node: int, count: int) -> None:
-        self._nodes.forget(node, count)
+        self._nodes.forget(node)
+
+    def name_of(self, node: int) -> str:
+        return self._nodes.get(node).key()
 
     def listdir(self, node: int, *, look_up: bool) -> Iterator[Listed]:
         folder = self._nodes.get(node)
-        if not self._fresh(folder.listed_at) or (look_up and any(not c.checked_at for c in folder.children.values())):
-            self._list(folder, look_up)
-        for child in list(folder.children.values()):
-            name = child.name.encode()
-            yield Listed(name, child.id, child.mode >> 12, self._count(child) if look_up else None)
-
-    def _list(self, folder: Node, look_up: bool) -> None:
-        """Ask the store for the entries of a folder, and where needed for their attributes, many at once."""
-        key = folder.key()
-        entries = {entry.key.rpartition("/")[2]: entry for entry in self._store.list_entries(key)}
-        for name, gone in list(folder.children.items()):
-            if name not in entries and not gone.is_local and not gone.handles:
-                self._nodes.remove(gone)
-        unknown: list[tuple[str, Entry]] = []
-        for name, entry in entries.items():
-            node = folder.children.get(name)
-            same = (
-                node is not None
-                and node.checked_at > 0
-                and (node.is_local or (node.tag == entry.tag and node.modified_at == entry.modified_at))
-            )
-            if node is not None and same:
-                node.checked_at = time.monotonic()
-            elif self._options.plain:
-                self._known(folder, name, entry)
-            elif look_up:
-                unknown.append((name, entry))
-            elif node is None and entry.kind is not Kind.OTHER:
-                kind = stat.S_IFDIR if entry.kind is Kind.FOLDER else stat.S_IFREG
-                self._nodes.add(folder, name, kind)  # attributes are asked for when somebody wants them
-        for (name, _), found in zip(unknown, self._askers.map(self._ask, unknown), strict=True):
-            if found is not None:
-                self._known(folder, name, found)
-        folder.listed_at = time.monotonic()
-
-    def _ask(self, listed: tuple[str, Entry]) -> Entry | None:
-        entry = listed[1]
-        try:
-            return self._store.stat(entry.key + "/" if entry.kind is Kind.FOLDER else entry.key)
-        except NotFound:
-            return None  # gone since it was listed
+        if not self._fresh(folder.listed_at) or (look_up and self._index.has_unasked(folder.id)):
+            self._folders.take_in(folder, look_up=look_up)
+        folder.shown_at = folder.listed_at
+        for row in self._index.children(folder.id):
+            found: Found | None = None
+            if look_up:
+                child = self._nodes.live(row.id)
+                if child is None and row.more:
+                    child = self._nodes.get(row.id)
+                found = Found(row.id, row_attributes(row) if child is None else self._attributes(child))
+            yield Listed(row.name.encode(), row.id, row.mode >> 12, found)
 
     def mkdir(self, parent: int, name: bytes, mode: int, owner: Owner) -> Found:
         folder = self._nodes.get(parent)
@@ -219,11 +143,12 @@ class RemoteTree:
         return self._count(node)
 
     def _new(self, folder: Node, name: bytes, mode: int, owner: Owner) -> Node:
-        node = self._nodes.add(folder, _text(name), mode)
+        node = self._nodes.add(folder, text_of(name), mode)
         node.uid, node.gid = owner.uid, folder.gid if folder.mode & stat.S_ISGID else owner.gid
         if folder.mode & stat.S_ISGID and stat.S_ISDIR(mode):
             node.mode |= stat.S_ISGID
         node.atime = node.mtime = node.ctime = folder.mtime = folder.ctime = time.time_ns()
+        self._nodes.rewrite(folder)
         node.checked_at = time.monotonic()
         return node
 
@@ -252,11 +177,18 @@ class RemoteTree:
         raise OSError(errno.EOPNOTSUPP, "a store has no hard links")
 
     def readlink(self, node: int) -> bytes:
-        return self._nodes.get(node).target
+        return self._known_node(node).target
+
+    def _known_node(self, number: int) -> Node:
+        """The node with its attributes: those of one that a worker before this one knew may have to be asked for."""
+        node = self._nodes.get(number)
+        if node.checked_at > 0 or node.parent is None or node.unlinked or node.is_local or node.handles:
+            return node
+        return self._child(node.parent, node.name)
 
     def unlink(self, parent: int, name: bytes) -> None:
         folder = self._nodes.get(parent)
-        node = self._child(folder, _text(name))
+        node = self._child(folder, text_of(name))
         if node.is_folder:
             raise IsADirectoryError(errno.EISDIR, "a folder")
         with node.uploading, node.lock:
@@ -266,6 +198,7 @@ class RemoteTree:
             if node.staged is not None:
                 self._staging.forget(node.staged)
         folder.mtime = folder.ctime = node.ctime = time.time_ns()
+        self._nodes.rewrite(folder)
 
     def _keep_for_readers(self, node: Node) -> None:
         """Before the object goes or moves: whoever has it open reads on from the local file."""
@@ -274,29 +207,34 @@ class RemoteTree:
 
     def rmdir(self, parent: int, name: bytes) -> None:
         folder = self._nodes.get(parent)
-        node = self._child(folder, _text(name))
+        node = self._child(folder, text_of(name))
         if not node.is_folder:
             raise NotADirectoryError(errno.ENOTDIR, "not a folder")
-        if any(child.is_local for child in node.children.values()):
+        if any(each.is_local and each.parent is node and not each.unlinked for each in self._nodes.with_content()):
             raise OSError(errno.ENOTEMPTY, "not empty")
         self._store.remove_folder(node.key())
         self._nodes.remove(node)
         if folder.parent is not None:  # a prefix without a marker ends with its last object: keep the folder above
             self._store.make_folder(folder.key(), metadata=folder.metadata())
         folder.mtime = folder.ctime = time.time_ns()
+        self._nodes.rewrite(folder)
 
-    def rename(self, parent: int, name: bytes, new_parent: int, new_name: bytes, flags: int) -> None:
+    def rename(
+        self, parent: int, name: bytes, new_parent: int, new_name: bytes, flags: int, *, repeated: bool = False
+    ) -> None:
         if flags & ~_RENAME_NOREPLACE:
             raise OSError(errno.EINVAL, "names cannot be exchanged in a store")
-        folder, new_folder, new = self._nodes.get(parent), self._nodes.get(new_parent), _text(new_name)
-        node = self._child(folder, _text(name))
+        folder, new_folder, new = self._nodes.get(parent), self._nodes.get(new_parent), text_of(new_name)
+        if repeated and self._was_renamed(folder, text_of(name), new_folder, new):
+            return
+        node = self._child(folder, text_of(name))
         try:
             old: Node | None = self._child(new_folder, new)
         except (FileNotFoundError, NotFound):
             old = None
         if old is node:
             return
-        if old is not None:
+        if old is not None and not (repeated and old.is_folder and node.is_folder):
             self._check_replaceable(node, old, flags)
         key, new_key = node.key(), f"{new_folder.key()}/{new}" if new_folder.parent else new
         with node.uploading, node.lock:
@@ -311,15 +249,33 @@ class RemoteTree:
                 self._store.remove(new_key)
             if old is not None:
                 self._nodes.remove(old)
-            del folder.children[node.name]
-            node.parent, node.name = new_folder, new
-            new_folder.children[new] = node
+            self._nodes.move(node, new_folder, new)
+            self._describe(node)
             if node.pending and not self._commit_later(node):  # the note must name the new key
                 self._upload(node)
                 if node.staged is not None:
                     self._staging.forget(node.staged)
         now = time.time_ns()
         folder.mtime = folder.ctime = new_folder.mtime = new_folder.ctime = node.ctime = now
+        for each in (folder, new_folder, node):
+            self._nodes.rewrite(each)
+
+    def _was_renamed(self, folder: Node, name: str, new_folder: Node, new: str) -> bool:
+        """Whether a worker that is gone did it in the store; then the node gets its new name here, too."""
+        node = self._nodes.child(folder, name)
+        if node is None or node.is_local:
+            return False
+        try:
+            self._store.stat(node.key())
+            return False
+        except NotFound:
+            self._store.stat(f"{new_folder.key()}/{new}" if new_folder.parent else new)
+        old = self._nodes.child(new_folder, new)
+        if old is not None:
+            self._nodes.remove(old)
+        node.checked_at = 0.0
+        self._nodes.move(node, new_folder, new)
+        return True
 
     def _check_replaceable(self, node: Node, old: Node, flags: int) -> None:
         if flags & _RENAME_NOREPLACE:
@@ -361,17 +317,16 @@ class RemoteTree:
 
     def getattr(self, node: int) -> Attributes:
         known = self._nodes.get(node)
-        if not (
-            known.parent is None or known.unlinked or known.is_local or known.handles or self._fresh(known.checked_at)
-        ):
-            return self._attributes(self._child(known.parent, known.name))
-        return self._attributes(known)
+        sure = known.unlinked or known.is_local or known.handles or self._fresh(known.checked_at)
+        return self._attributes(known if known.parent is None or sure else self._child(known.parent, known.name))
 
     def setattr(self, node: int, changes: Changes, file: OpenFile | None) -> Attributes:
-        known = self._nodes.get(node)
+        known = self._known_node(node)
         if changes.size is not None:
             self._truncate(known, changes.size)
         self._change(known, changes)
+        self._nodes.rewrite(known)
+        self.describe_staged(known)
         if changes != Changes(size=changes.size, kill_suid=changes.kill_suid):
             self._save_attributes(known)
         return self._attributes(known)
@@ -424,22 +379,24 @@ class RemoteTree:
                 else:
                     self._cache.rename(key, node.tag, key, entry.tag)
                 node.tag, node.modified_at = entry.tag, entry.modified_at
+                self._nodes.rewrite(node)
+                self.describe_staged(node)
 
     def getxattr(self, node: int, name: bytes) -> bytes:
         try:
-            return self._nodes.get(node).xattrs[_text(name)]
+            return self._known_node(node).xattrs[text_of(name)]
         except KeyError:
             raise OSError(errno.ENODATA, "no such attribute") from None
 
     def listxattr(self, node: int) -> list[bytes]:
-        return [name.encode() for name in self._nodes.get(node).xattrs]
+        return [name.encode() for name in self._known_node(node).xattrs]
 
     def setxattr(self, node: int, name: bytes, value: bytes, flags: int) -> None:
-        known, word = self._nodes.get(node), _text(name)
+        known, word = self._known_node(node), text_of(name)
         if word.startswith("system."):
             raise OSError(errno.EOPNOTSUPP, "no access lists")
         if flags & _XATTR_CREATE and word in known.xattrs:
-            raise OSError(errno.EEXIST, "exists")
+            raise FileExistsError(errno.EEXIST, "exists")
         if flags & _XATTR_REPLACE and word not in known.xattrs:
             raise OSError(errno.ENODATA, "no such attribute")
         before = dict(known.xattrs)
@@ -449,18 +406,20 @@ class RemoteTree:
         except OSError:
             known.xattrs = before
             raise
+        self.describe_staged(known)
         self._save_attributes(known)
 
     def removexattr(self, node: int, name: bytes) -> None:
-        known = self._nodes.get(node)
-        if known.xattrs.pop(_text(name), None) is None:
+        known = self._known_node(node)
+        if known.xattrs.pop(text_of(name), None) is None:
             raise OSError(errno.ENODATA, "no such attribute")
+        self.describe_staged(known)
         self._save_attributes(known)
 
     # ---- content ----
 
     def open(self, node: int, flags: int, *, kill_suid: bool = False) -> RemoteFile:
-        known = self._nodes.get(node)
+        known = self._known_node(node)
         writable = flags & os.O_ACCMODE != os.O_RDONLY
         if self._options.strict and not known.is_local and not known.handles and not known.unlinked:
             known.checked_at = 0.0
@@ -470,11 +429,10 @@ class RemoteTree:
             fresh = flags & os.O_TRUNC and not known.handles and known.staged is None and writable
             if fresh:
                 self._stage_empty(known)
+            elif known.fd < 0 and known.unlinked:
+                raise OSError(errno.ESTALE, "the object is gone")
             elif known.fd < 0:
-                key, tag = known.key(), known.tag
-                known.file = self._cache.open(
-                    key, tag, known.size, lambda offset, size: self._store.read(key, offset=offset, size=size, tag=tag)
-                )
+                known.file = self._cache.open(known.key(), known.tag, known.size, self._fetcher(known))
                 known.fd = known.file.fd
             try:
                 if writable and known.staged is None:
@@ -490,17 +448,90 @@ class RemoteTree:
                 raise
             known.handles += 1
             known.writers += writable
+            if known.handles == 1 or writable:
+                self._describe(known)
             return RemoteFile(self, known, writable=writable)
+
+    def _fetcher(self, node: Node) -> Fetch:
+        key, tag = node.key(), node.tag
+        return lambda offset, size: self._store.read(key, offset=offset, size=size, tag=tag)
+
+    # ---- what a later worker goes on with ----
+
+    def _describe(self, node: Node) -> None:
+        """Write down what is open of a node, before the kernel is told of it."""
+        if node.staged is not None:
+            self._nodes.describe(node, b"s" + staged_record(node))
+        elif node.file is not None:
+            self._nodes.describe(node, b"r" + _READ.pack(node.file.size, node.file.whole) + node.tag.encode())
+
+    def describe_staged(self, node: Node) -> None:
+        if node.staged is not None:
+            self._describe(node)
+
+    def _restore_content(self, node: Node, content: bytes, placed: bool) -> None:
+        if content[:1] == b"r":
+            size, whole = _READ.unpack_from(content, 1)
+            node.size, node.tag = size, content[1 + _READ.size :].decode()
+            node.file = self._cache.reopen(
+                node.key(), node.tag, size, self._fetcher(node), node.fd if whole else -1, node.fd
+            )
+            node.fd = node.file.fd
+            self._describe(node)
+            return
+        found = json.loads(content[1:])
+        size = os.fstat(node.fd).st_size
+        if not placed:
+            self._find_place(node, found["key"])
+        node.apply(
+            Entry(found["key"], Kind.FILE, size, found["modified_at"], found["tag"], found["metadata"]), self._defaults
+        )
+        node.staged, node.ctime = self._staging.path(found["staged"]), found["ctime"]
+        node.clean_as = found["clean"] and (found["clean"][0], found["clean"][1])
+        node.checked_at = time.monotonic()
+        if found["pending"]:
+            node.pending = True
+            self._staging.upload_later(lambda: self._upload_pending(node), found["key"])
+
+    def _find_place(self, node: Node, key: str) -> None:
+        """A file on its way to the store, whose folder is not known any more."""
+        folder = self._nodes.root
+        for name in key.split("/")[:-1]:
+            folder = self._nodes.child(folder, name) or self._nodes.add(folder, name, stat.S_IFDIR)
+            self._nodes.rewrite(folder)
+        if self._nodes.child(folder, node.name) is None:
+            node.unlinked = False
+            self._nodes.move(node, folder, node.name)
+
+    def reopen(self, record: HandleRecord) -> RemoteFile:
+        node = self._nodes.get(record.node)
+        if node.fd < 0:
+            raise OSError(errno.ESTALE, "its content is not here any more")
+        writable = record.flags & os.O_ACCMODE != os.O_RDONLY or node.staged is not None
+        node.handles += 1
+        node.writers += writable
+        return RemoteFile(self, node, writable=writable)
+
+    def settle(self) -> None:
+        named = set()
+        for node in self._nodes.with_content():
+            if not node.handles and not node.pending:
+                with node.lock:
+                    self._close(node)
+            if node.staged is not None:
+                named.add(node.staged)
+        self._staging.remove_others(named)
 
     def _stage(self, node: Node) -> None:
         """Move the whole content to where it may be written to. It is the same file, so whoever reads it sees writes."""
         assert node.file is not None
         node.file.make_whole()
-        path = self._staging.new_path()
+        path = self._staging.new_path(near=node.file.path)
         self._cache.take(node.file, path)
         os.utime(node.fd, ns=(node.atime, node.mtime))
         node.staged, node.file = path, None
         node.clean_as = self._state(node)
+        self._describe(node)
 
     def _stage_empty(self, node: Node) -> None:
         path = self._staging.new_path()
@@ -525,6 +556,7 @@ class RemoteTree:
                 raise
             # Whatever the flags say: also a file that is only made and never written to must arrive in the store.
             node.handles = node.writers = 1
+            self._describe(node)
             return self._count(node), RemoteFile(self, node, writable=True)
 
     def save(self, node: Node, *, force: bool = False) -> None:
@@ -548,7 +580,7 @@ class RemoteTree:
                 if node.unlinked or node.staged is None:
                     return
                 before, fd = self._state(node), os.dup(node.fd)
-                commit = Commit(node.key(), node.metadata(), node.tag)
+                commit = Commit(node.key(), node.metadata(), node.tag, node.staged.stem)
             try:
                 entry = self._staging.upload(fd, commit)
             finally:
@@ -556,17 +588,19 @@ class RemoteTree:
             with node.lock:
                 node.tag, node.modified_at, node.checked_at = entry.tag, entry.modified_at, time.monotonic()
                 node.clean_as = before
+                self.describe_staged(node)
 
     def _commit_later(self, node: Node) -> bool:
         """With the node's lock held. False: this machine's disk takes no note, so the file must go to the store now."""
         assert node.staged is not None
-        if not self._staging.commit(node.staged, node.fd, Commit(node.key(), node.metadata(), node.tag)):
+        commit = Commit(node.key(), node.metadata(), node.tag, again=node.pending)
+        if not self._staging.commit(node.staged, node.fd, commit):
             return False
-        node.clean_as = self._state(node)  # another close has nothing more to commit
-        node.commits += 1
+        node.clean_as, node.commits = self._state(node), node.commits + 1  # another close has nothing more to commit
         if not node.pending:
             node.pending = True
             self._staging.upload_later(lambda: self._upload_pending(node), node.key())
+        self._describe(node)
         return True
 
     def _upload_pending(self, node: Node) -> None:
@@ -582,6 +616,7 @@ class RemoteTree:
                 if node.staged is not None:
                     self._staging.forget(node.staged)
                 node.pending = False
+                self.describe_staged(node)
                 if not node.handles:
                     self._close(node)
 
@@ -594,22 +629,30 @@ class RemoteTree:
 
     def _close(self, node: Node) -> None:
         """Nobody has it open, and nothing is on its way: the content goes (back) into the cache."""
+        refused = node.staged is not None and (node.unlinked or not node.tag or self._is_dirty(node))
+        if refused:
+            node.checked_at = 0.0
+        elif node.staged is not None:
+            node.size = os.fstat(node.fd).st_size
+        self._nodes.rewrite(node)  # a later worker knows the version before it loses sight of the content
+        self._nodes.describe(node, b"")
         if node.file is not None:
             self._cache.close_file(node.file)
-        elif node.fd >= 0:
-            assert node.staged is not None
-            if node.unlinked or not node.tag or self._is_dirty(node):
-                node.staged.unlink(missing_ok=True)  # refused by the store, and its program was told so
-                node.checked_at = 0.0
+        elif node.staged is not None:
+            if refused:
+                node.staged.unlink(missing_ok=True)  # by the store, and its program was told so
                 if not node.tag and not node.unlinked:
                     self._nodes.remove(node)
             else:
-                node.size = os.fstat(node.fd).st_size
                 self._cache.put(node.staged, node.key(), node.tag, node.fd)
             os.close(node.fd)
         node.file, node.staged, node.fd, node.clean_as = None, None, -1, None
 
     # ---- the rest ----
+
+    def kept_listing(self, node: int) -> bool | None:
+        folder = self._nodes.get(node)
+        return self._fresh(folder.listed_at) and folder.shown_at == folder.listed_at
 
     def syncdir(self, node: int) -> None:
         self._nodes.get(node)  # names are in the store already
@@ -618,19 +661,16 @@ class RemoteTree:
         return Limits(_HUGE, _HUGE, _HUGE, _HUGE, _HUGE, 4096, 255)
 
     def stats(self) -> dict[str, object]:
-        return {"nodes": len(self._nodes), **self._cache.stats(), **self._staging.figures}
+        return {
+            "nodes": len(self._nodes),
+            "attributes asked": self._folders.asked,
+            **self._cache.stats(),
+            **self._staging.figures,
+        }
 
     def close(self) -> None:
         self._staging.drain()
         self._askers.shutdown(wait=True, cancel_futures=True)
         self._cache.close()
+        self._index.close()
         self._store.close()
-
-
-def _text(name: bytes) -> str:
-    if len(name) > 255:
-        raise OSError(errno.ENAMETOOLONG, "name of more than 255 bytes")
-    try:
-        return name.decode()
-    except UnicodeDecodeError:
-        raise OSError(errno.EILSEQ, "a store takes names in UTF-8 only") from None

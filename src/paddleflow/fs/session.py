@@ -17,15 +17,18 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Self
 
 from paddleflow.errors import Conflict, NotFound, PaddleFlowError, Unavailable
 from paddleflow.fs import kernel
 from paddleflow.fs.device import Device
+from paddleflow.fs.state import LAYOUT, State
+from paddleflow.fs.trace import Opened
 from paddleflow.fs.tree import Tree, errno_of
-from paddleflow.fs.vfs import MAX_WRITE, Unanswered, Vfs
+from paddleflow.fs.vfs import MAX_WRITE, NOT_REPEATABLE, Unanswered, Vfs
 
 log = logging.getLogger(__name__)
 BUFFER = MAX_WRITE + 8192  #: the kernel wants room for the largest write and its headers
@@ -39,25 +42,38 @@ class Session:
     """Serves one mount with some threads until it is unmounted."""
 
     def __init__(
-        self, tree: Tree, device: Device, folder: Path, source: str, *, read_only: bool, passthrough: bool = True
+        self, tree: Tree, device: Device, folder: Path, source: str, state: State, *, read_only: bool, passthrough: bool
     ) -> None:
-        self.tree, self.device, self.folder, self.source = tree, device, folder, source
-        self.vfs = Vfs(tree, device, read_only=read_only, passthrough=passthrough)
+        self.tree, self.device, self.folder, self.source, self.state = tree, device, folder, source, state
+        self.vfs = Vfs(tree, device, state, read_only=read_only, passthrough=passthrough)
         self.started_at = time.time()
+        self._supervisor = os.getppid()
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._errors = 0
+        self._bytes_read = self._bytes_written = 0  #: by requests; passthrough is not seen here
 
     def serve(self, *, threads: int = THREADS, ready: Callable[[], None] = lambda: None) -> None:
         """Answer requests until the mount is gone. `ready` is called when the first one can be answered."""
         raise_descriptor_limit()
         sys.setswitchinterval(0.001)  # threads mostly wait for the kernel; hand over soon
-        workers = [threading.Thread(target=self._run, args=(fd,), name="fuse") for fd in self._clones(threads - 1)]
+        agreed = self.state.agreed
+        if agreed.clones:
+            # Before the first request is read: one that is being answered would be sent a second time, and executed twice.
+            self.device.resend()
+        else:
+            agreed.clones = self._clones(threads - 1)
+            self.state.save_agreed()
+        workers = [
+            threading.Thread(target=self._run, args=(fd, number), name="fuse")
+            for number, fd in enumerate(agreed.clones, start=1)
+        ]
         for worker in workers:
             worker.start()
-        with _Control(self.folder, self.stats):
+        with _Control(self.folder, {"stats": self.stats, "opens": self.vfs.trace.take}) as control:
             ready()
+            control.start()  # whoever is answered sees a worker that was counted
             try:
-                self._run(self.device.fd)
+                self._run(self.device.fd, 0)
             finally:
                 for worker in workers:
                     worker.join()
@@ -70,7 +86,7 @@ class Session:
         except OSError:  # /dev/fuse may be root's alone: share the descriptor
             return [os.dup(self.device.fd) for _ in range(number)]
 
-    def _run(self, fd: int) -> None:
+    def _run(self, fd: int, thread: int) -> None:
         buffer = bytearray(BUFFER)
         view = memoryview(buffer)
         target = [buffer]
@@ -86,14 +102,16 @@ class Session:
                     raise
                 if length == 0:
                     return
-                self._serve_one(fd, view[:length])
+                self._serve_one(fd, thread, view[:length])
         finally:
             if fd != self.device.fd:
                 os.close(fd)
 
-    def _serve_one(self, fd: int, received: memoryview) -> None:
+    def _serve_one(self, fd: int, thread: int, received: memoryview) -> None:
         request = kernel.parse_request(received)
         begin = time.perf_counter()
+        if request.opcode in NOT_REPEATABLE:
+            self.state.note_intent(thread, request.unique & ~kernel.UNIQUE_RESEND)
         body, number = self._answer(request, received[kernel.IN_HEADER.size :])
         if number is not None:
             size = kernel.OUT_HEADER.size + len(body)
@@ -104,6 +122,10 @@ class Session:
                 if error.errno not in (*_GONE, errno.ENOENT):
                     log.exception("answer to %s was refused", request)
         name = _NAMES.get(request.opcode, "other")
+        if request.opcode == kernel.Op.READ:
+            self._bytes_read += len(body)
+        elif request.opcode == kernel.Op.WRITE and not number:
+            self._bytes_written += len(received) - kernel.IN_HEADER.size - kernel.WRITE_IN.size
         self.vfs.counts[name] += 1
         self._seconds[name] += time.perf_counter() - begin
 
@@ -131,7 +153,11 @@ class Session:
         return {
             "mount": str(self.folder),
             "source": self.source,
-            "pid": os.getpid(),
+            "pid": self._supervisor,
+            "worker": os.getpid(),
+            "restarts": self.state.agreed.restarts - 1,
+            "layout": LAYOUT,
+            "resend": self.state.agreed.resend,
             "started_at": self.started_at,
             "protocol": f"{kernel.MAJOR}.{self.vfs.minor}",
             "passthrough": self.vfs.passthrough,
@@ -141,25 +167,30 @@ class Session:
                 name: {"count": counts.get(name, 0), "seconds": round(seconds, 6)}
                 for name, seconds in sorted(self._seconds.items())
             },
+            "bytes": {"read": self._bytes_read, "written": self._bytes_written},
             "internal_errors": self._errors,
             "tree": self.tree.stats(),
         }
 
 
 class _Control:
-    """A Unix socket that answers each connection with the figures as JSON."""
+    """A Unix socket that answers each connection, which asks for one thing, with JSON."""
 
-    def __init__(self, folder: Path, stats: Callable[[], dict[str, object]]) -> None:
-        self._path, self._stats = control_path(folder), stats
+    def __init__(self, folder: Path, answers: Mapping[str, Callable[[], object]]) -> None:
+        self._path, self._answers = control_path(folder), answers
         self._socket = socket.socket(socket.AF_UNIX)
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._path.unlink(missing_ok=True)
         with _short(self._path) as short:
             self._socket.bind(short)
         self._path.chmod(0o600)
         self._socket.listen(8)
+        return self
+
+    def start(self) -> None:
+        """Answer; those who asked since the beginning have waited."""
         threading.Thread(target=self._run, name="control", daemon=True).start()
 
     def _run(self) -> None:
@@ -170,7 +201,9 @@ class _Control:
                 return
             with connection, suppress(OSError):
                 connection.settimeout(5)
-                connection.sendall(json.dumps(self._stats()).encode())
+                answer = self._answers.get(connection.recv(64).decode(errors="replace"))
+                if answer is not None:
+                    connection.sendall(json.dumps(answer()).encode())
 
     def __exit__(self, *_: object) -> None:
         with suppress(OSError):
@@ -197,12 +230,28 @@ def _short(path: Path) -> Iterator[str]:
 
 def ask_stats(folder: Path) -> dict[str, object]:
     """The figures of a mount, from the process behind it."""
+    found = _ask(folder, "stats")
+    if not isinstance(found, dict):
+        raise Conflict(f"the mount on {folder} answered something else than figures")
+    return found
+
+
+def ask_opens(folder: Path) -> list[Opened]:
+    """The files that were opened since this was last asked; the first time none, for then it begins to note them."""
+    found = _ask(folder, "opens")
+    if not isinstance(found, list):
+        raise Conflict(f"the mount on {folder} answered something else than opened files")
+    return [Opened(*each) for each in found]
+
+
+def _ask(folder: Path, what: str) -> object:
     path = control_path(folder)
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(5)
         try:
             with _short(path) as short:
                 connection.connect(short)
+            connection.sendall(what.encode())
             pieces = []
             while piece := connection.recv(65_536):
                 pieces.append(piece)
@@ -211,10 +260,10 @@ def ask_stats(folder: Path) -> dict[str, object]:
             raise NotFound(f"no mount of this user answers for {folder}", hint=hint) from error
         except OSError as error:
             raise Unavailable(f"the mount on {folder} does not answer: {error}") from error
-    found = json.loads(b"".join(pieces))
-    if not isinstance(found, dict):
-        raise Conflict(f"the mount on {folder} answered something else than figures")
-    return found
+    try:
+        return json.loads(b"".join(pieces))
+    except ValueError as error:
+        raise Unavailable(f"the process behind {folder} ended while it was asked", hint="ask again") from error
 
 
 def raise_descriptor_limit() -> None:

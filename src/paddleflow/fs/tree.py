@@ -16,7 +16,9 @@ from typing import NamedTuple, Protocol
 
 from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota, PaddleFlowError, TooLarge
 from paddleflow.fs.kernel import Attributes
-from paddleflow.objects.store import CHANGED, NOT_SUPPORTED
+from paddleflow.fs.state import HandleRecord
+from paddleflow.objects.links import CROSS_STORE
+from paddleflow.objects.store import CHANGED, NO_SUCH_BUCKET, NOT_SUPPORTED
 
 NOW = -(1 << 70)  #: a time in `Changes` that means the moment of the call; no real time is that far away
 
@@ -75,6 +77,10 @@ class OpenFile(Protocol):
     keep_cache: bool  #: the content is the one that the kernel may have cached
     changed: bool  #: somebody else changed it since it was last opened: the kernel's attributes are old
 
+    @property
+    def fd(self) -> int:
+        """The descriptor of this open alone, which a later worker goes on with; -1: none."""
+
     def backing(self) -> int | None:
         """A descriptor that holds the whole content, for the kernel to use by itself; None if there is none (yet)."""
 
@@ -105,6 +111,9 @@ class Tree(Protocol):
 
     def forget(self, node: int, count: int) -> None: ...
 
+    def name_of(self, node: int) -> str:
+        """A path for people, from the root of the file system."""
+
     def getattr(self, node: int) -> Attributes: ...
 
     def setattr(self, node: int, changes: Changes, file: OpenFile | None) -> Attributes: ...
@@ -121,7 +130,10 @@ class Tree(Protocol):
 
     def rmdir(self, parent: int, name: bytes) -> None: ...
 
-    def rename(self, parent: int, name: bytes, new_parent: int, new_name: bytes, flags: int) -> None: ...
+    def rename(
+        self, parent: int, name: bytes, new_parent: int, new_name: bytes, flags: int, *, repeated: bool = False
+    ) -> None:
+        """`repeated`: an earlier worker may have begun or done it."""
 
     def link(self, node: int, parent: int, name: bytes) -> Found: ...
 
@@ -129,8 +141,17 @@ class Tree(Protocol):
 
     def create(self, parent: int, name: bytes, flags: int, mode: int, owner: Owner) -> tuple[Found, OpenFile]: ...
 
+    def reopen(self, record: HandleRecord) -> OpenFile:
+        """An open file of a worker that is gone."""
+
+    def settle(self) -> None:
+        """All open files of a worker that is gone are reopened: let go of what nobody has open."""
+
     def listdir(self, node: int, *, look_up: bool) -> Iterator[Listed]:
         """The entries without '.' and '..'; with `look_up` each with its node. Lazily, in a stable order."""
+
+    def kept_listing(self, node: int) -> bool | None:
+        """Whether the names that the kernel may have cached of a folder still hold; None: it must not cache them."""
 
     def syncdir(self, node: int) -> None: ...
 
@@ -165,7 +186,8 @@ def errno_of(error: PaddleFlowError) -> int:
             codes = {CHANGED: errno.ESTALE, "FolderNotEmpty": errno.ENOTEMPTY, "AlreadyExists": errno.EEXIST}
             return codes.get(error.code, errno.EIO)
         case Invalid():
-            return errno.EOPNOTSUPP if error.code == NOT_SUPPORTED else errno.EINVAL
+            codes = {NOT_SUPPORTED: errno.EOPNOTSUPP, CROSS_STORE: errno.EXDEV, NO_SUCH_BUCKET: errno.EIO}
+            return codes.get(error.code, errno.EINVAL)
         case _:
             return errno.EIO
 

@@ -16,22 +16,46 @@ Called by `session` from several threads at once.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import stat
 import threading
+import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from itertools import count
 
+from paddleflow.errors import NotFound, PaddleFlowError
 from paddleflow.fs import kernel
 from paddleflow.fs.device import Device
 from paddleflow.fs.kernel import Fattr, Fopen, Init, Op, Request
-from paddleflow.fs.tree import NOW, Changes, Found, Listed, OpenFile, Owner, Tree
+from paddleflow.fs.state import State
+from paddleflow.fs.trace import Trace
+from paddleflow.fs.tree import NOW, Changes, Found, Listed, OpenFile, Owner, Tree, errno_of
 
+log = logging.getLogger(__name__)
 PASSTHROUGH_FROM = 128 * 1024  #: bytes; below, lending a file to the kernel costs more than it saves
 MOST_IDLE_FILES = 512  #: files kept open on mounts where the kernel neither opens nor closes
 MAX_WRITE = 1 << 20
 READ_AHEAD = 4 << 20
+
+#: Operations that fail, or do more, when they are executed twice. A worker writes down that it begins one.
+NOT_REPEATABLE = frozenset(
+    {
+        Op.MKDIR, Op.MKNOD, Op.SYMLINK, Op.LINK, Op.CREATE, Op.OPEN, Op.UNLINK, Op.RMDIR, Op.RENAME, Op.RENAME2, Op.SETXATTR,
+        Op.REMOVEXATTR,
+    }
+)  # fmt: skip
+#: What such an operation is refused with when an earlier worker has done it already.
+_DONE_BEFORE = {
+    Op.MKDIR: errno.EEXIST, Op.MKNOD: errno.EEXIST, Op.SYMLINK: errno.EEXIST, Op.LINK: errno.EEXIST,
+    Op.UNLINK: errno.ENOENT, Op.RMDIR: errno.ENOENT, Op.RENAME: errno.ENOENT, Op.RENAME2: errno.ENOENT,
+    Op.SETXATTR: errno.EEXIST, Op.REMOVEXATTR: errno.ENODATA,
+}  # fmt: skip
+#: Where the name begins in the body of those that are answered with an entry.
+_NAME_AT = {
+    Op.MKDIR: kernel.MKDIR_IN.size, Op.MKNOD: kernel.MKNOD_IN.size, Op.SYMLINK: 0, Op.LINK: kernel.LINK_IN.size,
+}  # fmt: skip
 
 _FLAGS = {
     "passthrough": Fopen.PASSTHROUGH,
@@ -39,6 +63,8 @@ _FLAGS = {
     "fresh": Fopen(0),
     "direct": Fopen.DIRECT_IO,
 }
+
+_WAYS = list(_FLAGS)
 
 Answer = bytes | tuple[bytes, ...]
 
@@ -125,18 +151,21 @@ class _Usage:
 class Vfs:
     """Answers requests. `handle` may be called from many threads."""
 
-    def __init__(self, tree: Tree, device: Device, *, read_only: bool, passthrough: bool = True) -> None:
-        self.tree, self._device = tree, device
+    def __init__(self, tree: Tree, device: Device, state: State, *, read_only: bool, passthrough: bool = True) -> None:
+        self.tree, self._device, self._state = tree, device, state
         self._want_passthrough = passthrough
-        self.no_open = read_only and tree.immutable
-        self.passthrough = False  #: agreed at INIT
-        self.minor = 0
+        again = state.agreed.minor > 0
+        self.no_open = state.agreed.no_open if again else read_only and tree.immutable
+        self.passthrough = state.agreed.passthrough  #: agreed at INIT
+        self.minor = state.agreed.minor
+        self.trace = Trace()
         self.counts: Counter[str] = Counter()  #: requests by operation, opens by way
         self._lock = threading.Lock()
-        self._numbers = count(1)
+        self._folder_numbers = count(time.monotonic_ns())  #: of this worker alone
         self._files: dict[int, tuple[OpenFile, int, str]] = {}  #: by handle: file, node, way
         self._folders: dict[int, _Folder] = {}
         self._usage: dict[int, _Usage] = {}
+        self._unanswered: dict[int, int] = {}  #: handles whose OPEN or CREATE may not have been answered, by its number
         self._idle: OrderedDict[int, OpenFile] = OrderedDict()  #: by node, where the kernel never opens
         self._methods: dict[int, Callable[[Request, memoryview], Answer]] = {
             Op.INIT: self._init,
@@ -176,13 +205,71 @@ class Vfs:
             Op.SETXATTR: self._setxattr,
             Op.REMOVEXATTR: self._removexattr,
         }
+        if again:
+            self._restore()
 
     def handle(self, request: Request, body: memoryview) -> Answer:
         """The answer's body. OSError: an errno for the program; `Unanswered`: no answer at all."""
         method = self._methods.get(request.opcode)
         if method is None:
             raise OSError(errno.ENOSYS, "not known here")
+        if self._repeated(request):
+            return self._handle_again(request, body)
         return method(request, body)
+
+    def _repeated(self, request: Request) -> bool:
+        """Whether a worker that is gone had begun to execute this request, and may have done it."""
+        unique = request.unique
+        return bool(unique & kernel.UNIQUE_RESEND) and unique & ~kernel.UNIQUE_RESEND in self._state.repeated
+
+    def _handle_again(self, request: Request, body: memoryview) -> Answer:
+        """Execute what may have been executed: done before is done."""
+        handle = self._unanswered.pop(request.unique & ~kernel.UNIQUE_RESEND, None)
+        if handle is not None and handle in self._files:
+            node = self._files[handle][1]
+            self._close_handle(handle)
+            if request.opcode == Op.CREATE:
+                self.tree.forget(node, 1)
+        if request.opcode == Op.CREATE:
+            return self._create_again(request, body)
+        try:
+            return self._methods[request.opcode](request, body)
+        except (OSError, PaddleFlowError) as error:
+            number = error.errno if isinstance(error, OSError) else errno_of(error)
+            if number != _DONE_BEFORE.get(Op(request.opcode)):
+                raise
+        if request.opcode not in _NAME_AT:
+            return b""
+        (name,) = kernel.names(body[_NAME_AT[Op(request.opcode)] :], 1)
+        return self._entry(self.tree.lookup(request.node, name))
+
+    def _create_again(self, request: Request, body: memoryview) -> Answer:
+        flags, _, _, _ = kernel.CREATE_IN.unpack_from(body)
+        (name,) = kernel.names(body[kernel.CREATE_IN.size :], 1)
+        try:
+            found = self.tree.lookup(request.node, name)
+        except (FileNotFoundError, NotFound):
+            return self._create(request, body)
+        file = self.tree.open(found.node, flags & ~(os.O_CREAT | os.O_EXCL))
+        return self._entry(found) + self._opened(request, found.node, file, flags)
+
+    def _restore(self) -> None:
+        """Take over the open files of a worker that is gone."""
+        for number, record in self._state.handles.records().items():
+            try:
+                file = self.tree.reopen(record)
+            except (OSError, PaddleFlowError):
+                log.exception("open file %s is lost", record)
+                self._state.handles.remove(number)
+                continue
+            way = _WAYS[record.way]
+            self._files[number] = (file, record.node, way)
+            if way != "direct":
+                ways = "passthrough" if way == "passthrough" else "cached"
+                self._usage.setdefault(record.node, _Usage(ways, record.backing)).count += 1
+            if record.unique in self._state.repeated:
+                self._unanswered[record.unique] = number
+        self.tree.settle()
 
     # ---- the session ----
 
@@ -199,6 +286,7 @@ class Vfs:
             Init.ASYNC_READ | Init.ATOMIC_O_TRUNC | Init.BIG_WRITES | Init.DO_READDIRPLUS | Init.READDIRPLUS_AUTO
             | Init.ASYNC_DIO | Init.PARALLEL_DIROPS | Init.MAX_PAGES | Init.CACHE_SYMLINKS | Init.INIT_EXT
             | Init.AUTO_INVAL_DATA | Init.HANDLE_KILLPRIV_V2 | Init.DIRECT_IO_ALLOW_MMAP
+            | Init.HAS_RESEND | Init.ALLOW_IDMAP
         )  # fmt: skip
         if self.no_open:
             wanted |= Init.NO_OPEN_SUPPORT | Init.NO_OPENDIR_SUPPORT
@@ -207,6 +295,10 @@ class Vfs:
         agreed = int(offered & wanted)
         self.no_open = self.no_open and bool(agreed & Init.NO_OPEN_SUPPORT)
         self.passthrough, self.minor = bool(agreed & Init.PASSTHROUGH), minor
+        known = self._state.agreed
+        known.minor, known.passthrough, known.no_open = minor, self.passthrough, self.no_open
+        known.resend = bool(agreed & Init.HAS_RESEND)
+        self._state.save_agreed()
         return kernel.INIT_OUT.pack(
             kernel.MAJOR, min(minor, kernel.MINOR), max(ahead, READ_AHEAD), agreed & 0xFFFFFFFF,
             64, 48, MAX_WRITE, 1, MAX_WRITE // 4096, 0, agreed >> 32, 1 if self.passthrough else 0,
@@ -296,13 +388,13 @@ class Vfs:
     def _rename(self, request: Request, body: memoryview) -> Answer:
         (folder,) = kernel.RENAME_IN.unpack_from(body)
         name, new_name = kernel.names(body[kernel.RENAME_IN.size :], 2)
-        self.tree.rename(request.node, name, folder, new_name, 0)
+        self.tree.rename(request.node, name, folder, new_name, 0, repeated=self._repeated(request))
         return b""
 
     def _rename2(self, request: Request, body: memoryview) -> Answer:
         folder, flags, _ = kernel.RENAME2_IN.unpack_from(body)
         name, new_name = kernel.names(body[kernel.RENAME2_IN.size :], 2)
-        self.tree.rename(request.node, name, folder, new_name, flags)
+        self.tree.rename(request.node, name, folder, new_name, flags, repeated=self._repeated(request))
         return b""
 
     def _link(self, request: Request, body: memoryview) -> Answer:
@@ -317,22 +409,26 @@ class Vfs:
             raise OSError(errno.ENOSYS, "the kernel need not ask")
         flags, open_flags = kernel.OPEN_IN.unpack_from(body)
         file = self.tree.open(request.node, flags, kill_suid=bool(open_flags & kernel.OPEN_KILL_SUIDGID))
+        if self.trace.wanted:
+            self.trace.note(self.tree.name_of(request.node), file.backing() is not None)
         if file.changed:
             self._device.expire_attributes(request.node)
-        return self._opened(request.node, file, flags)
+        return self._opened(request, request.node, file, flags)
 
     def _create(self, request: Request, body: memoryview) -> Answer:
         flags, mode, _, _ = kernel.CREATE_IN.unpack_from(body)
         (name,) = kernel.names(body[kernel.CREATE_IN.size :], 1)
         found, file = self.tree.create(request.node, name, flags, mode, Owner(request.uid, request.gid))
-        return self._entry(found) + self._opened(found.node, file, flags)
+        return self._entry(found) + self._opened(request, found.node, file, flags)
 
-    def _opened(self, node: int, file: OpenFile, flags: int) -> bytes:
+    def _opened(self, request: Request, node: int, file: OpenFile, flags: int) -> bytes:
         """The handle, and the way in which the kernel treats it."""
-        number = next(self._numbers)
+        number = self._state.handles.new_number()
         with self._lock:
             way, backing = self._way(node, file, flags)
             self._files[number] = (file, node, way)
+        unique = request.unique & ~kernel.UNIQUE_RESEND
+        self._state.handles.put(number, unique, node, file.fd, flags, backing, _WAYS.index(way))
         self.counts[f"open {way}"] += 1
         answer = _FLAGS[way]
         if flags & os.O_ACCMODE == os.O_RDONLY:
@@ -375,6 +471,8 @@ class Vfs:
             file = self._idle.pop(request.node, None)
             if file is None:
                 file = self.tree.open(request.node, os.O_RDONLY)
+                if self.trace.wanted:
+                    self.trace.note(self.tree.name_of(request.node), file.backing() is not None)
             self._idle[request.node] = file
             old = self._idle.popitem(last=False)[1] if len(self._idle) > MOST_IDLE_FILES else None
         if old is not None:
@@ -404,6 +502,10 @@ class Vfs:
 
     def _release(self, request: Request, body: memoryview) -> Answer:
         fh = kernel.RELEASE_IN.unpack_from(body)[0]
+        self._close_handle(fh)
+        return b""
+
+    def _close_handle(self, fh: int) -> None:
         with self._lock:
             file, node, way = self._files.pop(fh, (None, 0, ""))
             usage = self._usage.get(node) if way and way != "direct" else None
@@ -413,11 +515,12 @@ class Vfs:
                 if not usage.count:
                     del self._usage[node]
                     backing = usage.backing
+        if file is not None:
+            self._state.handles.remove(fh)  # before the descriptor's number can be another file's
         if backing:
             self._device.close_backing(backing)
         if file is not None:
             file.release()
-        return b""
 
     def _fallocate(self, request: Request, body: memoryview) -> Answer:
         fh, offset, length, mode, _ = kernel.FALLOCATE_IN.unpack_from(body)
@@ -433,9 +536,11 @@ class Vfs:
     def _opendir(self, request: Request, body: memoryview) -> Answer:
         if self.no_open:
             raise OSError(errno.ENOSYS, "the kernel need not ask")
-        number = next(self._numbers)
+        number = next(self._folder_numbers)
+        kept = self.tree.kept_listing(request.node)
         self._folders[number] = _Folder(self.tree, request.node)
-        return kernel.OPEN_OUT.pack(number, 0, 0)
+        flags = Fopen(0) if kept is None else Fopen.CACHE_DIR | Fopen.KEEP_CACHE if kept else Fopen.CACHE_DIR
+        return kernel.OPEN_OUT.pack(number, flags, 0)
 
     def _releasedir(self, request: Request, body: memoryview) -> Answer:
         folder = self._folders.pop(kernel.RELEASE_IN.unpack_from(body)[0], None)
@@ -449,7 +554,12 @@ class Vfs:
 
     def _folder(self, node: int, fh: int) -> _Folder:
         # Without OPENDIR each request starts anew, and the kernel keeps the listing: it is asked for once.
-        return self._folders.get(fh) or _Folder(self.tree, node)
+        known = self._folders.get(fh)
+        if known is None:
+            known = _Folder(self.tree, node)
+            if not self.no_open:  # opened by a worker that is gone
+                self._folders[fh] = known
+        return known
 
     def _readdir(self, request: Request, body: memoryview) -> Answer:
         fh, offset, size, *_ = kernel.READ_IN.unpack_from(body)

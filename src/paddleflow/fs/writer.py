@@ -7,6 +7,10 @@ is the journal: whatever has a note was acknowledged and is uploaded by the next
 Two modes. Without write-back a commit is uploaded before `close` and `fsync` return: they mean *durable in the store*, and
 no note is needed. With it they return when file and note are on this machine's disk, and uploads go on in the background, again and again
 while the store is away.
+
+A file may be changed while an upload of it goes on, so after a crash the store may have a version of this machine's that no note knows: its
+metadata names the staged file (`STAGED`), and it is no conflict. A store without metadata cannot say so; there the note of a file that was committed
+while an upload was on its way wins.
 """
 
 from __future__ import annotations
@@ -15,9 +19,10 @@ import json
 import logging
 import os
 import secrets
+import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,6 +34,7 @@ from paddleflow.objects.store import RETRYABLE, Entry, ObjectStore, iterate_cont
 log = logging.getLogger(__name__)
 UPLOADS_AT_ONCE = 16
 LONGEST_PAUSE = 30.0
+STAGED = "pf-staged"  #: metadata of an object: from which staged file it came
 DRAIN_SECONDS = 600.0  #: how long an unmount waits for uploads; the rest is done by the next mount
 
 
@@ -39,21 +45,43 @@ class Commit:
     key: str
     metadata: Mapping[str, str]
     replaces: str  #: the tag of the version that was changed; empty for a new file
+    staged: str = ""  #: what names the staged file: objects that were made of it say so
+    again: bool = False  #: an earlier version of the staged file may be on its way to the store
 
 
 class Staging:
-    """The folder of files that are being written."""
+    """The folders of files that are being written, one per disk of the cache."""
 
-    def __init__(self, folder: Path, store: ObjectStore) -> None:
-        self._folder, self._store = folder, store
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    def __init__(self, folders: Sequence[Path], store: ObjectStore) -> None:
+        self._folders, self._store = tuple(folders), store
+        for folder in self._folders:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.pool = ThreadPoolExecutor(UPLOADS_AT_ONCE, "upload")
         self._ended = threading.Event()
         self.figures: dict[str, int] = {"uploads": 0, "bytes uploaded": 0, "waiting": 0, "failed": 0}
         self._lock = threading.Lock()
 
-    def new_path(self) -> Path:
-        return self._folder / f"{secrets.token_hex(8)}.data"
+    def new_path(self, near: Path | None = None) -> Path:
+        """A path for a new file; on the disk of `near`, so that it can be moved there, or where most is free."""
+        name = f"{secrets.token_hex(8)}.data"
+        if len(self._folders) == 1:
+            return self._folders[0] / name
+        if near is not None:
+            return next(each for each in self._folders if near.is_relative_to(each.parent)) / name
+        return max(self._folders, key=_free) / name
+
+    def path(self, name: str) -> Path:
+        return next((each / name for each in self._folders if (each / name).exists()), self._folders[0] / name)
+
+    def _files(self) -> list[Path]:
+        return [file for folder in self._folders for file in sorted(folder.iterdir())]
+
+    def remove_others(self, named: set[Path]) -> None:
+        """Remove what was staged by a worker that is gone and belongs to nobody: neither named nor acknowledged."""
+        for file in self._files():
+            owned = file.with_suffix(".data") in named
+            if file.suffix == ".new" or (not owned and not file.with_suffix(".note").exists()):
+                file.unlink(missing_ok=True)
 
     def commit(self, path: Path, fd: int, commit: Commit) -> bool:
         """Make file and note durable on this machine. False: the disk takes no note, and an earlier one is as it was.
@@ -62,7 +90,12 @@ class Staging:
         """
         os.fsync(fd)
         note = path.with_suffix(".note")
-        content = {"key": commit.key, "metadata": dict(commit.metadata), "replaces": commit.replaces}
+        content = {
+            "key": commit.key,
+            "metadata": dict(commit.metadata),
+            "replaces": commit.replaces,
+            "again": commit.again,
+        }
         fresh = path.with_suffix(".new")
         try:
             with fresh.open("w", encoding="utf-8") as file:
@@ -71,10 +104,10 @@ class Staging:
                 os.fsync(file.fileno())
             fresh.rename(note)
         except OSError as error:
-            log.warning("no note of %s in %s: %s", commit.key, self._folder, error.strerror)
+            log.warning("no note of %s in %s: %s", commit.key, path.parent, error.strerror)
             fresh.unlink(missing_ok=True)
             return False
-        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(folder)
         finally:
@@ -91,11 +124,16 @@ class Staging:
             size = os.fstat(fd).st_size
             file.seek(0)
             content = file.read() if size <= 4 * 2**20 else file
-            entry = self._store.write(commit.key, content or b"", metadata=commit.metadata)
+            named = {STAGED: commit.staged} if self._says_where_from(commit) else {}
+            entry = self._store.write(commit.key, content or b"", metadata={**commit.metadata, **named})
         with self._lock:
             self.figures["uploads"] += 1
             self.figures["bytes uploaded"] += size
         return entry
+
+    def _says_where_from(self, commit: Commit) -> bool:
+        """Whether the object of a commit can name its staged file."""
+        return bool(commit.metadata) and self._store.capabilities.metadata
 
     def upload_later(self, work: Callable[[], None], what: str) -> None:
         """Do `work`, which uploads, in the background; again while the store is away."""
@@ -115,7 +153,7 @@ class Staging:
                     self._ended.wait(pause)
                     pause = min(LONGEST_PAUSE, pause * 2)
         except Exception:
-            log.exception("%s cannot be uploaded; it stays in %s and is tried at the next mount", what, self._folder)
+            log.exception("%s cannot be uploaded; it stays staged and is tried at the next mount", what)
             with self._lock:
                 self.figures["failed"] += 1
         finally:
@@ -125,10 +163,10 @@ class Staging:
     def recover(self) -> int:
         """Upload what an earlier mount had acknowledged; how many files that were. Files without a note go."""
         done = 0
-        for file in sorted(self._folder.iterdir()):
+        for file in self._files():
             if file.suffix == ".note":
                 done += self._recover_one(file)
-        for file in self._folder.iterdir():
+        for file in self._files():
             if file.suffix == ".new" or (file.suffix == ".data" and not file.with_suffix(".note").exists()):
                 file.unlink()
         return done
@@ -137,7 +175,8 @@ class Staging:
         data = note.with_suffix(".data")
         try:
             found = json.loads(note.read_text("utf-8"))
-            commit = Commit(found["key"], found["metadata"], found["replaces"])
+            again = bool(found.get("again"))
+            commit = Commit(found["key"], found["metadata"], found["replaces"], note.stem, again)
             fd = os.open(data, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             note.unlink(missing_ok=True)  # uploaded, and killed before the note went
@@ -149,7 +188,7 @@ class Staging:
             key = commit.key if self._unchanged(commit, fd) else f"{commit.key}.conflict-{note.stem}"
             if key != commit.key:
                 log.warning("%s was changed by somebody else; the version of this machine is %s", commit.key, key)
-            self.upload(fd, Commit(key, commit.metadata, ""))
+            self.upload(fd, Commit(key, commit.metadata, "", note.stem))
         except PaddleFlowError as error:
             log.warning("%s is not in the store yet: %s", commit.key, error)
             return 0
@@ -167,7 +206,9 @@ class Staging:
             return True
         except Conflict:
             return False
-        if found.tag == commit.replaces:
+        if found.tag == commit.replaces or found.metadata.get(STAGED) == commit.staged:
+            return True
+        if commit.again and not self._says_where_from(commit):
             return True
         at = 0
         if found.size != os.fstat(fd).st_size:
@@ -185,7 +226,14 @@ class Staging:
             time.sleep(0.02)
         self._ended.set()
         self.pool.shutdown(wait=True)
-        for file in self._folder.glob("*.data"):
+        for file in (file for file in self._files() if file.suffix == ".data"):
             if not file.with_suffix(".note").exists():
                 with suppress(OSError):
                     file.unlink()
+
+
+def _free(folder: Path) -> int:
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return -1

@@ -17,7 +17,9 @@ from paddleflow.base.quantity import Resources, parse_milli, parse_quantity, tot
 from paddleflow.errors import Fault, Forbidden, Invalid, NotFound, OverQuota
 from paddleflow.frameworks.catalogue import FRAMEWORKS, find
 from paddleflow.frameworks.framework import Framework, PlacedMember, Role
-from paddleflow.jobs.model import Member, MountedStorage, NewJob
+from paddleflow.frameworks.workflow import ROLE, WORKFLOW
+from paddleflow.jobs.model import Dependency, JobStatus, Member, MountedStorage, NewJob
+from paddleflow.jobs.templates import KINDS as TEMPLATE_KINDS
 from paddleflow.jobs.templates import members_of_template, spec_of_pod
 from paddleflow.queues.model import DEFAULT_CLUSTER, DEFAULT_QUEUE, LOCAL
 from paddleflow.spec.job import (
@@ -31,7 +33,9 @@ from paddleflow.spec.job import (
     Named,
     SingleJob,
     WorkflowJob,
+    after_of,
 )
+from paddleflow.spec.operator_kinds import kind_of, kinds_of
 from paddleflow.storage.model import NONE_YET
 
 DEFAULT_FLAVOUR = Resources.of(1000, 2**30)
@@ -56,6 +60,7 @@ class QueueFacts:
     cluster_type: str = LOCAL
     above: tuple[tuple[str, Resources], ...] = ()  #: name and ceiling of each queue above it that has one
     cluster: str = DEFAULT_CLUSTER
+    other_clusters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,14 @@ class StorageFacts:
     id: str
     name: str
     source: str
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierJob:
+    """A job that another one is to run after."""
+
+    status: JobStatus
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +89,8 @@ class AdmissionContext:
     why_no_node: Callable[
         [str, Resources], str
     ]  #: empty when a node of that cluster could hold so much, else why none can
+    earlier_job: Callable[[str], EarlierJob | None] = lambda id: None  #: that the one who submits may see
+    known_secrets: Callable[[], frozenset[str]] = frozenset  #: of the one who submits
     known_queues: Callable[[], Sequence[str]] = tuple
     known_flavours: Callable[[], Sequence[str]] = tuple
     known_storages: Callable[[], Sequence[str]] = tuple
@@ -84,7 +99,7 @@ class AdmissionContext:
 
 
 @dataclass(slots=True)
-class Faults:
+class JobFaults:
     """Collects what is wrong with a job; the code of the first fault becomes the answer's."""
 
     found: list[Fault] = field(default_factory=list)
@@ -105,22 +120,28 @@ class Faults:
 
 def admit(document: SingleJob | DistributedJob | WorkflowJob, context: AdmissionContext) -> NewJob:
     """The job that this document asks for; `Invalid` and its kin list everything that is wrong with it."""
-    faults = Faults()
+    faults = JobFaults()
     queue = _queue(document, context, faults)
     match document:
         case SingleJob():
             kind, framework = "single", "standalone"
             members = _single(document, context, faults)
+        case DistributedJob() if _runs_as_object(document, queue):
+            kind, framework = "distributed", WORKFLOW.name
+            members = _object(document.extension_template, document.framework.lower(), queue, context, faults)
         case DistributedJob():
             kind, framework = "distributed", document.framework.lower()
             members = _distributed(document, context, faults)
         case WorkflowJob():
-            kind, framework, members = "workflow", "workflow", ()
-            _refuse_workflow(faults)
+            kind, framework = "workflow", WORKFLOW.name
+            members = _object(document.extension_template, WORKFLOW.name, queue, context, faults)
+    if queue is not None and queue.cluster_type != LOCAL:
+        _refuse_folders(document, queue, faults)
     request = total(m.request * (m.replicas if m.least is None else m.least) for m in members)
     if queue is not None:
         _sizes(members, request, queue, context, faults, kind == "distributed")
     ttl = _ttl(document, faults)
+    waits_for = _waits_for(document.after, context, faults) if document.after else ()
     faults.check()
     return NewJob(
         id=document.id,
@@ -137,7 +158,48 @@ def admit(document: SingleJob | DistributedJob | WorkflowJob, context: Admission
         template=getattr(document, "extension_template", None),
         request=request,
         ttl=ttl,
+        after=tuple(document.after),
+        waits_for=waits_for,
+        array=document.array if isinstance(document, SingleJob) else "",
     )
+
+
+def _waits_for(after: Sequence[str], context: AdmissionContext, faults: JobFaults) -> tuple[Dependency, ...]:
+    """Those of the earlier jobs that have not ended yet; one that ended otherwise than it must is a fault."""
+    waits_for = []
+    for number, text in enumerate(after):
+        ending, id = after_of(text)
+        dependency = Dependency(id, ending)
+        earlier = context.earlier_job(id)
+        where = f"after[{number}]"
+        if earlier is None:
+            hint = "paddleflow job list shows those there are"
+            faults.add(where, f"job[{id}] does not exist", hint, "JobNotFound", NotFound)
+        elif not earlier.status.final:
+            waits_for.append(dependency)
+        elif not dependency.is_met(earlier.status):
+            reason = f": {earlier.message}" if earlier.message else ""
+            faults.add(
+                where, f"job[{id}] has {ended_words(earlier.status)}{reason}", "a job after it would never start"
+            )
+    return tuple(waits_for)
+
+
+def ended_words(status: JobStatus) -> str:
+    """How a sentence about an ended job goes on after ``has``."""
+    return status.value if status in {JobStatus.FAILED, JobStatus.SUCCEEDED} else f"been {status.value}"
+
+
+def _refuse_folders(document: Named, queue: QueueFacts, faults: JobFaults) -> None:
+    """A folder of the caller's machine cannot be seen from another."""
+    members = document.members if isinstance(document, DistributedJob) else ()
+    for where, source in (
+        ("code", getattr(document, "source", None)),
+        *((f"members[{number}].code", member.source) for number, member in enumerate(members)),
+    ):
+        if source is not None and source.path:
+            message = f"names a folder of this machine, and queue[{queue.name}] is of cluster[{queue.cluster}]"
+            faults.add(f"{where}.path", message, "send a snapshot: paddleflow job run --cluster does")
 
 
 def _priority(document: Named) -> str:
@@ -147,7 +209,7 @@ def _priority(document: Named) -> str:
     return document.scheduling_policy.priority or max(named, key=PRIORITIES.__getitem__, default="NORMAL")
 
 
-def _queue(document: Named, context: AdmissionContext, faults: Faults) -> QueueFacts | None:
+def _queue(document: Named, context: AdmissionContext, faults: JobFaults) -> QueueFacts | None:
     names = {document.scheduling_policy.queue} if document.scheduling_policy.queue else set()
     if isinstance(document, DistributedJob):
         names |= {m.scheduling_policy.queue for m in document.members if m.scheduling_policy.queue}
@@ -163,15 +225,12 @@ def _queue(document: Named, context: AdmissionContext, faults: Faults) -> QueueF
     elif not queue.usable:
         hint = f"ask root for it: paddleflow queue grant {context.user} {name}"
         faults.add(where, f"user[{context.user}] may not use queue[{name}]", hint, "AccessDenied", Forbidden)
-    elif queue.cluster_type != LOCAL:
-        message = f"queue[{name}] belongs to a cluster of type {queue.cluster_type}, where this server runs nothing yet"
-        faults.add(where, message, "use a queue of default-cluster")
     elif not queue.open:
         faults.add(where, f"queue[{name}] is not open", "it takes no new jobs", "InvalidState")
     return queue
 
 
-def _single(document: SingleJob, context: AdmissionContext, faults: Faults) -> tuple[Member, ...]:
+def _single(document: SingleJob, context: AdmissionContext, faults: JobFaults) -> tuple[Member, ...]:
     spec: JobSpec = document
     if document.extension_template is not None:
         spec = spec_of_pod(document, document.extension_template, faults.add)
@@ -181,7 +240,7 @@ def _single(document: SingleJob, context: AdmissionContext, faults: Faults) -> t
     return (member,)
 
 
-def _distributed(document: DistributedJob, context: AdmissionContext, faults: Faults) -> tuple[Member, ...]:
+def _distributed(document: DistributedJob, context: AdmissionContext, faults: JobFaults) -> tuple[Member, ...]:
     name = document.framework.lower()
     if name not in FRAMEWORKS:
         faults.add("framework", f"framework[{document.framework[:40]}] is not supported", nearest(name, FRAMEWORKS))
@@ -213,6 +272,11 @@ def _distributed(document: DistributedJob, context: AdmissionContext, faults: Fa
         counts[role.name], most[role.name] = size.count if size.least is None else size.least, size.count
         if item.source is None and document.source is not None:
             item = item.model_copy(update={"source": document.source})
+        for shared in ("secrets", "requirements"):
+            if getattr(document, shared) and not getattr(item, shared):
+                item = item.model_copy(update={shared: getattr(document, shared)})
+        if item.extension_template is not None:
+            item = spec_of_pod(item, item.extension_template, faults.add)
         members.append(_member(role.name, item.replicas, item, where, context, faults, size))
     if len(members) == len(documents):  # every role is known, so what the framework says of them is worth hearing
         found = framework.check(counts) or framework.check(most)
@@ -223,7 +287,7 @@ def _distributed(document: DistributedJob, context: AdmissionContext, faults: Fa
     return tuple(members)
 
 
-def _commands(framework: Framework, members: Sequence[Member], faults: Faults) -> None:
+def _commands(framework: Framework, members: Sequence[Member], faults: JobFaults) -> None:
     """Every process needs something to run; the framework says which members have one, and may bring its own command."""
     placed = [
         PlacedMember(member.role, 0, "127.0.0.1", (1,) * role.ports, member.argv, member.env, member.request.cpu)
@@ -235,9 +299,40 @@ def _commands(framework: Framework, members: Sequence[Member], faults: Faults) -
             faults.add(f"members[{number}].command", NOTHING_TO_RUN, COMMAND_HINT)
 
 
-def _refuse_workflow(faults: Faults) -> None:
-    hint = "submit its steps as jobs, or to a queue of a Kubernetes cluster with Argo"
-    faults.add("extensionTemplate", "an Argo Workflow cannot run on a cluster of type Local", hint)
+def _runs_as_object(document: Named, queue: QueueFacts | None) -> bool:
+    """Whether an operator of the cluster runs the job: it is described by nothing but a template of another kind than Pod."""
+    if not isinstance(document, DistributedJob) or queue is None or queue.cluster_type == LOCAL:
+        return False
+    template = document.extension_template
+    return not document.members and template is not None and kind_of(template) is not None
+
+
+def _object(
+    template: Mapping[str, Any] | None,
+    framework: str,
+    queue: QueueFacts | None,
+    context: AdmissionContext,
+    faults: JobFaults,
+) -> tuple[Member, ...]:
+    """The one member of a job that an operator of the cluster runs. The operator's pods are placed and counted by the cluster, as
+    those of others are: the platform itself places nothing, and asks only that the queue could ever hold it."""
+    given = template or {}
+    kind = kind_of(given)
+    if queue is not None and queue.cluster_type == LOCAL:
+        hint = "submit its steps as jobs, or to a queue of a Kubernetes cluster with Argo"
+        faults.add("extensionTemplate", "an Argo Workflow cannot run on a cluster of type Local", hint)
+    elif kind is None or kind.framework != framework:
+        found = f"{given.get('apiVersion')} {given.get('kind')}"[:80]
+        hint = f"use {' or '.join(kinds_of(framework))}"
+        faults.add("extensionTemplate.kind", f"{found} cannot run a job of framework {framework}", hint)
+    elif queue is not None and kind.kind in TEMPLATE_KINDS:
+        read = DistributedJob(framework=framework, members=members_of_template(framework, given, faults.add))
+        described = _distributed(read, context, faults) if read.members else ()
+        request = total(member.request * member.replicas for member in described)
+        _sizes(described, request, queue, context, faults, True)
+    nothing = Resources()
+    document = {"role": ROLE, "replicas": 1, "framework": framework, "flavour": {"name": "", **_shown(nothing)}}
+    return (Member(ROLE, 1, (), {}, nothing, None, document=document),)
 
 
 def _member(
@@ -246,11 +341,13 @@ def _member(
     spec: JobSpec,
     where: str,
     context: AdmissionContext,
-    faults: Faults,
+    faults: JobFaults,
     size: Size | None = None,
 ) -> Member:
     size = size or Size(replicas)
     _check_environment(spec.env, where, context, faults)
+    if spec.secrets:
+        _check_secrets(spec, where, context, faults)
     request = flavour_of(spec.flavour, f"{where}flavour", context, faults) or DEFAULT_FLAVOUR
     try:
         argv = command_line(spec.command, spec.args)
@@ -271,7 +368,7 @@ def _member(
     )
 
 
-def _check_environment(env: Mapping[str, str], where: str, context: AdmissionContext, faults: Faults) -> None:
+def _check_environment(env: Mapping[str, str], where: str, context: AdmissionContext, faults: JobFaults) -> None:
     """Refuse at once what no process could be started with, or what would make every list of jobs large."""
     sizes = {name: len(name) + len(value.encode()) + 2 for name, value in env.items()}
     longest = max(sizes, key=sizes.__getitem__, default="")
@@ -283,6 +380,19 @@ def _check_environment(env: Mapping[str, str], where: str, context: AdmissionCon
     if sum(sizes.values()) > context.max_environment:
         found = f"has {sum(sizes.values())} bytes in all, at most {context.max_environment} are allowed"
         faults.add(f"{where}env", found, f"{hint}; the setting jobs.max_environment is the limit")
+
+
+def _check_secrets(spec: JobSpec, where: str, context: AdmissionContext, faults: JobFaults) -> None:
+    """They exist, and no variable is set twice. The values are looked up when the job starts."""
+    known = context.known_secrets()
+    for number, use in enumerate(spec.secrets):
+        at = f"{where}secrets[{number}]"
+        if use.name not in known:
+            hint = nearest(use.name, known, f"paddleflow secret set {use.name}")
+            message = f"secret[{use.name}] does not exist for user[{context.user}]"
+            faults.add(f"{at}.name", message, hint, "SecretNotFound", NotFound)
+        if use.env in spec.env:
+            faults.add(f"{at}.env", f"variable[{use.env}] is set by env as well", "leave one of them out")
 
 
 def command_line(command: str | list[str], args: str | Sequence[str]) -> tuple[str, ...]:
@@ -300,7 +410,7 @@ def _sizes(
     request: Resources,
     queue: QueueFacts,
     context: AdmissionContext,
-    faults: Faults,
+    faults: JobFaults,
     gang: bool,
 ) -> None:
     """Refuse at once what could never start."""
@@ -314,8 +424,9 @@ def _sizes(
             faults.add("flavour", message, hint, "JobInvalidField", OverQuota)
             return
     for number, member in enumerate(members):
-        why = context.why_no_node(queue.cluster, member.request)
-        if why:
+        reasons = [context.why_no_node(name, member.request) for name in (queue.cluster, *queue.other_clusters)]
+        if all(reasons):
+            why = reasons[0]
             where = f"members[{number}].flavour" if gang else "flavour"
             faults.add(where, f"no node can ever hold {member.role}: {why}", "ask for less", kind=OverQuota)
 
@@ -330,7 +441,7 @@ def time_to_live(annotations: Mapping[str, str]) -> float | None:
     return float(text)
 
 
-def _ttl(document: Named, faults: Faults) -> float | None:
+def _ttl(document: Named, faults: JobFaults) -> float | None:
     try:
         return time_to_live(document.annotations)
     except ValueError as error:
@@ -341,7 +452,7 @@ def _ttl(document: Named, faults: Faults) -> float | None:
 #: field of a document → its name on the wire; what is empty is left out. The name of a single job is the job's own.
 _KEPT = {
     "image": "image", "command": "command", "args": "args", "port": "port", "labels": "labels",
-    "annotations": "annotations",
+    "annotations": "annotations", "requirements": "requirements",
 }  # fmt: skip
 
 
@@ -356,6 +467,8 @@ def _kept(spec: JobSpec, role: str, replicas: int, request: Resources) -> Mappin
     if isinstance(spec, MemberDocument):
         if spec.name:
             kept["name"] = spec.name
+        if spec.extension_template:
+            kept["extensionTemplate"] = spec.extension_template
         kept |= spec.model_dump(
             by_alias=True, exclude_defaults=True, include={"min_replicas", "max_replicas", "resize"}
         )
@@ -363,6 +476,8 @@ def _kept(spec: JobSpec, role: str, replicas: int, request: Resources) -> Mappin
         kept["limitFlavour"] = spec.limit_flavour.model_dump(by_alias=True, exclude_defaults=True)
     if spec.source:
         kept["code"] = spec.source.model_dump(by_alias=True, exclude_defaults=True)
+    if spec.secrets:
+        kept["secrets"] = [use.model_dump(by_alias=True, exclude_defaults=True) for use in spec.secrets]
     if spec.fs:
         kept["fs"] = spec.fs.model_dump(by_alias=True, exclude_defaults=True)
     if spec.extra_fs:
@@ -380,7 +495,7 @@ def _shown(request: Resources) -> Mapping[str, Any]:
 # --- what a document names: flavours, limits, sizes, storages ------------------------------------------------------
 
 
-def flavour_of(choice: FlavourChoice, where: str, context: AdmissionContext, faults: Faults) -> Resources | None:
+def flavour_of(choice: FlavourChoice, where: str, context: AdmissionContext, faults: JobFaults) -> Resources | None:
     """The resources behind a choice; None when nothing was chosen."""
     if choice.name and choice.name != "customFlavour":
         found = context.flavour(choice.name)
@@ -414,7 +529,7 @@ def flavour_of(choice: FlavourChoice, where: str, context: AdmissionContext, fau
 
 
 def limit_of(
-    spec: JobSpec, request: Resources, where: str, context: AdmissionContext, faults: Faults
+    spec: JobSpec, request: Resources, where: str, context: AdmissionContext, faults: JobFaults
 ) -> Resources | None:
     """Limits are the requests, unless another flavour or NONE is named."""
     named, place = spec.env.get(LIMIT_VARIABLE, ""), f"{where}env.{LIMIT_VARIABLE}"
@@ -442,7 +557,7 @@ class Size:
     in_place: bool = False
 
 
-def size_of(member: MemberDocument, role: Role, framework: str, where: str, faults: Faults) -> Size:
+def size_of(member: MemberDocument, role: Role, framework: str, where: str, faults: JobFaults) -> Size:
     """What `replicas`, `minReplicas`, `maxReplicas` and `resize` say together."""
     if member.min_replicas is None and member.max_replicas is None:
         if member.resize:
@@ -462,7 +577,7 @@ def size_of(member: MemberDocument, role: Role, framework: str, where: str, faul
     return Size(most, least, in_place)
 
 
-def storages_of(spec: JobSpec, where: str, context: AdmissionContext, faults: Faults) -> tuple[MountedStorage, ...]:
+def storages_of(spec: JobSpec, where: str, context: AdmissionContext, faults: JobFaults) -> tuple[MountedStorage, ...]:
     found: list[MountedStorage] = []
     mounts = ([("fs", spec.fs)] if spec.fs else []) + [(f"extraFS[{n}]", m) for n, m in enumerate(spec.extra_fs)]
     for field_name, mount in mounts:

@@ -21,12 +21,12 @@ class CardUse:
     device: str
 
 
-def scalars_of(needs: Iterable[MemberSet]) -> Scalars:
+def scalars_of(member_sets: Iterable[MemberSet]) -> Scalars:
     """What all members of a job take together."""
     found: dict[str, int] = {}
-    for need in needs:
-        for name, amount in need.each.scalars:
-            found[name] = found.get(name, 0) + need.count * amount
+    for each in member_sets:
+        for name, amount in each.each.scalars:
+            found[name] = found.get(name, 0) + each.count * amount
     return found
 
 

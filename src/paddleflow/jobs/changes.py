@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from paddleflow.errors import Conflict, Fault, Invalid
+from paddleflow.jobs import dependencies
 from paddleflow.jobs.admission import TTL_ANNOTATION, time_to_live
 from paddleflow.jobs.model import JobStatus
 from paddleflow.jobs.queries import get_job
-from paddleflow.jobs.rows import SQL, JobRow, delete_at
+from paddleflow.jobs.rows import SQL, ChangedJob, JobRow, delete_at
 from paddleflow.settings import JobSettings
 from paddleflow.spec.job import JobChange
 from paddleflow.store import events
 from paddleflow.store.database import Tx
+
+MOST_REFUSED = 500  #: waiting jobs that one transaction ends
 
 
 class DueJob(NamedTuple):
@@ -39,8 +43,20 @@ def stop_job(tx: Tx, job: str, message: str, now: float, rules: JobSettings) -> 
     gone_at = delete_at(JobStatus.TERMINATED, now, row.ttl, rules)
     if tx.run(SQL["end_unplaced_job"], id=job, message=message, at=now, delete_at=gone_at):
         events.append(tx, "job", job, "status", now, {"status": JobStatus.TERMINATED, "message": message})
+        tx.run(SQL["delete_dependencies"], id=job)
+        dependencies.settle(tx, [(job, JobStatus.TERMINATED, message)], rules, now)
     elif tx.run(SQL["ask_to_stop"], id=job, message=message, at=now):
         events.append(tx, "job", job, "status", now, {"status": JobStatus.TERMINATING, "message": message})
+
+
+def refuse_waiting(tx: Tx, user: str, resource_type: str, resource_id: str, now: float, rules: JobSettings) -> bool:
+    """End jobs of a user that wait for what a grant gave them, when that is taken back; whether there may be more of them."""
+    statement = SQL["waiting_in_queue" if resource_type == "queue" else "waiting_for_storage"]
+    found = tx.all(statement, user_name=user, resource=resource_id, limit=MOST_REFUSED)
+    message = f"user[{user}] may not use {resource_type}[{resource_id}] any more: the grant was taken back"
+    for row in found:
+        stop_job(tx, row["id"], message, now, rules)
+    return len(found) == MOST_REFUSED
 
 
 def modify_job(tx: Tx, job: str, change: JobChange, now: float, rules: JobSettings) -> None:
@@ -78,6 +94,17 @@ def _text(notes: dict[str, str]) -> str:
     return json.dumps(notes, ensure_ascii=False)
 
 
+def move_jobs(tx: Tx, jobs: Sequence[ChangedJob], source: str, target: str, now: float) -> list[str]:
+    """Waiting jobs go to another cluster; those of them that nobody has placed, stopped or moved meanwhile."""
+    moved = []
+    for job in jobs:
+        if tx.run(SQL["move_job"], seq=job.seq, touched=job.touched, source=source, target=target, at=now):
+            tx.run(SQL["note_moved"], seq=job.seq, id=job.id, cluster=source)
+            events.append(tx, "job", job.id, "cluster", now, {"from": source, "to": target})
+            moved.append(job.id)
+    return moved
+
+
 def delete_job(tx: Tx, job: str) -> JobRow:
     """An ended job goes with everything that the database has of it; its folder is the caller's business."""
     row = get_job(tx, job)
@@ -101,7 +128,15 @@ def forget_job(tx: Tx, row: JobRow | DueJob) -> None:
     """Everything that the database has of an ended job; for a run's jobs when their run goes."""
     if row.touched > row.seen:
         tx.run(SQL["note_deleted"], seq=row.seq, id=row.id, cluster=row.cluster)
-    for statement in ("delete_tasks", "delete_sizes", "delete_labels", "delete_storages", "delete_job"):
+    for statement in (
+        "delete_tasks",
+        "delete_sizes",
+        "delete_labels",
+        "delete_storages",
+        "delete_secrets",
+        "delete_dependencies",
+        "delete_job",
+    ):
         tx.run(SQL[statement], id=row.id)
     events.delete_for(tx, "job", row.id)
 
@@ -113,7 +148,7 @@ def any_due(tx: Tx, cluster: str, now: float) -> bool:
 
 def delete_due(tx: Tx, cluster: str, now: float, limit: int) -> list[str]:
     """Delete jobs of a cluster whose time to live is over, at most so many; their ids."""
-    rows = [DueJob(**row) for row in tx.all(SQL["jobs_to_delete"], cluster=cluster, now=now, limit=limit)]
+    rows = tx.rows(DueJob, SQL["jobs_to_delete"], cluster=cluster, now=now, limit=limit)
     for row in rows:
         forget_job(tx, row)
     return [row.id for row in rows]

@@ -32,7 +32,7 @@ class JobProfile(NamedTuple):
     user_name: str
     name: str
     queue: str
-    needs: str
+    member_sets: str
     image: str | None
     command: str | None
     accepted_at: float
@@ -46,30 +46,30 @@ class Profile(NamedTuple):
 
 
 def profile_of(job: JobProfile) -> Profile:
-    user, name, needs, image = job.user_name, job.name, job.needs, job.image or ""
+    user, name, member_sets, image = job.user_name, job.name, job.member_sets, job.image or ""
     program = " ".join((job.command or "").split(None, 2)[:2])  # `python train.py`, whatever its arguments
     specific: list[Hashable] = []
     if name or image or program:
-        specific.append(("together", user, name, image, program, needs, job.accepted_at // TOGETHER))
+        specific.append(("together", user, name, image, program, member_sets, job.accepted_at // TOGETHER))
     if name:
-        specific += [("name", user, name, needs), ("name", user, name)]
+        specific += [("name", user, name, member_sets), ("name", user, name)]
     if program:
-        specific += [("program", user, program, needs), ("program", user, program)]
+        specific += [("program", user, program, member_sets), ("program", user, program)]
     if image:
         specific.append(("image", user, image))
-    return Profile((*specific, ("user", user, needs), ("user", user), ("queue", job.queue)), len(specific))
+    return Profile((*specific, ("user", user, member_sets), ("user", user), ("queue", job.queue)), len(specific))
 
 
 def keys_of(job: JobProfile) -> Keys:
     return profile_of(job).keys
 
 
-def profile_of_new(job: NewJob, needs: str, at: float) -> JobProfile:
+def profile_of_new(job: NewJob, member_sets: str, at: float) -> JobProfile:
     """Of a job whose row is not written yet."""
     document = job.members[0].document if job.members else {}
     command = document.get("command")
     text = " ".join(command) if isinstance(command, list) else str(command or "")
-    return JobProfile(job.id, job.user, job.name, job.queue, needs, document.get("image"), text, at)
+    return JobProfile(job.id, job.user, job.name, job.queue, member_sets, document.get("image"), text, at)
 
 
 def find_profile(tx: Tx, job: str) -> JobProfile | None:
@@ -92,7 +92,7 @@ class DurationHistory:
         self.learn(tx)
         for job in list(self._asked):
             self._compare(tx, job)
-        found = [JobProfile(**row) for row in tx.all(SQL["active_profiles"], limit=_MOST_ACTIVE)]
+        found = tx.rows(JobProfile, SQL["active_profiles"], limit=_MOST_ACTIVE)
         return {row.id: profile_of(row) for row in found}
 
     def learn(self, tx: Tx) -> None:

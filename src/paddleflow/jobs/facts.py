@@ -25,6 +25,15 @@ class MemberStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class MemberDelayed:
+    """Something keeps it from starting; the message says what."""
+
+    at: float
+    key: Key
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class MemberReady:
     at: float
     key: Key
@@ -67,7 +76,7 @@ class Resized:
     anew: bool = False
 
 
-Fact: TypeAlias = Placed | MemberStarted | MemberReady | MemberEnded | StopAsked | Evicted | Resized
+Fact: TypeAlias = Placed | MemberStarted | MemberDelayed | MemberReady | MemberEnded | StopAsked | Evicted | Resized
 
 # ── commands ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

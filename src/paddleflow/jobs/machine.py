@@ -28,6 +28,7 @@ from paddleflow.jobs.facts import (
     Halt,
     Key,
     Launch,
+    MemberDelayed,
     MemberEnded,
     MemberReady,
     MemberStarted,
@@ -41,8 +42,7 @@ from paddleflow.jobs.facts import (
 )
 from paddleflow.jobs.model import JobStatus, TaskStatus
 
-BACK_OFF_FIRST = 1.0
-BACK_OFF_MOST = 300.0
+LONGEST_DELAY = 300.0  #: seconds between the end of an attempt and the start of the next one
 _STARTED = frozenset({TaskStatus.PENDING, TaskStatus.RUNNING})
 _AGAIN = frozenset({JobStatus.PREEMPTED, JobStatus.PENDING})  # outcomes after which it is placed again
 
@@ -56,6 +56,7 @@ class Lifecycle:
     completion: Completion = Completion.ALL
     restarts: int = 0  #: how often it may be started again after it failed
     requeued: bool = True  #: whether it waits for a new place after an eviction, or ends
+    restart_delay: float = 1.0  #: seconds before the first restart; each further delay is twice as long
 
 
 class TaskState(NamedTuple):
@@ -112,6 +113,8 @@ def advance(state: JobState, fact: Fact) -> Step:
             return _placed(state, fact)
         case MemberStarted():
             return _started(state, fact)
+        case MemberDelayed():
+            return _delayed(state, fact), ()
         case MemberReady():
             return _ready(state, fact)
         case MemberEnded():
@@ -158,13 +161,25 @@ def _started(state: JobState, fact: MemberStarted) -> Step:
     task = _find(state, fact.key)
     if task is None or task.status is not TaskStatus.PENDING:
         return state, ()
-    state = _with(state, task._replace(status=TaskStatus.RUNNING, started_at=fact.at))
+    state = _with(state, task._replace(status=TaskStatus.RUNNING, started_at=fact.at, message=""))
     if state.started_at is None:
         state = state._replace(started_at=fact.at)
     waiting = {TaskStatus.WAITING, TaskStatus.PENDING}
     if state.status is JobStatus.PENDING and not any(t.status in waiting for t in state.tasks):
-        state = state._replace(status=JobStatus.RUNNING)
+        state = state._replace(status=JobStatus.RUNNING, message="" if state.outcome is None else state.message)
     return state, ()
+
+
+def _delayed(state: JobState, fact: MemberDelayed) -> JobState:
+    """The job's message is what keeps one of its members from starting."""
+    task = _find(state, fact.key)
+    if task is None or task.status is not TaskStatus.PENDING or task.message == fact.message:
+        return state
+    state = _with(state, task._replace(message=fact.message))
+    if state.status is not JobStatus.PENDING or state.outcome is not None:
+        return state
+    who = "" if len(state.tasks) == 1 else f"{task.role}-{task.index}: "
+    return state._replace(message=f"{who}{fact.message}")
 
 
 def _ready(state: JobState, fact: MemberReady) -> Step:
@@ -291,7 +306,7 @@ def _finish_if_all_ended(state: JobState, at: float) -> Step:
         return state, (Release(), Requeue(at))
     tried = state.attempt - state.excused
     if outcome is JobStatus.FAILED and tried <= state.lifecycle.restarts and not stopping:
-        delay = min(BACK_OFF_FIRST * 2 ** max(0, tried - 1), BACK_OFF_MOST)
+        delay = min(state.lifecycle.restart_delay * 2 ** max(0, tried - 1), LONGEST_DELAY)
         message = f"attempt {state.attempt} failed ({state.message}); it is started again after {delay:g} s"
         state = state._replace(status=JobStatus.PENDING, outcome=None, message=message, not_before=at + delay)
         return state, (Release(), Requeue(at + delay))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from paddleflow.base.quantity import Resources
+from paddleflow.spec.job import ANY, SUCCEEDED
 
 
 class JobStatus(StrEnum):
@@ -41,6 +42,17 @@ FINAL = frozenset(
     }
 )
 ACTIVE = frozenset(JobStatus) - FINAL
+
+
+class Dependency(NamedTuple):
+    """A job that another one runs after."""
+
+    job: str
+    ending: str  #: how it must end: `succeeded`, `any` or `failed`
+
+    def is_met(self, status: JobStatus) -> bool:
+        """Whether a job that ended like this lets the other one start."""
+        return self.ending == ANY or (status is JobStatus.SUCCEEDED) == (self.ending == SUCCEEDED)
 
 
 class TaskStatus(StrEnum):
@@ -86,6 +98,15 @@ class Code:
 
 
 @dataclass(frozen=True, slots=True)
+class UsedSecret:
+    """A secret that a member is given, by name: as a variable, a file, or both."""
+
+    name: str
+    env: str
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
 class Member:
     """One role of a job, with everything resolved."""
 
@@ -110,6 +131,12 @@ class Member:
             return None
         return Code(found.get("snapshot", ""), found.get("path", ""), found.get("workdir", ""))
 
+    @property
+    def secrets(self) -> tuple[UsedSecret, ...]:
+        return tuple(
+            UsedSecret(use["name"], use.get("env", ""), use.get("file", "")) for use in self.document.get("secrets", ())
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
@@ -129,3 +156,6 @@ class NewJob:
     template: Mapping[str, Any] | None
     request: Resources  #: of all members together
     ttl: float | None
+    after: tuple[str, ...] = ()  #: jobs that must end first, as they were given
+    waits_for: tuple[Dependency, ...] = ()  #: those of them that have not ended yet
+    array: str = ""  #: id of the array that it belongs to

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from paddleflow.errors import NotFound
+from paddleflow.jobs.model import ACTIVE
 from paddleflow.jobs.rows import (
     SQL,
     ChangedJob,
@@ -20,7 +21,7 @@ from paddleflow.jobs.rows import (
     task_of,
 )
 from paddleflow.store.conditions import Conditions
-from paddleflow.store.database import Tx, Value
+from paddleflow.store.database import Row, Tx, Value
 
 _AT_ONCE = 100  #: rows that are read at a time: a page of large jobs never is in memory as a whole
 
@@ -36,6 +37,9 @@ class JobFilter:
     started_since: float | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     ids: Sequence[str] = ()
+    array: str = ""
+    run: str = ""
+    fold: bool = False  #: of the jobs of one run or one array that are wanted, only the newest
 
 
 class JobPage(NamedTuple):
@@ -68,10 +72,57 @@ def find_page(tx: Tx, wanted: JobFilter, before: int, limit: int, most_bytes: in
     return JobPage(rows, members_by_job(tx, [row.id for row in rows]), False)
 
 
+@dataclass(frozen=True, slots=True)
+class JobGroup:
+    """All jobs of a run or of an array."""
+
+    jobs: Mapping[str, int]  #: how many are in each status
+    accepted_at: float  #: of the first one
+    started_at: float | None  #: of the first one
+    finished_at: float | None  #: of the last one; None while one is active
+
+
+def find_groups(tx: Tx, rows: Sequence[JobRow]) -> dict[tuple[str, str], JobGroup]:
+    """The runs and arrays that these rows belong to, by user and id of the run or array."""
+    found: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for statement, ids in (
+        ("group_runs", {row.run_id for row in rows if row.run_id}),
+        ("group_arrays", {row.array_id for row in rows if row.array_id}),
+    ):
+        if ids:
+            for row in tx.all(SQL[statement], ids=json.dumps([[id] for id in sorted(ids)])):
+                found[row["user_name"], row["id"]].append(row)
+    return {key: _group(each) for key, each in found.items()}
+
+
+def _group(rows: Sequence[Row]) -> JobGroup:
+    """One of rows that each tell of the jobs in one status."""
+    started, finished = ([row[name] for row in rows if row[name] is not None] for name in ("started_at", "finished_at"))
+    active = any(row["status"] in ACTIVE for row in rows)
+    return JobGroup(
+        jobs={row["status"]: row["jobs"] for row in rows},
+        accepted_at=min(row["accepted_at"] for row in rows),
+        started_at=min(started, default=None),
+        finished_at=None if active else max(finished, default=None),
+    )
+
+
 def _find(tx: Tx, wanted: JobFilter, before: int, limit: int) -> list[JobRow]:
-    where = Conditions()
+    where = _conditions(wanted)
+    if wanted.fold:
+        same = where.text
+        for column in ("run_id", "array_id"):  # the names of the columns in `same` are those of the inner table
+            alike = f"each.{column} = jobs.{column} and each.user_name = jobs.user_name"
+            newest = f"select max(seq) from jobs each where {alike} and {same}"  # noqa: S608 fixed fragments
+            where.add(f"({column} is null or seq = ({newest}))")
     if before:
         where.add("seq < :before", before=before)
+    statement = where.statement("select * from jobs", "order by seq desc limit :limit")
+    return [job_of(row) for row in tx.all(statement, limit=limit, **where.params)]
+
+
+def _conditions(wanted: JobFilter) -> Conditions:
+    where = Conditions()
     where.one_of("user_name", [] if wanted.user is None else [wanted.user])
     where.one_of("status", wanted.statuses)
     where.one_of("queue", wanted.queues)
@@ -83,8 +134,9 @@ def _find(tx: Tx, wanted: JobFilter, before: int, limit: int) -> list[JobRow]:
     for n, (key, value) in enumerate(sorted(wanted.labels.items())):
         params: dict[str, Value] = {f"key_{n}": key, f"value_{n}": value}
         where.add(f"id in (select job_id from job_labels where key = :key_{n} and value = :value_{n})", **params)  # noqa: S608 fixed fragments
-    statement = where.statement("select * from jobs", "order by seq desc limit :limit")
-    return [job_of(row) for row in tx.all(statement, limit=limit, **where.params)]
+    where.one_of("array_id", [wanted.array] if wanted.array else [])
+    where.one_of("run_id", [wanted.run] if wanted.run else [])
+    return where
 
 
 def members_by_job(tx: Tx, jobs: Sequence[str]) -> dict[str, list[TaskRow]]:
@@ -129,12 +181,28 @@ def jobs_of_run(tx: Tx, run: str) -> list[JobRow]:
 
 def changed_jobs(tx: Tx, cluster: str, limit: int) -> list[ChangedJob]:
     """Jobs of a cluster that its engine has not seen since somebody else changed them, and those that are gone altogether."""
-    return [ChangedJob(**row) for row in tx.all(SQL["unseen_jobs"], cluster=cluster, limit=limit)]
+    return tx.rows(ChangedJob, SQL["unseen_jobs"], cluster=cluster, limit=limit)
 
 
 def waiting_jobs(tx: Tx, cluster: str) -> list[ChangedJob]:
     """All jobs of a cluster that wait for resources."""
-    return [ChangedJob(**row) for row in tx.all(SQL["waiting_jobs"], cluster=cluster)]
+    return tx.rows(ChangedJob, SQL["waiting_jobs"], cluster=cluster)
+
+
+def movable_jobs(
+    tx: Tx, cluster: str, queue: str, after: int, before: float, now: float, limit: int
+) -> list[ChangedJob]:
+    """Jobs of a queue behind a position that wait on a cluster since `before` and may go to another."""
+    return tx.rows(
+        ChangedJob,
+        SQL["movable_jobs"],
+        cluster=cluster,
+        queue=queue,
+        after=after,
+        before=before,
+        now=now,
+        limit=limit,
+    )
 
 
 def waiting_classes(tx: Tx, cluster: str) -> list[WaitingClass]:
@@ -157,7 +225,7 @@ def tasks_of_held_jobs(tx: Tx, cluster: str) -> list[TaskRow]:
 
 def evicted_jobs(tx: Tx, cluster: str, since: float) -> list[EvictedJob]:
     """Those whose eviction since then still counts."""
-    return [EvictedJob(**row) for row in tx.all(SQL["evicted_jobs"], cluster=cluster, since=since)]
+    return tx.rows(EvictedJob, SQL["evicted_jobs"], cluster=cluster, since=since)
 
 
 def placeable_job(tx: Tx, seq: int, touched: int) -> JobRow | None:
@@ -177,10 +245,11 @@ class StatusCount(NamedTuple):
     jobs: int
 
 
-class QueueUse(NamedTuple):
-    """What jobs of a queue with equal scalars hold together; `scalars` is what one of them has, as JSON."""
+class HeldResources(NamedTuple):
+    """What jobs of a user in a queue with equal scalars hold together; `scalars` is what one of them has, as JSON."""
 
     queue: str
+    user_name: str
     scalars: str
     jobs: int
     cpu: int
@@ -188,24 +257,28 @@ class QueueUse(NamedTuple):
 
 
 class EndedJob(NamedTuple):
-    """A job that reached a final status."""
+    """A job that reached a final status; `scalars` is JSON."""
 
     queue: str
+    user_name: str
     status: str
     accepted_at: float
     started_at: float | None
     finished_at: float
+    cpu: int
+    memory: int
+    scalars: str
 
 
 class PlacedTask(NamedTuple):
-    """A member that holds resources; `needs` and `labels` are its job's."""
+    """A member that holds resources; `member_sets` and `labels` are its job's."""
 
     node: str
     job_id: str
     role: str
     idx: int
     status: str
-    needs: str
+    member_sets: str
     labels: str
 
 
@@ -215,7 +288,7 @@ class CardJob(NamedTuple):
     id: str
     queue: str
     user_name: str
-    needs: str
+    member_sets: str
     accepted_at: float
     started_at: float
     finished_at: float | None
@@ -240,25 +313,25 @@ def job_progress(tx: Tx, job: str) -> JobProgress | None:
 
 
 def count_by_status(tx: Tx) -> list[StatusCount]:
-    return [StatusCount(**row) for row in tx.all(SQL["count_by_status"])]
+    return tx.rows(StatusCount, SQL["count_by_status"])
 
 
-def used_by_queue(tx: Tx) -> list[QueueUse]:
-    return [QueueUse(**row) for row in tx.all(SQL["used_by_queue"])]
+def held_by_user(tx: Tx) -> list[HeldResources]:
+    return tx.rows(HeldResources, SQL["held_by_user"])
 
 
 def ended_behind(tx: Tx, after: int) -> list[EndedJob]:
     """Jobs that reached a final status by an event behind a position."""
-    return [EndedJob(**row) for row in tx.all(SQL["ended_behind"], after=after)]
+    return tx.rows(EndedJob, SQL["ended_behind"], after=after)
 
 
 def tasks_on_nodes(tx: Tx, cluster: str) -> list[PlacedTask]:
-    return [PlacedTask(**row) for row in tx.all(SQL["tasks_on_nodes"], cluster=cluster)]
+    return tx.rows(PlacedTask, SQL["tasks_on_nodes"], cluster=cluster)
 
 
 def card_jobs(tx: Tx, queue: str, since: float, until: float) -> list[CardJob]:
-    return [CardJob(**row) for row in tx.all(SQL["card_time"], queue=queue, since=since, until=until)]
+    return tx.rows(CardJob, SQL["card_time"], queue=queue, since=since, until=until)
 
 
 def card_sizes(tx: Tx, queue: str, since: float, until: float) -> list[CardSize]:
-    return [CardSize(**row) for row in tx.all(SQL["card_sizes"], queue=queue, since=since, until=until)]
+    return tx.rows(CardSize, SQL["card_sizes"], queue=queue, since=since, until=until)

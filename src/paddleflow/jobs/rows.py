@@ -45,7 +45,7 @@ class JobRow(NamedTuple):
     status: str
     message: str
     members: str
-    needs: str
+    member_sets: str
     labels: str
     annotations: str
     template: str | None
@@ -74,6 +74,8 @@ class JobRow(NamedTuple):
     lost_seconds: float = 0.0
     resizes: int = 0
     resized_at: float | None = None
+    after_jobs: str = ""
+    array_id: str | None = None
 
 
 class TaskRow(NamedTuple):
@@ -106,7 +108,7 @@ class ChangedJob(NamedTuple):
     user_name: str
     framework: str
     priority: str
-    needs: str
+    member_sets: str
     accepted_at: float
     attempt: int
     not_before: float | None
@@ -116,6 +118,7 @@ class ChangedJob(NamedTuple):
     placed: int
     message: str
     expected: float | None = None  #: seconds that it will probably run; no column
+    data: tuple[str, ...] = ()  #: nodes that hold its data, those with most first; no column
 
 
 class WaitingClass(NamedTuple):
@@ -125,7 +128,7 @@ class WaitingClass(NamedTuple):
     user_name: str
     framework: str
     priority: str
-    needs: str
+    member_sets: str
     attempt: int
     not_before: float | None
     gated: int
@@ -134,6 +137,7 @@ class WaitingClass(NamedTuple):
     message: str
     jobs: Sequence[tuple[int, str, float]]  #: position, id and time of submission of each
     expected: float | None = None
+    data: tuple[str, ...] = ()
 
 
 class EvictedJob(NamedTuple):
@@ -155,7 +159,7 @@ class _Schedulable(Protocol):
     @property
     def queue(self) -> str: ...
     @property
-    def needs(self) -> str: ...
+    def member_sets(self) -> str: ...
     @property
     def accepted_at(self) -> float: ...
     @property
@@ -196,7 +200,7 @@ def common_row(job: NewJob) -> dict[str, Value]:
         "framework": job.framework,
         "priority": job.priority,
         "members": json_text([_member_json(member) for member in job.members]),
-        "needs": needs_text(tuple((m.role, m.replicas, m.request, m.least, m.in_place) for m in job.members)),
+        "member_sets": needs_text(tuple((m.role, m.replicas, m.request, m.least, m.in_place) for m in job.members)),
         "labels": json_text(job.labels) if job.labels else "{}",
         "annotations": json_text(job.annotations) if job.annotations else "{}",
         "template": None if job.template is None else json_text(job.template),
@@ -283,36 +287,48 @@ def _restarts(text: str) -> bool:
     return any(len(need) > 5 and not need[6] for need in json.loads(text))
 
 
-def request_of(row: _Schedulable, expected: float | None = None) -> Request:
+def request_of(row: _Schedulable, expected: float | None = None, data: tuple[str, ...] = ()) -> Request:
     """A job as the scheduler sees it."""
     return Request(
         job=row.id,
         queue=row.queue,
-        member_sets=member_sets_of(row.needs),
+        member_sets=member_sets_of(row.member_sets),
         submitted_at=row.accepted_at,
         seq=row.seq,
         priority=PRIORITIES[row.priority],
         user=row.user_name,
+        data=data,
         expected=expected,
-        restarts=_restarts(row.needs),
+        restarts=_restarts(row.member_sets),
     )
 
 
-def request_of_new(job: NewJob, needs: str, at: float, seq: int, expected: float | None) -> Request:
+def request_of_new(
+    job: NewJob, member_sets: str, at: float, seq: int, expected: float | None, data: tuple[str, ...]
+) -> Request:
     """The same for a job whose row is not written yet."""
-    priority, restarts = PRIORITIES[job.priority], _restarts(needs)
+    priority, restarts = PRIORITIES[job.priority], _restarts(member_sets)
     return Request(
-        job.id, job.queue, member_sets_of(needs), at, seq, priority, job.user, expected=expected, restarts=restarts
+        job.id,
+        job.queue,
+        member_sets_of(member_sets),
+        at,
+        seq,
+        priority,
+        job.user,
+        data=data,
+        expected=expected,
+        restarts=restarts,
     )
 
 
 def requests_of(waiting: WaitingClass) -> list[Request]:
     """All jobs of a class as the scheduler sees them."""
-    queue, member_sets, priority = waiting.queue, member_sets_of(waiting.needs), PRIORITIES[waiting.priority]
+    queue, member_sets, priority = waiting.queue, member_sets_of(waiting.member_sets), PRIORITIES[waiting.priority]
     seq, job, at = waiting.jobs[0]
     first = Request(
         job, queue, member_sets, at, seq, priority, waiting.user_name,
-        expected=waiting.expected, restarts=_restarts(waiting.needs),
+        data=waiting.data, expected=waiting.expected, restarts=_restarts(waiting.member_sets),
     )  # fmt: skip
     rest = first[5:]
     return [Request(job, queue, member_sets, at, seq, *rest) for seq, job, at in waiting.jobs]
@@ -321,8 +337,8 @@ def requests_of(waiting: WaitingClass) -> list[Request]:
 def class_of(row: ChangedJob) -> WaitingClass:
     """A waiting job as a class of its own."""
     return WaitingClass(
-        row.queue, row.user_name, row.framework, row.priority, row.needs, row.attempt, row.not_before, row.gated, row.touched,
-        row.status, row.message, [(row.seq, row.id, row.accepted_at)], row.expected,
+        row.queue, row.user_name, row.framework, row.priority, row.member_sets, row.attempt, row.not_before, row.gated, row.touched,
+        row.status, row.message, [(row.seq, row.id, row.accepted_at)], row.expected, row.data,
     )  # fmt: skip
 
 
@@ -340,21 +356,22 @@ def allocation_of(row: JobRow, tasks: Iterable[TaskRow]) -> Allocation:
     return Allocation(request_of(row), assignments, row.placed_at or row.updated_at, row.resized_at)
 
 
-def lifecycle_of(framework: str, members: Sequence[Member], restart_limit: int) -> Lifecycle:
+def lifecycle_of(framework: str, members: Sequence[Member], rules: JobSettings) -> Lifecycle:
     """What the framework, the members' restart policy and their word about evictions say."""
     again = {RestartPolicy.ALWAYS, RestartPolicy.ON_FAILURE}
     restarts = any(member.env.get("PF_JOB_RESTART_POLICY") in again for member in members)
     given = [text for member in members if (text := member.env.get(RETRIES_VARIABLE, "")).isdecimal()]
+    limit = rules.restart_limit if restarts else 0
     if given:
-        restarts, restart_limit = True, min(max(int(text[:9]) for text in given), MOST_RETRIES)
+        limit = min(max(int(text[:9]) for text in given), MOST_RETRIES)
     ends = any(member.env.get(PREEMPTED_VARIABLE, "").lower() == "end" for member in members)
-    return _lifecycle(framework, tuple(member.role for member in members), restart_limit if restarts else 0, not ends)
+    return _lifecycle(framework, tuple(member.role for member in members), limit, not ends, rules.restart_delay)
 
 
 @lru_cache(maxsize=256)
-def _lifecycle(framework: str, roles: tuple[str, ...], restarts: int, requeued: bool) -> Lifecycle:
+def _lifecycle(framework: str, roles: tuple[str, ...], restarts: int, requeued: bool, delay: float) -> Lifecycle:
     table = find(framework)
-    return Lifecycle(table.stages, table.completing(roles), table.completion, restarts, requeued)
+    return Lifecycle(table.stages, table.completing(roles), table.completion, restarts, requeued, delay)
 
 
 def state_of(row: JobRow, tasks: Iterable[TaskRow], lifecycle: Lifecycle) -> JobState:

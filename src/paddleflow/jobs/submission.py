@@ -14,12 +14,15 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeAlias, TypeVar
 
+from paddleflow.access.secrets import secret_names
 from paddleflow.base.ids import new_job_id
 from paddleflow.base.quantity import Resources
 from paddleflow.errors import Conflict, Fault, Forbidden, Invalid, NotFound, OverQuota, PaddleFlowError
-from paddleflow.jobs.admission import MAX_ENVIRONMENT, AdmissionContext, QueueFacts, StorageFacts, admit
-from paddleflow.jobs.model import JobStatus, NewJob
+from paddleflow.jobs import dependencies
+from paddleflow.jobs.admission import MAX_ENVIRONMENT, AdmissionContext, EarlierJob, QueueFacts, StorageFacts, admit
+from paddleflow.jobs.model import Dependency, JobStatus, NewJob
 from paddleflow.jobs.rows import SQL, common_row, json_text
+from paddleflow.queues.clusters import find_cluster
 from paddleflow.queues.flavours import find_flavour, flavour_names
 from paddleflow.queues.model import COUNTER
 from paddleflow.queues.queues import may_use_queue, queue_of, queues_above, usable_queues
@@ -30,6 +33,7 @@ from paddleflow.store.database import Batched, Tx, Value
 
 Nodes: TypeAlias = Mapping[str, Sequence[tuple[str, Resources]]]  #: of clusters: name and capacity of each node
 T = TypeVar("T")
+MOST_DEPENDENCIES = 100_000  #: between the jobs of one submission and those that they wait for
 MOST_REFUSED = 100  #: refused jobs of one batch that are listed
 _MOST_CACHED = 1024
 MAX_DOCUMENT = 512 * 2**10  #: bytes of a job, unless the settings say otherwise
@@ -69,6 +73,7 @@ class AdmittedJob:
     row: Mapping[str, Value]  #: what `insert_jobs` takes besides them
     labels: Mapping[str, str]
     storages: tuple[str, ...]  #: ids of those that the job uses
+    waits_for: tuple[Dependency, ...] = ()  #: jobs that must end first
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +126,16 @@ def _submit(tx: Tx, submissions: Sequence[Submission]) -> list[list[str] | Paddl
         _insert(tx, accepted, now)
         written = [id for _, identities in accepted for id, _ in identities]
         events.append_alike(tx, "job", written, "status", now, {"status": JobStatus.INIT, "message": ""})
+        for job, identities in accepted:
+            if job.waits_for:
+                _hold_back(tx, job, [id for id, _ in identities], now)
     return found
+
+
+def _hold_back(tx: Tx, job: AdmittedJob, ids: Sequence[str], now: float) -> None:
+    dependencies.note(tx, ids, job.waits_for)
+    data = {"status": JobStatus.PENDING, "message": dependencies.waiting_message(job.waits_for)}
+    events.append_alike(tx, "job", ids, "status", now, data)
 
 
 submit = Batched(_submit)  #: for `Database.write`: submissions that come together are written together
@@ -135,11 +149,12 @@ def _admit_all(tx: Tx, submission: Submission, version: int) -> list[AdmittedJob
     context = admission_context(tx, submitter)
     found: list[AdmittedJob] = []
     refused: list[tuple[PaddleFlowError, range]] = []
-    behind = 0
+    behind = dependent = 0
     for job_set in submission.job_sets:
         numbers = range(behind, behind + len(job_set.identities))
         behind = numbers.stop
-        admitted = known.get((user, job_set.key)) if job_set.key is not None else None
+        key = None if job_set.document.after else job_set.key  # what it waits for changes from moment to moment
+        admitted = known.get((user, key)) if key is not None else None
         if admitted is None:
             try:
                 job = admit(job_set.document, context)
@@ -148,19 +163,40 @@ def _admit_all(tx: Tx, submission: Submission, version: int) -> list[AdmittedJob
                 if len(refused) == MOST_REFUSED:
                     break
                 continue
-            admitted = AdmittedJob(common_row(job), job.labels, _storages(job))
+            admitted = AdmittedJob({**common_row(job), **_begin(job)}, job.labels, _storages(job), job.waits_for)
             size = sum(
                 len(str(admitted.row[name] or "").encode()) for name in ("members", "labels", "annotations", "template")
             )
             if size > submitter.max_document:
                 refused.append((_too_large(size, submitter.max_document), numbers))
                 continue
-            if job_set.key is not None:
-                known.put((user, job_set.key), admitted)
+            dependent += len(job.waits_for) * len(numbers)
+            if dependent > MOST_DEPENDENCIES:
+                refused.append((_too_many(len(job.waits_for), len(numbers)), numbers))
+                continue
+            if key is not None:
+                known.put((user, key), admitted)
         found.append(admitted)
     if refused:
         raise _refusal(refused) if submission.batch else refused[0][0]
     return found
+
+
+def _begin(job: NewJob) -> dict[str, Value]:
+    """What a row says that is new: one that waits for other jobs is not seen by the scheduler before they have ended."""
+    return {
+        "status": JobStatus.PENDING if job.waits_for else JobStatus.INIT,
+        "message": dependencies.waiting_message(job.waits_for) if job.waits_for else "",
+        "gated": int(bool(job.waits_for)),
+        "after_jobs": json_text(job.after) if job.after else "",
+        "array_id": job.array or None,
+    }
+
+
+def _too_many(after: int, jobs: int) -> Invalid:
+    message = f"{jobs:,} jobs that each wait for {after:,} are more than {MOST_DEPENDENCIES:,} dependencies"
+    hint = "put one job between them: it waits for all of the first, and the others wait for it"
+    return Invalid.of([Fault("after", message, hint)], code="JobInvalidField")
 
 
 def _too_large(size: int, most: int) -> Invalid:
@@ -232,9 +268,13 @@ class QueueCache:
                 return None
             queue = queue_of(row)
             above = queues_above(tx, queue)
-            is_open = row["cluster_status"] == "online" and all(each.open for each in (queue, *above))
+            others = [other for name in queue.other_clusters if (other := find_cluster(tx, name)) is not None]
+            online = row["cluster_status"] == "online" or any(each.online for each in others)
+            is_open = online and all(each.open for each in (queue, *above))
             ceilings = tuple((each.name, each.ceiling) for each in above if each.ceiling is not None)
-            found = QueueFacts(name, is_open, True, queue.ceiling, row["cluster_type"], ceilings, queue.cluster)
+            found = QueueFacts(
+                name, is_open, True, queue.ceiling, row["cluster_type"], ceilings, queue.cluster, queue.other_clusters
+            )
             self._facts[name] = found
         return found
 
@@ -259,6 +299,12 @@ class _Lookup:
             self._queues[name] = found
         return self._queues[name]
 
+    def earlier_job(self, id: str) -> EarlierJob | None:
+        row = self._tx.one(SQL["job_owner"], id=id)
+        if row is None or (row["user_name"] != self._submitter.user and not self._submitter.root):
+            return None
+        return EarlierJob(JobStatus(row["status"]), row["message"])
+
     def flavour(self, name: str) -> Resources | None:
         if name not in self._flavours:
             found = find_flavour(self._tx, name)
@@ -268,7 +314,7 @@ class _Lookup:
     def storage(self, name: str) -> StorageFacts | None:
         if name not in self._storages:
             found = usable_storage(self._tx, self._submitter.user, self._submitter.root, name)
-            self._storages[name] = StorageFacts(found.id, found.name, found.sub_path) if found else None
+            self._storages[name] = StorageFacts(found.id, found.name, found.source) if found else None
         return self._storages[name]
 
     def why_no_node(self, cluster: str, amount: Resources) -> str:
@@ -299,6 +345,8 @@ def admission_context(tx: Tx, submitter: Submitter) -> AdmissionContext:
         flavour=lookup.flavour,
         storage=lookup.storage,
         why_no_node=lookup.why_no_node,
+        earlier_job=lookup.earlier_job,
+        known_secrets=lambda: secret_names(tx, user),
         known_queues=lambda: usable_queues(tx, user, root),
         known_flavours=lambda: flavour_names(tx),
         known_storages=lambda: storage_names(tx, user, root),

@@ -25,7 +25,7 @@ class AddFault(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ReplicaKind:
     """Where an object of one kind has its replica specs, and which role each of them is."""
 
     framework: str
@@ -35,20 +35,20 @@ class Kind:
 
 
 _PADDLE = {"ps": "pserver", "master": "pserver", "worker": "worker"}
-KINDS: Mapping[str, tuple[Kind, ...]] = {
+KINDS: Mapping[str, tuple[ReplicaKind, ...]] = {
     "PaddleJob": (
-        Kind("paddle", ("spec", "paddleReplicaSpecs"), _PADDLE),  # kubeflow's
-        Kind("paddle", ("spec",), {"ps": "pserver", "worker": "worker"}, others=True),  # paddle's own
+        ReplicaKind("paddle", ("spec", "paddleReplicaSpecs"), _PADDLE),  # kubeflow's
+        ReplicaKind("paddle", ("spec",), {"ps": "pserver", "worker": "worker"}, others=True),  # paddle's own
     ),
-    "PyTorchJob": (Kind("pytorch", ("spec", "pytorchReplicaSpecs"), {"master": "master", "worker": "worker"}),),
+    "PyTorchJob": (ReplicaKind("pytorch", ("spec", "pytorchReplicaSpecs"), {"master": "master", "worker": "worker"}),),
     "TFJob": (
-        Kind(
+        ReplicaKind(
             "tensorflow",
             ("spec", "tfReplicaSpecs"),
             {"ps": "pserver", "chief": "master", "master": "master", "worker": "worker"},
         ),
     ),
-    "MPIJob": (Kind("mpi", ("spec", "mpiReplicaSpecs"), {"launcher": "master", "worker": "worker"}),),
+    "MPIJob": (ReplicaKind("mpi", ("spec", "mpiReplicaSpecs"), {"launcher": "master", "worker": "worker"}),),
 }
 
 
@@ -85,7 +85,7 @@ def _inside(template: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, 
     return found if isinstance(found, Mapping) else None
 
 
-def _members(specs: Mapping[str, Any], kind: Kind, fault: AddFault) -> list[MemberDocument]:
+def _members(specs: Mapping[str, Any], kind: ReplicaKind, fault: AddFault) -> list[MemberDocument]:
     members = []
     for key, spec in specs.items():
         where = f"extensionTemplate.{'.'.join(kind.path)}.{key[:80]}"

@@ -9,8 +9,10 @@ from typing import Any, TypedDict
 
 from paddleflow.base.clock import local_text
 from paddleflow.base.ids import task_id
+from paddleflow.jobs.queries import JobGroup
 from paddleflow.jobs.rows import JobRow, TaskRow
 from paddleflow.spec.wire_jobs import DistributedRuntime, Job, TaskRuntime
+from paddleflow.spec.wire_jobs import JobGroup as WireGroup
 
 NAMESPACE = "default"
 _LONGEST = 4096  #: characters of members that are remembered
@@ -38,7 +40,7 @@ def job_view(row: JobRow, tasks: Sequence[TaskRow]) -> Job:
         "args": spec["args"],
         "port": spec["port"],
         "extensionTemplate": spec["extensionTemplate"],
-        "framework": row.framework,
+        "framework": members[0].get("framework", row.framework) if members else row.framework,
         "members": members,
         "status": row.status,
         "message": row.message,
@@ -48,6 +50,12 @@ def job_view(row: JobRow, tasks: Sequence[TaskRow]) -> Job:
         "finishTime": local_text(row.finished_at),
         "updateTime": local_text(row.updated_at),
     }
+    if row.after_jobs:
+        view["after"] = json.loads(row.after_jobs)
+    if row.array_id:
+        view["array"] = row.array_id
+    if row.run_id:
+        view["runID"] = row.run_id
     if row.preemptions:
         view["preemptions"], view["evictedBy"] = row.preemptions, row.evicted_by
     if row.lost_seconds:
@@ -59,11 +67,26 @@ def job_view(row: JobRow, tasks: Sequence[TaskRow]) -> Job:
         members[0]["name"] = row.name
         if "code" in members[0]:
             view["code"] = members[0]["code"]
+        if "secrets" in members[0]:
+            view["secrets"] = members[0]["secrets"]
+        if "requirements" in members[0]:
+            view["requirements"] = members[0]["requirements"]
         if runtimes:
             view["runtime"] = runtimes[0]
     elif runtimes:
         view["distributedRuntime"] = _gang(row, runtimes)
     return view
+
+
+def group_view(id: str, group: JobGroup) -> WireGroup:
+    """The jobs of a run or of an array as one."""
+    return {
+        "id": id,
+        "jobs": dict(group.jobs),
+        "acceptTime": local_text(group.accepted_at),
+        "startTime": local_text(group.started_at),
+        "finishTime": local_text(group.finished_at),
+    }
 
 
 class _Spec(TypedDict):

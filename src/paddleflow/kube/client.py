@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import urlencode
 
@@ -19,10 +20,14 @@ import orjson
 from paddleflow.errors import NotFound, Unavailable
 from paddleflow.kube.errors import Gone, api_error
 from paddleflow.kube.resources import PODS, Object, Resource, View, name, namespace
-from paddleflow.kube.transport import Request, Response, Transport
+from paddleflow.kube.transport import HttpTransport, Request, Response, Transport
+from paddleflow.kube.websocket import NoUpgrade, WebSocket
 
 MANAGER = "paddleflow"  #: the field owner, unless the process has a name of its own
 QUIET = 150.0  #: seconds without a byte after which a watch is given up; bookmarks come about once a minute
+
+#: v5 can end a command's input; API servers older than 1.30 know v4 only
+EXEC_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 
 _PATCHES = {
     "merge": "application/merge-patch+json",
@@ -242,6 +247,45 @@ class Client:
             options["gracePeriodSeconds"] = grace
         return await self._write("DELETE", resource.path(namespace, name), options, {})
 
+    async def bind(self, pod: str, namespace: str, uid: str, node: str) -> None:
+        """Puts a pod on a node; `Conflict` when it has one already, or another pod has its name by now."""
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod, "namespace": namespace, "uid": uid},
+            "target": target,
+        }
+        await self._write("POST", PODS.path(namespace, pod, "binding"), body)
+
+    async def execute(
+        self, pod: str, namespace: str, command: Sequence[str], *, container: str, tty: bool = False
+    ) -> WebSocket:
+        """Starts a command in a container. The first byte of every message is its channel: input, output, errors, the end
+        (a Status), another size of the terminal."""
+        if self.fence is not None:
+            self.fence()
+        if not isinstance(self._transport, HttpTransport):
+            raise Unavailable("this API server speaks no websockets")
+        words = [("command", word) for word in command]
+        flags = [("container", container), ("stdin", "true"), ("stdout", "true"), ("stderr", str(not tty).lower())]
+        path = f"{PODS.path(namespace, pod, 'exec')}?{urlencode([*words, *flags, ('tty', str(tty).lower())])}"
+        opened = await self._transport.websocket(path, EXEC_PROTOCOLS)
+        if isinstance(opened, NoUpgrade):
+            answer = Response(opened.status, dict(opened.headers), opened.body)
+            raise _refused(answer, Request("GET", path))
+        return opened
+
+    async def evict(self, pod: str, namespace: str, uid: str) -> None:
+        """Deletes a pod with its grace period if its PodDisruptionBudgets allow it; `TooMany` while they do not."""
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        await self._write("POST", PODS.path(namespace, pod, "eviction"), body)
+
     # ---- one request
 
     async def _write(
@@ -307,5 +351,10 @@ def _refused(answer: Response, request: Request) -> Exception:
 
 
 def _query(values: Mapping[str, str | int]) -> str:
-    given = {key: value for key, value in values.items() if value != "" and value != 0}
+    return _encoded(tuple(values.items()))
+
+
+@lru_cache(maxsize=64)  # writes have one of a few
+def _encoded(values: tuple[tuple[str, str | int], ...]) -> str:
+    given = [(key, value) for key, value in values if value != "" and value != 0]
     return "?" + urlencode(given) if given else ""

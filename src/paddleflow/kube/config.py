@@ -25,6 +25,7 @@ from paddleflow.kube.proxy import Proxy, choose_proxy, read_proxy
 from paddleflow.kube.transport import Endpoint
 from paddleflow.settings import KubernetesEnvironment
 
+_SENT = Path("that was sent")  #: stands for the file of a kubeconfig that has none here
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -44,7 +45,7 @@ def in_cluster(environment: KubernetesEnvironment, folder: Path = SERVICE_ACCOUN
     """The API server of the cluster that this pod is in; host and port are what the kubelet puts into the environment."""
     host, port = environment.host, int(environment.port or 443)
     try:
-        tls = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+        tls = _verifying(str(folder / "ca.crt"))
         token = TokenFile(folder / "token")
         space = (folder / "namespace").read_text("utf-8").strip()
     except OSError as error:
@@ -69,8 +70,30 @@ def from_kubeconfig(
     files: Path | Sequence[Path], context: str = "", environment: KubernetesEnvironment | None = None
 ) -> Endpoint:
     """The endpoint that a context of kubeconfig files names; the current one unless another is asked for."""
-    environment = environment or KubernetesEnvironment()
     documents = {file: _load(file) for file in ([files] if isinstance(files, Path) else files)}
+    return _endpoint(documents, context, environment or KubernetesEnvironment())
+
+
+def from_text(text: str, environment: KubernetesEnvironment | None = None) -> Endpoint:
+    """The endpoint of a kubeconfig that came without its machine: it may name no files, and programs of the PATH only."""
+    documents = {_SENT: _parsed(text, _SENT)}
+    chosen = _named(documents, "contexts", str(documents[_SENT].get("current-context") or ""))
+    for section, name in (("clusters", chosen.body.get("cluster")), ("users", chosen.body.get("user"))):
+        if not name:
+            continue
+        body = _named(documents, section, str(name)).body
+        for key in ("certificate-authority", "client-certificate", "client-key", "tokenFile"):
+            if body.get(key) and not body.get(f"{key}-data"):
+                raise Invalid(
+                    f"kubeconfig: {key} of {section[:-1]} {name} names a file, which is not on the server",
+                    hint="kubectl config view --flatten --minify > FILE puts all of them into one file",
+                )
+    return _endpoint(documents, "", environment or KubernetesEnvironment())
+
+
+def _endpoint(
+    documents: Mapping[Path, Mapping[str, Any]], context: str, environment: KubernetesEnvironment
+) -> Endpoint:
     wanted = context or next(
         (str(each["current-context"]) for each in documents.values() if each.get("current-context")), ""
     )
@@ -105,8 +128,15 @@ def from_kubeconfig(
 
 def _load(file: Path) -> Mapping[str, Any]:
     try:
-        document = yaml.safe_load(file.read_text("utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        return _parsed(file.read_text("utf-8"), file)
+    except (OSError, ValueError) as error:
+        raise Invalid(f"kubeconfig {file}: {error}") from error
+
+
+def _parsed(text: str, file: Path) -> Mapping[str, Any]:
+    try:
+        document = yaml.safe_load(text)
+    except (ValueError, yaml.YAMLError) as error:
         raise Invalid(f"kubeconfig {file}: {error}") from error
     if not isinstance(document, dict):
         raise Invalid(f"kubeconfig {file}: it is not a mapping but {type(document).__name__}")
@@ -150,12 +180,20 @@ def _with_certificate(cluster: _Entry, user: _Entry, pem: str, key: str) -> ssl.
     return tls
 
 
+def _verifying(authority: str) -> ssl.SSLContext:
+    """A context that trusts the authority of a cluster."""
+    tls = ssl.create_default_context(cafile=authority)
+    # Set by Python 3.13: it asks for extensions that the authorities of many clusters lack, and kubectl does not mind.
+    tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return tls
+
+
 def _tls(cluster: _Entry, user: _Entry) -> ssl.SSLContext:
     tls = ssl.create_default_context()
     try:
         with _file(cluster, "certificate-authority") as authority:
             if authority:
-                tls = ssl.create_default_context(cafile=authority)
+                tls = _verifying(authority)
         if cluster.body.get("insecure-skip-tls-verify"):
             tls.check_hostname = False
             tls.verify_mode = ssl.CERT_NONE

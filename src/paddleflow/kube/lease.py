@@ -4,6 +4,9 @@
 change, on its own monotonic clock, and takes the lease when that is longer than the holder promised to renew it. The holder
 in turn stops by its own clock well before that (`renew_within` < `duration`): while a holder believes that it leads, nobody
 else can have begun. `Lease.check` is the fence that a `Client` asks before each write.
+
+A candidate that `goes_first` writes its name into an annotation of the record; whoever holds it then gives it back, and others leave
+it to that candidate for as long as a holder would have had to renew it.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from paddleflow.kube.client import Client
 from paddleflow.kube.errors import AlreadyExists
 from paddleflow.kube.resources import LEASES, Object, View
 
+WANTED_BY = "paddleflow.org/wanted-by"  #: annotation of a lease: the candidate that others make way for
 _log = Log("kube.lease")
 
 
@@ -54,6 +58,7 @@ class Election:
         self._seen_at = 0.0
         self._promised = float(terms.duration)
         self._free = False
+        self.wanted_by = ""  #: another candidate that goes first
         self._renewed_at: float | None = None
 
     def observe(self, lease: View | None, now: float) -> None:
@@ -65,9 +70,17 @@ class Election:
         self._promised = float(spec.get("leaseDurationSeconds") or self.terms.duration)
         holder = spec.get("holderIdentity") or ""
         self._free = not holder or holder == self.identity
+        wanted_by = (((lease or {}).get("metadata") or {}).get("annotations") or {}).get(WANTED_BY) or ""
+        self.wanted_by = "" if wanted_by == self.identity else wanted_by
 
     def may_take(self, now: float) -> bool:
-        return self._free or now - self._seen_at >= self._promised
+        patience = self.terms.duration if self._free and self.wanted_by else self._promised
+        return (self._free and not self.wanted_by) or now - self._seen_at >= patience
+
+    @property
+    def must_yield(self) -> bool:
+        """Whether we hold it and another goes first."""
+        return bool(self.wanted_by) and self._renewed_at is not None
 
     def renewed(self, sent_at: float) -> None:
         """The record has our name since a write that was sent at this moment (not when its answer came)."""
@@ -83,6 +96,10 @@ class Election:
 def claim(lease: View | None, name: str, namespace: str, election: Election, wall: str) -> Object:
     """The record with our name in it; `transitions` counts how often the holder changed."""
     obj: Object = dict(lease) if lease is not None else LEASES.object(name, namespace)
+    metadata = obj["metadata"]
+    if WANTED_BY in (metadata.get("annotations") or {}):  # granted, or whoever wanted it is not there any more
+        kept = {key: value for key, value in metadata["annotations"].items() if key != WANTED_BY}
+        obj["metadata"] = {**metadata, "annotations": kept}
     old = obj.get("spec") or {}
     same = old.get("holderIdentity") == election.identity
     obj["spec"] = {
@@ -100,9 +117,18 @@ class Lease:
     client must have no fence."""
 
     def __init__(
-        self, client: Client, name: str, namespace: str, identity: str, clock: Clock, terms: LeaseTiming | None = None
+        self,
+        client: Client,
+        name: str,
+        namespace: str,
+        identity: str,
+        clock: Clock,
+        terms: LeaseTiming | None = None,
+        *,
+        goes_first: bool = False,
     ) -> None:
         self._client = client
+        self._goes_first = goes_first
         self._name = name
         self._namespace = namespace
         self._clock = clock
@@ -112,6 +138,18 @@ class Lease:
     @property
     def leads(self) -> bool:
         return self._election.leads(self._clock.monotonic())
+
+    @property
+    def holder(self) -> str:
+        """Who holds it, as far as this process has seen; empty: nobody."""
+        return str(((self._record or {}).get("spec") or {}).get("holderIdentity") or "")
+
+    @property
+    def standing(self) -> str:
+        """Who leads, in words."""
+        if self.leads:
+            return f"leads by the lease {self._namespace}/{self._name}"
+        return f"stands by: {self.holder or 'nobody yet'} holds the lease {self._namespace}/{self._name}"
 
     def check(self) -> None:
         """Raises `LeaseLost` unless this process leads."""
@@ -123,23 +161,27 @@ class Lease:
         `LeaseLost` raised. Given back in the end, so that the next one need not wait."""
         await self._acquire()
         _log.info("leading", lease=self._name, identity=self._election.identity)
-        lost = False
+        lost = ""
         try:
             async with asyncio.TaskGroup() as group:
                 renewing = group.create_task(self._renew())
                 await work()
                 renewing.cancel()
         except* LeaseLost:
-            lost = True
+            lost = f"{self._election.identity} lost the lease {self._namespace}/{self._name}"
+            if self._election.wanted_by:
+                lost += f": {self._election.wanted_by} goes first"
         finally:
             await self._release()
         if lost:
-            raise LeaseLost(f"{self._election.identity} lost the lease {self._namespace}/{self._name}")
+            raise LeaseLost(lost)
 
     async def _acquire(self) -> None:
-        while True:
-            if await self._try():
-                return
+        said = ""
+        while not await self._try():
+            if self.holder not in (said, self._election.identity):
+                said = self.holder
+                _log.info("stands by", lease=self._name, holder=said)
             await asyncio.sleep(self._election.terms.every)
 
     async def _renew(self) -> None:
@@ -151,6 +193,8 @@ class Lease:
                     await self._try()
             except TimeoutError:
                 _log.warning("lease not renewed in time", lease=self._name)
+            if self._election.must_yield:
+                raise LeaseLost(f"{self._election.wanted_by} takes the lease {self._namespace}/{self._name}")
             self.check()
 
     async def _try(self) -> bool:
@@ -159,10 +203,13 @@ class Lease:
         try:
             if self._record is None:
                 await self._read()
+            if election.must_yield:
+                return False
             now = self._clock.monotonic()
             if not election.may_take(now):
                 await self._read()
                 if not election.may_take(self._clock.monotonic()):
+                    await self._ask_for_it()
                     return False
             wish = claim(self._record, self._name, self._namespace, election, self._moment())
             write = self._client.create if self._record is None else self._client.update
@@ -176,6 +223,13 @@ class Lease:
         except PaddleFlowError as error:
             _log.warning("lease not reached", lease=self._name, error=error.message)
         return False
+
+    async def _ask_for_it(self) -> None:
+        """Whoever holds it is to make way for us."""
+        annotations = ((self._record or {}).get("metadata") or {}).get("annotations") or {}
+        if self._goes_first and self._record is not None and annotations.get(WANTED_BY) != self._election.identity:
+            body = {"metadata": {"annotations": {WANTED_BY: self._election.identity}}}
+            self._record = await self._client.patch(LEASES, self._name, self._namespace, body=body)
 
     async def _read(self) -> None:
         try:

@@ -13,7 +13,7 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, cast
@@ -24,6 +24,7 @@ from paddleflow import __version__
 from paddleflow.errors import Unavailable
 from paddleflow.kube.credentials import Credential, Credentials, StaticToken
 from paddleflow.kube.proxy import Proxy, open_tunnel
+from paddleflow.kube.websocket import NoUpgrade, WebSocket, handshake
 
 KEPT = 60.0  #: seconds after which an idle connection is not used again; API servers close theirs after 90
 STREAM_BUFFER = 1 << 20  #: bytes of a growing answer that wait for their reader before the socket is left alone
@@ -313,6 +314,34 @@ class HttpTransport:
             raise Unavailable(f"{request}: {self._endpoint} was quiet for too long") from error
         except _Lost as error:
             raise Unavailable(f"{request}: lost the connection to {self._endpoint}: {error}") from error
+
+    async def websocket(self, path: str, protocols: Sequence[str]) -> WebSocket | NoUpgrade:
+        """A websocket at a path, with one of these protocols; or the answer that refuses it."""
+        credential = await self._endpoint.credentials.get()
+        endpoint = self._endpoint
+        tls = credential.tls or endpoint.tls
+        name = (endpoint.server_name or endpoint.host) if tls else None
+        head = self._message(Request("GET", path), credential)[:-2]
+        writer: asyncio.StreamWriter | None = None
+        opened: WebSocket | NoUpgrade | None = None
+        try:
+            async with asyncio.timeout(self._connect_timeout + self._timeout):
+                if endpoint.proxy is None:
+                    reader, writer = await asyncio.open_connection(
+                        endpoint.host, endpoint.port, ssl=tls, server_hostname=name
+                    )
+                else:
+                    tunnel = await open_tunnel(endpoint.proxy, endpoint.host, endpoint.port)
+                    reader, writer = await asyncio.open_connection(sock=tunnel, ssl=tls, server_hostname=name)
+                opened = await handshake(reader, writer, head, protocols)
+                return opened
+        except TimeoutError as error:
+            raise Unavailable(f"{endpoint} did not open a websocket in time") from error
+        except (OSError, EOFError, asyncio.LimitOverrunError, ValueError, IndexError) as error:
+            raise Unavailable(f"cannot open a websocket to {endpoint}: {error}") from error
+        finally:
+            if writer is not None and not isinstance(opened, WebSocket):
+                writer.close()
 
     @asynccontextmanager
     async def _stream_connection(self, credential: Credential) -> AsyncIterator[_Connection]:

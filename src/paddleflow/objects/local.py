@@ -16,30 +16,37 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota, PaddleFlowError, Unavailable
 from paddleflow.objects.store import (
+    TEMPORARY,
     Capabilities,
     Entry,
     Kind,
+    absent,
     changed,
     check_folder_key,
     check_key,
     check_range,
+    exists_already,
+    not_a_file,
+    not_empty,
     not_supported,
     shorten,
+    stat_file,
 )
 
-TEMPORARY = ".pf-tmp-"  #: how hidden temporary names begin; never listed
 ATTRIBUTE = "user.paddleflow.metadata"  #: extended attribute that holds an object's metadata as JSON
 _COPY = 1 << 20
 _SYS_OPENAT2 = 437  #: the same number on every architecture
 _RESOLVE = 0x08 | 0x02  #: RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS
 _RENAME_NOREPLACE = 1
+_STALE = 200  #: times in a row that a file may be replaced while it is read
 _libc = ctypes.CDLL(None, use_errno=True)
+T = TypeVar("T")
 
 
 class _OpenHow(ctypes.Structure):
@@ -103,13 +110,17 @@ class LocalStore:
 
     def stat(self, key: str) -> Entry:
         folder, key = key.endswith("/"), check_folder_key(key)
-        try:
+
+        def find() -> Entry:
             opened = open_beneath(self._root, key, os.O_PATH | (os.O_DIRECTORY if folder else 0))
             try:
                 found = os.fstat(opened)
                 return _entry(key, found, _read_metadata(opened))
             finally:
                 os.close(opened)
+
+        try:
+            return _not_stale(find)
         except OSError as error:
             raise self._translated(error, key) from error
 
@@ -161,16 +172,19 @@ class LocalStore:
     def read(self, key: str, *, size: int, offset: int = 0, tag: str = "") -> bytes:
         check_key(key)
         check_range(offset, size)
-        try:
+
+        def fetch() -> bytes:
             opened = self._open_file(key)
             try:
-                size = min(size, max(0, os.fstat(opened).st_size - offset))
-                content = _read_all(opened, size, offset)
+                content = _read_all(opened, min(size, max(0, os.fstat(opened).st_size - offset)), offset)
                 if tag and _tag(os.fstat(opened)) != tag:  # after reading: a change while reading counts
                     raise changed(key)
                 return content
             finally:
                 os.close(opened)
+
+        try:
+            return _not_stale(fetch)
         except OSError as error:
             raise self._translated(error, key) from error
 
@@ -271,7 +285,7 @@ class LocalStore:
         except (FileNotFoundError, NotADirectoryError):
             return
         except IsADirectoryError as error:
-            raise Conflict(f"{shorten(key)} in {self.name} is a folder, not a file") from error
+            raise not_a_file(self.name, key) from error
         except OSError as error:
             raise self._translated(error, key) from error
         finally:
@@ -297,7 +311,7 @@ class LocalStore:
             return
         except OSError as error:
             if error.errno == errno.ENOTEMPTY:
-                raise Conflict(f"folder {shorten(key)} in {self.name} is not empty", code="FolderNotEmpty") from error
+                raise not_empty(self.name, key) from error
             raise self._translated(error, key) from error
         finally:
             os.close(folder)
@@ -313,9 +327,7 @@ class LocalStore:
 
     def rename(self, source: str, target: str) -> Entry:
         check_key(target)
-        looked = self.stat(check_key(source))
-        if looked.kind is not Kind.FILE:
-            raise Conflict(f"{shorten(source)} in {self.name} is a {looked.kind.value}, not a file")
+        stat_file(self, check_key(source))
         old, old_name = self._open_parent(source)
         try:
             new, new_name = self._open_parent(target, make=True)
@@ -385,21 +397,32 @@ class LocalStore:
         what, why = f"{shorten(key)} in {self.name}", (error.strerror or str(error)).lower()
         match error.errno:
             case errno.ENOENT | errno.ENOTDIR:
-                return NotFound(f"{what} does not exist")
+                return absent(self.name, key)
             case errno.EXDEV | errno.ELOOP:
                 return Forbidden(f"{what} leads out of the store through a link", hint="copy the file into the store")
             case errno.EACCES | errno.EPERM | errno.EROFS:
                 return Forbidden(f"{what} may not be used by this process: {why}", hint="see its owner and mode")
             case errno.EEXIST:
-                return Conflict(f"{what} exists already", code="AlreadyExists")
+                return exists_already(self.name, key)
             case errno.EISDIR:
-                return Conflict(f"{what} is a folder, not a file")
+                return not_a_file(self.name, key)
             case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
                 return OverQuota(f"{what} cannot be written: {why}", hint="make space")
             case errno.ENAMETOOLONG | errno.EINVAL | errno.EILSEQ:
                 return Invalid(f"{what} cannot be stored: {why}")
             case _:
                 return Unavailable(f"{what} could not be used: {why}")
+
+
+def _not_stale(call: Callable[[], T]) -> T:
+    """A network file system says ESTALE of a file that was replaced between two calls: look again, at the new one."""
+    for _ in range(_STALE):
+        try:
+            return call()
+        except OSError as error:
+            if error.errno != errno.ESTALE:
+                raise
+    return call()
 
 
 class _FolderLock:

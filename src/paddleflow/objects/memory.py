@@ -9,15 +9,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import BinaryIO
 
-from paddleflow.errors import Conflict, NotFound
+from paddleflow.errors import Conflict
 from paddleflow.objects.store import (
     Capabilities,
     Entry,
     Kind,
+    absent,
     changed,
     check_folder_key,
     check_key,
     check_range,
+    exists_already,
+    not_a_file,
+    not_a_folder,
+    not_empty,
     shorten,
 )
 
@@ -40,7 +45,7 @@ class MemoryStore:
                 return self._files[key][0]
             if not key or self._is_folder(key):
                 return Entry(key, Kind.FOLDER, metadata=self._folders.get(key, {}))
-        raise self._absent(key)
+        raise absent(self.name, key)
 
     def list_entries(self, folder: str = "", *, recursive: bool = False) -> Iterator[Entry]:
         folder = check_folder_key(folder)
@@ -83,7 +88,7 @@ class MemoryStore:
             self._check_free(key)
             found = self._files.get(key)
             if if_absent and found:
-                raise Conflict(f"{shorten(key)} exists already in {self.name}", code="AlreadyExists")
+                raise exists_already(self.name, key)
             if if_tag and (found is None or found[0].tag != if_tag):
                 raise changed(key)
             return self._put(key, data, metadata or {})
@@ -92,7 +97,7 @@ class MemoryStore:
         check_key(key)
         with self._lock:
             if key not in self._files and self._is_folder(key):
-                raise Conflict(f"{shorten(key)} in {self.name} is a folder, not a file")
+                raise not_a_file(self.name, key)
             self._files.pop(key, None)
 
     def make_folder(self, key: str, *, metadata: Mapping[str, str] | None = None) -> None:
@@ -100,7 +105,7 @@ class MemoryStore:
         key = key.removesuffix("/")
         with self._lock:
             if key in self._files:
-                raise Conflict(f"{shorten(key)} in {self.name} is a file, not a folder")
+                raise not_a_folder(self.name, key)
             self._check_free(key + "/x")
             parts = key.split("/")
             for count in range(1, len(parts) + 1):
@@ -112,9 +117,9 @@ class MemoryStore:
         key = check_key(key.removesuffix("/"))
         with self._lock:
             if key in self._files:
-                raise Conflict(f"{shorten(key)} in {self.name} is a file, not a folder")
+                raise not_a_folder(self.name, key)
             if any(each.startswith(key + "/") for each in (*self._files, *self._folders)):
-                raise Conflict(f"folder {shorten(key)} in {self.name} is not empty", code="FolderNotEmpty")
+                raise not_empty(self.name, key)
             self._folders.pop(key, None)
 
     def copy(self, source: str, target: str) -> Entry:
@@ -146,8 +151,8 @@ class MemoryStore:
         if key in self._files:
             return self._files[key]
         if self._is_folder(key):
-            raise Conflict(f"{shorten(key)} in {self.name} is a folder, not a file")
-        raise self._absent(key)
+            raise not_a_file(self.name, key)
+        raise absent(self.name, key)
 
     def _is_folder(self, key: str) -> bool:
         return key in self._folders or any(each.startswith(key + "/") for each in self._files)
@@ -155,7 +160,7 @@ class MemoryStore:
     def _check_free(self, key: str) -> None:
         """A file where a folder is, or below a file: what no file system holds, no store here holds."""
         if self._is_folder(key):
-            raise Conflict(f"{shorten(key)} in {self.name} is a folder, not a file")
+            raise not_a_file(self.name, key)
         parts = key.split("/")
         for count in range(1, len(parts)):
             if "/".join(parts[:count]) in self._files:
@@ -165,6 +170,3 @@ class MemoryStore:
         entry = Entry(key, Kind.FILE, len(content), time.time(), str(next(self._tags)), dict(metadata))
         self._files[key] = (entry, content)
         return entry
-
-    def _absent(self, key: str) -> NotFound:
-        return NotFound(f"{shorten(key)} is not in {self.name}")

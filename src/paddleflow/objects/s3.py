@@ -10,28 +10,34 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from html import escape
 from typing import BinaryIO, NoReturn
 from urllib.parse import quote, unquote, unquote_plus, urlsplit
 from xml.etree import ElementTree
-from xml.sax.saxutils import escape
 
 from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota, TooLarge, TooMany, Unavailable
 from paddleflow.objects.connections import Answer, Connections
 from paddleflow.objects.signature import Credentials, Signer, encode_path, encode_query
 from paddleflow.objects.store import (
+    BAD_CREDENTIALS,
+    NO_SUCH_BUCKET,
     Capabilities,
     Entry,
     Kind,
     Part,
+    absent,
     changed,
     check_folder_key,
     check_key,
     check_range,
+    exists_already,
+    not_empty,
     shorten,
 )
 
@@ -55,6 +61,7 @@ class Bucket:
     region: str = "us-east-1"
     credentials: Credentials | None = None  #: None: ask without a signature
     verify: bool = True  #: of the server's certificate
+    path_style: bool = True  #: False: the bucket is the first part of the host's name
 
 
 class S3Store:
@@ -75,10 +82,11 @@ class S3Store:
         )
         self._bucket = bucket
         self._prefix = prefix + "/" if prefix else ""
-        self._path = url.path.rstrip("/") + "/" + bucket.name
+        self._path = url.path.rstrip("/") + ("/" + bucket.name if bucket.path_style else "")
+        host = url.hostname if bucket.path_style else f"{bucket.name}.{url.hostname}"
         tls = url.scheme == "https"
         port = url.port or (443 if tls else 80)
-        self._http = Connections(url.hostname, port, tls=tls, verify=bucket.verify, seconds=seconds)
+        self._http = Connections(host, port, tls=tls, verify=bucket.verify, seconds=seconds)
         self._signer = Signer(bucket.credentials, bucket.region) if bucket.credentials else None
         self._pool = ThreadPoolExecutor(PARTS_AT_ONCE, "s3-parts")
 
@@ -100,7 +108,7 @@ class S3Store:
         large: bool = False,
     ) -> Answer:
         """One signed request; `key` is relative to the store, empty for the bucket itself."""
-        path = encode_path(self._path + ("/" + self._prefix + key if key else ""))
+        path = encode_path(self._path + ("/" + self._prefix + key if key else "")) or "/"
         asked = encode_query(query or {})
         given = dict(headers or {})
         if self._signer is not None:
@@ -116,13 +124,17 @@ class S3Store:
         )
         match answer.status, code:
             case _, "NoSuchBucket":
-                raise Invalid(f"bucket {self._bucket.name} does not exist at {self._bucket.endpoint}", code=code)
+                raise Invalid(
+                    f"bucket {self._bucket.name} does not exist at {self._bucket.endpoint}", code=NO_SUCH_BUCKET
+                )
             case _, "RequestTimeTooSkewed":
-                raise Forbidden(f"{what}: {said}", hint="set this machine's clock")
+                raise Forbidden(f"{what}: {said}", code=BAD_CREDENTIALS, hint=_clock_hint(answer, time.time()))
             case _, "SignatureDoesNotMatch" | "InvalidAccessKeyId" | "XAdminUserNotFound":
-                raise Forbidden(f"{what}: {said}", hint="see access key and secret key")
+                raise Forbidden(f"{what}: {said}", code=BAD_CREDENTIALS, hint="see access key and secret key")
             case _, "ExpiredToken" | "InvalidToken":
-                raise Forbidden(f"{what}: {said}", hint="get new temporary credentials")
+                raise Forbidden(f"{what}: {said}", code=BAD_CREDENTIALS, hint="get new temporary credentials")
+            case _, "QuotaExceeded" | "XMinioAdminBucketQuotaExceeded" | "XMinioStorageFull":
+                raise OverQuota(f"{what}: {said}", hint="make space, or have the quota of the bucket raised")
             case 404, _:
                 raise NotFound(f"{what} does not exist")
             case 401 | 403, _:
@@ -154,7 +166,9 @@ class S3Store:
             if answer.status == 200:
                 return _entry(key, answer)
             if answer.status != 404:
-                self._refuse(answer, key)
+                # an answer to HEAD has no words: asked for the content, a server says why not
+                said = self._ask("GET", key, headers={"Range": "bytes=0-0"})
+                self._refuse(said if said.status >= 400 else answer, key)
         return self._stat_folder(key)
 
     def _stat_folder(self, key: str) -> Entry:
@@ -168,7 +182,7 @@ class S3Store:
         if answer.status != 200:
             self._refuse(answer, key)
         if key and _parse(answer.body).find("Contents/Key") is None:
-            raise NotFound(f"{shorten(key)} does not exist in {self.name}")
+            raise absent(self.name, key)
         return Entry(key, Kind.FOLDER)
 
     def list_entries(self, folder: str = "", *, recursive: bool = False) -> Iterator[Entry]:
@@ -245,7 +259,7 @@ class S3Store:
         if answer.status == 404 and tagged:
             raise changed(key)
         if answer.status in (409, 412) and not tagged and _word(answer.body, "Code") == "PreconditionFailed":
-            raise Conflict(f"{shorten(key)} exists already in {self.name}", code="AlreadyExists")
+            raise exists_already(self.name, key)
         self._refuse(answer, key)
 
     def _write_parts(
@@ -353,7 +367,7 @@ class S3Store:
         page = _parse(answer.body)
         for found in page.iterfind("Contents/Key"):
             if _key(page, found) != f"{self._prefix}{key}/":
-                raise Conflict(f"folder {shorten(key)} in {self.name} is not empty", code="FolderNotEmpty")
+                raise not_empty(self.name, key)
         answer = self._ask("DELETE", key + "/")
         if answer.status not in (200, 204, 404):
             self._refuse(answer, key)
@@ -399,6 +413,16 @@ def _moment(answer: Answer) -> float:
         return parsedate_to_datetime(answer.headers["last-modified"]).timestamp()
     except (KeyError, ValueError):
         return 0.0
+
+
+def _clock_hint(answer: Answer, now: float) -> str:
+    """By how much the clocks differ, if the server says what time it is."""
+    try:
+        theirs = parsedate_to_datetime(answer.headers.get("date", "")).timestamp()
+    except ValueError:
+        return "set this machine's clock"
+    where = "ahead of" if now > theirs else "behind"
+    return f"set this machine's clock: it is {abs(now - theirs):.0f} s {where} the server's"
 
 
 def _entry(key: str, answer: Answer) -> Entry:

@@ -28,17 +28,21 @@ when it returns. `rename` is atomic only where `Capabilities.atomic_rename` says
 from __future__ import annotations
 
 import enum
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol
 
-from paddleflow.errors import Conflict, Invalid, TooLarge, TooMany, Unavailable
+from paddleflow.errors import Conflict, Invalid, NotFound, TooLarge, TooMany, Unavailable
 
 MOST_KEY_BYTES = 1024  #: what S3 allows, so that a key that one store takes can be copied to the next
 MOST_NAME_BYTES = 255  #: of one part of a key, as file systems have it
 CHUNK = 4 * 2**20  #: bytes asked for at once when an object is read as a stream
+TEMPORARY = ".pf-tmp-"  #: how hidden names of files that are being written begin; no store lists them
 NOT_SUPPORTED = "OperationNotSupported"
 CHANGED = "ContentChanged"  #: code of the `Conflict` for a tag that no longer holds
+BAD_CREDENTIALS = "BadCredentials"  #: code of the `Forbidden` for keys or passwords that are wrong, whatever is asked
+NO_SUCH_BUCKET = "NoSuchBucket"  #: code of the `Invalid` for a store whose bucket or folder is not there
 
 #: What trying again may help against.
 RETRYABLE = (Unavailable, TooMany)
@@ -196,11 +200,53 @@ def changed(key: str) -> Conflict:
     return Conflict(f"{shorten(key)} has changed since it was looked at", code=CHANGED, hint="look at it again")
 
 
-def iterate_content(store: ObjectStore, key: str, *, chunk: int = CHUNK) -> Iterator[bytes]:
-    """The content in pieces, all of one version: `Conflict` when the object is replaced meanwhile."""
+def absent(store: str, key: str) -> NotFound:
+    return NotFound(f"{shorten(key)} in {store} does not exist")
+
+
+def exists_already(store: str, key: str) -> Conflict:
+    return Conflict(f"{shorten(key)} in {store} exists already", code="AlreadyExists")
+
+
+def not_a_file(store: str, key: str, kind: Kind = Kind.FOLDER) -> Conflict:
+    return Conflict(f"{shorten(key)} in {store} is a {kind.value}, not a file")
+
+
+def not_a_folder(store: str, key: str) -> Conflict:
+    return Conflict(f"{shorten(key)} in {store} is a file, not a folder")
+
+
+def not_empty(store: str, key: str) -> Conflict:
+    return Conflict(f"folder {shorten(key)} in {store} is not empty", code="FolderNotEmpty")
+
+
+def refuse_metadata(store: str, metadata: Mapping[str, str] | None) -> None:
+    """For a store that keeps none."""
+    if metadata:
+        raise not_supported(store, "keep metadata")
+
+
+def check_target(store: str, key: str, old: Entry | None, *, if_absent: bool, if_tag: str) -> None:
+    """Whether a file may take this name, where `old` is what has it now: `Conflict` in words otherwise."""
+    if old is not None and old.kind is not Kind.FILE:
+        raise not_a_file(store, key, old.kind)
+    if if_absent and old is not None:
+        raise exists_already(store, key)
+    if if_tag and (old is None or old.tag != if_tag):
+        raise changed(key)
+
+
+def stat_file(store: ObjectStore, key: str) -> Entry:
+    """The entry of a file; `Conflict` for what is none."""
     entry = store.stat(key)
     if entry.kind is not Kind.FILE:
-        raise Conflict(f"{shorten(key)} in {store.name} is a {entry.kind.value}, not a file")
+        raise not_a_file(store.name, key, entry.kind)
+    return entry
+
+
+def iterate_content(store: ObjectStore, key: str, *, chunk: int = CHUNK) -> Iterator[bytes]:
+    """The content in pieces, all of one version: `Conflict` when the object is replaced meanwhile."""
+    entry = stat_file(store, key)
     offset = 0
     while offset < entry.size:
         piece = store.read(key, offset=offset, size=chunk, tag=entry.tag)
@@ -208,6 +254,17 @@ def iterate_content(store: ObjectStore, key: str, *, chunk: int = CHUNK) -> Iter
             raise Unavailable(f"{shorten(key)} in {store.name} ended after {offset} of {entry.size} bytes")
         offset += len(piece)
         yield piece
+
+
+def copy_through_this_machine(store: ObjectStore, source: str, target: str) -> Entry:
+    """For a store that cannot copy by itself."""
+    check_key(target)
+    stat_file(store, check_key(source))
+    with tempfile.TemporaryFile() as staged:
+        for piece in iterate_content(store, source):
+            staged.write(piece)
+        staged.seek(0)
+        return store.write(target, staged)
 
 
 def read_whole(store: ObjectStore, key: str, *, most: int) -> bytes:

@@ -35,7 +35,7 @@ from paddleflow.operator.executor import DEFINITION_TOO_OLD, WriteExecutor, refu
 from paddleflow.operator.metrics import Metrics
 from paddleflow.operator.paddlejob.contract import choose_host_port
 from paddleflow.operator.paddlejob.gang import held_reason
-from paddleflow.operator.paddlejob.job import Job, Options, read
+from paddleflow.operator.paddlejob.job import Job, OperatorOptions, read
 from paddleflow.operator.paddlejob.pods import JOB_LABEL, NAME_LABEL
 from paddleflow.operator.paddlejob.reconcile import GANG_REASON_AGE
 from paddleflow.operator.paddlejob.reconcile import reconcile as reconcile_job
@@ -61,7 +61,7 @@ class PaddleJobController:
         client: Client,
         recorder: Recorder,
         clock: Clock,
-        options: Options,
+        options: OperatorOptions,
         namespace: str = "",
         etcd: Etcd | None = None,
     ) -> None:

@@ -16,7 +16,7 @@ import yaml
 from paddleflow.base.names import nearest
 from paddleflow.pipeline.components import DAG, Component, Step
 from paddleflow.pipeline.names import LOOP, PARENT, PF_LOOP_ARGUMENT, TEMPLATE, code, made_up, refuse, template
-from paddleflow.pipeline.options import CacheOptions, mounts
+from paddleflow.pipeline.options import CacheOptions, mounts, requirement_lines
 from paddleflow.pipeline.values import Artifact, LoopItem, Parameter
 
 if TYPE_CHECKING:  # a pipeline calls us to be written out
@@ -129,6 +129,12 @@ def _step(draft: Draft, step: Step) -> dict[str, Any]:
         found["retry"] = step.retry.compile()
     if step.timeout is not None:
         found["timeout"] = step.timeout
+    if step.code is not None:
+        found["code"] = str(Path(step.code).resolve())
+    if step.requirements:
+        found["requirements"] = requirement_lines(step.requirements, step.label)
+    if step.secrets:
+        found["secrets"] = [use if isinstance(use, str) else dict(use) for use in step.secrets]
     return found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
@@ -146,6 +147,9 @@ class Step(Component):
         *,
         retry: Retry | int | None = None,
         timeout: float | None = None,
+        code: str | Path | None = None,
+        requirements: str | Path | Sequence[str] | None = None,
+        secrets: Sequence[str | Mapping[str, str]] | None = None,
     ) -> None:
         super().__init__(name, inputs, outputs, parameters, condition, loop_argument)
         self.docker_env = docker_env
@@ -157,6 +161,9 @@ class Step(Component):
         if timeout is not None and (not is_number(timeout) or timeout <= 0):
             refuse(f"timeout of {self.label} is {timeout!r}, it must be a number of seconds above 0")
         self.timeout = timeout
+        self.code = code
+        self.requirements = requirements
+        self.secrets = secrets
 
     @property
     def env(self) -> Environment:
@@ -171,7 +178,8 @@ class Step(Component):
 
 
 class ContainerStep(Step):
-    """A step that runs a command. `retry` and `timeout` (seconds of one try) are by name only."""
+    """A step that runs a command. These are by name only: `retry`; `timeout` (seconds of one try); `code` (a folder that it runs
+    in); `requirements` (lines of a requirements file, or its path); `secrets` (names, as ``NAME`` or ``NAME=VARIABLE``)."""
 
 
 class DAG(Component):

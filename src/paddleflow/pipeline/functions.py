@@ -27,6 +27,7 @@ import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, overload
 
@@ -43,7 +44,7 @@ _KINDS = {"string": "str", "int": "int", "float": "float", "list": "json"}
 
 
 @dataclass(frozen=True)
-class Options:
+class StepOptions:
     """How a function becomes a step."""
 
     name: str | None = None
@@ -57,6 +58,9 @@ class Options:
     extra_fs: ExtraFS | Sequence[ExtraFS] | None = None
     retry: Retry | int | None = None
     timeout: float | None = None
+    code: str | Path | None = None
+    requirements: str | Path | Sequence[str] | None = None
+    secrets: Sequence[str | Mapping[str, str]] | None = None
 
 
 class FunctionStep(Step):
@@ -80,11 +84,12 @@ class FunctionStep(Step):
 class StepFunction:
     """A decorated function. Calling it makes a step; `.function(…)` is the plain call; `.options(…)` changes how."""
 
-    def __init__(self, function: Callable[..., object], options: Options) -> None:
+    def __init__(self, function: Callable[..., object], options: StepOptions) -> None:
         self.function = function
         self._options = options
         self._source = source_of(function)
         self._signature = inspect.signature(function)
+        self._local_code = local_code(function, self._source)
         for parameter in self._signature.parameters.values():
             if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY}:
                 refuse(f"@step {function.__name__}: argument {parameter} cannot be given by name, and so not to a step")
@@ -99,7 +104,7 @@ class StepFunction:
         try:
             made._options = replace(self._options, **changed)
         except TypeError as error:
-            refuse(f"@step {self.__name__}: {error}; options are {', '.join(Options.__dataclass_fields__)}")
+            refuse(f"@step {self.__name__}: {error}; options are {', '.join(StepOptions.__dataclass_fields__)}")
         return made
 
     def __call__(self, *args: Any, **kwargs: Any) -> FunctionStep:
@@ -126,6 +131,9 @@ class StepFunction:
             options.extra_fs,
             retry=options.retry,
             timeout=options.timeout,
+            code=options.code if options.code is not None else self._local_code,
+            requirements=options.requirements,
+            secrets=options.secrets,
         )
 
     def _returned(self) -> list[str]:
@@ -254,17 +262,21 @@ def step(
     extra_fs: ExtraFS | Sequence[ExtraFS] | None = None,
     retry: Retry | int | None = None,
     timeout: float | None = None,
+    code: str | Path | None = None,
+    requirements: str | Path | Sequence[str] | None = None,
+    secrets: Sequence[str | Mapping[str, str]] | None = None,
 ) -> Callable[[Callable[..., object]], StepFunction]: ...
 
 
 def step(function: Callable[..., object] | None = None, /, **options: Any) -> Any:
     """A function as a step: `@step`, or `@step(outputs=["train", "test"], retry=2, …)`.
 
-    `python` is the interpreter that runs it. The function is sent as its source: imports belong inside it.
+    `python` is the interpreter that runs it. The function is sent as its source: imports belong inside it. It runs in a
+    snapshot of the folder `code`; one that imports a module beside its own file runs in that folder without being told to.
     """
     if function is not None:
-        return StepFunction(function, Options())
-    chosen = Options(**options)
+        return StepFunction(function, StepOptions())
+    chosen = StepOptions(**options)
     return lambda given: StepFunction(given, chosen)
 
 
@@ -289,6 +301,24 @@ def source_of(function: Callable[..., object]) -> str:
         refuse(f"{where}: its source cannot be read ({error}), it must stand in a file")
     _check_alone(function, where)
     return _body(text, where)
+
+
+def local_code(function: Callable[..., object], source: str) -> Path | None:
+    """The folder of the function's file, if the function imports a module from there; None: it needs none."""
+    file = inspect.getsourcefile(function)
+    if file is None:
+        return None
+    folder = Path(file).resolve().parent
+    tree = ast.parse(source if not source[0].isspace() else f"if True:\n{source}")
+    for node in ast.walk(tree):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.append(node.module)
+        for name in names:
+            first = folder / name.partition(".")[0]
+            if first.with_suffix(".py").is_file() or (first / "__init__.py").is_file():
+                return folder
+    return None
 
 
 def returns_value(source: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from paddleflow.pipeline.components import Step
@@ -74,21 +75,25 @@ class JobStep(Step):
         extra_fs: ExtraFS | Sequence[ExtraFS] | None = None,
         retry: Retry | int | None = None,
         timeout: float | None = None,
+        code: str | Path | None = None,
+        requirements: str | Path | Sequence[str] | None = None,
+        secrets: Sequence[str | Mapping[str, str]] | None = None,
     ) -> None:
         super().__init__(
             name,
-            None,
-            None,
-            inputs,
-            outputs,
-            parameters,
-            env,
-            cache_options,
-            condition,
-            loop_argument,
-            extra_fs,
+            inputs=inputs,
+            outputs=outputs,
+            parameters=parameters,
+            env=env,
+            cache_options=cache_options,
+            condition=condition,
+            loop_argument=loop_argument,
+            extra_fs=extra_fs,
             retry=retry,
             timeout=timeout,
+            code=code,
+            requirements=requirements,
+            secrets=secrets,
         )
         self._members = [_member(member, self.label) for member in members or ()]
         policy = _fields(queue=queue, priority=priority)

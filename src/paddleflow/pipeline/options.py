@@ -6,6 +6,7 @@ Each has `compile()`, which gives its part of the document: only what was set.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from paddleflow.pipeline.names import is_number, is_whole, refuse
@@ -125,6 +126,18 @@ class FSOptions:
         if self.extra_fs:
             found["extra_fs"] = mounts(self.extra_fs, "FSOptions")
         return found
+
+
+def requirement_lines(given: str | Path | Sequence[str], where: str) -> list[str]:
+    """The lines of a requirements file: given as such, as one text, or as the path of the file."""
+    if isinstance(given, str | Path):
+        if isinstance(given, Path) or ("\n" not in given and given.endswith(".txt")):
+            try:
+                given = Path(given).read_text("utf-8")
+            except OSError as error:
+                refuse(f"{where}: requirements are {str(given)!r}, which cannot be read: {error.strerror}")
+        given = str(given).splitlines()
+    return [line for line in given if line.strip()]
 
 
 def mounts(given: ExtraFS | Sequence[ExtraFS] | None, where: str) -> list[dict[str, Any]]:

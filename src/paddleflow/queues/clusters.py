@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 from paddleflow.base.names import nearest
 from paddleflow.errors import Conflict, NotFound
-from paddleflow.queues import rules
+from paddleflow.queues import credentials, rules
 from paddleflow.queues.model import COUNTER, DEFAULT_CLUSTER, Cluster
 from paddleflow.spec.cluster import ClusterChange, NewCluster
 from paddleflow.store.counters import bump
 from paddleflow.store.database import Row, Tx, Value
+from paddleflow.store.encryption import Keyring
 from paddleflow.store.statements import load
 
 SQL = load("paddleflow.queues", "clusters.sql")
@@ -45,6 +46,13 @@ def claim_cluster(tx: Tx, name: str, owner: str) -> None:
     """Note whose machine a cluster is."""
     if tx.run(SQL["claim_cluster"], name=name, owner=owner):
         bump(tx, COUNTER)
+
+
+def encrypt_credentials(tx: Tx, keyring: Keyring) -> None:
+    """Encrypt those that an earlier version kept as they were sent."""
+    for row in tx.all(SQL["plain_credentials"]):
+        token = credentials.encrypt(keyring, row["name"], row["credential"])
+        tx.run(SQL["replace_encrypted"], id=row["name"], old=row["credential"], token=token)
 
 
 def list_clusters(tx: Tx, after: int, limit: int, names: Sequence[str] = (), status: str = "") -> list[Cluster]:
@@ -93,7 +101,7 @@ def delete_cluster(tx: Tx, name: str) -> None:
 
 def dependents(tx: Tx, name: str) -> dict[str, int]:
     """How many ``queues``, ``flavours`` and ``pools`` name this cluster."""
-    return tx.one(SQL["count_dependents"], name=name) or {}
+    return tx.one(SQL["count_dependents"], name=name, pattern=f'%"{name}"%') or {}
 
 
 def among(names: Sequence[str]) -> str:

@@ -2,6 +2,18 @@
 -- One cluster.
 select * from clusters where name = :name
 
+-- name: encrypted_page
+-- Clusters that hold an encrypted credential, in order of name.
+select name as id, credential as token from clusters where credential like 'v1.%' and name > :after order by name limit :limit
+
+-- name: replace_encrypted
+-- Gives the credential of a cluster another key, or its first one, unless it changed meanwhile.
+update clusters set credential = :token where name = :id and credential = :old
+
+-- name: plain_credentials
+-- Clusters whose credential was kept before credentials were encrypted.
+select name, credential from clusters where credential <> '' and credential not like 'v1.%'
+
 -- name: cluster_names
 -- The names of all clusters, for hints and for lists without a filter.
 select name from clusters order by seq
@@ -37,7 +49,7 @@ delete from clusters where name = :name
 
 -- name: count_dependents
 -- How many queues, flavours and pools name a cluster.
-select (select count(*) from queues where cluster = :name) as queues,
+select (select count(*) from queues where cluster = :name or other_clusters like :pattern) as queues,
        (select count(*) from flavours where cluster = :name) as flavours,
        (select count(*) from resource_pools where cluster = :name) as pools
 

@@ -1,7 +1,7 @@
-"""Whether a text is a kubeconfig in base64. Pure.
+"""The credential of a cluster: a kubeconfig, sent in base64 and kept encrypted.
 
-A kubeconfig is YAML or JSON with the lists ``clusters``, ``contexts`` and ``users`` at its top. This server has no YAML
-reader, so YAML is checked by its shape only: UTF-8, printable, with these keys at the beginning of a line.
+A kubeconfig is YAML or JSON with the lists ``clusters``, ``contexts`` and ``users`` at its top. Only those who connect have a YAML
+reader; here YAML is checked by its shape: UTF-8, printable, with these keys at the beginning of a line.
 """
 
 from __future__ import annotations
@@ -11,8 +11,37 @@ import binascii
 import json
 import re
 
+from paddleflow.store.encryption import EncryptedColumn, Keyring
+from paddleflow.store.statements import load
+
+SQL = load("paddleflow.queues", "clusters.sql")
 _LISTS = ("clusters", "contexts", "users")
 _WANTED = "base64 of a kubeconfig with clusters, contexts and users"
+_TOKEN = re.compile(r"v1\.[a-z0-9-]+\.[A-Za-z0-9_=-]+")
+
+
+def context_of(cluster: str) -> str:
+    """What the credential of the cluster of this name is bound to."""
+    return f"cluster:{cluster}"
+
+
+ENCRYPTED = EncryptedColumn("clusters", context_of, SQL["encrypted_page"], SQL["replace_encrypted"])
+
+
+def is_token(credential: str) -> bool:
+    """Whether it is encrypted already; base64 of a kubeconfig has no dots."""
+    return _TOKEN.fullmatch(credential) is not None
+
+
+def encrypt(keyring: Keyring, cluster: str, credential: str) -> str:
+    """What the row of a cluster holds of a credential as it was sent; empty for none."""
+    return keyring.encrypt(credential, context_of(cluster)) if credential else ""
+
+
+def kubeconfig_of(keyring: Keyring, cluster: str, kept: str) -> str:
+    """The text of the kubeconfig that a row holds; `Unavailable` without its key."""
+    sent = keyring.decrypt(kept, context_of(cluster)) if is_token(kept) else kept
+    return base64.b64decode("".join(sent.split())).decode("utf-8")
 
 
 def fault_of(credential: str) -> str:

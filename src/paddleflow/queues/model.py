@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from paddleflow.base.quantity import Resources
@@ -14,12 +14,12 @@ from paddleflow.store.database import Row
 DEFAULT_CLUSTER = "default-cluster"
 DEFAULT_QUEUE = "default-queue"
 LOCAL = "Local"
+KUBERNETES = ("Kubernetes", "K3S")  #: types of clusters that are the same to us
 COUNTER = "queues"  #: bumped by every change of a cluster or queue
 CAPABILITY_QUOTA = "volcanoCapabilityQuota"
 
-#: Keys of a queue's location that are not node labels: which kind of quota it is, and its parent in the quota tree.
+#: Key of a queue's location that existing clients know: which kind of quota it is.
 QUOTA_TYPE_KEY = "volcano.sh/quota-type"
-QUOTA_PARENT_KEY = "volcano.sh/quota-parent"
 QUOTA_KINDS = ("logical", "physical")
 
 
@@ -74,7 +74,7 @@ class Queue:
     quota_type: str
     most: Resources
     least: Resources
-    location: Mapping[str, str]
+    location: Mapping[str, str]  #: a description
     policies: tuple[str, ...]
     status: QueueStatus
     follows: bool
@@ -83,6 +83,8 @@ class Queue:
     parent: str = ROOT  #: the queue of the same cluster that it stands under
     weight: int = 1
     order: str = "fifo"  #: who goes first inside, among equal priorities
+    other_clusters: tuple[str, ...] = ()  #: where jobs may go beside `cluster`, in order of preference
+    node_selector: Mapping[str, str] = field(default_factory=dict)  #: labels that a node must carry to take its jobs
     seq: int = 0  #: position in lists; 0 before it is stored
 
     @property
@@ -90,15 +92,14 @@ class Queue:
         return self.status is QueueStatus.OPEN
 
     @property
+    def clusters(self) -> tuple[str, ...]:
+        """All its clusters, the preferred one first."""
+        return (self.cluster, *self.other_clusters)
+
+    @property
     def ceiling(self) -> Resources | None:
         """None for a capability queue of nothing at all, which stands for "no ceiling"."""
         return None if self.quota_type == CAPABILITY_QUOTA and self.most == Resources() else self.most
-
-    @property
-    def node_labels(self) -> tuple[tuple[str, str], ...]:
-        """The labels that a node must carry to take jobs of this queue."""
-        special = {QUOTA_TYPE_KEY, QUOTA_PARENT_KEY}
-        return tuple(sorted((key, value) for key, value in self.location.items() if key not in special))
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,8 @@ def list_queues(tx: Tx, after: int, limit: int, *, user: str, root: bool, names:
 def create_queue(tx: Tx, document: NewQueue, now: float) -> Queue:
     cluster = find_cluster(tx, document.cluster_name)
     beside = cluster_queues(tx, cluster.name) if cluster else []
-    queue = rules.new_queue(document, cluster, cluster_names(tx), now, beside)
+    others = {name: find_cluster(tx, name) for name in document.other_clusters}
+    queue = rules.new_queue(document, cluster, cluster_names(tx), now, beside, others)
     if queue.name in RESERVED:
         raise Conflict(f"queue name[{queue.name}] is reserved", code="QueueNameDuplicated", hint="choose another name")
     insert_queue(tx, queue)
@@ -99,7 +100,18 @@ def insert_queue(tx: Tx, queue: Queue) -> None:
 
 def change_queue(tx: Tx, name: str, document: QueueChange, now: float) -> Queue:
     queue = get_queue(tx, name)
-    changed = rules.changed_queue(queue, document, now, cluster_queues(tx, queue.cluster))
+    others = {name: find_cluster(tx, name) for name in document.other_clusters or ()}
+    home = find_cluster(tx, queue.cluster)
+    changed = rules.changed_queue(queue, document, now, cluster_queues(tx, queue.cluster), home, others)
+    gone = [name for name in queue.other_clusters if name not in changed.other_clusters]
+    for name in gone:
+        left = int(tx.value(SQL["count_active_jobs_on"], queue=queue.name, cluster=name))
+        if left:
+            raise Conflict(
+                f"{left} jobs of queue[{queue.name}] that have not ended are on cluster[{name}]",
+                code="QueueIsInUse",
+                hint=f"stop them first; paddleflow job list -q {queue.name}",
+            )
     write_queue(tx, changed)
     return changed
 
@@ -173,7 +185,18 @@ def all_queues(tx: Tx) -> list[Queue]:
 
 def cluster_queues(tx: Tx, cluster: str) -> list[Queue]:
     """All queues of a cluster, oldest first."""
-    return [queue_of(row) for row in tx.all(SQL["queues_of_cluster"], cluster=cluster)]
+    rows = tx.all(SQL["queues_of_cluster"], cluster=cluster, pattern=f'%"{cluster}"%')
+    return [queue for queue in map(queue_of, rows) if cluster in queue.clusters]
+
+
+def queue_namespaces(tx: Tx, cluster: str) -> dict[str, str]:
+    """The namespace of each queue of a cluster."""
+    return {queue.name: queue.namespace for queue in cluster_queues(tx, cluster)}
+
+
+def queue_node_labels(tx: Tx, cluster: str) -> dict[str, dict[str, str]]:
+    """The labels that a node must carry to take jobs of each queue of a cluster."""
+    return {queue.name: dict(queue.node_selector) for queue in cluster_queues(tx, cluster) if queue.node_selector}
 
 
 def scheduled_queues(tx: Tx, cluster: str) -> tuple[scheduling.Queue, ...]:
@@ -193,6 +216,7 @@ def queue_of(row: Row) -> Queue:
         most=amounts(row, "max_"),
         least=amounts(row, "min_"),
         location=json.loads(row["location"]),
+        node_selector=json.loads(row["node_selector"]),
         policies=tuple(json.loads(row["policies"])),
         status=QueueStatus(row["status"]),
         follows=bool(row["follows"]),
@@ -200,7 +224,8 @@ def queue_of(row: Row) -> Queue:
         updated_at=row["updated_at"],
         parent=row["parent"],
         weight=row["weight"],
-        order=row["policy"],
+        order=row["job_order"],
+        other_clusters=tuple(json.loads(row["other_clusters"])),
         seq=row["seq"],
     )
 
@@ -212,10 +237,12 @@ def _columns(queue: Queue) -> dict[str, Value]:
         **columns("max_", queue.most),
         **columns("min_", queue.least),
         "location": json.dumps(queue.location),
+        "node_selector": json.dumps(queue.node_selector),
         "policies": json.dumps(queue.policies),
         "parent": queue.parent,
         "weight": queue.weight,
-        "policy": queue.order,
+        "job_order": queue.order,
+        "other_clusters": json.dumps(queue.other_clusters),
         "status": queue.status.value,
         "follows": int(queue.follows),
         "updated_at": queue.updated_at,

@@ -12,6 +12,7 @@ from dataclasses import replace
 from paddleflow.base.ids import new_short_id
 from paddleflow.base.names import nearest
 from paddleflow.base.quantity import Resources
+from paddleflow.errors import Invalid
 from paddleflow.queues import credentials, tree
 from paddleflow.queues.model import (
     DEFAULT_CLUSTER,
@@ -26,7 +27,8 @@ from paddleflow.queues.model import (
     QueueStatus,
 )
 from paddleflow.scheduling.quota import ROOT
-from paddleflow.spec.cluster import ClusterChange, NewCluster
+from paddleflow.spec.cluster import ClusterChange, ClusterSetting, NewCluster
+from paddleflow.spec.document import parse
 from paddleflow.spec.faults import Faults
 from paddleflow.spec.fields import Amounts
 from paddleflow.spec.flavour import FlavourChange, NewFlavour
@@ -77,23 +79,30 @@ def changed_cluster(cluster: Cluster, document: ClusterChange, now: float, *, qu
         faults.add("clusterType", message, "delete its queues first")
     if changed.cluster_type == "Kubernetes" and not changed.version:
         faults.add("version", "is needed for a cluster of type Kubernetes", 'such as "version": "1.29"')
-    if changed.credential and (fault := credentials.fault_of(changed.credential)):
+    sent = "" if credentials.is_token(changed.credential) else changed.credential
+    if sent and (fault := credentials.fault_of(sent)):
         faults.add("credential", fault, "base64 -w0 ~/.kube/config", "InvalidClusterCredential")
-    if changed.setting and not _is_json(changed.setting):
-        faults.add("setting", "is not JSON")
+    if changed.setting:
+        _check_setting(faults, changed)
     faults.check()
     return changed
 
 
 def new_queue(
-    document: NewQueue, cluster: Cluster | None, known: Sequence[str], now: float, queues: Sequence[Queue] = ()
+    document: NewQueue,
+    cluster: Cluster | None,
+    known: Sequence[str],
+    now: float,
+    queues: Sequence[Queue] = (),
+    others: Mapping[str, Cluster | None] | None = None,
 ) -> Queue:
     """`cluster` is the one that the document names, None when there is none; `known` are the names there are.
 
-    `queues` are those of that cluster.
+    `queues` are those of that cluster, `others` the clusters beside it that the document names.
     """
     faults = Faults(NewQueue.code)
     _check_cluster(faults, document.cluster_name, cluster, known)
+    _check_other_clusters(faults, cluster, others or {}, document.parent)
     if cluster and cluster.namespaces and document.namespace not in cluster.namespaces:
         message = f"namespace[{document.namespace}] is not one of cluster[{cluster.name}]"
         faults.add("namespace", message, nearest(document.namespace, cluster.namespaces), "NamespaceNotFound")
@@ -115,6 +124,7 @@ def new_queue(
         most=most,
         least=least,
         location=_merged({}, document.location),
+        node_selector=_merged({}, document.node_selector),
         policies=_policies((), document.scheduling_policy),
         status=QueueStatus.OPEN,
         follows=False,
@@ -123,14 +133,23 @@ def new_queue(
         parent=document.parent,
         weight=document.weight,
         order=document.order,
+        other_clusters=tuple(others or ()),
     )
     tree.check(faults, queue, queues)
     faults.check()
     return queue
 
 
-def changed_queue(queue: Queue, document: QueueChange, now: float, queues: Sequence[Queue] = ()) -> Queue:
-    """A ceiling that followed the machine stays what an administrator made of it. `queues` are those of its cluster."""
+def changed_queue(
+    queue: Queue,
+    document: QueueChange,
+    now: float,
+    queues: Sequence[Queue] = (),
+    cluster: Cluster | None = None,
+    others: Mapping[str, Cluster | None] | None = None,
+) -> Queue:
+    """A ceiling that followed the machine stays what an administrator made of it. `queues` are those of its cluster, `others` the
+    clusters beside it that the document names."""
     faults = Faults(QueueChange.code)
     kind = document.location.get(QUOTA_TYPE_KEY)
     if kind is not None and kind != queue.location.get(QUOTA_TYPE_KEY):
@@ -141,11 +160,17 @@ def changed_queue(queue: Queue, document: QueueChange, now: float, queues: Seque
     parent = queue.parent if document.parent is None else document.parent
     if queue.name == DEFAULT_QUEUE and parent != ROOT:
         faults.add("parent", f"queue[{queue.name}] stays under {ROOT}", "it is there for everybody")
+    other_clusters = queue.other_clusters if document.other_clusters is None else tuple(others or ())
+    if document.other_clusters is not None:
+        _check_other_clusters(faults, cluster, others or {}, parent)
+    elif other_clusters and parent != ROOT:
+        faults.add("parent", f"a queue of several clusters stands under {ROOT}, found {parent}")
     changed = replace(
         queue,
         most=most,
         least=least,
         location=_merged(queue.location, document.location),
+        node_selector=_merged(queue.node_selector, document.node_selector),
         policies=_policies(queue.policies, document.scheduling_policy),
         status=QueueStatus(document.status) if document.status else queue.status,
         follows=queue.follows and not document.max_resources.model_fields_set,
@@ -153,6 +178,7 @@ def changed_queue(queue: Queue, document: QueueChange, now: float, queues: Seque
         parent=parent,
         weight=queue.weight if document.weight is None else document.weight,
         order=queue.order if document.order is None else document.order,
+        other_clusters=other_clusters,
     )
     tree.check(faults, changed, queues)
     faults.check()
@@ -236,6 +262,25 @@ def _check_cluster(
         faults.add("clusterName", message, f"paddleflow cluster update {shown} --status online", "InvalidClusterStatus")
 
 
+def _check_other_clusters(
+    faults: Faults, first: Cluster | None, others: Mapping[str, Cluster | None], parent: str
+) -> None:
+    """Each is there, is none that jobs could tell from the first, and the queue stands alone in all of them."""
+    for number, (name, other) in enumerate(others.items()):
+        where = f"otherClusters[{number}]"
+        if other is None:
+            faults.add(where, f"cluster[{name}] does not exist", code="ClusterNotFound")
+        elif first is not None and other.name == first.name:
+            faults.add(where, f"cluster[{name}] is the queue's clusterName already", "leave it out here")
+        elif first is not None and other.local != first.local:
+            message = (
+                f"cluster[{name}] is of type {other.cluster_type}, cluster[{first.name}] of type {first.cluster_type}"
+            )
+            faults.add(where, message, "a job must find the same on all of them: images and storages of one kind")
+    if others and parent != ROOT:
+        faults.add("parent", f"a queue of several clusters stands under {ROOT}, found {parent}")
+
+
 def _amounts(faults: Faults, where: str, given: Amounts, old: Resources) -> Resources:
     if fault := given.disagree():
         faults.add(where, fault)
@@ -264,9 +309,24 @@ def _policies(old: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
     return tuple(kept)
 
 
-def _is_json(text: str) -> bool:
+def _check_setting(faults: Faults, cluster: Cluster) -> None:
     try:
-        json.loads(text)
+        data = json.loads(cluster.setting)
     except (ValueError, RecursionError):
-        return False
-    return True
+        faults.add("setting", "is not JSON")
+        return
+    if not cluster.local and isinstance(data, dict):
+        try:
+            parse(ClusterSetting, data, ignore_unknown=True)
+        except Invalid as error:
+            for fault in error.details:
+                faults.add(f"setting.{fault.where}", fault.message, fault.hint)
+
+
+def setting_of(cluster: Cluster) -> ClusterSetting:
+    """What a cluster's `setting` says of its pods."""
+    try:
+        data = json.loads(cluster.setting) if cluster.setting else {}
+    except ValueError:
+        data = {}
+    return parse(ClusterSetting, data if isinstance(data, dict) else {}, ignore_unknown=True)

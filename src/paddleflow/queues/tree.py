@@ -32,7 +32,7 @@ def as_scheduled(queue: Queue, online: bool) -> scheduling.Queue:
         ceiling=queue.ceiling,
         guarantee=queue.least,
         open=queue.open and online,
-        node_labels=queue.node_labels,
+        node_labels=tuple(sorted(queue.node_selector.items())),
         parent=queue.parent,
         weight=queue.weight,
         order=queue.order,

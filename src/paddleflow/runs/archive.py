@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import tarfile
 from collections.abc import Generator, Iterator
+from itertools import islice
 
+from paddleflow.errors import TooLarge
 from paddleflow.objects.store import Entry, Kind, ObjectStore
 
-CHUNK = 2**20
+PIECE = 2**20
+MOST_FILES = 100_000  #: of an archive; their names are sorted in memory
 _BLOCK = 512
 
 
@@ -19,7 +22,12 @@ def tar(store: ObjectStore, folder: str) -> Generator[bytes, None, None]:
     """All files below a folder. One that changes meanwhile is cut or filled to the size it had; one that cannot be read any
     more ends the stream with an error. The store is closed behind it."""
     try:
-        entries = [entry for entry in store.list_entries(folder, recursive=True) if entry.kind is Kind.FILE]
+        files = (entry for entry in store.list_entries(folder, recursive=True) if entry.kind is Kind.FILE)
+        entries = list(islice(files, MOST_FILES + 1))
+        if len(entries) > MOST_FILES:
+            raise TooLarge(
+                f"more than {MOST_FILES:,} files lie in {folder!r}", hint="take the folders in it one by one"
+            )
         for entry in sorted(entries, key=lambda entry: entry.key):
             yield _header(entry, folder)
             yield from _padded(store, entry)
@@ -36,11 +44,11 @@ def _header(entry: Entry, folder: str) -> bytes:
 
 def _padded(store: ObjectStore, entry: Entry) -> Iterator[bytes]:
     at = 0
-    while at < entry.size and (chunk := store.read(entry.key, offset=at, size=min(CHUNK, entry.size - at))):
+    while at < entry.size and (chunk := store.read(entry.key, offset=at, size=min(PIECE, entry.size - at))):
         at += len(chunk)
         yield chunk
     while at < entry.size:
-        part = min(entry.size - at, CHUNK)
+        part = min(entry.size - at, PIECE)
         at += part
         yield bytes(part)
     yield bytes(-entry.size % _BLOCK)

@@ -78,7 +78,7 @@ def _children(children: Mapping[str, Component]) -> dict[str, Any]:
 
 def _step(step: Step, *, named: bool = True) -> dict[str, Any]:
     data: dict[str, Any] = {"name": step.name} if named else {}
-    for key in ("command", "docker_env", "condition", "timeout", "loop_argument", "job"):
+    for key in ("command", "docker_env", "condition", "timeout", "loop_argument", "job", "code", "requirements"):
         value = getattr(step, key)
         if value != getattr(_STEP, key):
             data[key] = value
@@ -90,6 +90,8 @@ def _step(step: Step, *, named: bool = True) -> dict[str, Any]:
         data["parameters"] = _parameters(step.parameters)
     if step.extra_fs:
         data["extra_fs"] = [_mount(mount) for mount in step.extra_fs]
+    if step.secrets:
+        data["secrets"] = [dict(use) for use in step.secrets]
     if step.cache != _CACHE:
         data["cache"] = _cache(step.cache)
     if step.retry != _RETRY:
@@ -165,6 +167,9 @@ def _read_step(name: str, data: Mapping[str, Any]) -> Step:
         job=data.get("job"),
         retry=_RETRY if retry is None else Retry(retry[0], retry[1], retry[2], retry[3], tuple(retry[4])),
         timeout=data.get("timeout", 0.0),
+        secrets=tuple(data.get("secrets", ())),
+        code=data.get("code"),
+        requirements=data.get("requirements", ""),
     )
 
 

@@ -38,15 +38,15 @@ def document_of(run: RunState, item: Instance, rendered: Rendered) -> SingleJob 
         "name": name,
         "schedulingPolicy": {"queue": env.get("PF_JOB_QUEUE_NAME", ""), "priority": env.get("PF_JOB_PRIORITY", "")},
     }
-    mounts = _mounts(run, item)
+    mounts = {**_mounts(run, item), **_extras(item)}
     kind = env.get("PF_JOB_TYPE", "").lower()
     if rendered.job is not None:
-        return _given(run, rendered, general, mounts, step.docker_env)
+        return _given(run, item, rendered, general, mounts)
     if kind == "distributed":
-        return _ray(run, rendered, general, mounts, step.docker_env)
+        return _ray(run, item, rendered, general, mounts)
     if kind not in SINGLE:
         raise Invalid(f"PF_JOB_TYPE[{kind[:40]}] is not known", hint="single or distributed")
-    command = command_of(run, rendered)
+    command = command_of(run, item, rendered)
     general |= {"image": step.docker_env, "env": env, "command": command, **mounts, **_flavours(env)}
     return parse(SingleJob, general)
 
@@ -56,9 +56,19 @@ def _flavours(env: Mapping[str, str]) -> dict[str, Any]:
     return {"flavour": {"name": name}} if name else {}
 
 
-def command_of(run: RunState, rendered: Rendered) -> str:
-    """The shell text that is run: in the run's main storage, if it has one."""
-    if not run.fs_id:
+def _extras(item: Instance) -> dict[str, Any]:
+    """What a step is given besides storages: code, packages, secrets."""
+    step = item.step
+    if step.code is not None and "folder" in step.code:
+        folder = str(step.code["folder"])[:80]
+        raise Invalid(f"code[{folder}] is a folder that was not sent", hint="start the run with paddleflow run create")
+    found: dict[str, Any] = {"code": step.code, "requirements": step.requirements, "secrets": list(step.secrets)}
+    return {key: value for key, value in found.items() if value}
+
+
+def command_of(run: RunState, item: Instance, rendered: Rendered) -> str:
+    """The shell text that is run: in its code, or in the run's main storage, if it has one of them."""
+    if not run.fs_id or item.step.code is not None:
         return rendered.command
     if rendered.env.get("PF_MOUNT_PATH") == NO_MOUNT:
         return f'cd "$PF_WORK_DIR"; {rendered.command}'
@@ -79,15 +89,15 @@ def _mount(mount: FsMount) -> dict[str, Any]:
 
 
 def _given(
-    run: RunState, rendered: Rendered, general: dict[str, Any], mounts: dict[str, Any], image: str
+    run: RunState, item: Instance, rendered: Rendered, general: dict[str, Any], mounts: dict[str, Any]
 ) -> SingleJob | DistributedJob:
     """A `job:` block, with what every step has added where the block says nothing."""
-    job = dict(rendered.job or {})
+    job, image = dict(rendered.job or {}), item.step.docker_env
     policy = {key: value for key, value in general["schedulingPolicy"].items() if value}
     policy |= {key: value for key, value in (job.get("schedulingPolicy") or {}).items() if value}
     job |= {"id": general["id"], "name": job.get("name") or general["name"], "schedulingPolicy": policy}
     if "framework" not in job and "members" not in job:
-        job.setdefault("command", command_of(run, rendered))
+        job.setdefault("command", command_of(run, item, rendered))
         return parse(SingleJob, _member(job, rendered, mounts, image))
     job["members"] = [_member(member, rendered, mounts, image) for member in job.get("members") or ()]
     return parse(DistributedJob, job)
@@ -104,9 +114,9 @@ def _member(member: Mapping[str, Any], rendered: Rendered, mounts: dict[str, Any
 
 
 def _ray(
-    run: RunState, rendered: Rendered, general: dict[str, Any], mounts: dict[str, Any], image: str
+    run: RunState, item: Instance, rendered: Rendered, general: dict[str, Any], mounts: dict[str, Any]
 ) -> DistributedJob:
-    env = rendered.env
+    env, image = rendered.env, item.step.docker_env
     framework = env.get("PF_JOB_FRAMEWORK", "")
     if framework.lower() != "ray":
         raise Invalid(
@@ -117,7 +127,7 @@ def _ray(
     head["image"] = env.get("RAY_JOB_HEADER_IMAGE") or image
     head["flavour"] = {"name": env.get("RAY_JOB_HEADER_FLAVOUR") or env.get("PF_JOB_FLAVOUR", "")}
     if rendered.command:
-        head["command"] = command_of(run, rendered)
+        head["command"] = command_of(run, item, rendered)
     worker = {"role": "worker", "replicas": _count(env.get("RAY_JOB_WORKER_REPLICAS", "1")), "env": env, **mounts}
     worker["image"] = env.get("RAY_JOB_WORKER_IMAGE") or image
     worker["flavour"] = {"name": env.get("RAY_JOB_WORKER_FLAVOUR") or env.get("PF_JOB_FLAVOUR", "")}

@@ -51,6 +51,13 @@ def fingerprints(
         "outputs": _part(sorted(rendered.outputs)),
         "parameters": _part(dict(rendered.parameters)),
     }
+    given = {
+        "code": {key: step.code.get(key) for key in ("snapshot", "workdir")} if step.code else None,
+        "requirements": step.requirements,
+        "secrets": [dict(use) for use in step.secrets],  # by name: another value is no other step
+    }
+    if any(given.values()):
+        does = dict(sorted({**does, **{name: _hash(canonical(value)) for name, value in given.items()}}.items()))
     reads = {"fs_scope": _part(dict(scopes)), "input contents": _part(dict(contents))}
     return Fingerprints(_hash(_hashes(does)), _hash(_hashes(reads)), _hashes(does | reads))
 

@@ -51,7 +51,7 @@ from paddleflow.runs.facts import (
 from paddleflow.runs.model import GOOD, PAUSED, SUCCESS, ComponentStatus, RunStatus
 from paddleflow.runs.names import with_seq
 from paddleflow.runs.prefetch import Prefetch, ShortSteps
-from paddleflow.runs.state import POST, Frame, Group, Instance, Phase, RunState, frame_of, plan_of
+from paddleflow.runs.state import POST, Frame, Instance, LoopGroup, Phase, RunState, frame_of, plan_of
 from paddleflow.spec.pipeline.model import FAIL_FAST, Dag, Step
 
 _SUCCEEDED, _FAILED = ComponentStatus.SUCCEEDED, ComponentStatus.FAILED
@@ -327,7 +327,7 @@ class Machine:
         if plain in run.pipeline.disabled:
             self.drop_child(frame, child, _SKIPPED, "disabled")
             return
-        group = frame.groups[child] = Group(run.take_number())
+        group = frame.groups[child] = LoopGroup(run.take_number())
         item = run.instances[group.number] = Instance(group.number, frame, child)
         if plain in run.breakpoints and frame.number != POST:
             group.paused = True
@@ -336,7 +336,7 @@ class Machine:
         else:
             self.open(item, group)
 
-    def open(self, item: Instance, group: Group) -> None:
+    def open(self, item: Instance, group: LoopGroup) -> None:
         """Its loop, if it has one."""
         argument = item.component.loop_argument
         if argument is None:
@@ -357,7 +357,7 @@ class Machine:
         self.run.loops.append((item.frame.number, item.name, items))
         self._spread(item, group, items)
 
-    def _spread(self, first: Instance, group: Group, items: Any) -> None:
+    def _spread(self, first: Instance, group: LoopGroup, items: Any) -> None:
         """An instance for every element."""
         run, frame, child = self.run, first.frame, first.child
         frame.counts[child] = len(items)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from paddleflow.runs.facts import ReleaseJob, WithdrawJob
 from paddleflow.runs.model import GOOD, ComponentStatus
-from paddleflow.runs.state import POST, Frame, Group, Instance, Phase, RunState
+from paddleflow.runs.state import POST, Frame, Instance, LoopGroup, Phase, RunState
 from paddleflow.spec.pipeline.model import Component, Step
 
 if TYPE_CHECKING:
@@ -30,10 +30,11 @@ _RUNNING = frozenset({Phase.RUNNING, Phase.PREFETCHED})
 class Prefetch:
     """No prefetch at all: what the machine asks, answered by doing nothing."""
 
-    __slots__ = ("machine",)
+    __slots__ = ("machine", "run")
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
+        self.run: RunState = machine.run
 
     def submitted(self, item: Instance) -> None:
         """The job of a step was submitted; its successors may be prefetched."""
@@ -72,10 +73,6 @@ class ShortSteps(Prefetch):
     """Prefetch while the steps of the run are short."""
 
     __slots__ = ()
-
-    @property
-    def run(self) -> RunState:
-        return self.machine.run
 
     def submitted(self, item: Instance) -> None:
         if self._plain(item.component):
@@ -173,7 +170,7 @@ class ShortSteps(Prefetch):
             or not all(self._leads(frame, before) for before in dependencies_of(frame, child))
         ):
             return False
-        group = frame.groups[child] = Group(run.take_number(), left=1, begun=True)
+        group = frame.groups[child] = LoopGroup(run.take_number(), left=1, begun=True)
         item = run.instances[group.number] = Instance(group.number, frame, child)
         self._fetch(item, predecessor)
         return True

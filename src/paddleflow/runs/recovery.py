@@ -18,7 +18,7 @@ from paddleflow.runs.machine import first_failure, group_result
 from paddleflow.runs.model import GOOD, PAUSED, ComponentStatus, RunStatus
 from paddleflow.runs.names import with_seq
 from paddleflow.runs.rows import SQL, ComponentRecord, Loop, RunRow, loops_of
-from paddleflow.runs.state import POST, ROOT, Frame, Group, Instance, Phase, RunState, frame_of, plan_of
+from paddleflow.runs.state import POST, ROOT, Frame, Instance, LoopGroup, Phase, RunState, frame_of, plan_of
 from paddleflow.spec.pipeline.model import FAIL_FAST, Dag, Step
 from paddleflow.store.database import Tx
 
@@ -37,7 +37,7 @@ class RunRecords:
 
 
 def read_run(tx: Tx, run: RunRow) -> RunRecords:
-    components = [ComponentRecord(**row) for row in tx.all(SQL["places_of_run"], run_id=run.id)]
+    components = tx.rows(ComponentRecord, SQL["places_of_run"], run_id=run.id)
     failed = [row.job_id for row in components if row.job_status == "failed"]
     codes = {job: tx.value(SQL["last_exit_code"], job_id=job) for job in failed}
     loops = loops_of(tx, run.id)
@@ -118,7 +118,7 @@ class _Restoring:
         if rows and whole and all(status.final for status in results):
             self._end_child(frame, child, group_result(results))
             return []
-        group = frame.groups[child] = Group(rows[0].number if rows else self.run.take_number())
+        group = frame.groups[child] = LoopGroup(rows[0].number if rows else self.run.take_number())
         group.results = {status for status in results if status.final}
         if len(rows) == 1 and rows[0].message == PAUSED and rows[0].status == ComponentStatus.PENDING:
             group.paused = True

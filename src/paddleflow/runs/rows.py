@@ -197,7 +197,7 @@ def run_by_id(tx: Tx, run: str) -> RunRow | None:
 
 def active_runs(tx: Tx) -> list[RunRow]:
     """All runs that have not ended."""
-    return [RunRow(**row) for row in tx.all(SQL["active_runs"])]
+    return tx.rows(RunRow, SQL["active_runs"])
 
 
 def count_active_runs(tx: Tx) -> dict[str, int]:
@@ -207,12 +207,12 @@ def count_active_runs(tx: Tx) -> dict[str, int]:
 
 def changed_runs(tx: Tx, limit: int) -> list[ChangedRun]:
     """Runs that the engine has not seen since somebody else changed them."""
-    return [ChangedRun(**row) for row in tx.all(SQL["unseen_runs"], limit=limit)]
+    return tx.rows(ChangedRun, SQL["unseen_runs"], limit=limit)
 
 
 def components_of(tx: Tx, run: str) -> list[ComponentRow]:
     """Everything that is known of a run's components, in the order in which they began."""
-    return [ComponentRow(**row) for row in tx.all(SQL["components_of_run"], run_id=run)]
+    return tx.rows(ComponentRow, SQL["components_of_run"], run_id=run)
 
 
 class RunDetails(NamedTuple):
@@ -236,4 +236,4 @@ def details_of_run(tx: Tx, run: RunRow) -> RunDetails:
 
 
 def loops_of(tx: Tx, run: str) -> list[Loop]:
-    return [Loop(**row) for row in tx.all(SQL["loops_of_run"], run_id=run)]
+    return tx.rows(Loop, SQL["loops_of_run"], run_id=run)

@@ -27,7 +27,7 @@ _NOBODY: tuple[int, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
-class Plan:
+class DagPlan:
     """The children of one dag (or the entry points), numbered in the document's order. Made once; shared by all elements of a loop."""
 
     path: str  #: dotted name of the dag, with a dot behind it; empty for the entry points
@@ -36,9 +36,9 @@ class Plan:
     index: dict[str, int]
     successors: list[tuple[int, ...]]
     waits: list[int]  #: how many each one waits for
-    _inner: dict[int, Plan] = field(default_factory=dict)
+    _inner: dict[int, DagPlan] = field(default_factory=dict)
 
-    def inner(self, child: int) -> Plan:
+    def inner(self, child: int) -> DagPlan:
         """The plan of a child that is a dag."""
         found = self._inner.get(child)
         if found is None:
@@ -48,7 +48,7 @@ class Plan:
         return found
 
 
-def plan_of(children: Mapping[str, Component], path: str = "") -> Plan:
+def plan_of(children: Mapping[str, Component], path: str = "") -> DagPlan:
     names = list(children)
     index = {name: number for number, name in enumerate(names)}
     after: dict[int, list[int]] = {}
@@ -59,7 +59,7 @@ def plan_of(children: Mapping[str, Component], path: str = "") -> Plan:
         for dep in deps:
             after.setdefault(index[dep], []).append(number)
     successors = [tuple(after[number]) if number in after else _NOBODY for number in range(len(names))]
-    return Plan(path, names, list(children.values()), index, successors, waits)
+    return DagPlan(path, names, list(children.values()), index, successors, waits)
 
 
 class Phase(StrEnum):
@@ -82,7 +82,7 @@ class Frame:
     """One running dag, or the entry points, or the post-process."""
 
     number: int
-    plan: Plan
+    plan: DagPlan
     path: str  #: dotted run-time name with a dot behind it; empty for the entry points
     waits: list[int]
     statuses: list[ComponentStatus]
@@ -90,19 +90,19 @@ class Frame:
     inputs: Mapping[str, str] = field(default_factory=dict)  #: of the dag itself
     values: Mapping[str, Any] = field(default_factory=dict)  #: its own parameters
     item: Any = ""  #: its element of the loop
-    groups: dict[int, Group] = field(default_factory=dict)  #: children that have begun and not ended
+    groups: dict[int, LoopGroup] = field(default_factory=dict)  #: children that have begun and not ended
     results: set[ComponentStatus] = field(default_factory=set)  #: how children have ended
     outputs: dict[tuple[int, int], Mapping[str, str]] = field(default_factory=dict)
     parameters: dict[int, Mapping[str, Any]] = field(default_factory=dict)  #: of children, rendered
     counts: dict[int, int] = field(default_factory=dict)  #: elements of loops
 
 
-def frame_of(number: int, plan: Plan, path: str = "") -> Frame:
+def frame_of(number: int, plan: DagPlan, path: str = "") -> Frame:
     return Frame(number, plan, path, list(plan.waits), [ComponentStatus.INIT] * len(plan.names), len(plan.names))
 
 
 @dataclass(slots=True, eq=False)
-class Group:
+class LoopGroup:
     """A child that has begun: all its elements."""
 
     number: int  #: of its first element

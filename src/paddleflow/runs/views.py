@@ -41,11 +41,8 @@ def run_view(found: RunDetails, now: float) -> wire.Run:
     row, components = found.run, found.components
     pipeline = codec.load(row.pipeline)
     building = _Views(row, components, found.reasons, now)
-    post: dict[str, dict[str, Any]] = {}
-    if pipeline.post_process is not None:
-        step = pipeline.post_process
-        views = building.of_child(POST, step.name, step)
-        post = {step.name: views[0]} if views else {}
+    step = pipeline.post_process
+    post = {view["stepName"]: view for view in building.of_step(POST, step)} if step is not None else {}
     return {
         **run_summary(row),
         "fsOptions": _fs_options(pipeline, row.fs_id),
@@ -92,18 +89,22 @@ class _Views:
         for row in components:
             self._rows[row.parent, row.name].append(row)
 
-    def of_child(self, parent: int, name: str, child: Component, prefix: str = "") -> list[dict[str, Any]]:
+    def of_child(self, parent: int, name: str, child: Component, prefix: str = "") -> list[wire.JobView | wire.DagView]:
         """A view for every element; one that has not begun is shown as the document has it."""
+        rows = self._elements(parent, name, child, prefix)
+        return [self._dag(row, child) if isinstance(child, Dag) else self._step(row, child) for row in rows]
+
+    def of_step(self, parent: int, step: Step) -> list[wire.JobView]:
+        return [self._step(row, step) for row in self._elements(parent, step.name, step, "")]
+
+    def _elements(self, parent: int, name: str, child: Component, prefix: str) -> list[ComponentRow]:
         rows = sorted(self._rows.get((parent, name), ()), key=lambda row: row.seq)
         if not rows:
             row = _not_begun(
                 name, prefix, child, parent, ComponentStatus.CANCELLED if self._over else ComponentStatus.INIT
             )
             rows = [row] if parent != POST or not self._over else []
-        return [self._view(row, child) for row in rows]
-
-    def _view(self, row: ComponentRow, child: Component) -> dict[str, Any]:
-        return dict(self._dag(row, child) if isinstance(child, Dag) else self._step(row, child))
+        return rows
 
     def _shared(self, row: ComponentRow, child: Component) -> dict[str, Any]:
         details = json.loads(row.details or "{}")

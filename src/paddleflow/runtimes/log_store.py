@@ -42,6 +42,7 @@ class Sample:
     net_received: int | None = None
     net_sent: int | None = None
     disk_usage: int | None = None
+    log_size: int | None = None  #: how long the log was then; filled in by the store
 
 
 class LogStore(Protocol):
@@ -56,6 +57,10 @@ class LogStore(Protocol):
 
     async def size(self, task: TaskAddress) -> int:
         """Bytes written so far; 0 when there is no log."""
+        ...
+
+    async def begins(self, task: TaskAddress) -> Mapping[int, int]:
+        """The position at which the part of each attempt begins, by its number; those that began at 0 may be left out."""
         ...
 
     async def remove(self, jobs: Sequence[str]) -> None:

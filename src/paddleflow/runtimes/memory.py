@@ -44,6 +44,7 @@ class MemoryCluster:
     known: dict[AttemptId, list[AttemptObservation]] = field(default_factory=dict)
     nodes: dict[str, NodeInfo] = field(default_factory=dict)
     logs: dict[TaskAddress, bytearray] = field(default_factory=dict)
+    log_begins: dict[TaskAddress, dict[int, int]] = field(default_factory=dict)  #: of each attempt, by its number
     samples: dict[TaskAddress, list[Sample]] = field(default_factory=dict)
     planned_ends: dict[AttemptId, int] = field(default_factory=dict)  #: of those that have not started
     successors: int = 0  #: how often one took the slot of another
@@ -77,6 +78,9 @@ class MemoryLogs:
     async def size(self, task: TaskAddress) -> int:
         return len(self._cluster.logs.get(task, b""))
 
+    async def begins(self, task: TaskAddress) -> Mapping[int, int]:
+        return self._cluster.log_begins.get(task, {})
+
     async def remove(self, jobs: Sequence[str]) -> None:
         for task in [task for task in self._cluster.logs if task.job in jobs]:
             del self._cluster.logs[task]
@@ -92,6 +96,7 @@ class MemorySamples:
 
     async def append(self, samples: Mapping[TaskAddress, Sample]) -> None:
         for task, sample in samples.items():
+            sample = replace(sample, log_size=len(self._cluster.logs.get(task, b"")))
             self._cluster.samples.setdefault(task, []).append(sample)
 
     async def read(self, task: TaskAddress) -> list[Sample]:
@@ -141,6 +146,13 @@ class MemoryRuntime:
     def job_folder(self, job: str) -> str:
         return f"/jobs/{job}"
 
+    def member_address(self, job: str, role: str, index: int) -> str:
+        return ""
+
+    @property
+    def numbers_devices(self) -> bool:
+        return True
+
     def folder_on_disk(self, job: str) -> None:
         return None
 
@@ -161,7 +173,10 @@ class MemoryRuntime:
         now = self._clock.now()
         self.cluster.launched.append(launch)
         self.cluster.known[launch.attempt] = []
-        self.cluster.logs.setdefault(task_of(launch.attempt), bytearray()).extend(launch.env.get(LOG, "").encode())
+        log = self.cluster.logs.setdefault(task_of(launch.attempt), bytearray())
+        number = int(launch.attempt.rpartition(".")[2])
+        self.cluster.log_begins.setdefault(task_of(launch.attempt), {}).setdefault(number, len(log))
+        log.extend(launch.env.get(LOG, "").encode())
         if launch.node and launch.node not in self.cluster.nodes:
             self._report(Ended(launch.attempt, now, None, f"there is no node {launch.node}"))
             return
@@ -252,6 +267,10 @@ class MemoryRuntime:
         return {}
 
     # ------------------------------------------------------------------ prefetching
+
+    @property
+    def foreign_pods(self) -> None:
+        return None
 
     @property
     def prefetching(self) -> MemoryRuntime:

@@ -19,14 +19,18 @@ implementation:
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
+from paddleflow.runtimes.foreign_pods import ForeignPods
 from paddleflow.runtimes.log_store import LogStore, Sample, SampleStore
 from paddleflow.runtimes.prefetch import Prefetching, PrefetchRequest, Returned
+
+RUN_VARIABLE = "PF_RUN_ID"  #: of `Launch.env`: the run that the attempt is a step of; only steps have it
+SECRETS_VARIABLE = "PF_SECRETS_DIR"  #: folder of an attempt's `Launch.secret_files`, which only its user may read
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,15 @@ class Launch:
     user: str = ""  #: of the platform, for whom it runs
     image: str = ""  #: empty: the node's own file system
     node: str = ""  #: where the scheduler placed it; empty: any
+    namespace: str = ""  #: of its queue, where the cluster has namespaces
+    queue: str = ""
+    priority: str = ""  #: of its job, a word of the API
+    node_selector: Mapping[str, str] = field(
+        default_factory=dict
+    )  #: labels of nodes of its queue, should `node` not count
+    gang: int = 1  #: members that start together with it, itself included
     labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)  #: of its job, where the cluster has such a thing
     request: Resources = field(default_factory=Resources)
     limit: Resources | None = None  #: None: no limit is enforced
     mounts: tuple[Mount, ...] = ()
@@ -58,19 +70,25 @@ class Launch:
         ""  #: as the attempt sees it, or below its code; empty: a work folder that the job's members share
     )
     code: str = ""  #: snapshot of `user` that is unpacked before the command and is its working directory
+    requirements: str = ""  #: lines of a requirements file whose packages the command finds installed
     files: Mapping[str, str] = field(default_factory=dict)  #: small ones, by their name in `Runtime.job_folder`
+    secret_env: Mapping[str, str] = field(default_factory=dict, repr=False)  #: as `env`; must not be shown or kept
+    secret_files: Mapping[str, str] = field(
+        default_factory=dict, repr=False
+    )  #: by name, in the folder SECRETS_VARIABLE
     ports: tuple[int, ...] = ()  #: given to it alone
+    address: str = (
+        ""  #: where the other members of its job reach it, by `Runtime.member_address`; empty: there are none
+    )
     ready_port: int | None = None  #: the attempt is ready when this port listens; None: as soon as it runs
     prefetch: PrefetchRequest | None = None  #: see `prefetch`; None: it has a slot, and passes it to nobody
+    template: Mapping[str, Any] = field(
+        default_factory=dict
+    )  #: of a Pod, as the user wrote it; what only pods can honour
 
     @property
     def waits_for_slot(self) -> bool:
         return self.prefetch is not None and self.prefetch.waiting
-
-    def prefetched(self, after: tuple[AttemptId, ...] = ()) -> Launch:
-        """The same without a slot of its own."""
-        assert self.prefetch is not None, f"{self.attempt} has no slot class"
-        return replace(self, prefetch=replace(self.prefetch, waiting=True, after=after))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +97,15 @@ class Started:
     at: float
     pid: int = 0  #: of its main process on its node; 0 where that is not known
     node: str = field(default="", kw_only=True)  #: where it runs; empty where that is not known
+
+
+@dataclass(frozen=True, slots=True)
+class Delayed:
+    """It cannot start at the moment; `message` says why in words for a person. It may still start, or end."""
+
+    attempt: AttemptId
+    at: float
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +133,8 @@ class Ended:
     peak_memory: int | None = None
     successor: AttemptId | None = None  #: who took its slot, and has started or is about to (see `prefetch`)
     node: str = field(default="", kw_only=True)  #: where it ran; empty where that is not known, and when it never ran
+    #: The cluster took it away (its node was drained or lost, its pod evicted or deleted): no fault of its own.
+    disrupted: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +146,9 @@ class NodeInfo:
     capacity: Resources
     labels: Mapping[str, str] = field(default_factory=dict)
     schedulable: bool = True  #: False: cordoned; what runs there goes on
+    taken: Resources = field(default_factory=Resources)  #: of its capacity, by others than this platform
+    taints: tuple[str, ...] = ()  #: that keep this platform's attempts away
+    version: str = ""  #: of the kubelet, where there is one
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +165,7 @@ class NodeRemoved:
     name: str
 
 
-AttemptObservation = Started | Ready | Ended | Returned
+AttemptObservation = Started | Delayed | Ready | Ended | Returned
 NodeObservation = NodeChanged | NodeRemoved
 Observation = AttemptObservation | NodeObservation
 
@@ -150,6 +182,11 @@ class Runtime(Protocol):
     @property
     def prefetching(self) -> Prefetching | None:
         """Its prefetch queue; None when every launch must have a slot."""
+        ...
+
+    @property
+    def foreign_pods(self) -> ForeignPods | None:
+        """Pods of others that its engine places too; None where there are none. `Unavailable` while somebody else places them."""
         ...
 
     @property
@@ -171,6 +208,15 @@ class Runtime(Protocol):
 
     def job_folder(self, job: str) -> str:
         """The folder that the members of a job share, as they see it; `Launch.files` appear in it."""
+        ...
+
+    def member_address(self, job: str, role: str, index: int) -> str:
+        """Where the other members of a job reach this one; empty: at the address of its node."""
+        ...
+
+    @property
+    def numbers_devices(self) -> bool:
+        """Whether the scheduler says which devices a member gets; False: something on the node does."""
         ...
 
     def folder_on_disk(self, job: str) -> Path | None:

@@ -1,6 +1,6 @@
 """What an attempt used from start to end, in a file of bounded size next to its log (``<log>.stats``).
 
-At most `MOST` records of 64 bytes. When they are full, neighbours are merged in pairs: the whole time stays covered,
+At most `MOST` records of 72 bytes. When they are full, neighbours are merged in pairs: the whole time stays covered,
 at half the resolution. Counters keep the later value of a pair and memory the higher one. The first and the last sample
 are kept as they were. One writer (the server); a reader may come at any time.
 
@@ -20,8 +20,8 @@ from paddleflow.runtimes.log_store import Sample
 
 MOST = 1024
 _HEADER = struct.Struct("<4sIII")
-_RECORD = struct.Struct("<dd6q")
-_MAGIC = b"PFS1"
+_RECORD = struct.Struct("<dd7q")
+_MAGIC = b"PFS2"
 _SAFE = os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC  #: the job can change what is in its folder
 _TOP = _HEADER.size + _RECORD.size  #: header and last sample; the records follow
 
@@ -46,8 +46,8 @@ def step(header: Header | None, tail: Sample | None, sample: Sample) -> tuple[He
     return replace(header, count=header.count + 1, filled=1, last=sample), header.count, sample
 
 
-def is_full(header: Header) -> bool:
-    return header.count >= MOST and header.filled >= header.stride
+def is_full(header: Header, most: int = MOST) -> bool:
+    return header.count >= most and header.filled >= header.stride
 
 
 def halve(header: Header, records: Sequence[Sample]) -> tuple[Header, list[Sample]]:
@@ -69,6 +69,7 @@ def merge(earlier: Sample, later: Sample) -> Sample:
         net_received=_later(earlier.net_received, later.net_received),
         net_sent=_later(earlier.net_sent, later.net_sent),
         disk_usage=_later(earlier.disk_usage, later.disk_usage),
+        log_size=_later(earlier.log_size, later.log_size),
     )
 
 
@@ -96,7 +97,9 @@ def _encode_top(header: Header) -> bytes:
 
 
 def _encode_record(sample: Sample) -> bytes:
-    optional = (sample.disk_read, sample.disk_write, sample.net_received, sample.net_sent, sample.disk_usage)
+    optional = (
+        sample.disk_read, sample.disk_write, sample.net_received, sample.net_sent, sample.disk_usage, sample.log_size,
+    )  # fmt: skip
     values = [-1 if value is None else value for value in optional]
     return _RECORD.pack(sample.at, sample.cpu_seconds, sample.memory, *values)
 
@@ -106,7 +109,7 @@ def _decode_record(data: bytes) -> Sample:
     return Sample(at, cpu_seconds, memory, *(None if value < 0 else value for value in values))
 
 
-def append(path: str, sample: Sample) -> None:
+def append(path: str, sample: Sample, most: int = MOST) -> None:
     """Add a sample to the file, which is made when it is not there."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, 0o600)
     try:
@@ -114,7 +117,7 @@ def append(path: str, sample: Sample) -> None:
             return  # the job put something else there: it has no history
         top = decode(os.pread(fd, _TOP, 0))
         before = top[0] if top else None
-        if before is not None and is_full(before):
+        if before is not None and is_full(before, most):
             _rewrite(path, fd, sample)
             return
         tail = _tail(fd, before.count - 1) if before is not None else None

@@ -68,7 +68,7 @@ def metrics_text(members: Sequence[Mapping[str, list[tuple[float, float]]]]) -> 
         last = [points[metric][-1][1] for points in members if points.get(metric)]
         if not last:
             continue
-        if metric.endswith("usage_rate"):
+        if metric.endswith(("usage_rate", "_util")):
             text[metric] = f"{sum(last) / len(last):.2f}%"
         elif metric.endswith("rate") or metric.startswith("net"):
             text[metric] = f"{sum(last):.2f}(B/s)"

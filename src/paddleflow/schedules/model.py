@@ -32,7 +32,7 @@ class Policy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ScheduleOptions:
     """How slots are treated."""
 
     catchup: bool = True  #: slots that were missed run too; False: only the newest that is due, older ones are left out
@@ -53,7 +53,7 @@ class Schedule:
     user: str
     crontab: str
     timezone: str  #: name of the zone that the crontab means; empty: the server's own
-    options: Options
+    options: ScheduleOptions
     start_at: float | None
     end_at: float | None
     anchor_at: float  #: start, or when it was made: `@every` counts from here

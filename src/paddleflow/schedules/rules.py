@@ -8,7 +8,7 @@ from datetime import datetime, tzinfo
 from paddleflow.base import names
 from paddleflow.base.names import nearest
 from paddleflow.schedules import timetable
-from paddleflow.schedules.model import Options, Policy, Schedule, ScheduleStatus
+from paddleflow.schedules.model import Policy, Schedule, ScheduleOptions, ScheduleStatus
 from paddleflow.schedules.timetable import Timetable
 from paddleflow.spec.faults import Faults
 from paddleflow.spec.schedule import NewSchedule
@@ -74,7 +74,7 @@ def shown(schedule: Schedule, at: float | None) -> str:
     return datetime.fromtimestamp(at, timetable.zone(schedule.timezone)).strftime(_FORM)
 
 
-def _options(document: NewSchedule, faults: Faults) -> Options:
+def _options(document: NewSchedule, faults: Faults) -> ScheduleOptions:
     if document.concurrency < 0:
         faults.add(
             "concurrency",
@@ -92,7 +92,7 @@ def _options(document: NewSchedule, faults: Faults) -> Options:
         message = f"{_FAILED}err:[concurrency policy[{policy[:40]}] not supported]"
         faults.add("concurrencyPolicy", message, nearest(policy[:40], list(Policy)))
         policy = Policy.SUSPEND
-    return Options(document.catchup, document.expire_interval, document.concurrency, Policy(policy))
+    return ScheduleOptions(document.catchup, document.expire_interval, document.concurrency, Policy(policy))
 
 
 def _zone(name: str, faults: Faults) -> tzinfo | None:

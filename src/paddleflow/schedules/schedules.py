@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from paddleflow.errors import Conflict, NotFound
-from paddleflow.schedules.model import Options, Policy, Schedule, ScheduleStatus, parse_schedule_id, schedule_id
+from paddleflow.schedules.model import Policy, Schedule, ScheduleOptions, ScheduleStatus, parse_schedule_id, schedule_id
 from paddleflow.store import events
 from paddleflow.store.conditions import Conditions
 from paddleflow.store.database import Row, Tx, Value
@@ -188,7 +188,9 @@ def schedule_of(row: Row) -> Schedule:
         user=row["user_name"],
         crontab=row["crontab"],
         timezone=row["timezone"],
-        options=Options(bool(row["catchup"]), row["expire_interval"], row["concurrency"], Policy(row["policy"])),
+        options=ScheduleOptions(
+            bool(row["catchup"]), row["expire_interval"], row["concurrency"], Policy(row["policy"])
+        ),
         start_at=row["start_at"],
         end_at=row["end_at"],
         anchor_at=row["anchor_at"],

@@ -16,7 +16,7 @@ from heapq import heapify, heappop, heappush
 from operator import itemgetter
 
 from paddleflow.base.quantity import Resources
-from paddleflow.scheduling.model import Allocation, Request
+from paddleflow.scheduling.model import Allocation, Constraint, Request
 from paddleflow.scheduling.nodes import NodeSelector, Pool
 from paddleflow.scheduling.placement import SizeGroup, sizes_of
 
@@ -46,6 +46,9 @@ def class_key(request: Request, more: tuple[object, ...] = ()) -> tuple[object, 
         request.tolerates,
         request.together,
         request.data,
+        request.filter,
+        request.constraint,
+        request.preempts,
         more,
     )
     if len(member_sets) == 1:
@@ -96,6 +99,7 @@ class Gang:
     selector: NodeSelector
     sizes: list[SizeGroup]
     slot_sizes: list[SlotSize]
+    constraint: Constraint | None = None
     users: int = 0  #: classes that have this gang
     waits: bool = False  #: for room on nodes: not worth trying until `slots` says so
     possible: bool | None = None  #: on the nodes as they are, empty; None: not asked yet
@@ -206,12 +210,13 @@ class ClassIndex:
         """The gang of this request on nodes with `selector`, whose pool is `pool`."""
         identity = (
             selector,
+            request.constraint,
             *[(member_set.role, member_set.minimum, member_set.each) for member_set in request.member_sets],
         )
         gang = self.gangs.get(identity)
         if gang is None:
             sizes = [] if fault_of(request) else sizes_of(request.member_sets)
-            gang = self.gangs[identity] = Gang(self._next(), identity, selector, sizes, [])
+            gang = self.gangs[identity] = Gang(self._next(), identity, selector, sizes, [], request.constraint)
             for size in sizes:
                 slot_size = self.slot_sizes.get((selector, size.each))
                 if slot_size is None:

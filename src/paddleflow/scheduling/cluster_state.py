@@ -196,19 +196,24 @@ class ClusterState:
             near = self._near(job_class)
             if near is None or not isinstance(near, Shortfall):
                 return None if near is None else self._started(job_class, tuple(near))
-        placed = None if gang.short() else place(self.cluster, self.cluster.pool(gang.selector), gang.sizes)
+        placed = (
+            None if gang.short() else place(self.cluster, self.cluster.pool(gang.selector), gang.sizes, gang.constraint)
+        )
         if placed is None or isinstance(placed, Shortfall):
             self.slots.wait(gang, placed)
             return None
         return self._started(job_class, tuple(placed))
 
     def _near(self, job_class: JobClass) -> list[Assignment] | Shortfall | None:
-        """Places on nodes that hold the job's data; None while it is worth waiting for them."""
-        selector = job_class.gang.selector
-        labels = tuple(sorted({*selector.labels, *job_class.sample.data}))
-        pool = self.cluster.pool(selector._replace(labels=labels))
-        placed = place(self.cluster, pool, job_class.gang.sizes)
-        if isinstance(placed, Shortfall) and pool.members and self.now < job_class.key[1] + self.rules.data_wait:
+        """Places on the fewest of the nodes that hold most of the job's data; None while it is worth waiting for them."""
+        gang, data = job_class.gang, job_class.sample.data
+        placed: list[Assignment] | Shortfall = Shortfall(0, 0)
+        for count in range(1, len(data) + 1):
+            pool = self.cluster.pool(gang.selector._replace(nodes=data[:count]))
+            placed = place(self.cluster, pool, gang.sizes, gang.constraint)
+            if not isinstance(placed, Shortfall):
+                return placed
+        if pool.members and self.now < job_class.key[1] + self.rules.data_wait:
             self.dirty = True  # time alone changes this
             return None
         return placed
@@ -218,7 +223,7 @@ class ClusterState:
         if self._stuck.get(reservation.job) == version:
             return None
         before = lift(self.cluster, reservation, gang.sizes)
-        placed = place_kept(self.cluster, self.cluster.pool(gang.selector), reservation, gang.sizes)
+        placed = place_kept(self.cluster, self.cluster.pool(gang.selector), reservation, gang.sizes, gang.constraint)
         if isinstance(placed, Shortfall):
             keep(self.cluster, reservation, gang.sizes)
             self.cluster.version = self._stuck[reservation.job] = version
@@ -234,6 +239,8 @@ class ClusterState:
         job = job_class.key[3]
         self.keep(Allocation(job_class.jobs[job], assignments, self.now), job_class.total)
         self.leave(job_class, job)
+        if job_class.gang.constraint is not None:
+            job_class.gang.constraint.started(job, assignments)
         return Start(job, assignments)
 
     # --- what could be ------------------------------------------------------------------------------------------
@@ -250,7 +257,7 @@ class ClusterState:
         gang = job_class.gang
         if gang.possible is None:
             empty = self.empty_cluster()
-            placed = place(empty, empty.pool(gang.selector), gang.sizes)
+            placed = place(empty, empty.pool(gang.selector), gang.sizes, gang.constraint)
             gang.possible = not isinstance(placed, Shortfall)
             if not isinstance(placed, Shortfall):
                 undo(empty, placed, job_class.sample.member_sets)

@@ -165,7 +165,7 @@ def _read_request(data: Json) -> Request:
         _pairs(more.get("labels", [])),
         tuple(more.get("tolerates", ())),
         more.get("together", ""),
-        _pairs(more.get("data", [])),
+        tuple(more.get("data", ())),
         more.get("expected"),
         more.get("restarts", False),
     )

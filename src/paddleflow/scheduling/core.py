@@ -375,6 +375,20 @@ class Core(ClusterState):
             found[job] = reason
         return found
 
+    def waiting(self, most: int) -> dict[tuple[str, str], int]:
+        """How many jobs wait, by queue and code of the reason.
+
+        The `most` largest classes are asked for their reason; jobs of the others count as ``other``.
+        """
+        explainer, found = Explainer(self), dict[tuple[str, str], int]()
+        classes = sorted(self.classes.classes.values(), key=lambda each: -len(each.jobs))
+        for rank, job_class in enumerate(classes):
+            if job_class.jobs:
+                code = explainer.reason(job_class).code if rank < most else "other"
+                key = job_class.queue, code
+                found[key] = found.get(key, 0) + len(job_class.jobs)
+        return found
+
     def impossible(self, request: Request) -> Reason | None:
         """Why a job could never start here, for refusing it at once; None when it could."""
         ledger = self.ledgers.get(request.queue)

@@ -100,7 +100,9 @@ class Cycle:
         for above in ledger.path:
             if above.claim is None:
                 above.claim = Claim(job_class)
-        if within and job not in self._state.reservations:
+        constraint = job_class.gang.constraint
+        by_room = constraint is None or constraint.by_room(self._state.cluster)  # else room kept may be of no use to it
+        if within and by_room and job not in self._state.reservations:
             self._reserve(job_class)
         return False
 
@@ -185,6 +187,7 @@ class Cycle:
                 job_class = next((row[2] for row in by_age if state.possible(row[2])), None)
                 if (
                     job_class is not None
+                    and job_class.sample.preempts
                     and ledger.claimed(job_class.total, -job_class.key[0], job_class.key[3]) is None
                 ):
                     claimants.append(job_class)

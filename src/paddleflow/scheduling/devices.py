@@ -18,10 +18,10 @@ class Devices:
 
     __slots__ = ("count", "loose", "milli", "numbered", "used")
 
-    def __init__(self, milli: int, reserved: int) -> None:
+    def __init__(self, milli: int, reserved: int, numbered: bool = True) -> None:
         self.milli = milli
         self.count = milli // WHOLE
-        self.numbered = self.count <= MOST_NUMBERED
+        self.numbered = numbered and self.count <= MOST_NUMBERED
         self.used: dict[int, int] = {}
         self.loose = reserved  #: taken by somebody who did not say which device
 

@@ -8,10 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling.rules import DEFAULTS, Rules
+
+if TYPE_CHECKING:
+    from paddleflow.scheduling.nodes import Cluster, Pool
+    from paddleflow.scheduling.placement import Shortfall, SizeGroup
+
+
+class NodeFilter(Protocol):
+    """Which nodes come into question, where labels and taints cannot say it. Equal filters are equal values: they share a pool."""
+
+    def admits(self, node: Node) -> bool: ...
+
+
+class Constraint(Protocol):
+    """What decides between admitted nodes beside room on them, such as who runs there. Jobs with equal ones are alike."""
+
+    def by_room(self, cluster: Cluster) -> bool:
+        """Whether room alone decides at the moment."""
+
+    def place(self, cluster: Cluster, pool: Pool, sizes: list[SizeGroup]) -> list[Assignment] | Shortfall:
+        """The contract of `placement.place`; a shortfall says `len(sizes)`, for the count of one size says nothing here."""
+
+    def started(self, job: str, assignments: tuple[Assignment, ...]) -> None:
+        """A job has these places from now on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +63,13 @@ class Request(NamedTuple):
     user: str = ""
     node_labels: tuple[tuple[str, str], ...] = ()  #: only nodes that carry all of these
     tolerates: tuple[str, ...] = ()  #: taints of nodes on which it may run all the same
-    together: str = ""  #: a label: if it can be, all members go to nodes with the same value of it
-    data: tuple[tuple[str, str], ...] = ()  #: nodes with these labels hold its data: worth waiting for, for a while
+    together: str = ""  #: labels, separated by commas: if it can be, all members go to nodes with the same value of the first, else of the next
+    data: tuple[str, ...] = ()  #: nodes that hold its data, those with most of it first: tried before all others
     expected: float | None = None  #: seconds it will probably run; for queues of order `shortest`
     restarts: bool = False  #: a change of its members starts it anew, and what it did is lost
+    filter: NodeFilter | None = None  #: only nodes that it admits
+    constraint: Constraint | None = None
+    preempts: bool = True  #: whether others may have to make way for it
 
 
 class Assignment(NamedTuple):
@@ -77,6 +103,7 @@ class Node:
     schedulable: bool = True
     reserved: Resources = field(default_factory=Resources)
     taints: tuple[str, ...] = ()  #: only jobs that tolerate all of these come here
+    numbered: bool = True  #: whether jobs are given device numbers; otherwise devices are only counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +117,7 @@ class Queue:
     ceiling: Resources | None
     guarantee: Resources = field(default_factory=Resources)
     open: bool = True
-    node_labels: tuple[tuple[str, str], ...] = ()  #: the queue's location
+    node_labels: tuple[tuple[str, str], ...] = ()  #: the queue's node selector
     parent: str = "root"
     weight: int = 1  #: its part of what is left when its siblings have their guarantees
     placement: str = "pack"  #: or `spread`: each member to the emptiest node instead of the fullest that fits

@@ -2,7 +2,7 @@
 
 Best fit is one fixed order over nodes: fewest free scalar resources, then least free cpu, then least free memory, then
 name; the first that fits is taken. So devices are left together, and jobs without devices keep off nodes that have some
-to spare. A `Pool` holds the schedulable nodes that suit a `NodeSelector` (labels, taints): nodes with the same free scalars form a group,
+to spare. A `Pool` holds the nodes that suit a `NodeSelector` (schedulable, labels, taints): nodes with the same free scalars form a group,
 inside it one level per amount of free cpu, inside that a list sorted by free memory.
 
 Called by `core` and `placement`. Guarantees: what `take` took is never more than was free; `put` undoes exactly.
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling.devices import WHOLE, Devices
-from paddleflow.scheduling.model import Node, Queue, Request
+from paddleflow.scheduling.model import Node, NodeFilter, Queue, Request
 
 Labels = tuple[tuple[str, str], ...]
 Group = tuple[tuple[str, int, int], ...]  #: per scalar: name, largest whole request, largest fractional request
@@ -31,13 +31,15 @@ class NodeSelector(NamedTuple):
     tolerates: tuple[str, ...] = ()  #: and have no other taints than these
     spread: bool = False  #: the emptiest first instead of the fullest
     together: str = ""  #: if it can be, all with one value of this label
+    filter: NodeFilter | None = None  #: and are admitted by this
+    nodes: tuple[str, ...] = ()  #: and have one of these names; empty: any
 
 
 def selector_of(request: Request, queue: Queue | None) -> NodeSelector:
     """What a job and its queue ask for together, in one fixed spelling."""
     labels = tuple(sorted({*request.node_labels, *(queue.node_labels if queue else ())}))
     spread = queue is not None and queue.placement == "spread"
-    return NodeSelector(labels, tuple(sorted(set(request.tolerates))), spread, request.together)
+    return NodeSelector(labels, tuple(sorted(set(request.tolerates))), spread, request.together, request.filter)
 
 
 class NodeState:
@@ -50,7 +52,9 @@ class NodeState:
         self.name = node.name
         self.cpu = node.capacity.cpu - node.reserved.cpu
         self.memory = node.capacity.memory - node.reserved.memory
-        self.devices = {name: Devices(milli, node.reserved.scalar(name)) for name, milli in node.capacity.scalars}
+        self.devices = {
+            name: Devices(milli, node.reserved.scalar(name), node.numbered) for name, milli in node.capacity.scalars
+        }
         self.pools: list[Pool] = []
         self.kept: Resources | None = None  #: for a job that has waited long; cpu and memory are less by as much
         self.regroup()
@@ -59,8 +63,13 @@ class NodeState:
         self.group: Group = tuple([(name, *devices.room()) for name, devices in self.devices.items()])
         if self.kept is not None and self.kept.scalars:
             closed = dict(self.kept.scalars)
-            self.group = tuple([(row[0], 0, 0) if row[0] in closed else row for row in self.group])
+            self.group = tuple([self._closed(row, closed[row[0]]) if row[0] in closed else row for row in self.group])
         self.weight = sum([whole + part for _, whole, part in self.group])
+
+    def _closed(self, row: tuple[str, int, int], kept: int) -> tuple[str, int, int]:
+        """What others may have of a scalar that is kept: nothing of devices with numbers, the rest of what is only counted."""
+        name, whole, part = row
+        return (name, 0, 0) if self.devices[name].numbered else (name, max(0, whole - kept), max(0, part - kept))
 
     def shares(self, each: Resources) -> int:
         """How many members fit here, exact for fractional requests too."""
@@ -71,9 +80,16 @@ class NodeState:
         return most
 
     def suits(self, selector: NodeSelector) -> bool:
-        if self.node.taints and not set(self.node.taints) <= set(selector.tolerates):
+        """A filter knows taints, and nodes that take nobody else, better than we do: where there is one it decides alone."""
+        node = self.node
+        if selector.nodes and node.name not in selector.nodes:
             return False
-        return all(self.node.labels.get(key) == value for key, value in selector.labels)
+        if selector.filter is None:
+            if not node.schedulable or (node.taints and not set(node.taints) <= set(selector.tolerates)):
+                return False
+        elif not selector.filter.admits(node):
+            return False
+        return all(node.labels.get(key) == value for key, value in selector.labels)
 
 
 def group_fits(each: Resources, times: int, group: Group) -> bool:
@@ -116,7 +132,7 @@ def fractional(each: Resources) -> bool:
 
 
 class Pool:
-    """The schedulable nodes that suit a selector, in best-fit order."""
+    """The nodes that suit a selector, in best-fit order."""
 
     __slots__ = ("_by_key", "_order", "members", "selector", "users")
 
@@ -258,10 +274,9 @@ class Cluster:
         self.capacity = self.capacity + node.capacity
         for pair in node.labels.items():
             self._labelled.setdefault(pair, {})[node.name] = state
-        if node.schedulable:
-            for pool in self.pools.values():
-                if state.suits(pool.selector):
-                    self._join(pool, state)
+        for pool in self.pools.values():
+            if state.suits(pool.selector):
+                self._join(pool, state)
         self.version += 1
         return state
 
@@ -285,11 +300,17 @@ class Cluster:
             if len(self.pools) >= _MANY_POOLS:
                 self._forget_unused()
             pool = self.pools[selector] = Pool(selector)
-            candidates = [self._labelled.get(pair, {}) for pair in selector.labels]
-            for state in min(candidates, key=len, default=self.states).values():
-                if state.node.schedulable and state.suits(selector):
+            for state in self._candidates(selector):
+                if state.suits(selector):
                     self._join(pool, state)
         return pool
+
+    def _candidates(self, selector: NodeSelector) -> Iterable[NodeState]:
+        """All nodes that may suit, and as few others as the indexes allow."""
+        if selector.nodes:
+            return [self.states[name] for name in selector.nodes if name in self.states]
+        labelled = [self._labelled.get(pair, {}) for pair in selector.labels]
+        return min(labelled, key=len, default=self.states).values()
 
     def _forget_unused(self) -> None:
         for selector in [selector for selector, pool in self.pools.items() if not pool.users]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paddleflow.base.quantity import Resources
-from paddleflow.scheduling.model import Assignment, MemberSet
+from paddleflow.scheduling.model import Assignment, Constraint, MemberSet
 from paddleflow.scheduling.nodes import Cluster, DeviceNumbers, NodeState, Pool, fractional
 
 _new = tuple.__new__  # saves a call for each member, and a cycle places a hundred thousand
@@ -44,19 +44,24 @@ class Shortfall:
     placed: int
 
 
-def place(cluster: Cluster, pool: Pool, sizes: list[SizeGroup]) -> list[Assignment] | Shortfall:
+def place(
+    cluster: Cluster, pool: Pool, sizes: list[SizeGroup], constraint: Constraint | None = None
+) -> list[Assignment] | Shortfall:
     """Take nodes for all members and say which; on failure the cluster is as it was.
 
-    If the job wants its members together, each group of nodes with one value of the label is tried before all of them.
+    If the job wants its members together, each group of nodes with one value of the label is tried before all of them; of several
+    labels the first that allows it counts. Where more than room decides, its constraint places it.
     """
+    placer = _place if constraint is None or constraint.by_room(cluster) else constraint.place
     selector = pool.selector
     if selector.together and sum([len(size.members) for size in sizes]) > 1:
-        for value in pool.values(selector.together):
-            labels = tuple(sorted({*selector.labels, (selector.together, value)}))
-            placed = _place(cluster, cluster.pool(selector._replace(labels=labels, together="")), sizes)
-            if not isinstance(placed, Shortfall):
-                return placed
-    return _place(cluster, pool, sizes)
+        for label in selector.together.split(","):
+            for value in pool.values(label):
+                labels = tuple(sorted({*selector.labels, (label, value)}))
+                placed = placer(cluster, cluster.pool(selector._replace(labels=labels, together="")), sizes)
+                if not isinstance(placed, Shortfall):
+                    return placed
+    return placer(cluster, pool, sizes)
 
 
 def _place(cluster: Cluster, pool: Pool, sizes: list[SizeGroup]) -> list[Assignment] | Shortfall:

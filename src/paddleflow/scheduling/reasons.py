@@ -62,7 +62,7 @@ def impossible_on(empty: Cluster, request: Request, path: Sequence[Queue]) -> Re
     pool, sizes = empty.pool(selector), sizes_of(request.member_sets)
     if not pool.members and sizes:
         return Reason("node_labels", _nowhere(empty, selector))
-    placed = place(empty, pool, sizes)
+    placed = place(empty, pool, sizes, request.constraint)
     if isinstance(placed, Shortfall):
         return _too_large(pool, sizes, placed)
     undo(empty, placed, request.member_sets)
@@ -78,7 +78,8 @@ def _over_maximum(queue: str, most: Resources, total: Resources, dimension: str)
 
 def _too_large(pool: Pool, sizes: list[SizeGroup], short: Shortfall) -> Reason:
     """Even without other jobs the members do not fit: names the largest node."""
-    each, wanted = sizes[short.size].each, len(sizes[short.size].members)
+    largest_short = sizes[min(short.size, len(sizes) - 1)]
+    each, wanted = largest_short.each, len(largest_short.members)
     largest = max(
         pool.members.values(),
         key=lambda state: (sum(state.node.capacity.scalar(n) for n, _ in each.scalars), state.cpu, state.memory),
@@ -198,6 +199,9 @@ class Explainer:
                     return Reason("data", f"nodes that hold its data are busy: it waits for them {int(left)} s at most")
                 return Reason("next", "nothing is in its way: it starts with the next decisions")
             short = sizes[0]
+            constraint = job_class.gang.constraint
+            if constraint is not None and not constraint.by_room(self._cluster):
+                return Reason("constraint", "enough is free, but not on nodes where its constraints allow it now")
         kept = self._kept(job_class, pool)
         if kept:
             return Reason(
@@ -250,7 +254,11 @@ class Explainer:
 
     def _placeable(self, job_class: JobClass, pool: Pool, own: Reservation | None = None) -> bool:
         version, sizes = self._cluster.version, job_class.gang.sizes
-        placed = place_kept(self._cluster, pool, own, sizes) if own else place(self._cluster, pool, sizes)
+        constraint = job_class.gang.constraint
+        if own:
+            placed = place_kept(self._cluster, pool, own, sizes, constraint)
+        else:
+            placed = place(self._cluster, pool, sizes, constraint)
         if isinstance(placed, Shortfall):
             return False
         undo(self._cluster, placed, job_class.sample.member_sets)

@@ -25,7 +25,7 @@ from paddleflow.scheduling.model import (
 )
 from paddleflow.scheduling.rules import DEFAULTS, Rules
 
-_MOST = 200_000  #: entries that nobody took
+MOST = 200_000  #: entries that nobody took
 
 Action = Start | Preempt | Resize
 
@@ -102,8 +102,9 @@ def actions_of(decisions: Iterable[Decision]) -> tuple[Action, ...]:
 class Recorded(Core):
     """A core that keeps a record from `begin` on."""
 
-    def __init__(self, rules: Rules = DEFAULTS) -> None:
+    def __init__(self, rules: Rules = DEFAULTS, *, most: int = MOST) -> None:
         super().__init__(rules)
+        self._most = most
         self._entries: list[Entry] | None = None
         self._inside = False  # an event that causes others is written down alone
 
@@ -113,7 +114,7 @@ class Recorded(Core):
 
     def begin(self, now: float | None = None) -> None:
         """Keep a record, beginning with things as they are; one that is being kept goes on from a new snapshot."""
-        fresh = self._entries is None or len(self._entries) > _MOST
+        fresh = self._entries is None or len(self._entries) > self._most
         if self._entries is None or fresh:
             self._entries = []
         self._entries.append(Checkpoint(self.snapshot(self.now if now is None else now), fresh))
@@ -126,7 +127,7 @@ class Recorded(Core):
     def _note(self, entry: Entry) -> None:
         if self._entries is not None and not self._inside:
             self._entries.append(entry)
-            if len(self._entries) > _MOST:
+            if len(self._entries) > self._most:
                 self.begin()
 
     # --- events -------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from paddleflow.scheduling.record import Action, Checkpoint, Decided, Entry, act
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class DecisionDifference:
     """The first cycle that came out differently, and the first decision in it that did."""
 
     cycle: int  #: counted from 1
@@ -33,7 +33,7 @@ class Report:
     starts: int = 0
     evictions: int = 0
     resizes: int = 0
-    difference: Difference | None = None
+    difference: DecisionDifference | None = None
     queues: set[str] = field(default_factory=set)
 
     def count(self, decided: Decided) -> None:
@@ -68,7 +68,7 @@ def replay(entries: Iterable[Entry], since: float = float("-inf"), until: float 
     return report
 
 
-def _difference(cycle: int, decided: Decided, actions: tuple[Action, ...]) -> Difference | None:
+def _difference(cycle: int, decided: Decided, actions: tuple[Action, ...]) -> DecisionDifference | None:
     then, now = decided.actions, actions
     if then == now:
         return None
@@ -76,7 +76,7 @@ def _difference(cycle: int, decided: Decided, actions: tuple[Action, ...]) -> Di
         (n for n, pair in enumerate(zip(then, now, strict=False)) if pair[0] != pair[1]), min(len(then), len(now))
     )
     words = [describe(actions[number] if number < len(actions) else None) for actions in (then, now)]
-    return Difference(cycle, decided.at, number + 1, *words)
+    return DecisionDifference(cycle, decided.at, number + 1, *words)
 
 
 def describe(action: Action | None) -> str:

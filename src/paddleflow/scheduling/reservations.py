@@ -9,7 +9,7 @@ devices leaves the cpu of those nodes to others.
 from __future__ import annotations
 
 from paddleflow.base.quantity import Resources
-from paddleflow.scheduling.model import Assignment, Reservation
+from paddleflow.scheduling.model import Assignment, Constraint, Reservation
 from paddleflow.scheduling.nodes import Cluster, Group, Pool, fractional, times_fitting
 from paddleflow.scheduling.placement import Shortfall, SizeGroup, place
 
@@ -79,11 +79,15 @@ def opened(cluster: Cluster, before: Before) -> None:
 
 
 def place_kept(
-    cluster: Cluster, pool: Pool, reservation: Reservation, sizes: list[SizeGroup]
+    cluster: Cluster,
+    pool: Pool,
+    reservation: Reservation,
+    sizes: list[SizeGroup],
+    constraint: Constraint | None = None,
 ) -> list[Assignment] | Shortfall:
     """Where its job goes, the reservation being lifted: anywhere, or else exactly where room was kept."""
-    placed = place(cluster, pool, sizes)
-    if not isinstance(placed, Shortfall):
+    placed = place(cluster, pool, sizes, constraint)
+    if not isinstance(placed, Shortfall) or (constraint is not None and not constraint.by_room(cluster)):
         return placed
     version, taken, assignments = cluster.version, list[tuple[str, Resources, list[Assignment]]](), list[Assignment]()
     done = [0] * len(sizes)

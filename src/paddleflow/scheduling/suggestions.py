@@ -61,6 +61,50 @@ def apply(core: Core, job: str, suggestion: Suggestion) -> None:
             core.release(victim)
 
 
+def fitting(core: Core, requests: Iterable[Request]) -> list[Request]:
+    """Which of these would start now, all of them together and beside those that wait here; nothing between an event and the next
+    cycle, for somebody else may be first then."""
+    if core.touched:
+        return []
+    cluster, version = core.cluster, core.cluster.version
+    found, undone = [], []
+    more: dict[str, Resources] = {}
+    for request in requests:
+        ledger, asked = core.ledgers.get(request.queue), more.get(request.queue, Resources()) + total_of(request)
+        if ledger is None or fault_of(request) or not ledger.open or ledger.over(asked):
+            continue
+        if ledger.claimed(asked, request.priority, request.job):
+            continue
+        pool = cluster.pool(selector_of(request, ledger.queue))
+        placed = place(cluster, pool, sizes_of(request.member_sets), request.constraint)
+        if isinstance(placed, Shortfall):
+            continue
+        undone.append((placed, request.member_sets))
+        found.append(request)
+        more[request.queue] = asked
+    for placed, member_sets in reversed(undone):
+        undo(cluster, placed, member_sets)
+    cluster.version = version
+    return found
+
+
+def why_not(core: Core, request: Request) -> str:
+    """Why a job of another cluster would not start here now; empty when it would."""
+    ledger = core.ledgers.get(request.queue)
+    if ledger is None or not ledger.open:
+        return f"queue {request.queue} is not open there"
+    never = core.impossible(request)
+    if never is not None:
+        return never.text
+    over = ledger.over(total_of(request))
+    if over is not None:
+        full, dimension = over
+        return f"queue {full.name} has {dimension} {full.used.text(dimension)} in use there, and no room for it"
+    if not _starts(core, request):
+        return "not enough is free on its nodes now"
+    return ""
+
+
 def _starts(core: Core, request: Request) -> bool:
     """Whether the job would start now if it were like this."""
     ledger = core.ledgers.get(request.queue)
@@ -73,7 +117,7 @@ def _starts(core: Core, request: Request) -> bool:
         return False  # it would rather wait for its data
     selector = selector_of(request, ledger.queue)
     cluster, version = core.cluster, core.cluster.version
-    placed = place(cluster, cluster.pool(selector), sizes_of(request.member_sets))
+    placed = place(cluster, cluster.pool(selector), sizes_of(request.member_sets), request.constraint)
     if isinstance(placed, Shortfall):
         return False
     undo(cluster, placed, request.member_sets)

@@ -171,7 +171,7 @@ class Vacancy:
 
     def places(self) -> list[Assignment] | None:
         """Where the members would go."""
-        placed = place(self._cluster, self._pool, self._class_of.gang.sizes)
+        placed = place(self._cluster, self._pool, self._class_of.gang.sizes, self._class_of.gang.constraint)
         if isinstance(placed, Shortfall):
             return None
         undo(self._cluster, placed, self._class_of.sample.member_sets)

@@ -119,6 +119,29 @@ class Tokens(Area):
         self._transport.call("DELETE", f"/token/{segment(name)}", settled=NotFound)
 
 
+@dataclass(frozen=True)
+class Secret(Record):
+    """A secret; its value is never given back."""
+
+    name: str = wire()
+    create_time: str = wire()
+    update_time: str = wire()
+
+
+class Secrets(Area):
+    """One's secrets: named values that jobs are given."""
+
+    def set(self, name: str, value: str) -> None:
+        """A new one, or another value: jobs that start from now on are given it."""
+        self._transport.call("PUT", f"/secret/{segment(name)}", body={"value": value})
+
+    def list(self) -> Iterator[Secret]:
+        yield from self._page("/secret", "secretList", Secret.of, {})
+
+    def delete(self, name: str) -> None:
+        self._transport.call("DELETE", f"/secret/{segment(name)}", settled=NotFound)
+
+
 class Audit(Area):
     """Who changed what, newest first. For root."""
 

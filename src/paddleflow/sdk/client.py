@@ -23,10 +23,11 @@ from paddleflow.sdk.transport import Transport
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from paddleflow.sdk.access import Audit, Grants, Tokens, Users, WhoAmI
+    from paddleflow.sdk.access import Audit, Grants, Secrets, Tokens, Users, WhoAmI
     from paddleflow.sdk.artifacts import Artifacts, Caches
     from paddleflow.sdk.clusters import Clusters
     from paddleflow.sdk.code import Code
+    from paddleflow.sdk.files import Files
     from paddleflow.sdk.jobs import Jobs
     from paddleflow.sdk.logs import Logs
     from paddleflow.sdk.pipelines import Pipelines
@@ -41,6 +42,7 @@ _AREAS = {
     "users": ("access", "Users"),
     "grants": ("access", "Grants"),
     "tokens": ("access", "Tokens"),
+    "secrets": ("access", "Secrets"),
     "audit": ("access", "Audit"),
     "queues": ("queues", "Queues"),
     "flavours": ("queues", "Flavours"),
@@ -51,6 +53,7 @@ _AREAS = {
     "logs": ("logs", "Logs"),
     "statistics": ("statistics", "Statistics"),
     "storages": ("storages", "Storages"),
+    "files": ("files", "Files"),
     "pipelines": ("pipelines", "Pipelines"),
     "runs": ("runs", "Runs"),
     "schedules": ("schedules", "Schedules"),
@@ -66,6 +69,7 @@ class PaddleFlow:
         users: Users
         grants: Grants
         tokens: Tokens
+        secrets: Secrets
         audit: Audit
         queues: Queues
         flavours: Flavours
@@ -76,6 +80,7 @@ class PaddleFlow:
         logs: Logs
         statistics: Statistics
         storages: Storages
+        files: Files
         pipelines: Pipelines
         runs: Runs
         schedules: Schedules

@@ -56,11 +56,36 @@ class NodeInfo(Record):
 
     name: str = wire(key="nodeName")
     ip: str = wire(key="nodeIP")
+    schedulable: bool = wire(False)
+    version: str = wire()
+    used_by_others: Mapping[str, Any] = wire({})
     pods_count: int = wire(0)
     labels: Mapping[str, str] = wire({})
     used: Mapping[str, Any] = wire({})
     capacity: Mapping[str, Any] = wire({})
     pods: Sequence[Mapping[str, Any]] = wire((), read=tuple)
+
+
+@dataclass(frozen=True)
+class ClusterFinding(Record):
+    """One thing that was looked at on a cluster. `needed`: without it no job runs there."""
+
+    what: str = wire()
+    ok: bool = wire(False)
+    message: str = wire()
+    hint: str = wire()
+    needed: bool = wire(False)
+
+
+@dataclass(frozen=True)
+class ClusterCheck(Record):
+    """What a cluster lacks for running jobs."""
+
+    name: str = wire(key="clusterName")
+    version: str = wire()
+    endpoint: str = wire()
+    ok: bool = wire(False)
+    findings: Sequence[ClusterFinding] = wire((), read=many(ClusterFinding))
 
 
 class ClusterFields(TypedDict, total=False):
@@ -110,6 +135,10 @@ class Clusters(Area):
 
     def list(self, *, names: Sequence[str] = (), status: str | None = None) -> Iterator[Cluster]:
         return self._pages(lambda marker: self.page(marker=marker, names=names, status=status))
+
+    def check(self, name: str) -> ClusterCheck:
+        """Connect to a cluster and say what it lacks."""
+        return ClusterCheck.of(self._transport.call("GET", f"/cluster/{segment(name)}/check"))
 
     def resources(self, names: Sequence[str] = ()) -> dict[str, ClusterResources]:
         """What each cluster has in all and free, by cluster name."""

@@ -17,6 +17,7 @@ import subprocess
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ SMALL = 2**20  #: files up to this size share a chunk with their neighbours
 PACK = 2 * 2**20  #: a chunk of small files is closed behind this size
 UPLOAD = 12 * 2**20  #: most bytes of one request; a server takes 16 MiB
 LARGEST_SHOWN = 5
+HASHERS = 4  #: threads that read and hash chunks; each holds one chunk
 CACHE = "code-cache"  #: folder beside the contexts
 LOOPBACK = ("127.", "localhost", "::1")
 
@@ -56,7 +58,7 @@ class _Source:
     """A file that is part of a snapshot."""
 
     path: str  #: below the folder
-    file: Path
+    file: str
     status: os.stat_result
 
 
@@ -84,7 +86,7 @@ class _Chunk:
     def read(self) -> bytes:
         parts = []
         for source, offset, length in self.pieces:
-            with source.file.open("rb") as opened:
+            with open(source.file, "rb") as opened:
                 opened.seek(offset)
                 content = opened.read(length)
             if len(content) != length:
@@ -101,15 +103,15 @@ class Scan:
     chunks: Mapping[str, _Chunk]
 
 
-def scan(folder: Path, cache: Path | None = None) -> Scan:
+def scan(folder: Path, cache: Path | None = None, *, most: int = MOST_BYTES) -> Scan:
     """The snapshot of a folder. TooLarge names its largest files; Invalid names what cannot be sent."""
     files, links = _walk(folder)
     total = sum(source.status.st_size for source in files)
-    if total > MOST_BYTES:
+    if total > most:
         largest = sorted(files, key=lambda source: -source.status.st_size)[:LARGEST_SHOWN]
         shown = ", ".join(f"{source.path} ({_megabytes(source.status.st_size)})" for source in largest)
         raise TooLarge(
-            f"{folder} has {_megabytes(total)} of files, the maximum is {_megabytes(MOST_BYTES)}; the largest: {shown}",
+            f"{folder} has {_megabytes(total)} of files, the maximum is {_megabytes(most)}; the largest: {shown}",
             hint="name what is not code in .paddleflowignore, and keep data on a storage (--fs)",
         )
     chunks = _packed(files)
@@ -136,16 +138,17 @@ def _walk(folder: Path) -> tuple[list[_Source], list[tuple[str, str]]]:
                 continue
             if fault := path_fault(path):
                 raise Invalid(f"{path!r} cannot be sent: it {fault}", hint="name it in .paddleflowignore")
+            if entry.is_dir() and (Path(entry.path) / "pyvenv.cfg").exists():
+                continue  # a virtual environment belongs to one machine
             if is_folder:
-                if not (Path(entry.path) / "pyvenv.cfg").exists():  # a virtual environment belongs to one machine
-                    pending.append((f"{path}/", rules))
+                pending.append((f"{path}/", rules))
             elif entry.is_symlink():
                 target = str(Path(entry.path).readlink())
                 if fault := link_fault(path, target):
                     raise Invalid(f"the link {path} → {target} {fault}", hint="name it in .paddleflowignore")
                 links.append((path, target))
             elif stat.S_ISREG((status := entry.stat(follow_symlinks=False)).st_mode):
-                files.append(_Source(path, Path(entry.path), status))
+                files.append(_Source(path, entry.path, status))
             if len(files) + len(links) > MOST_FILES:
                 raise TooLarge(
                     f"{folder} has more than {MOST_FILES:,} files", hint="name what is not code in .paddleflowignore"
@@ -201,11 +204,16 @@ def _name(chunks: list[_Chunk], cache: Path | None) -> None:
             known = table(json.loads(cache.read_text("utf-8")))
         except (OSError, ValueError):
             known = {}
-    found: dict[str, str] = {}
-    for chunk in chunks:
-        key = chunk.key
-        chunk.name = known.get(key) or hashlib.sha256(chunk.read()).hexdigest()
-        found[key] = chunk.name
+    keys = [chunk.key for chunk in chunks]
+    changed = [chunk for chunk, key in zip(chunks, keys, strict=True) if key not in known]
+    if changed:
+        with ThreadPoolExecutor(HASHERS) as pool:  # reading and hashing let go of the interpreter
+            hashes = list(pool.map(lambda chunk: hashlib.sha256(chunk.read()).hexdigest(), changed))
+        for chunk, name in zip(changed, hashes, strict=True):
+            chunk.name = name
+    for chunk, key in zip(chunks, keys, strict=True):
+        chunk.name = chunk.name or known[key]
+    found = {key: chunk.name for chunk, key in zip(chunks, keys, strict=True)}
     if cache is not None and found != known:
         try:
             cache.parent.mkdir(parents=True, exist_ok=True)
@@ -247,14 +255,18 @@ class Code(Area):
         own = host_fingerprint()
         return bool(own) and table(self._transport.call("GET", "/whoami")).get("host") == own
 
-    def reference(self, folder: Path, workdir: str = "", progress: Progress | None = None) -> dict[str, Any]:
-        """What a job document says as its `code`: the folder itself where the server shares it, else a snapshot of it."""
+    def reference(
+        self, folder: Path, workdir: str = "", progress: Progress | None = None, *, snapshot: bool = False
+    ) -> dict[str, Any]:
+        """What a job document says as its `code`: the folder itself where the server shares it, else a snapshot of it; with
+        `snapshot` always that, for clusters beyond the server's machine."""
         folder = folder.resolve()
         if not folder.is_dir():
             raise Invalid(f"{folder} is not a folder")
-        git = git_state(folder)
-        found = {"path": str(folder)} if self.shares_files() else self.upload(folder, progress)
-        extra = {"workdir": workdir, "git": git}
+        with ThreadPoolExecutor(1) as pool:
+            git = pool.submit(git_state, folder)  # it looks at every file, too
+            found = {"path": str(folder)} if not snapshot and self.shares_files() else self.upload(folder, progress)
+            extra = {"workdir": workdir, "git": git.result()}
         return {**found, **{key: value for key, value in extra.items() if value}}
 
     def upload(self, folder: Path, progress: Progress | None = None) -> dict[str, Any]:

@@ -19,8 +19,6 @@ from paddleflow.errors import Internal, Unavailable
 from paddleflow.sdk.records import Record, table, wire
 from paddleflow.sdk.transport import Transport, segment
 
-SILENCE = 60.0  #: seconds without a byte after which the connection is made anew
-UNREACHABLE = 60.0  #: seconds without any answer after which following gives up
 _LONGEST_PAUSE = 5.0
 _PREFIX = re.compile(rb"\[([A-Za-z0-9_.-]+)\] ")
 
@@ -52,6 +50,7 @@ class _Persistence:
 
     def __init__(self, transport: Transport, deadline: float | None) -> None:
         self._sleep = transport.sleep
+        self._patience = transport.patience
         self.deadline = deadline
         self._since = time.monotonic()
         self._pause = 0.1
@@ -65,14 +64,15 @@ class _Persistence:
 
     def remaining(self) -> float:
         """Seconds that one may wait for the next byte."""
-        return SILENCE if self.deadline is None else min(SILENCE, self.deadline - time.monotonic())
+        silence = self._patience.silence
+        return silence if self.deadline is None else min(silence, self.deadline - time.monotonic())
 
     def over(self) -> bool:
         return self.deadline is not None and time.monotonic() >= self.deadline
 
     def pause(self, error: Unavailable | None) -> None:
         """Waits before the next try; raises `error` if there has been no answer for too long."""
-        if error is not None and time.monotonic() - self._since > UNREACHABLE:
+        if error is not None and time.monotonic() - self._since > self._patience.unreachable:
             raise error
         self._sleep(min(self._pause, max(self.remaining(), 0.0)))
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)
@@ -181,20 +181,45 @@ def events(
         patience.pause(failure)
 
 
+@dataclass(frozen=True)
+class LogPart:
+    """Which part of a log: of one try, the last lines, what was written within the last seconds; None or 0: all."""
+
+    attempt: int = 0
+    tail: int | None = None
+    since: float | None = None
+
+
 def log_lines(
-    transport: Transport, job: str, *, task: str | None, offset: int, follow: bool, ended: Callable[[], bool]
+    transport: Transport,
+    job: str,
+    *,
+    task: str | None,
+    offset: int,
+    follow: bool,
+    ended: Callable[[], bool],
+    part: LogPart | None = None,
 ) -> Iterator[str]:
     """The lines of a log with their ends, of one task from a byte offset or of all tasks, each line with its task."""
     path = f"/job/{segment(job)}/log"
     patience = _Persistence(transport, None)
     seen = _Seen()
+    part = part or LogPart()
+    begins = ""  #: of a part of a log: where it began when it was first read
     while True:
         failure: Unavailable | None = None
-        query = {"task": task, "offset": offset if task else None, "follow": follow}
+        query: dict[str, str | int | float | None]
+        query = {"task": task, "offset": offset if task else None, "follow": follow, "try": part.attempt or None}
+        if begins and not offset:
+            query["offsets"] = begins
+        elif not begins:
+            query |= {"tailLines": part.tail, "sinceSeconds": part.since}
         seen.start_over(forget=task is not None)
         try:
             with transport.stream(path, query=query) as stream:
                 patience.reached()
+                if part != LogPart():
+                    begins = begins or stream.header("x-pf-log-offsets")
                 begun = stream.header("x-pf-log-offset")
                 offset = int(begun) if begun.isdigit() else offset  # a negative one counted from the end
                 lines = _Lines(stream.chunks(patience.remaining))

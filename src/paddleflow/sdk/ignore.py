@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 FILES = (".gitignore", ".paddleflowignore")
-#: Never sent: what tools make anew, and what belongs to one machine.
+#: Never sent: what tools make anew, and what belongs to one machine; folders, or links to them.
 ALWAYS = (
-    ".git/", ".hg/", ".svn/", "__pycache__/", "*.pyc", ".venv/", ".tox/", ".nox/", "node_modules/", ".mypy_cache/",
-    ".pytest_cache/", ".ruff_cache/", ".ipynb_checkpoints/", ".DS_Store",
+    ".git", ".hg", ".svn", "__pycache__", "*.pyc", ".venv", ".tox", ".nox", "node_modules", ".mypy_cache",
+    ".pytest_cache", ".ruff_cache", ".ipynb_checkpoints", ".DS_Store",
 )  # fmt: skip
 MOST_RULES = 10_000  #: of one folder
 MOST_PATTERN = 1000  #: characters

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from paddleflow.base.ids import new_job_id
 from paddleflow.errors import Conflict, Invalid, NotFound
@@ -20,6 +20,9 @@ from paddleflow.sdk import follow as following
 from paddleflow.sdk.area import PAGE, Area
 from paddleflow.sdk.handles import Handle
 from paddleflow.sdk.records import Page, Record, items, many, number, table, wire
+
+if TYPE_CHECKING:
+    from paddleflow.sdk.job_exec import JobExec
 
 FINAL = frozenset({"succeeded", "failed", "terminated", "cancelled", "skipped", "preempted"})
 KINDS = ("single", "distributed", "workflow")
@@ -92,6 +95,10 @@ class JobRecord(Record):
     members: Sequence[Member] = wire((), read=many(Member))
     status: str = wire()
     message: str = wire()
+    after: Sequence[str] = wire((), read=lambda value: tuple(str(item) for item in items(value)))
+    array: str = wire()
+    run_id: str = wire(key="runID")
+    group: Mapping[str, Any] = wire({})  #: with `fold`, of a run or array: id, and how many jobs are in each status
     accept_time: str = wire()
     start_time: str = wire()
     finish_time: str = wire()
@@ -164,19 +171,40 @@ class Job(Handle[JobRecord]):
     final = FINAL
     _read = JobRecord.of
 
-    def logs(self, follow: bool = False, *, task: str | None = None, offset: int = 0) -> Iterator[str]:
+    def logs(
+        self,
+        follow: bool = False,
+        *,
+        task: str | None = None,
+        offset: int = 0,
+        attempt: int = 0,
+        tail: int | None = None,
+        since: float | None = None,
+    ) -> Iterator[str]:
         """The log's lines with their line ends. `task` is role-index, such as ``worker-0``, and `offset` bytes of it.
 
-        Without `task`, the lines of a job with several tasks each begin with theirs: ``[worker-0] ``.
+        Without `task`, the lines of a job with several tasks each begin with theirs: ``[worker-0] ``. `attempt` is the
+        number of one try, `tail` a number of lines, `since` seconds before now.
         """
+        part = following.LogPart(attempt, tail, since)
         return following.log_lines(
-            self._transport, self.id, task=task, offset=offset, follow=follow, ended=lambda: self._ended(task)
-        )
+            self._transport, self.id, task=task, offset=offset, follow=follow, part=part,
+            ended=lambda: self._ended(task) or 0 < attempt < int(self.record.raw.get("attempt") or 0),
+        )  # fmt: skip
 
     def read_file(self, path: str) -> Iterator[bytes]:
         """The pieces of a file that it wrote, relative to the folder that it started in."""
         with self._transport.stream(f"{self._path}/file", query={"path": path}) as stream:
             yield from stream.chunks(lambda: self._transport.timeout)
+
+    def execute(
+        self, command: Sequence[str], *, member: str | None = None, tty: bool = False, size: tuple[int, int] = (24, 80)
+    ) -> JobExec:
+        """Starts a further command inside a running member; `size` is rows and columns of its terminal."""
+        found: JobExec = import_module("paddleflow.sdk.job_exec").JobExec(
+            self._transport.upgrade(f"{self._path}/exec"), command, member, tty, size
+        )
+        return found
 
     def why(self) -> Why:
         """Why it is where it is, as of now; while it waits, what would start it."""
@@ -237,38 +265,37 @@ class Jobs(Area):
         members: Sequence[Document] | None = None,
         extension_template: Mapping[str, object] | None = None,
         code: str | Path | Mapping[str, object] | None = None,
+        secrets: Sequence[str | Mapping[str, str]] | None = None,
+        requirements: str | Sequence[str] | None = None,
+        after: str | Job | Sequence[str | Job] | None = None,
+        array: str | None = None,
     ) -> Job:
         """Submits a job: a whole document as the REST API has it, keywords that go over it, or keywords alone.
 
         With `members` or `framework` it is a distributed job. A command as a string is read by the shell. `code` is a
-        folder that the job runs in: itself, where the server shares it, else a snapshot of it.
+        folder that the job runs in: itself, where the server shares it, else a snapshot of it. `secrets` are names of secrets:
+        ``NAME``, ``NAME=VARIABLE``, or ``{"name": …, "file": …}``; `requirements` lines of a requirements file.
+        `after` are jobs that must succeed first: until then it waits in the server, and it is cancelled if one of them does not.
+        Jobs with the same `array`, an id that you choose, are listed together.
         """
         given = {
-            "id": id,
-            "name": name,
-            "command": command,
-            "args": args,
-            "env": env,
+            "id": id, "name": name, "command": command, "args": args, "env": env, "image": image, "port": port,
             "flavour": {"name": flavour} if isinstance(flavour, str) else flavour,
-            "image": image,
-            "port": port,
             "fs": {"name": fs} if isinstance(fs, str) else fs,
-            "extraFS": extra_fs,
-            "labels": labels,
-            "annotations": annotations,
-            "framework": framework,
-            "members": members,
-            "extensionTemplate": extension_template,
-            "code": code,
-        }
+            "extraFS": extra_fs, "labels": labels, "annotations": annotations, "framework": framework, "members": members,
+            "extensionTemplate": extension_template, "code": code, "secrets": secrets, "requirements": requirements, "array": array,
+            "after": None if after is None else [_id(job) for job in ([after] if isinstance(after, str | Job) else after)],
+        }  # fmt: skip
         body = {**(document or {}), **{key: value for key, value in given.items() if value is not None}}
         if queue or priority:
             policy = {"queue": queue, "priority": priority}
             body["schedulingPolicy"] = table(body.get("schedulingPolicy")) | {k: v for k, v in policy.items() if v}
+        return self._sent(kind or guess_kind(body), body)
+
+    def _sent(self, kind: str, body: dict[str, object]) -> Job:
         if isinstance(body.get("code"), str | Path):
             delivery = import_module("paddleflow.sdk.code").Code(self._transport)  # few jobs need it
             body["code"] = delivery.reference(Path(str(body["code"])))
-        kind = kind or guess_kind(body)
         if kind not in KINDS:
             raise Invalid(f"job type[{kind}] is not one of {', '.join(KINDS)}", code="JobInvalidField")
         body.setdefault("id", new_job_id(time.time()))
@@ -301,10 +328,17 @@ class Jobs(Area):
         timestamp: int | None = None,
         start_time: str | None = None,
         user: str | None = None,
+        array: str | None = None,
+        run: str | None = None,
+        fold: bool = False,
     ) -> Page[Job]:
-        """`status` may be a list with commas; `timestamp`: changed since that second of the epoch; `user`: for root."""
+        """`status` may be a list with commas; `timestamp`: changed since that second of the epoch; `user`: for root; `fold`:
+        of the jobs of a run or of an array only the newest, with how many there are."""
         query = {
             "userFilter": user,
+            "array": array,
+            "runID": run,
+            "fold": fold or None,
             "status": status,
             "timestamp": timestamp,
             "startTime": start_time,
@@ -324,10 +358,14 @@ class Jobs(Area):
         timestamp: int | None = None,
         start_time: str | None = None,
         user: str | None = None,
+        array: str | None = None,
+        run: str | None = None,
     ) -> Iterator[Job]:
         return self._pages(
             lambda marker: self.page(
                 user=user,
+                array=array,
+                run=run,
                 marker=marker,
                 status=status,
                 queue=queue,
@@ -336,6 +374,10 @@ class Jobs(Area):
                 start_time=start_time,
             )
         )
+
+
+def _id(job: str | Job) -> str:
+    return job if isinstance(job, str) else job.id
 
 
 def guess_kind(document: Document) -> str:

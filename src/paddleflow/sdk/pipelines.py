@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from paddleflow.errors import Fault, Invalid, NotFound
 from paddleflow.sdk.area import PAGE, Area, narrowed_by, page_of
 from paddleflow.sdk.records import Page, Record, table, wire
-from paddleflow.sdk.runs import encoded
+from paddleflow.sdk.runs import delivered, encoded
 from paddleflow.sdk.transport import segment
 
 
@@ -58,9 +59,14 @@ class Pipelines(Area):
         path: str | None = None,
         desc: str | None = None,
         user: str | None = None,
+        folder: str | Path | None = None,
     ) -> Registered:
-        """Registers a document, or the file `path` of storage `fs` (``./run.yaml`` unless named)."""
-        return self._register("/pipeline", yaml, fs, path, desc, user)
+        """Registers a document, or the file `path` of storage `fs` (``./run.yaml`` unless named).
+
+        Folders that steps name as their `code` are sent; they are relative to `folder`, by default the current one.
+        """
+        text = delivered(self._transport, yaml, folder)
+        return self._register("/pipeline", text, fs, path, desc, user)
 
     def update(
         self,
@@ -71,9 +77,11 @@ class Pipelines(Area):
         path: str | None = None,
         desc: str | None = None,
         user: str | None = None,
+        folder: str | Path | None = None,
     ) -> Registered:
         """Adds a version. The document's name must be the pipeline's."""
-        return self._register(f"/pipeline/{segment(id)}", yaml, fs, path, desc, user)
+        text = delivered(self._transport, yaml, folder)
+        return self._register(f"/pipeline/{segment(id)}", text, fs, path, desc, user)
 
     def get(self, id: str) -> PipelineRecord:
         answer = table(self._transport.call("GET", f"/pipeline/{segment(id)}", query={"maxKeys": 1}))

@@ -26,12 +26,14 @@ class Queue(Record):
     name: str = wire()
     namespace: str = wire()
     cluster: str = wire(key="clusterName")
+    other_clusters: Sequence[str] = wire(())
     quota_type: str = wire()
     maximum: Mapping[str, Any] = wire({}, key="maxResources")
     minimum: Mapping[str, Any] = wire({}, key="minResources")
     used: Mapping[str, Any] = wire({}, key="usedResources")
     idle: Mapping[str, Any] = wire({}, key="idleResources")
-    location: Mapping[str, str] = wire({})
+    location: Mapping[str, str] = wire({})  #: a description
+    node_selector: Mapping[str, str] = wire({})  #: labels that a node must carry to take its jobs
     scheduling_policy: Sequence[str] = wire(())
     parent: str = wire()
     weight: int = wire(1)
@@ -75,9 +77,11 @@ class Queues(Area):
         quota_type: str | None = None,
         scheduling_policy: Sequence[str] | None = None,
         location: Mapping[str, str] | None = None,
+        node_selector: Mapping[str, str] | None = None,
         parent: str | None = None,
         weight: int | None = None,
         order: str | None = None,
+        other_clusters: Sequence[str] | None = None,
     ) -> Sequence[str]:
         """Makes a queue; answers warnings about what cannot be kept as things are."""
         body = _given(
@@ -89,9 +93,11 @@ class Queues(Area):
             minResources=minimum,
             schedulingPolicy=scheduling_policy,
             location=location,
+            nodeSelector=node_selector,
             parent=parent,
             weight=weight,
             order=order,
+            otherClusters=other_clusters,
         )
         return tuple(
             str(text) for text in items(table(self._transport.call("POST", "/queue", body=body)).get("warnings"))
@@ -105,20 +111,24 @@ class Queues(Area):
         minimum: Amounts | None = None,
         scheduling_policy: Sequence[str] | None = None,
         location: Mapping[str, str] | None = None,
+        node_selector: Mapping[str, str] | None = None,
         parent: str | None = None,
         weight: int | None = None,
         order: str | None = None,
+        other_clusters: Sequence[str] | None = None,
         status: str | None = None,
     ) -> Queue:
-        """A location key with an empty value is removed, and so is a policy that ends in ``-``."""
+        """A key of location or node selector with an empty value is removed, and so is a policy that ends in ``-``."""
         body = _given(
             maxResources=maximum,
             minResources=minimum,
             schedulingPolicy=scheduling_policy,
             location=location,
+            nodeSelector=node_selector,
             parent=parent,
             weight=weight,
             order=order,
+            otherClusters=other_clusters,
             status=status,
         )
         return Queue.of(self._transport.call("PUT", f"/queue/{segment(name)}", body=body))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeAlias, TypedDict, Unpack
 
@@ -181,10 +184,12 @@ class Run(Handle[RunRecord]):
         """Ends it. The step that comes after all still runs, unless forced."""
         self._act("stop", {"stopForce": force}, settled=Conflict)
 
-    def retry(self, from_step: str | None = None, *, yaml: str | bytes | None = None) -> Run:
+    def retry(
+        self, from_step: str | None = None, *, yaml: str | bytes | None = None, folder: str | Path | None = None
+    ) -> Run:
         """A new run that takes over what succeeded; `from_step` and all that come after it run again. With `yaml`, a changed
         document, so do the steps that it changes and all that come after them."""
-        body = {"fromStep": from_step, "runYamlRaw": encoded(yaml)}
+        body = {"fromStep": from_step, "runYamlRaw": encoded(delivered(self._transport, yaml, folder))}
         answer = self._act("retry", {key: value for key, value in body.items() if value} or None)
         return Run(self._transport, str(table(answer).get("runID", "")))
 
@@ -247,8 +252,13 @@ class Runs(Area):
         docker_env: str | None = None,
         strategy: str | None = None,
         breakpoints: Sequence[str] = (),
+        folder: str | Path | None = None,
     ) -> Run:
-        """Starts a run of a document, of a registered pipeline (the newest version unless named), or of a file on `fs`."""
+        """Starts a run of a document, of a registered pipeline (the newest version unless named), or of a file on `fs`.
+
+        Folders that steps name as their `code` are sent first; `folder`, by default the current one, is what they are
+        relative to.
+        """
         body = {
             "fsName": fs,
             "username": user,
@@ -258,7 +268,7 @@ class Runs(Area):
             "dockerEnv": docker_env,
             "disabled": disabled if isinstance(disabled, str) else ",".join(disabled),
             "failureOptions": {"strategy": strategy} if strategy else None,
-            "runYamlRaw": encoded(yaml),
+            "runYamlRaw": encoded(delivered(self._transport, yaml, folder)),
             "pipelineID": pipeline,
             "pipelineVersionID": version,
             "runYamlPath": path,
@@ -289,6 +299,16 @@ class Runs(Area):
         return self._pages(lambda marker: self.page(marker=marker, **filters))
 
 
+def delivered(transport: Transport, yaml: bytes | str | None, folder: str | Path | None = None) -> bytes | str | None:
+    """The document with a snapshot in the place of each folder that a step names as its code."""
+    if yaml is None or b"code" not in (yaml if isinstance(yaml, bytes) else yaml.encode()):
+        return yaml
+    found: bytes | str = import_module("paddleflow.sdk.pipeline_code").delivered(
+        transport, yaml, Path(folder) if folder is not None else Path.cwd()
+    )
+    return found
+
+
 def encoded(yaml: bytes | str | None) -> str | None:
     """A document as the wire has it."""
     if yaml is None:
@@ -296,6 +316,7 @@ def encoded(yaml: bytes | str | None) -> str | None:
     return base64.b64encode(yaml.encode() if isinstance(yaml, str) else yaml).decode()
 
 
+_REPETITION = re.compile(r"\[([0-9]{1,9})\]")
 PENDING = frozenset({"init", "pending"})
 FOLLOWED = 32  #: steps whose logs are read at a time; a run has at most 20 that run
 ENDED = frozenset({"succeeded", "failed", "terminated", "cancelled", "skipped"})
@@ -320,7 +341,13 @@ def _chosen(run: Run, step: str | None) -> list[StepView]:
 
 
 def _meant(step: str | None, name: str, full_name: str) -> bool:
-    """Whether `step` stands for a step by its name in the document, by its name in the run, or for a DAG around it."""
+    """Whether `step` stands for a step by its name in the document, by its name in the run, or for a DAG around it.
+
+    One repetition of a loop is `train-3`, or `train[3]` as `run show` has it; the first is `train[0]`.
+    """
+    if step is not None and "[" in step:
+        exact = _REPETITION.sub(lambda found: "" if found[1] == "0" else f"-{found[1]}", step)
+        return full_name == exact or full_name.startswith(f"{exact}.")
     return step is None or step in (name, full_name) or name.startswith(f"{step}.") or full_name.startswith(f"{step}.")
 
 

@@ -23,6 +23,7 @@ from base64 import b64encode
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
 from paddleflow import __version__
@@ -39,6 +40,7 @@ from paddleflow.errors import (
     Unavailable,
 )
 from paddleflow.sdk import address
+from paddleflow.sdk.websocket import WebSocket, upgrade_headers
 
 API = "/api/paddleflow/v1"
 IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
@@ -88,6 +90,14 @@ class Stream:
             yield chunk
 
 
+@dataclass(frozen=True)
+class Patience:
+    """How long a follower of events or logs waits, in seconds."""
+
+    silence: float = 60.0  #: without a byte, after which the connection is made anew
+    unreachable: float = 60.0  #: without any answer, after which following gives up
+
+
 class Transport:
     """Requests to one server in the name of one user. `saved` gives the token that is saved by now."""
 
@@ -101,6 +111,7 @@ class Transport:
         timeout: float = 60.0,
         retries: int = 3,
         sleep: Callable[[float], None] = time.sleep,
+        patience: Patience = Patience(),  # noqa: B008  it never changes
     ) -> None:
         self.address = address.parse(server)
         self.proxy = address.proxy_of(self.address)
@@ -109,6 +120,7 @@ class Transport:
         self._saved = saved
         self.timeout = timeout
         self.sleep = sleep
+        self.patience = patience
         self._retries = retries
         self._idle: deque[http.client.HTTPConnection] = deque()
 
@@ -177,6 +189,23 @@ class Transport:
             response.close()
             connection.close()
 
+    def upgrade(self, path: str, *, query: Query | None = None) -> WebSocket:
+        """A websocket of the server."""
+        connection: http.client.HTTPConnection | None = None
+        for fresh_token in (False, True):
+            extra = upgrade_headers()
+            try:
+                connection, response, sock = self._request("GET", path, query, None, self.token, True, extra)
+            except _Attempt as failed:
+                raise failed.error from failed
+            if response.status == 101:
+                return WebSocket(sock, response.fp, connection)
+            error = self._refusal(response, response.read())
+            connection.close()
+            if fresh_token or response.status != 401 or not self._renewed(self.token):
+                raise error
+        raise AssertionError("unreachable")
+
     def _exchange(self, method: str, path: str, query: Query | None, body: object, anonymous: bool) -> object:
         connection, response, _ = self._answered(method, path, query, body, anonymous=anonymous, fresh=False)
         try:
@@ -216,13 +245,20 @@ class Transport:
         return True
 
     def _request(
-        self, method: str, path: str, query: Query | None, body: object, token: str, fresh: bool
+        self,
+        method: str,
+        path: str,
+        query: Query | None,
+        body: object,
+        token: str,
+        fresh: bool,
+        extra: Mapping[str, str] | None = None,
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse, socket.socket]:
         raw = isinstance(body, bytes)
         payload = (
             body if isinstance(body, bytes) else None if body is None else json.dumps(body, ensure_ascii=False).encode()
         )
-        headers = {"Accept": "*/*", "User-Agent": f"paddleflow/{__version__}"}
+        headers = {"Accept": "*/*", "User-Agent": f"paddleflow/{__version__}", **(extra or {})}
         if payload is not None:
             headers["Content-Type"] = "application/octet-stream" if raw else "application/json"
         if token:

@@ -15,9 +15,9 @@ from paddleflow.api.platform import Platform
 from paddleflow.base.log import Log
 from paddleflow.errors import PaddleFlowError
 from paddleflow.sdk import contexts
-from paddleflow.server.data_folder import write_private
 from paddleflow.store import servers
 from paddleflow.store.database import Tx
+from paddleflow.store.private_file import write_private
 
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from paddleflow.base.ids import new_short_id
 from paddleflow.errors import Conflict, Unavailable
+from paddleflow.store.private_file import write_private
 
 
 @contextmanager
@@ -48,12 +49,3 @@ def server_id(data: Path) -> str:
     if not file.exists():
         write_private(file, new_short_id("server"))
     return file.read_text("utf-8").strip()
-
-
-def write_private(path: Path, text: str) -> None:
-    """A file that only its owner reads, whole or not at all."""
-    new = path.with_name(f"{path.name}.new")
-    new.unlink(missing_ok=True)
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text)
-    new.replace(path)

@@ -23,6 +23,8 @@ from paddleflow.server.connections import budget
 from paddleflow.server.transport import bounded
 from paddleflow.settings import ServerSettings, Settings
 
+MOST_MESSAGE = 2**20  #: bytes of a message that a client sends over a websocket
+_BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 RELOAD_EVERY = 10.0  #: seconds between two checks of the files of the certificate
 
 log = Log("server")
@@ -83,6 +85,7 @@ class HttpServer:
             access_log=False,
             http=bounded(budget(settings)),
             ws="websockets-sansio",
+            ws_max_size=MOST_MESSAGE,
             lifespan="off",
             server_header=False,
             date_header=False,
@@ -157,13 +160,21 @@ def tls_context(settings: ServerSettings) -> ssl.SSLContext:
     return context
 
 
-def peer_context(settings: ServerSettings) -> ssl.SSLContext | None:
-    """How this server checks another one: by the system's authorities, or by its own certificate, which they may share."""
+def peer_contexts(settings: ServerSettings) -> list[ssl.SSLContext]:
+    """How this server checks another one: by name, with the system's authorities or its own certificate; or, because servers of a deployment
+    know each other by addresses that no certificate names, by presenting the very certificate that this one has."""
     if not settings.tls_cert:
-        return None
-    context = ssl.create_default_context()
-    context.load_verify_locations(settings.tls_cert)
-    return context
+        return []
+    named = ssl.create_default_context()
+    named.load_verify_locations(settings.tls_cert)
+    same = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    same.check_hostname = False
+    same.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    first = (
+        Path(settings.tls_cert).read_text("utf-8").partition(_BEGIN)[2].partition(_END)[0]
+    )  # not those that signed it
+    same.load_verify_locations(cadata=f"{_BEGIN}{first}{_END}\n")
+    return [named, same]
 
 
 def _changed_at(settings: ServerSettings) -> tuple[float, ...]:

@@ -13,32 +13,44 @@ from pathlib import Path
 import uvloop
 
 from paddleflow import settings as settings_module
-from paddleflow.api.job_metrics import JobMetrics
+from paddleflow.api import memory
+from paddleflow.api.job_metrics import JobMetrics, RunMetrics, WaitingMetrics
 from paddleflow.api.peers import Peers
 from paddleflow.api.platform import Platform, Workplace
-from paddleflow.api.run_metrics import RunMetrics
-from paddleflow.base.clock import SystemClock
+from paddleflow.base.clock import Clock, SystemClock
 from paddleflow.base.log import Log
 from paddleflow.base.quantity import total
 from paddleflow.engine.cluster_engine import Parts
 from paddleflow.engine.clusters import ClusterEngines
+from paddleflow.engine.job_storages import JobStorages
 from paddleflow.engine.launch import GPU
 from paddleflow.engine.schedule_engine import ScheduleEngine
+from paddleflow.engine.shared_mounts import SharedMounts, Spawn
 from paddleflow.errors import PaddleFlowError
+from paddleflow.queues.clusters import encrypt_credentials
 from paddleflow.queues.defaults import claim_machine
-from paddleflow.queues.model import DEFAULT_CLUSTER, LOCAL, Cluster
+from paddleflow.queues.model import DEFAULT_CLUSTER, KUBERNETES, LOCAL, Cluster
 from paddleflow.runs.counters import RunCounters
+from paddleflow.runtimes.local.capacity import this_machine
 from paddleflow.runtimes.local.local_runtime import LocalRuntime
+from paddleflow.runtimes.local.remote_storages import RemoteStorages
+from paddleflow.runtimes.local.turns import take_short_turns
 from paddleflow.runtimes.runtime import NodeInfo, Runtime
 from paddleflow.server.bootstrap import announce, bootstrap
 from paddleflow.server.data_folder import lock_data_folder, server_id
-from paddleflow.server.listener import HttpServer, open_listener, peer_context
+from paddleflow.server.encrypted_columns import ENCRYPTED_COLUMNS
+from paddleflow.server.kubernetes_clusters import KubernetesClusters
+from paddleflow.server.listener import HttpServer, open_listener, peer_contexts
 from paddleflow.server.logs import configure
-from paddleflow.server.node_usage import LocalNodes
+from paddleflow.server.node_usage import ClusterNodes
 from paddleflow.server.readiness import ReadinessMetrics, database_check, disk_check
-from paddleflow.settings import Settings, unknown_variables
+from paddleflow.settings import LocalSettings, Settings, kubernetes_environment, unknown_variables
 from paddleflow.storage.file_pool import FilePool
+from paddleflow.storage.storages import local_folders
+from paddleflow.storage.stores import Stores
 from paddleflow.store.connection import open_bus, open_database
+from paddleflow.store.database import Database
+from paddleflow.store.encryption import open_keyring
 
 log = Log("server")
 
@@ -46,13 +58,19 @@ log = Log("server")
 #: A server keeps very many small objects for long, and makes many at a time that stay: by its own defaults the collector
 #: walks over all of them again and again while the scheduler decides, and finds nothing.
 COLLECTOR = (20_000, 20, 50)
+#: Seconds after which a thread that computes hands over the interpreter. The loop hands it over with every system call and waits that
+#: long to get it back, for each thread that computes: with the default of 5 ms, two busy threads made a request wait for seconds.
+SWITCH = 0.0005
 
 
 def run(settings: Settings) -> int:
     """Serve until told to stop; the exit code."""
+    memory.limit_arenas()
     gc.set_threshold(*COLLECTOR)
     gc.freeze()  # what was imported stays
     gc.enable()
+    sys.setswitchinterval(SWITCH)
+    take_short_turns()  # this thread, which is the loop's: also beside its own threads and busy jobs
     configure(settings.server.log_level, settings.server.log_format)
     for unknown in unknown_variables():
         log.warning("variable ignored", variable=unknown.where, reason=unknown.message, hint=unknown.hint)
@@ -71,7 +89,7 @@ async def serve(settings: Settings) -> None:
         data = settings.data_folder
         stack.enter_context(lock_data_folder(data))
         listener = stack.enter_context(open_listener(settings))
-        parts, platform, engines = await stack.enter_async_context(assembled(settings, data))
+        parts, platform, engines, schedules = await stack.enter_async_context(assembled(settings, data))
         server = HttpServer(platform, listener)
         address = server.address(settings.server.host)
         await asyncio.gather(
@@ -83,9 +101,9 @@ async def serve(settings: Settings) -> None:
             background = [
                 group.create_task(announce(platform, parts.holder, advertised), name="announcement"),
                 group.create_task(engines.run(), name="engines"),
-                group.create_task(
-                    ScheduleEngine(parts.database, parts.clock, parts.bus, parts.holder).run(), name="schedules"
-                ),
+                group.create_task(memory.trim_for_ever(), name="memory"),
+                group.create_task(platform.user_folders.follow_for_ever(), name="folders of users"),
+                group.create_task(schedules.run(), name="schedules"),
             ]
             await server.serve()
             for task in background:
@@ -94,17 +112,25 @@ async def serve(settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def assembled(settings: Settings, data: Path) -> AsyncIterator[tuple[Parts, Platform, ClusterEngines]]:
+async def assembled(
+    settings: Settings, data: Path
+) -> AsyncIterator[tuple[Parts, Platform, ClusterEngines, ScheduleEngine]]:
     """The objects of a server, open; closed again in the opposite order."""
     async with AsyncExitStack() as stack:
         clock = SystemClock()
-        runtime = LocalRuntime(settings.local, data, clock)
         database = await open_database(
             settings.database.url, data, durable=settings.database.durable, readers=settings.database.readers
         )
         stack.push_async_callback(database.close)
         bus = await open_bus(settings.database.url)
         stack.push_async_callback(bus.close)
+        keyring = await open_keyring(database, settings.encryption, data, ENCRYPTED_COLUMNS, clock.now())
+        await database.write(encrypt_credentials, keyring)
+        background = await stack.enter_async_context(asyncio.TaskGroup())
+        spawn = background.create_task
+        storages = job_storages(stack, settings.local, data, database, clock, Stores(data, keyring), spawn)
+        make_local = partial(local_runtime, settings, clock, database, storages)
+        runtime = make_local(data)
         nodes = await runtime.nodes()
         holder, capacity = server_id(data), total(node.capacity for node in nodes)
         take = settings.local.claim or not settings.database.url  # a database in this data folder is this machine's
@@ -114,17 +140,20 @@ async def assembled(settings: Settings, data: Path) -> AsyncIterator[tuple[Parts
             )
         files = FilePool()
         stack.callback(files.close)
-        parts = Parts(database, clock, bus, settings, data, holder, files)
+        parts = Parts(database, clock, bus, settings, data, holder, files, keyring=keyring)
         counters = RunCounters()
 
         def local(cluster: Cluster) -> Runtime:
             if cluster.name == DEFAULT_CLUSTER:
                 return runtime
-            return LocalRuntime(settings.local, data / "clusters" / cluster.name, clock)
+            return make_local(data / "clusters" / cluster.name)
 
-        engines = ClusterEngines(parts, {LOCAL: local}, partial(base_environment, settings), counters)
+        clusters = KubernetesClusters(settings.files_folder, clock, keyring, kubernetes_environment(), spawn, database)
+        factories = {LOCAL: local, **dict.fromkeys(KUBERNETES, clusters.runtime)}
+        engines = ClusterEngines(parts, factories, partial(base_environment, settings), counters)
         await engines.prepare()
-        checks = {"disk": disk_check(data), "engine": engines.health}
+        schedules = ScheduleEngine(database, clock, bus, holder)
+        checks = {"disk": disk_check(data), "engine": engines.health, "schedules": schedules.health}
         platform = Platform(
             checks=checks,
             settings=settings,
@@ -132,21 +161,60 @@ async def assembled(settings: Settings, data: Path) -> AsyncIterator[tuple[Parts
             clock=clock,
             bus=bus,
             files=files,
-            workplace=Workplace(data, runtime, engines),
-            clusters=LocalNodes(database, engines.nodes),
-            peers=Peers(database, clock, parts.holder, DEFAULT_CLUSTER, peer_context(settings.server))
+            keyring=keyring,
+            workplace=Workplace(data, runtime, engines, files=settings.files_folder),
+            clusters=ClusterNodes(database, engines.nodes),
+            connector=clusters,
+            peers=Peers(database, clock, parts.holder, DEFAULT_CLUSTER, peer_contexts(settings.server))
             if settings.database.url
             else None,
         )
-        platform.refresh.append((await JobMetrics.watching(database, platform.registry)).refresh)
-        platform.refresh.append(RunMetrics(database, platform.registry, counters).refresh)
-        every = {"database": database_check(database), **checks}
-        platform.refresh.append(ReadinessMetrics(platform.registry, every).refresh)
-        yield parts, platform, engines
+        await add_metrics(platform, engines, counters)
+        yield parts, platform, engines, schedules
 
 
-def base_environment(settings: Settings, nodes: Sequence[NodeInfo]) -> dict[str, str]:
-    """What every job sees: a few variables of the server, and no GPU unless it was given one."""
+async def add_metrics(platform: Platform, engines: ClusterEngines, counters: RunCounters) -> None:
+    """What /metrics shows besides requests."""
+    database, registry = platform.database, platform.registry
+    checks = {"database": database_check(database), **platform.checks}
+    added = [
+        (await JobMetrics.watching(database, registry)).refresh,
+        WaitingMetrics(registry, engines.waiting).refresh,
+        RunMetrics(database, registry, counters).refresh,
+        ReadinessMetrics(registry, checks).refresh,
+    ]
+    platform.refresh.extend(added)
+
+
+def job_storages(
+    stack: AsyncExitStack,
+    settings: LocalSettings,
+    data: Path,
+    database: Database,
+    clock: SystemClock,
+    stores: Stores,
+    spawn: Spawn,
+) -> JobStorages:
+    """How jobs of this machine get at storages that are no folders, with the loop that looks after their mounts."""
+    mounts = SharedMounts(database, clock, stores, settings, data, this_machine(settings).name, spawn)
+    stack.callback(mounts.close)
+    stack.callback(spawn(mounts.run()).cancel)
+    return JobStorages(database, stores, mounts, settings, spawn)
+
+
+def local_runtime(
+    settings: Settings, clock: Clock, database: Database, storages: RemoteStorages | None, data: Path
+) -> LocalRuntime:
+    """Processes of this machine. The folders of all storages are hidden from isolated jobs."""
+    found = LocalRuntime(settings.local, data, clock, files=settings.files_folder, storages=storages)
+    found.local_storages = partial(database.read, local_folders)
+    return found
+
+
+def base_environment(settings: Settings, cluster: Cluster, nodes: Sequence[NodeInfo]) -> dict[str, str]:
+    """What every job of this machine sees: a few variables of the server, and no GPU unless it was given one. A container has its own."""
+    if not cluster.local:
+        return {}
     env = settings_module.inherited(settings.local.inherit)
     if any(node.capacity.scalar(GPU) for node in nodes):
         env["CUDA_VISIBLE_DEVICES"] = ""

@@ -1,4 +1,4 @@
-"""The nodes of the cluster that this server runs jobs on, and what jobs hold of them (the `ClusterView` of a server)."""
+"""The nodes of the clusters that this server runs jobs on, and what jobs hold of them (the `ClusterView` of a server)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from paddleflow.runtimes.runtime import NodeInfo
 from paddleflow.store.database import Database
 
 
-class LocalNodes:
+class ClusterNodes:
     """Implements `ClusterView` from the runtime's nodes and the rows of members that hold resources."""
 
     def __init__(self, database: Database, nodes: Callable[[str], Sequence[NodeInfo]]) -> None:
@@ -35,11 +35,13 @@ class LocalNodes:
                 capacity=node.capacity,
                 used=total(pod.resources for pod in pods[node.name]),
                 pods=pods[node.name],
+                taken=node.taken,
+                version=node.version,
             )
             for node in self._nodes(cluster)
         ]
 
 
 def _pod(row: PlacedTask) -> PodUse:
-    each = next(need.each for need in member_sets_of(row.needs) if need.role == row.role)
+    each = next(need.each for need in member_sets_of(row.member_sets) if need.role == row.role)
     return PodUse(task_id(row.job_id, row.role, row.idx), row.status, json.loads(row.labels), each)

@@ -27,7 +27,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         inner = cast(asyncio.Transport, transport)  # uvloop's are not of that class
-        self._wrapper = CoalescingTransport(inner, self._lost)
+        self._wrapper = CoalescingTransport(inner, self._hand_over)
         self._deadline = Deadline(self._wrapper)  #: of the head, or of a client that does not read
         self._head = 0  #: bytes of the head that is being received; -1 while there is none
         super().connection_made(self._wrapper)
@@ -69,6 +69,26 @@ class BoundedProtocol(HttpToolsProtocol):
         self._deadline.stop()
         super().resume_writing()
 
+    def _hand_over(self, protocol: asyncio.Protocol) -> None:
+        """A websocket takes the connection over: it stays counted until it is closed, and its client must read."""
+        lost, pause, resume = protocol.connection_lost, protocol.pause_writing, protocol.resume_writing
+
+        def connection_lost(exc: Exception | None) -> None:
+            self._lost()
+            lost(exc)
+
+        def pause_writing() -> None:
+            self._deadline.start(self.bounds.write_timeout)
+            pause()
+
+        def resume_writing() -> None:
+            self._deadline.stop()
+            resume()
+
+        protocol.connection_lost = connection_lost  # type: ignore[method-assign]  # the only place that learns of it
+        protocol.pause_writing = pause_writing  # type: ignore[method-assign]
+        protocol.resume_writing = resume_writing  # type: ignore[method-assign]
+
     def _lost(self) -> None:
         self._deadline.stop()
         self.bounds.remove(self._wrapper)
@@ -82,10 +102,12 @@ def bounded(connections: Connections) -> type[BoundedProtocol]:
 class CoalescingTransport(asyncio.Transport):
     """A transport as uvicorn and its websockets use one."""
 
-    def __init__(self, transport: asyncio.Transport, lost: Callable[[], None] = lambda: None) -> None:
-        """`lost` is called when the connection was lost after another protocol has taken it over."""
+    def __init__(
+        self, transport: asyncio.Transport, hand_over: Callable[[asyncio.Protocol], None] = lambda protocol: None
+    ) -> None:
+        """`hand_over` is called with another protocol that takes the connection over."""
         super().__init__()
-        self._lost = lost
+        self._hand_over = hand_over
         self._transport = transport
         self._loop = asyncio.get_running_loop()
         self._pieces: list[bytes | bytearray | memoryview] = []
@@ -120,14 +142,7 @@ class CoalescingTransport(asyncio.Transport):
         return self._transport.is_closing()
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """A websocket takes the connection over; its limits stay counted until it is closed."""
-        inherited = protocol.connection_lost
-
-        def connection_lost(exc: Exception | None) -> None:
-            self._lost()
-            inherited(exc)
-
-        protocol.connection_lost = connection_lost  # type: ignore[method-assign]  # the only place that learns of it
+        self._hand_over(cast(asyncio.Protocol, protocol))
         self._transport.set_protocol(protocol)
 
     def pause_reading(self) -> None:
@@ -137,4 +152,12 @@ class CoalescingTransport(asyncio.Transport):
         self._transport.resume_reading()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return self._transport.get_extra_info(name, default)
+        """Addresses as uvicorn takes them: host and port, and not from the socket.
+
+        It would ask the socket, by two system calls that each hand the interpreter to another thread: while threads are busy,
+        every new connection would hold the loop up for their turns.
+        """
+        if name == "socket":
+            return default
+        found = self._transport.get_extra_info(name, default)
+        return found[:2] if name in ("peername", "sockname") and isinstance(found, tuple) else found

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from paddleflow.base.names import TOKEN, USER
 from paddleflow.spec.document import Document
 from paddleflow.spec.fields import named, one_of
 from paddleflow.spec.query import PageQuery, Query
+
+MOST_SECRET_BYTES = 64 * 2**10  #: of the value of a secret
 
 
 class LoginDocument(Document):
@@ -68,6 +70,21 @@ class GrantQuery(PageQuery):
 
 SCOPES = ("read", "submit", "admin")
 _MOST_HOURS = 24 * 366 * 5
+
+
+class SecretDocument(Document):
+    """PUT /secret/{name}: the value of a secret."""
+
+    code: ClassVar[str] = "InvalidArguments"
+
+    value: str = Field(min_length=1, description="at most 64 KiB", repr=False)
+
+    @field_validator("value")
+    @classmethod
+    def _short(cls, value: str) -> str:
+        if len(value.encode("utf-8", "surrogatepass")) > MOST_SECRET_BYTES:
+            raise ValueError(f"the value has more than {MOST_SECRET_BYTES} bytes")
+        return value
 
 
 class TokenDocument(Document):

@@ -19,7 +19,12 @@ from paddleflow.spec.fields import Scalars
 PRIORITIES = {"VERY_LOW": 10, "LOW": 20, "NORMAL": 30, "HIGH": 40, "VERY_HIGH": 50}
 MOST_REPLICAS = 10_000
 MOST_JOBS = 100_000  #: in one batch
+MOST_REQUIREMENTS = 64 * 2**10  #: bytes of the lines of a requirements file
+MOST_SECRETS = 50  #: that one member is given
 MOST_NAME = 512  #: characters of a name
+MOST_AFTER = 1000  #: jobs that one job waits for
+SUCCEEDED, ANY, FAILED = "succeeded", "any", "failed"  #: how a job must have ended for the one after it to start
+ENDINGS = (SUCCEEDED, ANY, FAILED)
 RESTART, IN_PLACE = "restart", "inPlace"  #: how a job is given more or fewer members
 MOST_DEPTH = 100  #: of the objects and lists in a template; answers cannot be nested much deeper
 
@@ -75,8 +80,8 @@ def _checked_map(values: dict[str, str], rule: names.NameRule, value_rule: names
 class SchedulingPolicy(Document):
     """Which queue, and how urgent."""
 
-    queue: str = ""
-    priority: Priority = ""
+    queue: str = Field(default="", description="name of the queue; default-queue if it is left out")
+    priority: Priority = Field(default="", description="VERY_LOW, LOW, NORMAL (the default), HIGH or VERY_HIGH")
 
     @field_validator("priority")
     @classmethod
@@ -89,21 +94,23 @@ class SchedulingPolicy(Document):
 class FlavourChoice(Document):
     """A flavour by name, or resources written out."""
 
-    name: str = ""
-    cpu: LooseText = ""
-    mem: LooseText = ""
-    memory: LooseText = ""
-    scalar_resources: Scalars = {}
+    name: str = Field(default="", description="a flavour; the other fields are then left out")
+    cpu: LooseText = Field(default="", description="cores, such as 4 or 500m")
+    mem: LooseText = Field(default="", description="memory, such as 20Gi")
+    memory: LooseText = Field(default="", description="the same as mem")
+    scalar_resources: Scalars = Field(default={}, description="further resources, such as nvidia.com/gpu: 1")
 
 
 class StorageMount(Document):
     """A storage (fs) that the job sees at a path."""
 
-    id: str = ""
-    name: str = Field(min_length=1)
-    mount_path: str = ""
-    sub_path: str = ""
-    read_only: bool = False
+    id: str = Field(default="", description="left out: the storage is looked up by its name")
+    name: str = Field(min_length=1, description="name of the storage")
+    mount_path: str = Field(
+        default="", description="where the job sees it; /home/paddleflow/storage/mnt/ID if left out"
+    )
+    sub_path: str = Field(default="", description="only this folder of it")
+    read_only: bool = Field(default=False, description="the job may not write to it")
 
     @field_validator("mount_path")
     @classmethod
@@ -123,20 +130,20 @@ class StorageMount(Document):
 class GitState(Document):
     """What git said of the folder when its code was taken."""
 
-    commit: str = Field(default="", max_length=64, pattern=r"^[0-9a-f]*$")
-    branch: str = Field(default="", max_length=250)
-    dirty: bool = False  #: files differed from the commit
+    commit: str = Field(default="", max_length=64, pattern=r"^[0-9a-f]*$", description="hash of the commit")
+    branch: str = Field(default="", max_length=250, description="name of the branch")
+    dirty: bool = Field(default=False, description="whether files differed from the commit")
 
 
 class CodeReference(Document):
     """The code that a job runs with, as its working directory: a snapshot, or a folder of the server's own machine."""
 
-    snapshot: str = Field(default="", max_length=64, pattern=r"^([0-9a-f]{64})?$")
-    path: str = ""  #: absolute; only where client and server share their files
-    workdir: str = ""  #: below the code
-    files: int = 0  #: how many, and
-    size: int = 0  #: how many bytes, for people
-    git: GitState | None = None
+    snapshot: str = Field(default="", max_length=64, pattern=r"^([0-9a-f]{64})?$", description="id of a snapshot")
+    path: str = Field(default="", description="absolute path of a folder, where client and server share their files")
+    workdir: str = Field(default="", description="working directory below the code")
+    files: int = Field(default=0, description="number of files, for people")
+    size: int = Field(default=0, description="number of bytes, for people")
+    git: GitState | None = Field(default=None, description="the commit that the code is of")
 
     @field_validator("path")
     @classmethod
@@ -159,6 +166,104 @@ class CodeReference(Document):
         return self
 
 
+class SecretUse(Document):
+    """A secret of the user that the job is given: as a variable, or as a file. ``NAME`` and ``NAME=VARIABLE`` are short forms."""
+
+    name: str = Field(description="name of the secret")
+    env: str = Field(default="", description="variable that holds the value; the secret's name if file is left out too")
+    file: str = Field(default="", description="file that holds the value, in the folder $PF_SECRETS_DIR")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, data: object) -> object:
+        if not isinstance(data, str):
+            return data
+        name, _, variable = data.partition("=")
+        return {"name": name, "env": variable}
+
+    @field_validator("name")
+    @classmethod
+    def _named(cls, value: str) -> str:
+        if fault := names.SECRET.fault(value):
+            raise ValueError(fault)
+        return value
+
+    @field_validator("file")
+    @classmethod
+    def _plain(cls, value: str) -> str:
+        if value and (fault := names.SECRET_FILE.fault(value)):
+            raise ValueError(fault)
+        return value
+
+    @model_validator(mode="after")
+    def _placed(self) -> SecretUse:
+        if self.env and (fault := names.ENV_NAME.fault(self.env)):
+            raise ValueError(fault)
+        if not self.env and not self.file:
+            if not (self.name.isidentifier() and self.name.isascii()):
+                raise ValueError(f"secret[{self.name}] cannot be the name of a variable: write {self.name}=VARIABLE")
+            object.__setattr__(self, "env", self.name)
+        return self
+
+
+def _each_once(uses: list[SecretUse]) -> list[SecretUse]:
+    for what, taken in (("variable", [use.env for use in uses]), ("file", [use.file for use in uses])):
+        twice = sorted({name for name in taken if name and taken.count(name) > 1})
+        if twice:
+            raise ValueError(f"{what}[{twice[0]}] is given twice")
+    return uses
+
+
+def _joined(value: object) -> object:
+    """The lines of a requirements file may be a list."""
+    return "\n".join(map(str, value)) if isinstance(value, list) else value
+
+
+def _installable(value: str) -> str:
+    if len(value.encode()) > MOST_REQUIREMENTS:
+        raise ValueError(f"has {len(value.encode())} bytes, at most {MOST_REQUIREMENTS} are allowed")
+    if "\0" in value:
+        raise ValueError("holds a NUL character")
+    for line in value.splitlines():
+        word = line.split("#")[0].split("=")[0].split()[:1]
+        if word and word[0] in _OF_FILES:
+            raise ValueError(f"{line.strip()[:80]!r} names a file of your machine: write out the packages instead")
+    return value
+
+
+def _one_or_more(value: object) -> object:
+    return [value] if isinstance(value, str) and value else value
+
+
+def after_of(text: str) -> tuple[str, str]:
+    """An entry of `after` as how the earlier job must have ended, and its id."""
+    ending, colon, id = text.rpartition(":")
+    return (ending, id) if colon else (SUCCEEDED, text)
+
+
+def _dependencies(entries: list[str]) -> list[str]:
+    seen: dict[str, str] = {}
+    for entry in entries:
+        ending, id = after_of(entry)
+        if ending not in ENDINGS:
+            raise ValueError(f"{entry[:80]} is not of the form JOBID, {ANY}:JOBID or {FAILED}:JOBID")
+        if names.JOB_ID.fault(id):
+            raise ValueError(f"job[{id[:80]}] is not the id of a job")
+        if seen.setdefault(id, ending) != ending:
+            raise ValueError(f"job[{id}] is named twice, with {seen[id]} and with {ending}")
+    return [id if ending == SUCCEEDED else f"{ending}:{id}" for id, ending in seen.items()]
+
+
+_OF_FILES = ("-r", "--requirement", "-e", "--editable", "-c", "--constraint")
+Requirements = Annotated[str, BeforeValidator(_joined), AfterValidator(_installable)]
+_AFTER = (
+    "jobs that must end first: JOBID must succeed, any:JOBID must end in whatever way, failed:JOBID must end without success;"
+    " if one of them ends otherwise, this job is cancelled"
+)
+After = Annotated[list[str], BeforeValidator(_one_or_more), Field(max_length=MOST_AFTER), AfterValidator(_dependencies)]
+Secrets = Annotated[list[SecretUse], Field(max_length=MOST_SECRETS), AfterValidator(_each_once)]
+
+
 #: Shared by all who name none: documents are frozen, and a default that pydantic has to copy costs every submission.
 _NO_POLICY = SchedulingPolicy()
 _NO_FLAVOUR = FlavourChoice()
@@ -169,11 +274,15 @@ class Named(Document):
 
     code: ClassVar[str] = "JobInvalidField"
 
-    id: str = ""
-    name: str = ""
-    labels: Texts = Field(default_factory=dict)
-    annotations: Texts = Field(default_factory=dict)
-    scheduling_policy: SchedulingPolicy = Field(default_factory=lambda: _NO_POLICY)
+    id: str = Field(default="", description="left out: the server makes one; one that is taken is refused")
+    name: str = Field(default="", description=f"at most {MOST_NAME} characters; need not be unique")
+    labels: Texts = Field(default_factory=dict, description="to list jobs by, as in Kubernetes")
+    annotations: Texts = Field(
+        default_factory=dict, description="for people and tools; paddleflow/job-ttl-seconds deletes the job"
+    )
+    scheduling_policy: SchedulingPolicy = Field(
+        default_factory=lambda: _NO_POLICY, description="queue and priority; of a member: those of the job"
+    )
 
     @field_validator("name")
     @classmethod
@@ -210,17 +319,32 @@ class Named(Document):
 class JobSpec(Named):
     """What to run."""
 
-    flavour: FlavourChoice = Field(default_factory=lambda: _NO_FLAVOUR)
-    limit_flavour: FlavourChoice = Field(default_factory=lambda: _NO_FLAVOUR)
-    fs: Annotated[StorageMount | None, BeforeValidator(_not_given)] = None
-    extra_fs: list[StorageMount] = Field(default_factory=list, alias="extraFS")
-    image: str = ""
-    env: Texts = Field(default_factory=dict)
-    command: Words = ""
-    args: Words = Field(default_factory=list)
-    port: int = 0
-    source: CodeReference | None = Field(default=None, alias="code")  #: `code` is the code of a refusal here
-    extension_template: Template = None
+    flavour: FlavourChoice = Field(
+        default_factory=lambda: _NO_FLAVOUR, description="what each member asks for; 1 core and 1Gi if left out"
+    )
+    limit_flavour: FlavourChoice = Field(
+        default_factory=lambda: _NO_FLAVOUR, description="what each member may use at most, if that is more"
+    )
+    fs: Annotated[StorageMount | None, BeforeValidator(_not_given)] = Field(
+        default=None, description="a storage to mount"
+    )
+    extra_fs: list[StorageMount] = Field(default_factory=list, alias="extraFS", description="further storages to mount")
+    image: str = Field(default="", description="container image, on clusters that run containers")
+    env: Texts = Field(default_factory=dict, description="environment variables")
+    command: Words = Field(default="", description="text is read by the shell, a list of words is executed as it is")
+    args: Words = Field(default_factory=list, description="further words of the command")
+    port: int = Field(default=0, description="a port that the job listens on")
+    #: `code` is the code of a refusal here
+    source: CodeReference | None = Field(
+        default=None,
+        alias="code",
+        description="the code that the job runs with; clients take a folder too, such as `.`",
+    )
+    secrets: Secrets = Field(default_factory=list, description="secrets that the job is given")
+    requirements: Requirements = Field(default="", description="Python packages, as the lines of a requirements file")
+    extension_template: Template = Field(
+        default=None, description="a Kubernetes object to start from, as in PaddleFlow 1.4"
+    )
 
     @field_validator("env")
     @classmethod
@@ -248,15 +372,27 @@ class JobSpec(Named):
 class SingleJob(JobSpec):
     """POST /job/single"""
 
+    after: After = Field(default_factory=list, description=_AFTER)
+    array: str = Field(default="", description="id of an array: jobs with the same one are listed together")
+
+    @field_validator("array")
+    @classmethod
+    def _array_id(cls, value: str) -> str:
+        if value and names.JOB_ID.fault(value):
+            raise ValueError(f"array[{value[:80]}] must have 1 to 63 characters of a-z, 0-9 and '-'")
+        return value
+
 
 class MemberDocument(JobSpec):
     """One role of a distributed job."""
 
-    role: str
-    replicas: int = 1
-    min_replicas: int | None = None  #: the job starts with so many; with or without `max_replicas`
-    max_replicas: int | None = None  #: and gets up to so many while nobody else needs the room
-    resize: str = ""  #: how members come and go: `restart` (all start anew at the new size) or `inPlace`
+    role: str = Field(description="what the member does in its framework, such as worker, master or pserver")
+    replicas: int = Field(default=1, description=f"how many of them, at most {MOST_REPLICAS:,}")
+    min_replicas: int | None = Field(default=None, description="the job starts with so many")
+    max_replicas: int | None = Field(
+        default=None, description="and gets up to so many while nobody else needs the room"
+    )
+    resize: str = Field(default="", description="how members come and go: restart (all start again) or inPlace")
 
     @field_validator("resize")
     @classmethod
@@ -280,16 +416,22 @@ class MemberDocument(JobSpec):
 class DistributedJob(Named):
     """POST /job/distributed"""
 
-    framework: str = Field(min_length=1)
-    members: list[MemberDocument] = Field(default_factory=list)
-    source: CodeReference | None = Field(default=None, alias="code")  #: of the members that have none
-    extension_template: Template = None
+    framework: str = Field(min_length=1, description="paddle, pytorch, tensorflow, mpi, mxnet, ray or spark")
+    members: list[MemberDocument] = Field(default_factory=list, description="one entry per role")
+    after: After = Field(default_factory=list, description=_AFTER)
+    source: CodeReference | None = Field(default=None, alias="code", description="of members that name none")
+    secrets: Secrets = Field(default_factory=list, description="of members that name none")
+    requirements: Requirements = Field(default="", description="of members that name none")
+    extension_template: Template = Field(
+        default=None, description="the framework's Kubernetes object, as in PaddleFlow 1.4"
+    )
 
 
 class WorkflowJob(Named):
     """POST /job/workflow"""
 
-    extension_template: Template = None
+    after: After = Field(default_factory=list, description=_AFTER)
+    extension_template: Template = Field(default=None, description="an Argo Workflow")
 
     @model_validator(mode="before")
     @classmethod

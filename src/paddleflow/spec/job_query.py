@@ -18,6 +18,7 @@ JOB_STATUSES = (
 )  # fmt: skip
 MOST_LINES = 1_000_000
 MOST_LOG_BYTES = 10**9
+MOST_OFFSETS = 4096  #: characters
 
 
 class JobListQuery(PageQuery):
@@ -29,6 +30,11 @@ class JobListQuery(PageQuery):
     queue: str = Field(default="", description="comma-separated queue names")
     labels: str = Field(default="", description="JSON object: only jobs that carry all of these")
     user_filter: str = Field(default="", description="only jobs of this user; others than root see their own anyway")
+    array: str = Field(default="", description="only jobs of this array")
+    run_id: str = Field(default="", alias="runID", description="only jobs of the steps of this run")
+    fold: bool = Field(
+        default=False, description="of the jobs of a run or of an array, only the newest, with how many there are"
+    )
 
     @field_validator("start_time")
     @classmethod
@@ -78,6 +84,21 @@ class TaskLogQuery(Query):
         default=0, ge=-(2**62), le=2**62, description="first byte; negative: from the end. Only with one task"
     )
     follow: bool = Field(default=False, description="go on until the job has ended")
+    attempt: int = Field(
+        default=0, ge=0, le=10**6, alias="try", description="only this try, 1 is the first; 0: all of them"
+    )
+    tail_lines: int | None = Field(
+        default=None, ge=0, le=MOST_LINES, description="only so many lines at the end of each task"
+    )
+    since_seconds: float | None = Field(
+        default=None,
+        ge=0,
+        le=1e9,
+        description="only what was written within so many seconds, as exactly as it is known",
+    )
+    offsets: str = Field(
+        default="", max_length=MOST_OFFSETS, description="of several tasks, the first byte of each: worker-0:17,…"
+    )
 
 
 class JobLogQuery(Query):

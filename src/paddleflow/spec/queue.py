@@ -22,6 +22,7 @@ ORDERS = {
     "drf": "the user first whose largest share of any resource is smallest now",
 }
 MOST_WEIGHT = 1_000_000
+MOST_CLUSTERS = 16  #: beside the first
 
 
 def _policies(values: list[str]) -> list[str]:
@@ -43,6 +44,15 @@ Order = Annotated[str, one_of("order", tuple(ORDERS)), Field(description=f"insid
 QuotaType = Annotated[str, one_of("quotaType", QUOTA_TYPES), Field(description=" or ".join(QUOTA_TYPES))]
 
 
+OtherClusters = Annotated[
+    list[ShortText],
+    Field(
+        max_length=MOST_CLUSTERS,
+        description="clusters beside clusterName, in order of preference: a job that waits goes where it can start first",
+    ),
+]
+
+
 class NewQueue(Document):
     """POST /queue"""
 
@@ -51,10 +61,12 @@ class NewQueue(Document):
     name: Annotated[str, named(names.QUEUE), Field(description=names.QUEUE.wanted)]
     namespace: Namespace
     cluster_name: ShortText = Field(default="", description="empty: default-cluster")
+    other_clusters: OtherClusters = []
     quota_type: QuotaType = "elasticQuota"
     max_resources: Amounts = Field(description="the ceiling of all jobs of this queue together")
     min_resources: Amounts = Field(default=Amounts(), description="what the queue is guaranteed")
-    location: Labels = Field(default={}, description="labels that a node must carry to take jobs of this queue")
+    location: Labels = Field(default={}, description="where the queue is, as a description")
+    node_selector: Labels = Field(default={}, description="labels that a node must carry to take jobs of this queue")
     scheduling_policy: Policies = Field(default=[], description=f"of: {', '.join(POLICIES)}")
     parent: Parent = "root"
     weight: Weight = 1
@@ -69,10 +81,12 @@ class QueueChange(Document):
     max_resources: Amounts = Amounts()
     min_resources: Amounts = Amounts()
     location: Labels = Field(default={}, description="merged; a key with an empty value is taken away")
+    node_selector: Labels = Field(default={}, description="merged; a key with an empty value is taken away")
     scheduling_policy: Policies = Field(default=[], description="added; a name that ends in - is taken away")
     parent: Parent | None = None
     weight: Weight | None = None
     order: Order | None = None
+    other_clusters: OtherClusters | None = None
     status: Annotated[str, one_of("status", ("open", "closed"))] | None = Field(
         default=None, description="closed: takes no new jobs and starts none that wait; what runs goes on"
     )

@@ -58,7 +58,7 @@ class WhoAmI(TypedDict):
     name: str
     root: bool
     expires: Annotated[str, "RFC 3339"]
-    host: str  #: equal for processes that share files and account with the server
+    host: str  #: equal for processes that share files and account with the caller's jobs; empty: they share none
 
 
 class Username(TypedDict):
@@ -120,6 +120,20 @@ class TokenMade(TypedDict):
     token: str
     scope: str
     expires: Annotated[str, "RFC 3339"]
+
+
+class Secret(TypedDict):
+    """A secret; its value is never answered."""
+
+    name: str
+    createTime: Annotated[str, "RFC 3339"]
+    updateTime: Annotated[str, "RFC 3339, when its value was set last"]
+
+
+class SecretList(Page):
+    """Secrets by name."""
+
+    secretList: list[Secret]
 
 
 class Token(TypedDict):

@@ -41,6 +41,16 @@ class DistributedRuntime(TypedDict):
     runtimes: list[TaskRuntime]
 
 
+class JobGroup(TypedDict):
+    """All jobs of a run or of an array, where a list shows the newest of them only."""
+
+    id: str
+    jobs: Annotated[dict[str, int], "how many are in each status"]
+    acceptTime: Annotated[str, "of the first of them"]
+    startTime: Annotated[str, "of the first of them"]
+    finishTime: Annotated[str, "of the last of them, once all have ended"]
+
+
 class Job(TypedDict):
     """A job as it was asked for, and what became of it. Every key of the request is there, empty if it was not given; of
     a distributed job they are those of the whole job, and each member has its own."""
@@ -61,6 +71,8 @@ class Job(TypedDict):
     args: str | list[str]
     port: int
     code: NotRequired[dict[str, Any]]  #: the snapshot or folder that it ran with
+    requirements: NotRequired[str]  #: lines of a requirements file
+    secrets: NotRequired[list[dict[str, Any]]]  #: names of the secrets that it was given, and where it finds them
     extensionTemplate: dict[str, Any]
     framework: str
     members: list[dict[str, Any]]
@@ -71,6 +83,10 @@ class Job(TypedDict):
     startTime: str
     finishTime: str
     updateTime: str
+    after: NotRequired[Annotated[list[str], "jobs that had to end first: as the request named them"]]
+    array: NotRequired[Annotated[str, "id of the array that it belongs to"]]
+    runID: NotRequired[Annotated[str, "the run whose step it is"]]
+    group: NotRequired[Annotated[JobGroup, "with fold=true, of the newest job of a run or array"]]
     preemptions: NotRequired[Annotated[int, "how often it made way for another job"]]
     evictedBy: NotRequired[Annotated[str, "the job for which it made way last"]]
     lostSeconds: NotRequired[Annotated[float, "of running, that this and new sizes cost it"]]
@@ -147,8 +163,24 @@ class JobLog(TypedDict):
     eventList: list[str]
 
 
+class Metrics(TypedDict):
+    """The newest values of a job, each with its unit; empty where nothing was measured."""
+
+    cpu_usage_rate: str
+    memory_usage_rate: str
+    memory_usage: str
+    disk_usage: str
+    net_receive_bytes: str
+    net_send_bytes: str
+    disk_read_rate: str
+    disk_write_rate: str
+    gpu_util: str
+    gpu_memory_util: str
+    gpu_memory_usage: str
+
+
 class JobStatistics(TypedDict):
-    metricsInfo: dict[str, str]
+    metricsInfo: Metrics
 
 
 class MetricSeries(TypedDict):
@@ -191,3 +223,24 @@ class CardQueue(TypedDict):
 
 class CardTime(TypedDict):
     data: list[CardQueue]
+
+
+class MissingChunks(TypedDict):
+    """What to send before the snapshot can be kept."""
+
+    id: str  #: of the snapshot, once it is kept
+    missing: list[str]
+
+
+class StoredChunks(TypedDict):
+    """How many chunks of an upload were kept."""
+
+    stored: int
+
+
+class CodeSnapshot(TypedDict):
+    """A snapshot that is kept."""
+
+    id: str
+    files: int
+    size: int

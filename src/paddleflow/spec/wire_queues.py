@@ -31,6 +31,26 @@ class Cluster(TypedDict):
     updateTime: str
 
 
+class ClusterFinding(TypedDict):
+    """One thing that was looked at."""
+
+    what: str
+    ok: bool
+    message: str
+    hint: str
+    needed: Annotated[bool, "without it no job runs"]
+
+
+class ClusterCheck(TypedDict):
+    """What was found on a cluster."""
+
+    clusterName: str
+    version: str
+    endpoint: str
+    ok: Annotated[bool, "nothing is lacking that jobs need"]
+    findings: list[ClusterFinding]
+
+
 class ClusterList(Page):
     clusterList: list[Cluster]
 
@@ -81,6 +101,9 @@ class Pod(TypedDict):
 class Node(TypedDict):
     nodeName: str
     nodeIP: str
+    schedulable: bool
+    version: Annotated[str, "of the kubelet; empty on this machine"]
+    usedByOthers: Annotated[Resources, "by pods that this platform did not make"]
     podsCount: int
     labels: dict[str, str]
     used: Resources
@@ -99,10 +122,12 @@ class Queue(TypedDict):
     name: str
     namespace: str
     clusterName: str
+    otherClusters: Annotated[list[str], "clusters beside it that jobs may go to, in order of preference"]
     quotaType: str
     minResources: Resources
     maxResources: Resources
     location: dict[str, str]
+    nodeSelector: Annotated[dict[str, str], "labels that a node must carry to take its jobs"]
     schedulingPolicy: list[str]
     parent: Annotated[str, "the queue that it stands under; root: none"]
     weight: Annotated[int, "its part of what its siblings leave over"]

@@ -1,4 +1,4 @@
-"""Runs, their components, artifacts and reusable results on the wire (see `wire`)."""
+"""Pipelines, schedules, runs, their components, artifacts and reusable results on the wire (see `wire`)."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class DagView(TypedDict):
     endTime: str
     status: str
     message: str
-    entryPoints: dict[str, list[dict[str, Any]]]
+    entryPoints: dict[str, list[JobView | DagView]]
     fullName: str
     seconds: float
 
@@ -109,8 +109,10 @@ class Run(TypedDict):
     description: str
     parameters: dict[str, Any]
     runYaml: str
-    runtime: Annotated[dict[str, list[dict[str, Any]]], "views of each component: JobView, or DagView with entryPoints"]
-    postProcess: Annotated[dict[str, dict[str, Any]], "the JobView of the post-process, by its name"]
+    runtime: Annotated[
+        dict[str, list[JobView | DagView]], "views of each component: JobView, or DagView with entryPoints"
+    ]
+    postProcess: Annotated[dict[str, JobView], "of the post-process, by its name"]
     failureOptions: dict[str, str]
     dockerEnv: str
     disabled: str
@@ -226,3 +228,110 @@ class Difference(TypedDict):
     steps: Annotated[
         dict[str, dict[str, Any]], "by full name: status, command, parameters, fingerprint, seconds that differ"
     ]
+
+
+class PipelineVersionMade(TypedDict):
+    pipelineID: str
+    pipelineVersionID: str
+
+
+class PipelineMade(PipelineVersionMade):
+    name: Annotated[str, "that the document gives itself"]
+
+
+class RegisteredPipeline(TypedDict):
+    pipelineID: str
+    name: str
+    desc: str
+    username: Annotated[str, "its owner"]
+    createTime: str
+    updateTime: str
+
+
+class RegisteredPipelineList(Page):
+    pipelineList: list[RegisteredPipeline]
+
+
+class PipelineVersion(TypedDict):
+    pipelineVersionID: str
+    pipelineID: str
+    fsName: Annotated[str, "storage that the document was read from; empty: it was sent"]
+    yamlPath: str
+    pipelineYaml: Annotated[str, "the document"]
+    username: Annotated[str, "who brought this version"]
+    createTime: str
+    updateTime: str
+
+
+class PipelineVersionList(Page):
+    pplVersionList: list[PipelineVersion]
+
+
+class PipelineWithVersions(TypedDict):
+    pipeline: RegisteredPipeline
+    pplVersions: PipelineVersionList
+
+
+class PipelineWithVersion(TypedDict):
+    pipeline: RegisteredPipeline
+    pipelineVersion: PipelineVersion
+
+
+class PipelineCheck(TypedDict):
+    """A document that may be registered; one that may not is refused with all its faults."""
+
+    name: Annotated[str, "that the document gives itself"]
+
+
+class ScheduleMade(TypedDict):
+    scheduleID: str
+
+
+class ScheduleOptions(TypedDict):
+    catchup: bool
+    expireInterval: int
+    concurrency: int
+    concurrencyPolicy: str
+
+
+class ScheduleFs(TypedDict):
+    username: Annotated[str, "whose storages its runs use"]
+
+
+class Schedule(TypedDict):
+    """Times are those of the schedule's own zone, except createTime and updateTime."""
+
+    scheduleID: str
+    name: str
+    desc: str
+    pipelineID: str
+    pipelineVersionID: str
+    username: str
+    fsConfig: ScheduleFs
+    crontab: str
+    timezone: Annotated[str, "empty: the server's own"]
+    options: ScheduleOptions
+    startTime: str
+    endTime: str
+    createTime: str
+    updateTime: str
+    nextRunTime: Annotated[str, "the next slot, or one that is due and waits; empty once there is none"]
+    scheduleMsg: str
+    status: Annotated[str, "running, paused, success, terminated or failed"]
+
+
+class ScheduleList(Page):
+    scheduleList: list[Schedule]
+
+
+class ScheduleWithRuns(Schedule):
+    runs: RunList
+
+
+class ScheduleTimes(TypedDict):
+    """The coming slots. None for a schedule that has ended."""
+
+    scheduleID: str
+    timezone: str
+    times: Annotated[list[str], "YYYY-MM-DD hh:mm:ss in the schedule's zone"]
+    moments: Annotated[list[str], "the same, RFC 3339 in UTC"]

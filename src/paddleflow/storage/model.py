@@ -3,44 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 LOCAL = "local"
-#: Types that are known by name but come with the file system's own release.
-LATER = ("hdfs", "s3", "bos", "sftp", "cfs", "glusterfs", "afs", "mock")
+MOCK = "mock"  #: a claim of Kubernetes, for pods
+CLAIM = ("pvc", "namespace")  #: properties that name it
 NONE_YET = "there is none yet; paddleflow fs create NAME local:///FOLDER makes one"
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """What a url names: a store of the platform."""
+
+    fs_type: str
+    server_address: str  #: for people: the endpoint or host; empty for local
+    sub_path: str  #: for local the folder
+    url: str = ""  #: empty for local
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Another store at a path inside a storage."""
+
+    id: str
+    storage: str  #: id
+    path: str  #: without slashes at its ends
+    user: str
+    place: Place
+    properties: Mapping[str, str]  #: secrets are masked
+    secrets: str = field(repr=False)  #: token
+    confined: bool
+    created_at: float
+    seq: int = 0  #: position in lists
+
+
+@dataclass(frozen=True, slots=True)
 class Storage:
-    """A place for files. For type local `sub_path` is the folder; `confined`: it must lie in its owner's area."""
+    """A place for files. `confined`: a local folder must lie in its owner's area."""
 
     id: str
     name: str
     user: str
-    fs_type: str
-    server_address: str
-    sub_path: str
-    properties: Mapping[str, str]
+    place: Place
+    properties: Mapping[str, str]  #: secrets are masked
     independent: bool
     confined: bool
     created_at: float
     updated_at: float
+    secrets: str = field(default="", repr=False)  #: token, see `storage.secrets`
+    links: tuple[Link, ...] = ()
     seq: int = 0  #: position in lists
 
     @property
-    def folder(self) -> str:
-        """Where the files are on this machine; `places.check_folder` says whether it may be used now."""
-        return self.sub_path
+    def local(self) -> bool:
+        return self.place.fs_type == LOCAL
 
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """What a url names."""
-
-    fs_type: str
-    server_address: str
-    sub_path: str
+    @property
+    def source(self) -> str:
+        """What a job that mounts it is given: a folder of the machine, or an URL."""
+        if self.place.fs_type == MOCK:
+            return f"pvc://{self.properties.get('namespace', '')}/{self.properties.get('pvc', '')}"
+        return self.place.sub_path if self.local else self.place.url
 
 
 def storage_id(user: str, name: str) -> str:

@@ -4,41 +4,61 @@ The rule for type local: root may name any folder of this machine that exists, e
 Everybody else may only name folders in their own area, ``<data>/storage/<user>``. Folders below ``<data>/storage`` are
 made when they are missing. Links are followed before the rule is applied, and `check_folder` applies it again when the
 storage is used: a link may have changed since.
+
+Types that a client of the machine mounts (`cfs`, `glusterfs`, `afs`) are named by root only: their servers trust the machine, not a
+user, so whoever names one could see whatever is exported to it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from paddleflow.base.names import nearest
 from paddleflow.errors import Forbidden, Invalid
+from paddleflow.objects import urls
 from paddleflow.spec.faults import Faults
-from paddleflow.storage.model import LATER, LOCAL, Place
+from paddleflow.storage.model import LOCAL, Place
 
+AREAS = "storage"  #: folder of the data folder, by user
 _URL = "InvalidFileSystemParamsURL"
 _EXAMPLE = "such as local:///data/set1"
 
 
-def parse_url(url: str, faults: Faults) -> Place | None:
+def parse_url(url: str, properties: Mapping[str, str], faults: Faults) -> Place | None:
     """The place behind a url; None, and faults, for one that cannot be used. Pure.
 
     ``local://data/set1`` and ``local:///data/set1`` both name ``/data/set1``, as existing servers have it.
     """
     scheme, separator, rest = url.partition("://")
-    scheme = scheme.lower()
     if not separator:
         faults.add("url", f"{_shown(url)} has no type, it must be type://place", _EXAMPLE, _URL)
-    elif scheme in LATER:
-        message = f"storage of type {scheme} is not in this release, which has type {LOCAL}"
-        faults.add("url", message, f"{scheme} comes with the release of the file system", "FileTypeNotSupported")
-    elif scheme != LOCAL:
-        hint = nearest(scheme[:40], (LOCAL, *LATER))
-        faults.add("url", f"type {_shown(scheme)} is not known", hint, _URL)
-    elif fault := _path_fault(rest):
-        faults.add("url", f"{_shown(url)} {fault}", _EXAMPLE, _URL)
+    elif scheme.lower() in (LOCAL, "file"):
+        if fault := _path_fault(rest):
+            faults.add("url", f"{_shown(url)} {fault}", _EXAMPLE, _URL)
+        else:
+            return Place(LOCAL, "", str(PurePosixPath("/" + rest.lstrip("/"))))
+    elif scheme.lower() == "pfs":
+        faults.add("url", f"{_shown(url)} is a storage already", "name the store that it lies in", _URL)
+    elif not url.isprintable():
+        faults.add("url", f"{_shown(url)} holds a character that cannot be printed", _EXAMPLE, _URL)
     else:
-        return Place(LOCAL, "", str(PurePosixPath("/" + rest.lstrip("/"))))
+        try:
+            parsed = urls.parse_url(url)
+        except Invalid as error:
+            faults.add("url", error.message, error.hint, error.code)
+        else:
+            address, path = urls.SCHEMES[parsed.scheme].shown(parsed, properties)
+            return Place(parsed.scheme, address, path, url)
     return None
+
+
+def check_right(place: Place, *, user: str, confined: bool) -> None:
+    """`Forbidden` for a type that only root may name. Pure."""
+    if confined and place.fs_type in urls.SCHEMES and urls.SCHEMES[place.fs_type].native is not None:
+        raise Forbidden(
+            f"user[{user}] may not make a storage of type {place.fs_type}: its server trusts this machine, whoever asks",
+            hint=f"ask root, who can make it in your name: paddleflow fs create NAME {place.url} -u {user}",
+        )
 
 
 def _path_fault(path: str) -> str:
@@ -60,7 +80,7 @@ def _shown(text: str) -> str:
 
 def area(data: Path, user: str) -> Path:
     """The folder in which this user may name storages without asking root."""
-    return data / "storage" / user
+    return data / AREAS / user
 
 
 def check_folder(path: str, *, data: Path, user: str, confined: bool) -> Path:
@@ -87,7 +107,7 @@ def check_folder(path: str, *, data: Path, user: str, confined: bool) -> Path:
         raise _unusable(path, error.strerror or str(error)) from error
     if other:
         raise _unusable(path, "is not a folder")
-    if not found and (data / "storage").resolve() not in real.parents:
+    if not found and (data / AREAS).resolve() not in real.parents:
         raise _unusable(path, "does not exist on the server's machine", f"mkdir -p {path}")
     return real
 

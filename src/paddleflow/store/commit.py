@@ -38,7 +38,7 @@ class OpenTx(Tx, Protocol):
     failure: PaddleFlowError | None
 
 
-class Session(Protocol):
+class WriteSession(Protocol):
     """A connection that writes. All methods but `rollback` raise `Aborted` when the transaction is lost."""
 
     @property
@@ -64,7 +64,7 @@ class Session(Protocol):
         ...
 
 
-def commit_group(session: Session, calls: list[DatabaseCall[Any]], attempt: int = 1) -> None:
+def commit_group(session: WriteSession, calls: list[DatabaseCall[Any]], attempt: int = 1) -> None:
     """Run all calls and commit once; afterwards each call has its value or its error."""
     tx, batch = session.tx, calls[:1]
     try:
@@ -97,7 +97,7 @@ def commit_group(session: Session, calls: list[DatabaseCall[Any]], attempt: int 
         raise
 
 
-def _recover(session: Session, calls: list[DatabaseCall[Any]], aborted: Aborted, attempt: int) -> None:
+def _recover(session: WriteSession, calls: list[DatabaseCall[Any]], aborted: Aborted, attempt: int) -> None:
     """The transaction is gone: try again where that may help, and tell the callers otherwise."""
     session.rollback()
     if aborted.apart and len(calls) > 1:
@@ -113,7 +113,7 @@ def _recover(session: Session, calls: list[DatabaseCall[Any]], aborted: Aborted,
             call.error.__cause__ = aborted.error.__cause__
 
 
-def _run_marked(session: Session, calls: list[DatabaseCall[Any]]) -> None:
+def _run_marked(session: WriteSession, calls: list[DatabaseCall[Any]]) -> None:
     """Run each call in a savepoint of its own, so that one that fails is undone alone, and commit the rest."""
     session.begin(marked=True, durable=any(call.durable for call in calls))
     for number, call in enumerate(calls):

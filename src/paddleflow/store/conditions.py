@@ -30,6 +30,11 @@ class Conditions:
         names = [f"{column.replace('.', '_')}_{n}" for n in range(len(distinct))]
         self.add(f"{column} in ({', '.join(':' + name for name in names)})", **dict(zip(names, distinct, strict=True)))
 
+    @property
+    def text(self) -> str:
+        """All of them so far, as one condition."""
+        return " and ".join(self._conditions) or "1 = 1"
+
     def statement(self, before: str, behind: str) -> Statement:
         """The whole statement: what stands before ``where``, the conditions, what stands behind them."""
         where = f" where {' and '.join(self._conditions)}" if self._conditions else ""

@@ -35,6 +35,10 @@ class Tx(Protocol):
 
     def all(self, statement: Statement, /, **params: Value) -> list[Row]: ...
 
+    def rows(self, record: Callable[..., T], statement: Statement, /, **params: Value) -> list[T]:
+        """All rows as records, whose fields have the names of the columns; the others have a default."""
+        ...
+
     def one(self, statement: Statement, /, **params: Value) -> Row | None:
         """The first row, or None."""
         ...

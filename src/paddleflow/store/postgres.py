@@ -75,12 +75,12 @@ _UNAVAILABLE = ("08", "25006", "53", "55P03", "57", "58")
 def open_postgres(url: str, *, readers: int) -> PostgresDatabase:
     """Connect to a server; blocks until it has answered."""
     info = conninfo(url)
-    writer = Link(info)
+    writer = Reconnector(info)
     try:
         writer.get()
     except psycopg.Error as error:
         raise meaning(error) from error
-    return PostgresDatabase(writer, [Link(info) for _ in range(readers)])
+    return PostgresDatabase(writer, [Reconnector(info) for _ in range(readers)])
 
 
 def conninfo(url: str) -> str:
@@ -97,7 +97,7 @@ class PostgresDatabase:
 
     dialect = "postgres"
 
-    def __init__(self, writer: Link, readers: list[Link]) -> None:
+    def __init__(self, writer: Reconnector, readers: list[Reconnector]) -> None:
         self._links = [writer, *readers]
         session = _Session(writer)
         self._writer = WorkerThreads("database-writer", [partial(commit_group, session)], at_once=_AT_ONCE)
@@ -112,7 +112,7 @@ class PostgresDatabase:
             link.drop()
 
 
-class Link:
+class Reconnector:
     """A connection in which transactions are begun and ended by us; made anew after it was lost."""
 
     def __init__(self, info: str) -> None:
@@ -167,6 +167,9 @@ class PostgresTx:
     def all(self, statement: Statement, /, **params: Value) -> list[Row]:
         return self._execute(statement, params).fetchall()
 
+    def rows(self, record: Callable[..., T], statement: Statement, /, **params: Value) -> list[T]:
+        return [record(**row) for row in self.all(statement, **params)]
+
     def one(self, statement: Statement, /, **params: Value) -> Row | None:
         return self._execute(statement, params).fetchone()
 
@@ -205,7 +208,7 @@ class PostgresTx:
 class _Session:
     """The writing connection, as `commit` wants it."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Reconnector) -> None:
         self.tx = PostgresTx()
         self._link = link
         self._marked = False
@@ -289,7 +292,7 @@ class _Session:
             raise _aborted(error, again=self._lost() or _code(error) in _AGAIN) from error
 
 
-def _reader(link: Link) -> Callable[[list[DatabaseCall[Any]]], None]:
+def _reader(link: Reconnector) -> Callable[[list[DatabaseCall[Any]]], None]:
     tx = PostgresTx()
 
     def serve(calls: list[DatabaseCall[Any]]) -> None:

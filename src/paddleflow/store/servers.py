@@ -39,3 +39,9 @@ def holder_of(tx: Tx, lease: str, now: float) -> LeaseHolder | None:
 def cluster_of_job(tx: Tx, job: str) -> str:
     """The name of the cluster that a job belongs to; empty for a job that there is not."""
     return str(tx.value(SQL["cluster_of_job"], id=job) or "")
+
+
+def running(tx: Tx, now: float, but: str) -> list[str]:
+    """The addresses of servers other than `but` that have announced themselves lately."""
+    rows = tx.all(SQL["running_servers"], since=now - 3 * ANNOUNCE_EVERY, but=but)
+    return [row["address"] for row in rows]

@@ -15,3 +15,7 @@ where l.name = :name and l.holder <> '' and l.expires_at > :now
 -- name: cluster_of_job
 -- The cluster of a job.
 select cluster from jobs where id = :id
+
+-- name: running_servers
+-- Addresses of servers that announced themselves lately.
+select address from servers where seen_at > :since and id <> :but order by address

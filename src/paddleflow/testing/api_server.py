@@ -28,7 +28,7 @@ from paddleflow.kube import resources
 from paddleflow.kube.resources import NAMESPACES, Object, Resource, View
 from paddleflow.kube.transport import Request, Response
 from paddleflow.testing.managed_fields import OwnershipConflict
-from paddleflow.testing.registry import Change, Refused, Registry, Stored
+from paddleflow.testing.registry import HistoryEntry, Refused, Registry, Stored
 
 KNOWN = [value for value in vars(resources).values() if isinstance(value, Resource)]
 
@@ -127,6 +127,10 @@ class MemoryApiServer:
                 return 200, registry.get(resource, target.namespace, target.name).object
             case "GET", False:
                 return 200, self._list(target)
+            case "POST", True if target.subresource == "binding":
+                return 201, self._bind(target, body)
+            case "POST", True if target.subresource == "eviction":
+                return 201, self._delete(target, body.get("deleteOptions") or {})
             case "POST", False:
                 self._check_namespace(target)
                 return 201, registry.create(resource, target.namespace, body, manager)
@@ -139,6 +143,22 @@ class MemoryApiServer:
                 return 200, self._delete(target, body)
             case _:
                 raise Refused(405, "MethodNotAllowed", f"{request} is not something that this server does")
+
+    def _bind(self, target: Target, body: Object) -> Object:
+        """Puts a pod on a node, as the API server's binding subresource does."""
+        kept = self._registry.get(target.resource, target.namespace, target.name)
+        pod = copy.deepcopy(kept.object)
+        wanted = body["metadata"].get("uid") or pod["metadata"]["uid"]
+        if pod["metadata"]["uid"] != wanted or pod["spec"].get("nodeName") or "deletionTimestamp" in pod["metadata"]:
+            text = f'Operation cannot be fulfilled on pods/binding "{target.name}": pod {target.name} is already assigned to node'
+            raise Refused(409, "Conflict", text)
+        pod["spec"]["nodeName"] = body["target"]["name"]
+        pod = self._registry.replace(target.resource, kept, pod, False, "binding")
+        kept = self._registry.get(target.resource, target.namespace, target.name)
+        condition = {"type": "PodScheduled", "status": "True"}
+        status = _merge_strategically(copy.deepcopy(pod), {"status": {"conditions": [condition]}})
+        self._registry.replace(target.resource, kept, status, True, "binding")
+        return {"kind": "Status", "apiVersion": "v1", "status": "Success"}
 
     def _patch(self, request: Request, target: Target, body: Object, manager: str) -> tuple[int, Object]:
         resource, registry = target.resource, self._registry
@@ -285,6 +305,8 @@ def _patched(kept: Stored, kind: str, body: Any) -> Object:
             done: Object = json_patch(live, body)
         elif kind == "application/merge-patch+json":
             done = merge_patch(live, body)
+        elif kind == "application/strategic-merge-patch+json":
+            done = _merge_strategically(live, body)
         else:
             raise Refused(415, "UnsupportedMediaType", f"patches of type {kind} are not taken here")
     except PatchRefused as refused:
@@ -299,7 +321,7 @@ def _seen(target: Target, obj: Object) -> bool:
     return matches_labels(labels, obj) and matches_fields(fields, obj)
 
 
-def _visible(target: Target, change: Change) -> str | None:
+def _visible(target: Target, change: HistoryEntry) -> str | None:
     """How a watch with the target's selectors sees a change: coming into sight is ADDED, leaving it is DELETED."""
     if change.resource != target.resource:
         return None
@@ -368,6 +390,18 @@ def merge_patch(target: Any, patch: Any) -> Any:
         else:
             result[field] = merge_patch(result.get(field), value)
     return result
+
+
+def _merge_strategically(live: Object, patch: Object) -> Object:
+    """A merge in which conditions are merged by their type: all that callers here ask of this kind of patch."""
+    conditions = (patch.get("status") or {}).get("conditions") or []
+    known = {each["type"]: each for each in (live.get("status") or {}).get("conditions") or []}
+    done: Object = merge_patch(live, patch)
+    if conditions:
+        for each in conditions:
+            known[each["type"]] = {**known.get(each["type"], {}), **each}
+        done["status"]["conditions"] = list(known.values())
+    return done
 
 
 def json_patch(target: Any, operations: Sequence[Mapping[str, Any]]) -> Any:

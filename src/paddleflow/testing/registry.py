@@ -34,7 +34,7 @@ class Refused(Exception):
 
 
 @dataclass(slots=True)
-class Change:
+class HistoryEntry:
     """One line of history. `before` lets a watch with a selector see what left its sight."""
 
     version: int
@@ -58,7 +58,7 @@ class Registry:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._objects: dict[Resource, dict[tuple[str, str], Stored]] = {}
-        self.history: list[Change] = []
+        self.history: list[HistoryEntry] = []
         self.version = 1
         self.oldest = 1  #: versions before it are forgotten
         self.on_change: Callable[[], None] = lambda: None  #: called after each change
@@ -202,7 +202,7 @@ class Registry:
         obj["metadata"]["managedFields"] = kept.owners.managed_fields()
         before = kept.object or None
         kept.object = obj
-        self.history.append(Change(self.version, kind, resource, obj, before))
+        self.history.append(HistoryEntry(self.version, kind, resource, obj, before))
         self.on_change()
         return obj
 
@@ -212,7 +212,7 @@ class Registry:
         del self._objects[resource][(metadata.get("namespace", ""), metadata["name"])]
         self.version += 1
         metadata["resourceVersion"] = str(self.version)
-        self.history.append(Change(self.version, "DELETED", resource, obj, kept.object))
+        self.history.append(HistoryEntry(self.version, "DELETED", resource, obj, kept.object))
         self.on_change()
         for child, below in list(self._dependents(metadata["uid"])):
             below_metadata = below.object["metadata"]

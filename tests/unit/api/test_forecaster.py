@@ -96,7 +96,11 @@ async def test_nobody_computes_for_a_client_that_has_gone() -> None:
 
 
 async def test_a_limit_of_time_leaves_out_the_end() -> None:
-    found = await Forecaster(small=0).forecasts("job-1", 100.0, Asked(3000, 0.05))
+    for seconds in (0.05, 0.1, 0.2, 0.4, 0.8, 1.6):  # a busy machine comes to nothing at all within the first
+        found = await Forecaster(small=0).forecasts("job-1", 100.0, Asked(3000, seconds))
+        assert found is not None
+        if found.starts["job-1"].forecast is not None:
+            break
     assert found is not None
     assert found.starts["job-1"].forecast is not None
     last = found.starts["job-3000"]

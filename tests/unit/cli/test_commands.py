@@ -297,6 +297,7 @@ def test_compat_prints_the_tables_of_the_original_client(stub: Stub, shell: Shel
 def test_no_table_has_rules_or_json(stub: Stub, shell: Shell, words: str) -> None:
     line, answer, _ = LISTS[words]
     stub.on(f"{line[0]} {line[1]}", answer)
+    stub.on("GET /fs/d/mounts", {"mountList": [], "cacheList": []})
     for format in ("table", "wide"):
         printed = shell(*words.split(), "-o", format).stdout
         assert not {"|", "{", '"'} & set(printed)

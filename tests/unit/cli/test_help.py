@@ -69,10 +69,12 @@ Commands:
   delete  Delete finished jobs and their logs.
   eta     Estimate when a pending job will start.
   events  Show the events of a job.
+  exec    Run a command inside a running job.
   get     Download a file that a job wrote.
   list    List jobs, newest first.
   logs    Print or follow the log of a job.
   run     Run a command as a job, print its log and exit with its exit code.
+  shell   Open a shell inside a running job.
   show    Show a job: its request, its state and its tasks.
   stop    Stop pending or running jobs.
   submit  Submit the job document in FILE (YAML or JSON, "-" reads standard input) and print the...
@@ -90,8 +92,9 @@ Usage: paddleflow job run [OPTIONS] COMMAND...
   Run COMMAND as a job, print its log and exit with its exit code. Ctrl-C stops the job.
 
   The job runs with the code of the current folder: in the folder itself, with your PATH and virtual
-  environment, if the server runs on this machine under your account; otherwise in a snapshot of it,
-  of which only changed files are sent. .gitignore and .paddleflowignore are respected.
+  environment, if you are root of a server that runs on this machine under your account; otherwise
+  in a snapshot of it, of which only changed files are sent. .gitignore and .paddleflowignore are
+  respected.
 
   A COMMAND of several words is executed directly; a single word is passed to the shell.
 
@@ -102,34 +105,41 @@ Usage: paddleflow job run [OPTIONS] COMMAND...
     paddleflow job run --array 1-20 'python train.py --seed $PF_ARRAY_INDEX'
 
 Options:
-  --name TEXT              Name of the job. [default: the first word of the command]
-  -q, --queue TEXT         Queue. [default: default-queue]
-  --flavour TEXT           Flavour: a named size, instead of --cpu, --mem and --gpu.
-  --cpu TEXT               Cores, for example 2 or 500m. [default: 1]
-  --mem TEXT               Memory, for example 4Gi. [default: 1Gi]
-  --gpu INTEGER RANGE      Number of GPUs (nvidia.com/gpu).  [x>=1]
-  --priority TEXT          very_low, low, normal, high or very_high.
-  -e, --env TEXT           Environment variable, NAME=value. Repeatable.
-  --env-file FILE          File of NAME=value lines.
-  -l, --label TEXT         Label, name=value. Repeatable.
-  --fs TEXT                Storage to mount; with --no-code the job starts in it.
-  --image TEXT             Container image, on clusters that run containers.
-  --code DIRECTORY         Folder with the code. [default: the current folder]
-  --workdir TEXT           Working directory below the code folder.
-  --no-code                Do not use or send a folder.
-  --framework TEXT         Framework of a distributed job, for example pytorch, paddle or mpi.
-  --workers INTEGER RANGE  Number of workers; needs --framework.  [x>=1]
-  --timeout TEXT           Stop the command after this time, for example 90s, 30m or 2h, counted for
-                           each try; it then exits with 124.
-  --retries INTEGER RANGE  Start a failed job again, at most this often.  [0<=x<=100]
-  --after JOBID            Submit only when this job has succeeded. The wait is in this command,
-                           with -d too: if it is interrupted, nothing is submitted.
-  --array TEXT             Submit one job per index, 1-100; it is in PF_ARRAY_INDEX.
-  -d, --detach             Submit the job, print its id and return.
-  --quiet                  Print nothing but the output of the job.
-  -o, --output FORMAT      Output format: table, wide, json, yaml, name, text or compat.
-  --json                   Same as --output json.
-  -h, --help               Show this message and exit.
+  --name TEXT                  Name of the job. [default: the first word of the command]
+  -q, --queue TEXT             Queue. [default: default-queue]
+  --cluster TEXT               Cluster to run on, by its name: uses the queue of it that you may
+                               use.
+  --flavour TEXT               Flavour: a named size, instead of --cpu, --mem and --gpu.
+  --cpu TEXT                   Cores, for example 2 or 500m. [default: 1]
+  --mem TEXT                   Memory, for example 4Gi. [default: 1Gi]
+  --gpu INTEGER RANGE          Number of GPUs (nvidia.com/gpu).  [x>=1]
+  --priority TEXT              very_low, low, normal, high or very_high.
+  -e, --env TEXT               Environment variable, NAME=value. Repeatable.
+  --env-file FILE              File of NAME=value lines.
+  --secret NAME[=VAR]          Secret that the job finds in the variable VAR (default: NAME);
+                               NAME=@FILE: in $PF_SECRETS_DIR/FILE. Repeatable.
+  -l, --label TEXT             Label, name=value. Repeatable.
+  --fs TEXT                    Storage to mount; with --no-code the job starts in it.
+  --image TEXT                 Container image, on clusters that run containers.
+  --code DIRECTORY             Folder with the code. [default: the current folder]
+  --workdir TEXT               Working directory below the code folder.
+  --no-code                    Do not use or send a folder.
+  --requirements FILE          Requirements file; its packages are installed once and kept on the
+                               node.
+  --framework TEXT             Framework of a distributed job, for example pytorch, paddle or mpi.
+  --workers, --nodes N         Number of workers; needs --framework.  [x>=1]
+  --timeout TEXT               Stop the command after this time, for example 90s, 30m or 2h, counted
+                               for each try; it then exits with 124.
+  --retries INTEGER RANGE      Start a failed job again, at most this often.  [0<=x<=100]
+  --after [any:|failed:]JOBID  Start only when this job has succeeded; any: when it has ended in
+                               whatever way; failed: when it has not succeeded. If it ends
+                               otherwise, this one is cancelled. Repeatable.
+  --array TEXT                 Submit one job per index, 1-100 or 1,5,9; it is in PF_ARRAY_INDEX.
+  -d, --detach                 Submit the job, print its id and return.
+  --quiet                      Print nothing but the output of the job.
+  -o, --output FORMAT          Output format: table, wide, json, yaml, name, text or compat.
+  --json                       Same as --output json.
+  -h, --help                   Show this message and exit.
 """)
 
 
@@ -172,7 +182,8 @@ Commands:
   queue       Queues, and who may use them.
   run         Start, watch, stop, retry and compare runs of pipelines.
   schedule    Schedules: run pipelines at the times of a crontab.
-  scheduler   Recorded scheduling decisions.
+  scheduler   Run the pod scheduler on a Kubernetes cluster; recorded decisions.
+  secret      Secrets: named values that jobs are given.
   server      Start a server on this machine.
   statistics  Resource usage of jobs, and accelerator hours.
   token       Tokens for scripts.

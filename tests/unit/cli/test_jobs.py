@@ -12,6 +12,7 @@ import pytest
 from paddleflow.base.host import host_fingerprint
 from paddleflow.cli import progress
 from paddleflow.cli.job_run import exit_code
+from paddleflow.cli.progress import FOLLOWERS
 from paddleflow.sdk.jobs import JobRecord, Task
 from tests.client_stub import Answer, Shell, Stub
 
@@ -162,9 +163,8 @@ def test_waiting_for_a_job_that_is_not_there(stub: Stub, shell: Shell) -> None:
     assert "error: job[a] is not there" in shell("job", "wait", "a", code=1).stderr
 
 
-def test_many_jobs_are_waited_for(stub: Stub, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "FOLLOWERS", 3)
-    names = [f"j{n}" for n in range(20)]
+def test_many_jobs_are_waited_for(stub: Stub, shell: Shell) -> None:
+    names = [f"j{n}" for n in range(FOLLOWERS + 4)]
     for name in names:
         stub.on(f"GET /job/{name}/events", Answer(chunks=[frame(1, "succeeded")]))
         stub.on(f"GET /job/{name}", {"id": name, "status": "succeeded"})
@@ -317,3 +317,37 @@ def test_run_detached_prints_the_id(stub: Stub, shell: Shell) -> None:
 )
 def test_exit_codes(status: str, codes: list[int], wanted: int) -> None:
     assert exit_code(JobRecord(status=status, tasks=[Task(exit_code=code) for code in codes])) == wanted
+
+
+def test_options_behind_the_command_are_explained(stub: Stub, shell: Shell) -> None:
+    done = shell("job", "run", "echo $SEED", "--env", "SEED=1", code=2)
+    assert "options go before the command" in done.stderr
+    assert not [seen for seen in stub.requests if seen.method == "POST"]
+
+
+def test_a_job_after_others_whatever_became_of_them(stub: Stub, shell: Shell) -> None:
+    stub.on("GET /job", {"jobList": [{"id": "job-a1"}, {"id": "job-a2"}]})
+    stub.on("POST /job/single", {"id": "job-b"})
+    shell("job", "run", "-d", "--no-code", "--after", "any:array-1", "--after", "job-c", "--", "true")
+    sent = next(seen.body for seen in stub.requests if seen.method == "POST")
+    assert sent["after"] == ["any:job-a2", "any:job-a1", "job-c"]
+
+
+def test_a_group_has_the_age_of_its_first_job(stub: Stub, shell: Shell) -> None:
+    times = {
+        "acceptTime": "2026-01-01 00:00:00",
+        "startTime": "2026-01-01 00:00:05",
+        "finishTime": "2026-01-01 00:02:05",
+    }
+    group = {"id": "array-1", "jobs": {"succeeded": 2}, **times}
+    newest = {
+        "id": "job-2",
+        "array": "array-1",
+        "name": "a-2",
+        "status": "succeeded",
+        "acceptTime": "2026-01-01 00:01:00",
+    }
+    stub.on("GET /job", {"jobList": [{**newest, "group": group}]})
+    header, row = shell("job", "list", "-o", "wide").stdout.splitlines()
+    assert row[header.index("SUBMITTED") :].startswith("2026-01-01 00:00:00  2026-01-01 00:00:05  2026-01-01 00:02:05")
+    assert row[header.index("TIME") :].startswith("2m")

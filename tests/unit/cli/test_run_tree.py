@@ -64,3 +64,31 @@ def test_the_last_line_of_a_log_stands_behind_its_step() -> None:
 )
 def test_durations_are_for_people(seconds: float, words: str) -> None:
     assert duration(seconds) == words
+
+
+def test_a_step_that_has_not_begun_says_what_it_waits_for() -> None:
+    def step(status: str, deps: str = "") -> dict[str, str]:
+        return {"type": "step", "status": status, "deps": deps}
+
+    inner = {"first": [step("init")], "then": [step("init", "first")]}
+    runtime = {
+        "prepare": [step("running")],
+        "train": [step("init", "prepare")],
+        "more": [step("init")],
+        "later": [{**step("init", "prepare"), "entryPoints": inner}],
+        "now": [{**step("running"), "entryPoints": inner}],
+    }
+    lines = tree(RunRecord.of({"runID": "run-1", "status": "running", "runtime": runtime}))[1:]
+    assert [" ".join(line.split()[1:]) for line in lines] == snapshot(
+        [
+            "▶ prepare running",
+            "· train init waits for prepare",
+            "· more init waits for running steps to end (parallelism)",
+            "· later init waits for prepare",
+            "├─ · first init",
+            "└─ · then init",
+            "▶ now running",
+            "· first init waits for running steps to end (parallelism)",
+            "· then init waits for first",
+        ]
+    )

@@ -40,7 +40,7 @@ def test_events_build_the_state() -> None:
     assert screen("run-000001", found, 20, 10.0, lambda step: "waits" if step.name == "b" else "") == snapshot(
         [
             "run-000001 running",
-            "1 done · 0 running · 1 waiting · 1 failed of 3 steps · 10s elapsed",
+            "1/3 done · 0 running · 1 waiting · 1 failed · 10s elapsed",
             "✓ a  succeeded  3.0 s",
             "· b  pending  job-b  waits",
             "✗ c  failed  1.0 s  exit code 3",
@@ -62,17 +62,38 @@ def test_many_steps_are_folded() -> None:
     assert lines == snapshot(
         [
             "run-000002",
-            "300 done · 3 running · 50 waiting · 1 failed of 354 steps · 5m30s elapsed",
+            "300/354 done · 3 running · 50 waiting · 1 failed · 5m30s elapsed",
             "✗ bad  failed  0.0 s  exit code 1",
             "▶ dag.train-0  running  30.0 s",
             "▶ dag.train-1  running  30.0 s",
             "▶ dag.train-2  running  30.0 s",
             "✓ prepare  300 done",
             "▶ dag  3 running, 50 waiting",
-            "✗ bad  1 failed",
         ]
     )
     assert len(lines) <= 10
+
+
+def test_free_rows_show_what_starts_next_and_a_group_of_one_is_one_line() -> None:
+    events = [step(f"train-{number}", "pending", 0, job=f"job-{number}") for number in range(20)]
+    events += [step("bad", "failed", 1, "exit code 1")]
+    lines = screen("run-000003", progress(*events), 12, 2.0, lambda step: "no cpu is free")
+    assert lines[2:] == snapshot(
+        [
+            "✗ bad  failed  0.0 s  exit code 1  no cpu is free",
+            "· train-0  pending  job-0  no cpu is free",
+            "· train-1  pending  job-1  no cpu is free",
+            "· train-2  pending  job-2  no cpu is free",
+            "· train  20 waiting",
+        ]
+    )
+
+
+def test_the_counter_fits_eighty_columns() -> None:
+    events = [step(f"s-{n}", "running", 0) for n in range(2000)] + [
+        step(f"s-{n}", "succeeded", 900) for n in range(1000)
+    ]
+    assert len(counter(progress(*events), 1000.0)) <= 80
 
 
 def test_the_counter_estimates_the_rest() -> None:
@@ -82,9 +103,7 @@ def test_the_counter_estimates_the_rest() -> None:
         for event in (step(f"s-{n}", "running", n * 10), step(f"s-{n}", "succeeded", n * 10 + 10))
     ]
     found = progress(*events, step("r", "running", 40), *(step(f"w-{n}", "pending", 40) for n in range(6)))
-    assert counter(found, 45.0) == snapshot(
-        "4 done · 1 running · 6 waiting · 0 failed of 11 steps · 45s elapsed · about 1m5s left"
-    )
+    assert counter(found, 45.0) == snapshot("4/11 done · 1 running · 6 waiting · 0 failed · 45s elapsed · ~1m5s left")
 
 
 STATUSES = st.sampled_from(["pending", "running", "succeeded", "failed", "skipped"])

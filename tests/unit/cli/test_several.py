@@ -59,7 +59,7 @@ def test_who_watched_a_run_fail_is_told_where_to_look(stub: Stub, shell: Shell) 
     events = [
         b'id: 1\nevent: step\ndata: {"step": "train", "jobID": "j", "status": "pending"}\n\n',
         b'id: 2\nevent: step\ndata: {"step": "train", "jobID": "j", "status": "failed", "message": "exited with code 3"}\n\n',
-        b'id: 3\nevent: status\ndata: {"status": "failed"}\n\n',
+        b'id: 3\nevent: status\ndata: {"status": "failed", "message": "so"}\n\n',
     ]
     stub.on("GET /run/r/events", Answer(chunks=events))
     result = shell("run", "watch", "r", code=1)

@@ -78,9 +78,60 @@ def test_a_list_that_is_watched_is_shown_again(stub: Stub, shell: Shell, monkeyp
     assert stub.requests[0].query["userFilter"] == "ann"
 
 
-def test_the_last_lines(stub: Stub, shell: Shell) -> None:
-    stub.on("GET /job/j", {"id": "j", "status": "succeeded"})
-    stub.on("GET /job/j/log", Answer(b"1\n2\n3\n4"))
-    assert shell("job", "logs", "j", "--tail", "2").stdout == "3\n4"
-    assert shell("job", "logs", "j", "--tail", "2", "-f").stdout == "2\n3\n4", "the last one was not whole yet"
-    assert shell("job", "logs", "j", "--tail", "0").stdout == ""
+def test_a_part_of_a_log_is_asked_of_the_server(stub: Stub, shell: Shell) -> None:
+    stub.on("GET /job/j", {"id": "j", "status": "succeeded", "attempt": 2})
+    stub.on("GET /job/j/log", Answer(b"3\n4"))
+    words = ("job", "logs", "j", "--member", "worker-1", "--tail", "2", "--since", "10m", "--try", "2")
+    assert shell(*words).stdout == "3\n4"
+    assert stub.requests[0].query == {
+        "task": "worker-1", "offset": "0", "follow": "false", "try": "2", "tailLines": "2", "sinceSeconds": "600.0",
+    }  # fmt: skip
+    assert "is not of the form" in shell("job", "logs", "j", "--since", "soon", code=2).stderr
+
+
+def test_a_watched_list_outlives_a_restart_of_the_server(
+    stub: Stub, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub.on("GET /job", {"jobList": [RUNNING]}, *[Answer({"message": "starting"}, 503)] * 2, {"jobList": [PENDING]})
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if pauses.count(2.0) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    done = shell("job", "list", "-w", "-o", "name", code=130)
+    assert done.stdout.split() == ["job-1", "job-2"]
+    assert "starting; trying again" in done.stderr
+
+
+def test_usage_of_one_job(stub: Stub, shell: Shell) -> None:
+    stub.on("GET /job/job-1", RUNNING)
+    stub.on("GET /statistics/job/job-1", {"metricsInfo": {"cpu_usage_rate": "1.00%"}})
+    assert shell("job", "top", "job-1", "-o", "name").stdout == "job-1\n"
+    assert "/job" not in [seen.path for seen in stub.requests]
+
+
+def test_usage_of_a_job_fits_a_terminal(stub: Stub, shell: Shell) -> None:
+    stub.on("GET /statistics/job/job-1", {"metricsInfo": {"cpu_usage_rate": "1.00%", "gpu_util": ""}})
+    assert shell("statistics", "job", "job-1").stdout == snapshot("""\
+Cpu usage rate:  1.00%
+Gpu util:        -
+""")
+
+
+def test_what_a_change_would_do_is_in_units_for_people(stub: Stub, shell: Shell) -> None:
+    def side(wait: float, use: float) -> dict[str, object]:
+        queue = {"name": "q", "jobs": 3, "meanWait": wait, "p90Wait": wait, "meanCompletion": 70.0, "use": use}
+        return {"queues": [queue], "fairness": 1.0, "use": use, "victims": 0}
+
+    answer = {"begins": "b", "now": "n", "cycles": 2, "before": side(12.3, 0.41), "after": side(260.0, 0.38)}
+    stub.on("POST /queue/whatif", answer)
+    assert shell("queue", "whatif", "--queue", "q,maxcpu=1").stdout == snapshot("""\
+QUEUE  JOBS  MEAN WAIT     P90 WAIT      MEAN COMPLETION  USE         VICTIMS  LOST
+q      3     12s -> 4m20s  12s -> 4m20s  1m10s            41% -> 38%  0        0s
+fairness: 1.00
+use: 41% -> 38%
+victims: 0
+""")

@@ -12,8 +12,7 @@ import pytest
 
 from paddleflow.base.clock import SystemClock
 from paddleflow.base.quantity import Resources
-from paddleflow.engine import clusters as clusters_module
-from paddleflow.engine.cluster_engine import Parts
+from paddleflow.engine.cluster_engine import Parts, Timing
 from paddleflow.engine.clusters import ClusterEngines
 from paddleflow.errors import Unavailable
 from paddleflow.jobs.rows import SQL
@@ -85,8 +84,11 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
 
 
 @asynccontextmanager
-async def server(database: Database, memory: Memory, data: Path, bus: LocalBus) -> AsyncIterator[ClusterEngines]:
-    engines = ClusterEngines(Parts(database, CLOCK, bus, Settings(), data, "server"), {LOCAL: memory})
+async def server(
+    database: Database, memory: Memory, data: Path, bus: LocalBus, poll: float = 1.0
+) -> AsyncIterator[ClusterEngines]:
+    parts = Parts(database, CLOCK, bus, Settings(), data, "server", timing=Timing(poll=poll))
+    engines = ClusterEngines(parts, {LOCAL: memory})
     await engines.prepare()
     async with asyncio.TaskGroup() as group:
         task = group.create_task(engines.run())
@@ -161,14 +163,11 @@ async def test_clusters_are_followed_as_they_come_and_go(database: Database, tmp
         await soon(lambda: engines.engine("late") is None, "it has none any more")
 
 
-async def test_a_cluster_that_cannot_be_opened_is_named_and_tried_again(
-    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(clusters_module, "FOLLOW_EVERY", 0.01)
+async def test_a_cluster_that_cannot_be_opened_is_named_and_tried_again(database: Database, tmp_path: Path) -> None:
     memory, bus = Memory(), LocalBus()
     memory.broken.add("far")
     await database.write(add_cluster, "far")
-    async with server(database, memory, tmp_path, bus) as engines:
+    async with server(database, memory, tmp_path, bus, poll=0.01) as engines:
         await soon(lambda: engines.problems == {"far": "far cannot be reached"}, "it says why")
         await send(database, bus, engines, "near", DEFAULT_QUEUE)
         await reaches(database, "near", "running")

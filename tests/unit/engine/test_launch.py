@@ -25,6 +25,7 @@ from paddleflow.frameworks.catalogue import FRAMEWORKS
 from paddleflow.jobs.facts import Key
 from paddleflow.jobs.model import Member, MountedStorage
 from paddleflow.runtimes.runtime import Mount
+from paddleflow.settings import JobSettings
 
 GPU = "nvidia.com/gpu"
 EACH = Resources.of(1000, 2**30)
@@ -42,7 +43,9 @@ def prepared(
     job = PlacedJob(
         framework=framework, members=members, places=places or (MemberPlacement("worker", 0, "n1"),), **given
     )
-    return prepare(job, LaunchContext("/jobs/{}".format, base_env or {}, {"n1": "127.0.0.1"}, restart_limit=3))
+    return prepare(
+        job, LaunchContext("/jobs/{}".format, base_env or {}, {"n1": "127.0.0.1"}, JobSettings(restart_limit=3))
+    )
 
 
 def alone(*places: MemberPlacement, **fields: Any) -> PreparedLaunch:
@@ -72,7 +75,13 @@ def test_what_a_launch_says() -> None:
     launch = alone().launch
     assert launch.attempt == "job-1.worker-0.2"
     assert (launch.command, launch.user, launch.node) == (("python", "train.py"), "alice", "n1")
-    assert launch.labels == {"paddleflow/job": "job-1", "paddleflow/queue": "q", "paddleflow/role": "worker"}
+    assert launch.labels == {
+        "owner": "paddleflow",
+        "paddleflow-job-id": "job-1",
+        "paddleflow-job-framework": "standalone",
+        "volcano.sh/queue-name": "q",
+        "paddleflow/role": "worker",
+    }
     assert (launch.request, launch.limit, launch.mounts, launch.ready_port) == (EACH, EACH, (), None)
     assert (launch.working_dir, launch.image, launch.prefetch) == ("", "", None)
 

@@ -14,10 +14,11 @@ from paddleflow.engine.prefetch import NoPrefetch
 from paddleflow.engine.recovery import Records, rebuild
 from paddleflow.jobs.facts import Evicted, Resized
 from paddleflow.scheduling.model import Assignment, Node, Preempt, Queue, Reason, Resize
+from paddleflow.settings import JobSettings
 from tests.job_tables import JOB, WORKER, row_of, task_row, waiting
 
 NODE = Node("n1", Resources.of(8000, 8 * 2**30, {"nvidia.com/gpu": 8000}))
-CONTEXT = LaunchContext("/data/{}".format, {}, {"n1": "127.0.0.1"}, restart_limit=3)
+CONTEXT = LaunchContext("/data/{}".format, {}, {"n1": "127.0.0.1"}, JobSettings(restart_limit=3))
 BY = Reason("reclaim", "its queue is below its guarantee")
 
 

@@ -17,17 +17,18 @@ from paddleflow.engine.ports import Ports
 from paddleflow.engine.prefetch import HORIZON, MAX_PER_JOB, Prefetch, SlotClass, kind_of
 from paddleflow.engine.recovery import Records, compare, rebuild
 from paddleflow.engine.turn import apply_observations, apply_row_changes, decide
-from paddleflow.jobs.model import JobStatus, Member
+from paddleflow.jobs.model import JobStatus, Member, UsedSecret
 from paddleflow.jobs.rows import ChangedJob, JobRow, request_of
 from paddleflow.runtimes.prefetch import Returned
 from paddleflow.runtimes.runtime import AttemptObservation, Ended, Started
 from paddleflow.scheduling.model import Node, Queue
+from paddleflow.settings import JobSettings
 from tests.job_tables import JOB, changed, row_of, task_row, waiting
 
 ONE = Resources.of(1000, 2**30)
 SMALL = Member("worker", 1, ("true",), {}, ONE, ONE, document={"command": "true"})
 STEP = replace(JOB, members=(SMALL,), request=ONE, priority="NORMAL")
-AROUND = LaunchContext("/data/{}".format, {}, {"n1": "127.0.0.1"}, restart_limit=3)
+AROUND = LaunchContext("/data/{}".format, {}, {"n1": "127.0.0.1"}, JobSettings(restart_limit=3))
 NOW = 30.0
 
 
@@ -77,7 +78,16 @@ def test_the_next_step_goes_ahead_and_stays_in_the_line() -> None:
     assert ahead(turn(board)) == []
 
 
-def test_an_heir_is_placed_where_the_other_one_was() -> None:
+def test_a_step_that_goes_ahead_keeps_its_secrets() -> None:
+    row, used = step_row(2), UsedSecret("key", "KEY", "")
+    board = scene(row)
+    board.prefetch.written(row, (replace(SMALL, document={"secrets": [{"name": "key", "env": "KEY"}]}),))
+    (launched,) = turn(board).launches
+    assert launched.launch.waits_for_slot
+    assert launched.secrets == (used,)
+
+
+def test_a_successor_is_placed_where_the_other_one_was() -> None:
     board = scene(step_row(2), step_row(3))
     turn(board)
     changes = turn(board, Ended(attempt(1), NOW - 0.3, 0, successor=attempt(2)), Started(attempt(2), NOW - 0.2, 7))
@@ -90,7 +100,7 @@ def test_an_heir_is_placed_where_the_other_one_was() -> None:
     assert ahead(changes) == [attempt(3)]
 
 
-def test_an_heir_may_end_in_the_turn_in_which_it_began() -> None:
+def test_a_successor_may_end_in_the_turn_in_which_it_began() -> None:
     board = scene(step_row(2), step_row(3))
     turn(board)
     end = Ended(attempt(2), NOW + 0.2, 0, started_at=NOW + 0.1)
@@ -188,7 +198,7 @@ def test_a_process_of_a_job_that_waits_is_taken_up() -> None:
     assert list(board.core.allocations) == ["job-2"]
 
 
-def test_only_small_jobs_have_a_lane() -> None:
+def test_only_small_jobs_have_a_slot_class() -> None:
     assert kind_of(request_of(step_row(2)), "standalone")
     assert not kind_of(request_of(row_of(JOB)), "standalone"), "devices are numbered"
     assert not kind_of(request_of(step_row(2)), "paddle")
@@ -206,7 +216,7 @@ def test_the_shorter_jobs_are_the_more_go_ahead() -> None:
     assert slot_class.capacity() == 0
 
 
-def test_a_lane_learns_how_long_its_jobs_take() -> None:
+def test_a_slot_class_learns_how_long_its_jobs_take() -> None:
     prefetch = Prefetch()
     slot_class = prefetch.slot_class_of(request_of(step_row(2)), "standalone", "n1")
     for job, seconds in (("a", 2.0), ("b", 1.0)):

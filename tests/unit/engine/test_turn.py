@@ -21,11 +21,12 @@ from paddleflow.jobs.model import JobStatus, Member, NewJob
 from paddleflow.jobs.rows import ChangedJob, JobRow, TaskRow
 from paddleflow.runtimes.runtime import AttemptObservation, Ended, Ready, Started
 from paddleflow.scheduling.model import Node, Queue
+from paddleflow.settings import JobSettings
 from tests.job_tables import JOB, WORKER, changed, row_of, task_row, waiting
 
 NODE = Node("n1", Resources.of(4000, 8 * 2**30, {"nvidia.com/gpu": 4000}))
 QUEUE = Queue("q", None)
-AROUND = LaunchContext("/data/{}".format, {}, {"n1": "127.0.0.1"}, restart_limit=3)
+AROUND = LaunchContext("/data/{}".format, {}, {"n1": "127.0.0.1"}, JobSettings(restart_limit=3))
 A1, A2 = AttemptId("job-1.worker-0.1"), AttemptId("job-1.worker-0.2")
 AGAIN = replace(JOB, members=(replace(WORKER, env={"PF_JOB_RESTART_POLICY": "OnFailure"}),))
 MPI = replace(
@@ -72,6 +73,34 @@ def turn(board: Board, seen: Iterable[AttemptObservation] = (), rows: Iterable[J
 
 def written(changes: Changeset) -> list[tuple[JobStatus, str, list[str]]]:
     return [(c.after.status, c.after.message, [status for _, status, _ in c.history]) for c in changes.writes.changes]
+
+
+def test_what_the_cluster_takes_away_waits_for_a_new_place_and_uses_up_no_retry() -> None:
+    board, _ = running()
+    changes = turn(board, [Ended(A1, 25.0, 143, "taken away from node n1: drained", node="n1", disrupted=True)])
+    ((status, message, _),) = written(changes)
+    assert status is JobStatus.PENDING
+    assert message == "taken away from node n1: drained; it waits for a place"
+    assert [(job, by) for job, _, by, _ in changes.writes.evictions] == [("job-1", "n1")]
+    assert changes.ended == [A1]
+    assert "job-1" in board.waiting
+
+
+def test_a_job_that_is_being_stopped_is_not_started_again_by_a_disruption() -> None:
+    board, row = running()
+    turn(board, rows=[row._replace(status="terminating", touched=row.touched + 1)])
+    changes = turn(board, [Ended(A1, 25.0, 143, "drained", node="n1", disrupted=True)])
+    assert [status for status, _, _ in written(changes)] == [JobStatus.TERMINATED]
+    assert not changes.writes.evictions
+
+
+def test_the_events_of_a_job_that_began_before_the_turn_that_placed_it_go_forward() -> None:
+    board, _ = running()
+    held = board.core.allocations["job-1"]
+    changes = turn(board, [Ended(A1, held.since - 1.0, 0, started_at=held.since - 2.0)])
+    ((at, status, _),) = changes.writes.changes[0].history
+    assert (at, status) == (held.since, JobStatus.SUCCEEDED)
+    assert changes.writes.changes[0].after.finished_at == held.since - 1.0
 
 
 # ---- stops that meet ends ------------------------------------------------------------------------------------------

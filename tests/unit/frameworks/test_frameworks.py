@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from paddleflow.errors import Invalid
 from paddleflow.frameworks.catalogue import FRAMEWORKS, find
-from paddleflow.frameworks.framework import Framework, PlacedMember, Plan
+from paddleflow.frameworks.framework import Framework, LaunchPlan, PlacedMember
 from paddleflow.spec.document import parse
 from paddleflow.spec.job import DistributedJob, SingleJob
 
@@ -56,7 +56,7 @@ def gang(
     return members
 
 
-def planned(name: str, members: Sequence[PlacedMember]) -> Sequence[Plan]:
+def planned(name: str, members: Sequence[PlacedMember]) -> Sequence[LaunchPlan]:
     """As the engine calls it: each member has as many ports as its role asked for."""
     framework = find(name)
     needed = {role.name: role.ports for role in framework.roles}

@@ -37,7 +37,7 @@ class Source:
 
 @pytest.fixture
 def cache(tmp_path: Path) -> DataCache:
-    return DataCache(tmp_path, 1 << 30)
+    return DataCache([tmp_path], 1 << 30)
 
 
 def stored(folder: Path) -> list[str]:
@@ -64,7 +64,7 @@ def test_a_whole_file_gets_its_name_and_is_found_again(cache: DataCache, tmp_pat
     assert file.whole
     assert [name.endswith(".filling") for name in stored(tmp_path)] == [False]
     cache.close_file(file)
-    again = DataCache(tmp_path, 1 << 30).open("key", "tag", len(CONTENT), source.fetch)
+    again = DataCache([tmp_path], 1 << 30).open("key", "tag", len(CONTENT), source.fetch)
     assert again.whole
     assert again.read(10, 5) == CONTENT[5:15]
     assert len(source.asked) == 4
@@ -108,12 +108,12 @@ def test_a_damaged_file_is_fetched_again(cache: DataCache, tmp_path: Path) -> No
     file.make_whole()
     cache.close_file(file)
     file.path.write_bytes(b"y" * 100)
-    again = DataCache(tmp_path, 1 << 30).open("key", "tag", 100, source.fetch)
+    again = DataCache([tmp_path], 1 << 30).open("key", "tag", 100, source.fetch)
     assert again.read(100, 0) == b"x" * 100
 
 
 def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
-    cache = DataCache(tmp_path, 250)
+    cache = DataCache([tmp_path], 250)
     for name in ("a", "b", "a", "c"):
         file = cache.open(name, "tag", 100, Source(name.encode() * 100).fetch)
         file.make_whole()

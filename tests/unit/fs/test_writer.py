@@ -30,12 +30,12 @@ def content_of(store: MemoryStore) -> dict[str, bytes]:
 
 def test_what_has_a_note_is_uploaded_by_the_next_mount(tmp_path: Path) -> None:
     store = MemoryStore()
-    staging = Staging(tmp_path, store)
+    staging = Staging([tmp_path], store)
     stage(staging, b"acknowledged", Commit("a", {"mode": "600"}, ""))
     stage(staging, b"not", None)
-    assert Staging(tmp_path, store).recover() == 1
+    assert Staging([tmp_path], store).recover() == 1
     assert content_of(store) == {"a": b"acknowledged"}
-    assert store.stat("a").metadata == {"mode": "600"}
+    assert store.stat("a").metadata["mode"] == "600"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -44,24 +44,39 @@ def test_a_crash_at_any_request_of_the_recovery_loses_nothing(tmp_path: Path, af
     for number in range(1, 8):
         store, folder = MemoryStore(), tmp_path / str(number)
         base = store.write("a", b"old").tag
-        stage(Staging(folder, store), b"new", Commit("a", {}, base))
-        Staging(folder, Faulty(store, fail_nth(number), after=after)).recover()
-        Staging(folder, store).recover()
+        stage(Staging([folder], store), b"new", Commit("a", {}, base))
+        Staging([folder], Faulty(store, fail_nth(number), after=after)).recover()
+        Staging([folder], store).recover()
         assert content_of(store) == {"a": b"new"}, number
         assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [{"mode": "600"}, {}])
+def test_an_earlier_version_of_this_machine_is_no_conflict(tmp_path: Path, words: dict[str, str]) -> None:
+    """Changed and committed again while an upload went on, which arrived, and then killed: nobody had written down its version."""
+    store = MemoryStore()
+    base, staging = store.write("a", b"old").tag, Staging([tmp_path], store)
+    path = stage(staging, b"first", Commit("a", words, base))
+    fd = os.open(path, os.O_RDWR)
+    staging.upload(fd, Commit("a", words, base, path.stem))
+    os.pwrite(fd, b"second", 0)
+    staging.commit(path, fd, Commit("a", words, base, again=True))
+    os.close(fd)
+    assert Staging([tmp_path], store).recover() == 1
+    assert content_of(store) == {"a": b"second"}
 
 
 def test_a_version_of_somebody_else_is_kept(tmp_path: Path) -> None:
     store = MemoryStore()
     base = store.write("a", b"old").tag
-    path = stage(Staging(tmp_path, store), b"mine", Commit("a", {}, base))
+    path = stage(Staging([tmp_path], store), b"mine", Commit("a", {}, base))
     store.write("a", b"theirs")
-    Staging(tmp_path, store).recover()
+    Staging([tmp_path], store).recover()
     assert content_of(store) == {"a": b"theirs", f"a.conflict-{path.stem}": b"mine"}
 
 
 def test_a_damaged_note_keeps_its_file(tmp_path: Path) -> None:
-    staging = Staging(tmp_path, MemoryStore())
+    staging = Staging([tmp_path], MemoryStore())
     path = stage(staging, b"x", Commit("a", {}, ""))
     path.with_suffix(".note").write_text("{")
     assert staging.recover() == 0
@@ -69,7 +84,7 @@ def test_a_damaged_note_keeps_its_file(tmp_path: Path) -> None:
 
 
 def test_uploads_are_tried_until_the_store_is_back(tmp_path: Path) -> None:
-    staging = Staging(tmp_path, MemoryStore())
+    staging = Staging([tmp_path], MemoryStore())
     left = [Unavailable("away"), Unavailable("away")]
     done: list[int] = []
 
@@ -86,7 +101,7 @@ def test_uploads_are_tried_until_the_store_is_back(tmp_path: Path) -> None:
 
 def test_a_refused_upload_is_counted_and_kept(tmp_path: Path) -> None:
     store = MemoryStore()
-    staging = Staging(tmp_path, store)
+    staging = Staging([tmp_path], store)
     path = stage(staging, b"x", Commit("a", {}, ""))
 
     def work() -> None:

@@ -92,7 +92,6 @@ def test_command_line_without_anything_is_nothing() -> None:
         ("smal", Invalid, "QueueNameNotFound", "queue[smal] does not exist", "did you mean small?"),
         ("closed", Invalid, "InvalidState", "queue[closed] is not open", "takes no new jobs"),
         ("private", Forbidden, "AccessDenied", "user[alice] may not use queue[private]", "queue grant alice private"),
-        ("far", Invalid, "JobInvalidField", "of type Kubernetes", "default-cluster"),
     ],
 )
 def test_queues_that_take_no_job(queue: str, kind: type[PaddleFlowError], code: str, words: str, hint: str) -> None:

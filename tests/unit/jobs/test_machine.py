@@ -82,6 +82,12 @@ def test_the_first_failure_decides_and_is_named() -> None:
     assert (state.status, state.message) == (JobStatus.FAILED, "worker-1 exited with code 7")
 
 
+def test_a_failure_stays_named_when_another_member_starts_after_it() -> None:
+    state, _ = play(JobState("job-1", ALONE), Placed(1, (W0, W1)), MemberStarted(2, W1), MemberEnded(3, W1, 7))
+    state, _ = play(state, MemberStarted(4, W0), MemberEnded(5, W0, 143))
+    assert (state.status, state.message) == (JobStatus.FAILED, "worker-1 exited with code 7")
+
+
 def test_a_server_that_fails_before_the_workers_started_fails_the_job() -> None:
     state, commands = play(
         JobState("job-1", SERVERS_FIRST), Placed(1, (P0, W0)), MemberEnded(2, P0, 127, "no such file")

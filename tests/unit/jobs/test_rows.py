@@ -55,7 +55,7 @@ MEMBERS = st.builds(
 def test_members_come_back_as_they_were(members: tuple[Member, ...]) -> None:
     row = job_row(replace(JOB, members=members), 1.0)
     assert members_of(str(row["members"])) == members
-    assert member_sets_of(str(row["needs"])) == tuple(MemberSet(m.role, m.replicas, m.request) for m in members)
+    assert member_sets_of(str(row["member_sets"])) == tuple(MemberSet(m.role, m.replicas, m.request) for m in members)
 
 
 def test_the_scheduler_s_view_of_a_row() -> None:
@@ -83,7 +83,7 @@ def test_texts_are_kept_as_they_are() -> None:
 @pytest.mark.parametrize("status", list(JobStatus))
 @pytest.mark.parametrize("outcome", [None, JobStatus.FAILED])
 def test_states_come_back_as_they_were(status: JobStatus, outcome: JobStatus | None) -> None:
-    shape = lifecycle_of("standalone", [WORKER], 3)
+    shape = lifecycle_of("standalone", [WORKER], JobSettings(restart_limit=3))
     row = row_of(
         JOB, status=str(status), message="m", outcome=outcome, placed=1, attempt=2, not_before=3.0, started_at=11.0
     )
@@ -96,7 +96,11 @@ def test_states_come_back_as_they_were(status: JobStatus, outcome: JobStatus | N
 
 
 def test_members_of_an_attempt_that_failed_do_not_count_while_the_job_waits() -> None:
-    state = state_of(row_of(JOB, attempt=1, placed=0), [task_row(attempt=1)], lifecycle_of("standalone", [WORKER], 0))
+    state = state_of(
+        row_of(JOB, attempt=1, placed=0),
+        [task_row(attempt=1)],
+        lifecycle_of("standalone", [WORKER], JobSettings(restart_limit=0)),
+    )
     assert state.tasks == ()
     assert not state.placed
 
@@ -106,18 +110,22 @@ def test_members_of_an_attempt_that_failed_do_not_count_while_the_job_waits() ->
 )
 def test_restart_policies(policy: str, restarts: int) -> None:
     member = replace(WORKER, env={"PF_JOB_RESTART_POLICY": policy})
-    assert lifecycle_of("standalone", [WORKER, member], 4).restarts == restarts
+    assert lifecycle_of("standalone", [WORKER, member], JobSettings(restart_limit=4)).restarts == restarts
 
 
 def test_the_roles_that_are_there_say_whose_end_is_the_job_s() -> None:
     def completing(framework: str, *roles: str) -> frozenset[str]:
-        return lifecycle_of(framework, [replace(WORKER, role=role) for role in roles], 0).completing
+        return lifecycle_of(
+            framework, [replace(WORKER, role=role) for role in roles], JobSettings(restart_limit=0)
+        ).completing
 
     assert completing("tensorflow", "pserver", "master", "worker") == {"master"}
     assert completing("tensorflow", "pserver", "worker") == {"worker"}
     assert completing("paddle", "pserver", "worker") == {"worker"}
     for name, framework in FRAMEWORKS.items():
-        shape = lifecycle_of(name, [replace(WORKER, role=role.name) for role in framework.roles], 0)
+        shape = lifecycle_of(
+            name, [replace(WORKER, role=role.name) for role in framework.roles], JobSettings(restart_limit=0)
+        )
         assert shape.stages == framework.stages
         assert shape.completion in Completion
 

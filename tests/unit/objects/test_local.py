@@ -15,7 +15,7 @@ import pytest
 from paddleflow.errors import Conflict, Forbidden, NotFound, OverQuota, Unavailable
 from paddleflow.objects import local
 from paddleflow.objects.local import LocalStore
-from paddleflow.objects.store import Kind
+from paddleflow.objects.store import TEMPORARY, Kind
 
 
 def names(folder: Path) -> list[str]:
@@ -109,7 +109,7 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
 
 def test_temporary_files_of_a_crash_are_not_listed(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    (tmp_path / f"{local.TEMPORARY}1234").write_bytes(b"half")
+    (tmp_path / f"{TEMPORARY}1234").write_bytes(b"half")
     assert list(store.list_entries()) == []
 
 

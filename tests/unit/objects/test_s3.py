@@ -6,18 +6,19 @@ import io
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 
 import pytest
 
-from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, PaddleFlowError, TooMany, Unavailable
-from paddleflow.objects.connections import Connections
-from paddleflow.objects.s3 import PART, Bucket, S3Store
+from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota, PaddleFlowError, TooMany, Unavailable
+from paddleflow.objects.connections import Answer, Connections
+from paddleflow.objects.s3 import PART, Bucket, S3Store, _clock_hint
 from paddleflow.objects.signature import Credentials, Signer
-from paddleflow.objects.store import iterate_content
-from paddleflow.objects.urls import Access, bucket_of
+from paddleflow.objects.store import BAD_CREDENTIALS, iterate_content
+from paddleflow.objects.urls import bucket_of, parse_url
 from tests.ports import closed_port
 from tests.s3_servers import KEYS, S3Server, versitygw
 
@@ -117,6 +118,33 @@ def test_what_is_wrong_is_said(
     store.close()
 
 
+@pytest.mark.parametrize("seconds", [-86_400.0, 7_200.0])
+def test_a_clock_that_is_wrong_is_said(bucket: Bucket, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server's own refusal, also of a HEAD, whose answer has no words."""
+
+    class Shifted(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Shifted:
+            return cls.fromtimestamp(time.time() + seconds, tz)
+
+    monkeypatch.setattr("paddleflow.objects.signature.datetime", Shifted)
+    store = S3Store(bucket)
+    for call in (lambda: store.stat("a"), lambda: store.write("a", b""), lambda: list(store.list_entries())):
+        with pytest.raises(Forbidden) as raised:
+            call()
+        assert raised.value.code == BAD_CREDENTIALS
+        assert "set this machine's clock" in raised.value.hint
+    store.close()
+
+
+def test_the_difference_of_the_clocks_is_told() -> None:
+    answer = Answer(403, {"date": "Wed, 18 Nov 2026 12:00:00 GMT"}, b"")
+    there = datetime(2026, 11, 18, 12, tzinfo=UTC).timestamp()
+    assert _clock_hint(answer, there + 7200).endswith("it is 7200 s ahead of the server's")
+    assert _clock_hint(answer, there - 60).endswith("it is 60 s behind the server's")
+    assert _clock_hint(Answer(403, {}, b""), there) == "set this machine's clock"
+
+
 def test_nobody_listens(bucket: Bucket) -> None:
     with closed_port() as port:
         store = S3Store(replace(bucket, endpoint=f"http://127.0.0.1:{port}"))
@@ -125,11 +153,14 @@ def test_nobody_listens(bucket: Bucket) -> None:
 
 
 def test_urls() -> None:
-    made = bucket_of("s3://data/sets/a", Access("http://s3.example:9000", access_key="a", secret_key="s"))
+    given = {"endpoint": "http://s3.example:9000", "accessKey": "a", "secretKey": "s"}
+    made = bucket_of(parse_url("s3://data/sets/a"), given)
     assert (made.name, made.prefix, made.endpoint) == ("data", "sets/a", "http://s3.example:9000")
-    assert bucket_of("s3://data", Access(region="eu-west-1")).endpoint == "https://s3.eu-west-1.amazonaws.com"
+    data = parse_url("s3://data")
+    assert bucket_of(data, {"region": "eu-west-1"}).endpoint == "https://s3.eu-west-1.amazonaws.com"
+    assert bucket_of(parse_url("bos://data"), {}).endpoint == "https://s3.bj.bcebos.com"
     with pytest.raises(Invalid):
-        bucket_of("s3://data", Access(access_key="a"))
+        bucket_of(data, {"accessKey": "a"})
     for wrong in (Bucket("ftp://x", "data"), Bucket("http://x", "No"), Bucket("http://x", "data", "a/../b")):
         with pytest.raises(Invalid):
             S3Store(wrong)
@@ -182,6 +213,8 @@ def status(line: str, code: str = "") -> bytes:
         (status("429 Too Many"), TooMany),
         (status("403 No", "RequestTimeTooSkewed"), Forbidden),
         (status("403 No", "ExpiredToken"), Forbidden),
+        (status("403 No", "QuotaExceeded"), OverQuota),
+        (status("507 Full", "XMinioStorageFull"), OverQuota),
     ],
 )
 def test_bad_answers(answer: bytes, error: type[PaddleFlowError]) -> None:

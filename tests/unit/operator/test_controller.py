@@ -17,7 +17,7 @@ from paddleflow.kube.recorder import Recorder
 from paddleflow.kube.resources import EVENTS, NAMESPACES, PADDLEJOBS, PODGROUPS, PODS, SERVICES, Object, owner, uid
 from paddleflow.kube.transport import Request, Response
 from paddleflow.operator.controller import SETTLE, PaddleJobController
-from paddleflow.operator.paddlejob.job import ORIGINAL_FINALIZER, Options
+from paddleflow.operator.paddlejob.job import ORIGINAL_FINALIZER, OperatorOptions
 from paddleflow.operator.paddlejob.pods import NAME_LABEL
 from paddleflow.testing.api_server import MemoryApiServer
 from tests.patience import soon
@@ -34,7 +34,7 @@ class Scene:
         self.client = Client(self.server)
         self.clock = ManualClock()
         self.recorder = Recorder(self.client, "test", self.clock)
-        self.jobs = PaddleJobController(self.client, self.recorder, self.clock, Options(**options))
+        self.jobs = PaddleJobController(self.client, self.recorder, self.clock, OperatorOptions(**options))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Scene]:

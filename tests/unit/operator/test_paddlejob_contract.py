@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from paddleflow.operator.paddlejob.contract import expected, members_map, shared
-from paddleflow.operator.paddlejob.job import Options, read
+from paddleflow.operator.paddlejob.job import OperatorOptions, read
 from paddleflow.operator.paddlejob.manifests import pod
 from paddleflow.operator.paddlejob.pods import read_pods
 from tests.simulated_paddlejob import Obj, SimulatedCluster, job, role
@@ -21,7 +21,7 @@ def variables(manifest: Obj) -> dict[str, Any]:
 
 def made(spec: Obj, name: str = "worker", index: int = 0, **options: Any) -> Obj:
     found = read(job(spec))
-    return pod(found, name, index, 1, Options(**options), 40000, False)
+    return pod(found, name, index, 1, OperatorOptions(**options), 40000, False)
 
 
 def data(spec: Obj, **options: Any) -> dict[str, str]:

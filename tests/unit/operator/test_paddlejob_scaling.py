@@ -89,6 +89,13 @@ def test_pods_wait_for_the_gang() -> None:
     assert pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] == "demo"
 
 
+def test_the_gang_may_be_scheduled_by_ours() -> None:
+    cluster = SimulatedCluster({"worker": role(2)}, volcano=True, gang_scheduler="paddleflow")
+    cluster.go()
+    assert cluster.pod("demo-worker-0")["spec"]["schedulerName"] == "paddleflow"
+    assert cluster.pod("demo-worker-0")["metadata"]["annotations"]["scheduling.k8s.io/group-name"] == "demo"
+
+
 def test_the_gang_is_kept_true_and_goes_with_the_end() -> None:
     cluster = gang({"worker": role(2)})
     cluster.go()

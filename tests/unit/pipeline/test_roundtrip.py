@@ -16,7 +16,7 @@ from paddleflow.errors import Invalid
 from paddleflow.spec.pipeline import document as document_module
 from paddleflow.spec.pipeline.document import dump, read, to_document
 from paddleflow.spec.pipeline.drafts import DAG, STEP
-from paddleflow.spec.pipeline.faults import Faults
+from paddleflow.spec.pipeline.faults import DocumentFaults
 from paddleflow.spec.pipeline.model import Cache, Component, Dag, FsMount, FsScope, Parameter, Pipeline, Retry, Step
 from paddleflow.spec.pipeline.nodes import from_json, from_text
 from paddleflow.spec.pipeline.options import CACHE, MOUNT, RETRY
@@ -243,7 +243,7 @@ def test_the_examples_are_read_and_the_schema_accepts_them(file: Path) -> None:
 
 
 def read_tree(text: str) -> Any:
-    return from_text(text, Faults()).plain()
+    return from_text(text, DocumentFaults()).plain()
 
 
 def test_the_schema_knows_every_key() -> None:
@@ -283,4 +283,4 @@ def test_the_schema_refuses_what_the_reader_refuses(document: dict[str, Any]) ->
 
 def test_json_nodes_keep_their_values() -> None:
     tree = {"a": [1, 2.5, "x", None, True, {"b": []}]}
-    assert from_json(tree, Faults()).plain() == tree
+    assert from_json(tree, DocumentFaults()).plain() == tree

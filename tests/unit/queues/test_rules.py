@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from paddleflow.base.quantity import Resources
 from paddleflow.errors import Invalid
 from paddleflow.queues import credentials, rules, tree
-from paddleflow.queues.model import QUOTA_PARENT_KEY, QUOTA_TYPE_KEY, Cluster, Queue, QueueStatus
+from paddleflow.queues.model import QUOTA_TYPE_KEY, Cluster, Queue, QueueStatus
 from paddleflow.queues.tree import as_scheduled
 from paddleflow.spec.cluster import ClusterChange, NewCluster
 from paddleflow.spec.document import parse
@@ -129,7 +129,7 @@ def test_the_quota_type_stays() -> None:
 
 
 def test_status_and_the_scheduler_s_view() -> None:
-    open_queue = queue(location={"zone": "a", QUOTA_TYPE_KEY: "logical", QUOTA_PARENT_KEY: "root"})
+    open_queue = queue(location={"room": "b", QUOTA_TYPE_KEY: "logical"}, nodeSelector={"zone": "a"})
     closed = changed(open_queue, status="closed")
     assert closed.status is QueueStatus.CLOSED
     assert as_scheduled(open_queue, online=True).node_labels == (("zone", "a"),)
@@ -145,11 +145,12 @@ maps = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["", "1", "2"]),
 
 
 @given(maps, maps)
-def test_a_location_never_keeps_an_empty_value(first: dict[str, str], second: dict[str, str]) -> None:
-    after = changed(queue(location=first), location=second).location
-    assert all(after.values())
-    assert all(after.get(key, "") == value for key, value in second.items())
-    assert all(after.get(key, "") == value for key, value in first.items() if key not in second)
+def test_no_empty_value_is_kept(first: dict[str, str], second: dict[str, str]) -> None:
+    after = changed(queue(location=first, nodeSelector=first), location=second, nodeSelector=second)
+    assert all(after.location.values())
+    assert after.node_selector == after.location
+    assert all(after.location.get(key, "") == value for key, value in second.items())
+    assert all(after.location.get(key, "") == value for key, value in first.items() if key not in second)
 
 
 def test_flavours() -> None:
@@ -249,3 +250,30 @@ def test_use_is_summed_up_the_tree_and_a_circle_ends() -> None:
     one = Resources.of(1000)
     sums = tree.subtree_usage(queues, {"a": one, "c": one, "d": one, "gone": one})
     assert {name: amount.cpu for name, amount in sums.items()} == {"a": 1000, "b": 2000, "c": 2000, "d": 1000, "e": 0}
+
+
+def test_other_clusters_are_there_are_others_and_are_of_one_kind() -> None:
+    first, machine = cluster(), replace(cluster(), name="here", cluster_type="Local")
+    document = {
+        "name": "q1", "namespace": "ns", "clusterName": "c1", "parent": "p", "maxResources": {"cpu": 8, "mem": "16Gi"},
+        "otherClusters": ["gone", "c1", "here"],
+    }  # fmt: skip
+    others = {"gone": None, "c1": first, "here": machine}
+    with pytest.raises(Invalid) as caught:
+        rules.new_queue(parse(NewQueue, document), first, ["c1"], 1.0, others=others)
+    found = {fault.where: fault.message for fault in caught.value.details}
+    assert found["otherClusters[0]"] == "cluster[gone] does not exist"
+    assert found["otherClusters[1]"] == "cluster[c1] is the queue's clusterName already"
+    assert found["otherClusters[2]"] == "cluster[here] is of type Local, cluster[c1] of type K3S"
+    assert "several clusters stands under root" in "".join(
+        fault.message for fault in caught.value.details if fault.where == "parent"
+    )
+    second = replace(first, name="c2")
+    made = rules.new_queue(
+        parse(NewQueue, {**document, "parent": "root", "otherClusters": ["c2"]}),
+        first,
+        ["c1"],
+        1.0,
+        others={"c2": second},
+    )
+    assert made.clusters == ("c1", "c2")

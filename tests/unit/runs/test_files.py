@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import pytest
 
-from paddleflow.errors import Forbidden, Invalid, Unavailable
+from paddleflow.errors import Forbidden, Invalid, TooLarge, Unavailable
 from paddleflow.objects.local import LocalStore
 from paddleflow.objects.memory import MemoryStore
 from paddleflow.objects.store import Entry, ObjectStore
@@ -132,6 +132,16 @@ def test_a_tar_holds_files_and_what_links_inside_lead_to(store: ObjectStore) -> 
     with tarfile.open(fileobj=io.BytesIO(b"".join(archive.tar(store, "run/out")))) as opened:
         found = {member.name: (opened.extractfile(member) or io.BytesIO()).read() for member in opened}
     assert found == {"a": b"1" * 600, "deep/b": b"2"}
+
+
+def test_a_folder_of_too_many_files_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "MOST_FILES", 2)
+    for name in ("a", "b", "c"):
+        (tmp_path / name).touch()
+    with pytest.raises(TooLarge, match="more than 2 files"):
+        list(archive.tar(LocalStore(tmp_path), ""))
+    (tmp_path / "c").unlink()
+    assert list(archive.tar(LocalStore(tmp_path), ""))
 
 
 def test_a_name_that_is_swapped_for_a_link_while_a_tar_is_read_gains_nothing(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from paddleflow.base.quantity import Resources
-from paddleflow.runtimes.local import cgroups, group_pool
+from paddleflow.runtimes.local import cgroups
 from paddleflow.runtimes.local.attempt import Attempt
 from paddleflow.runtimes.local.cgroups import Cgroups, Hierarchy
-from paddleflow.runtimes.local.group_pool import GroupPool
+from paddleflow.runtimes.local.group_pool import MOST, GroupPool
 from paddleflow.runtimes.local.keeper import keeper_id
 from paddleflow.runtimes.local.launcher import Launcher
 from paddleflow.runtimes.runtime import Launch, Started
@@ -217,13 +217,14 @@ async def test_who_lives_in_a_group_survives_that_the_keeper_of_those_before_is_
 class Stage:
     """A pool over plain folders that stand for version 2, with the keeper's timer in the test's hand."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, most: int = MOST) -> None:
         base = folder / "base"
         base.mkdir()
         (folder / "cgroup.procs").touch()
         place = Hierarchy(2, str(folder), str(base))
         self.timers: list[Callable[[], None]] = []
-        self.pool = GroupPool(Cgroups({"cpu": place, "memory": place}), lambda _, call: self.timers.append(call))
+        cgroups = Cgroups({"cpu": place, "memory": place})
+        self.pool = GroupPool(cgroups, lambda _, call: self.timers.append(call), most=most)
 
     def new(self, cpu: int = 500, memory: int = 1 << 30) -> Path:
         """A group with its limits set, as after a first spawn."""
@@ -288,8 +289,8 @@ def test_what_was_never_entered_stays(stage: Stage) -> None:
     assert stage.next() == path
 
 
-def test_the_pool_is_bounded(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_pool, "MOST", 3)
+def test_the_pool_is_bounded(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, most=3)
     paths = [stage.new() for _ in range(5)]
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     assert [stage.back(path) for path in paths] == [True] * 3 + [False] * 2

@@ -1,8 +1,15 @@
-"""Users are isolated from each other when the server is root: real processes, as they see the machine."""
+"""Users are isolated from each other when the server is root: real processes, hostile ones among them, as they see the machine."""
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import json
 import os
+import signal
+import subprocess
+import sys
+import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
@@ -10,26 +17,43 @@ from pathlib import Path
 
 import pytest
 
+from paddleflow.base.ids import AttemptId
 from paddleflow.errors import Invalid, Unavailable
+from paddleflow.jobs.code import CodeStore
+from paddleflow.objects.local import LocalStore
+from paddleflow.runtimes.exec import ExecRequest, Output
+from paddleflow.runtimes.local import seccomp
 from paddleflow.runtimes.local.capacity import uid_range
+from paddleflow.runtimes.local.isolation import View
 from paddleflow.runtimes.local.local_runtime import LocalRuntime
 from paddleflow.runtimes.local.user_ids import UserIds
-from paddleflow.runtimes.runtime import Launch, Mount
+from paddleflow.runtimes.runtime import Launch, Mount, Started
 from paddleflow.settings import LocalSettings
-from tests.ordinary_account import needs_root
+from paddleflow.spec.code import CodeFile, Manifest, Part
+from tests.keeper_scene import keeper_of
+from tests.ordinary_account import UID, needs_root
 from tests.patience import soon
-from tests.runtime_scene import Scene, open_local, opened
+from tests.runtime_scene import Scene, lives, open_local, opened
+
+PAUSE = "PADDLEFLOW_SANDBOX="
+#: The number that the first user gets; another process that runs tests at the same time gives out others.
+ALICE = 300_000 + os.getpid() % 100_000 * 10
 
 
 @pytest.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
-    async with opened(partial(open_local, settings=LocalSettings(isolation="auto")), tmp_path) as made:
-        runtime = made.runtime
-        assert isinstance(runtime, LocalRuntime)
-        await soon(lambda: bool(runtime.isolation))
-        if not runtime.isolation.startswith("by user"):
-            pytest.skip(runtime.isolation)
+    async with opened(
+        partial(open_local, settings=LocalSettings(processes=300, uids=f"{ALICE}-{ALICE + 9}")), tmp_path
+    ) as made:
+        await soon(lambda: bool(local(made).isolation))
+        if not local(made).isolation.startswith("by user"):
+            pytest.skip(local(made).isolation)
         yield made
+
+
+def local(scene: Scene) -> LocalRuntime:
+    assert isinstance(scene.runtime, LocalRuntime)
+    return scene.runtime
 
 
 def of(user: str, launch: Launch, **fields: object) -> Launch:
@@ -43,15 +67,38 @@ async def said(scene: Scene, launch: Launch) -> list[str]:
     return log.splitlines()
 
 
+def work_of(scene: Scene, launch: Launch) -> Path:
+    return scene.log_path(launch).parent / "work"
+
+
+def sandboxes(scene: Scene, uid: int = 0) -> list[int]:
+    """The first processes of the sandboxes of this scene's keeper, for one user or for all."""
+    data = (scene.folder / "data").stat()
+    keeper = f"PADDLEFLOW_KEEPER={data.st_dev:x}-{data.st_ino:x}".encode()
+    found = []
+    for each in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (each / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if (
+            keeper in words
+            and any(word.startswith(f"{PAUSE}{uid or ''}".encode()) for word in words)
+            and lives(int(each.name))
+        ):
+            found.append(int(each.name))
+    return found
+
+
 @needs_root
 async def test_each_user_has_a_number_of_their_own_and_root_stays_root(scene: Scene) -> None:
     alice = await said(scene, of("alice", scene.shell("a", "id -u; id -g; id -G")))
     again = await said(scene, of("alice", scene.shell("again", "id -u; id -g; id -G")))
     bob = await said(scene, of("bob", scene.shell("b", "id -u; id -g; id -G")))
-    root = await said(scene, of("root", scene.shell("r", "id -u")))
-    assert alice == again == ["200000"] * 3
-    assert bob == ["200001"] * 3
-    assert root == ["0"]
+    root = await said(scene, of("root", scene.shell("r", "id -u; grep NoNewPrivs /proc/self/status")))
+    assert alice == again == [str(ALICE)] * 3
+    assert bob == [str(ALICE + 1)] * 3
+    assert [line.split() for line in root] == [["0"], ["NoNewPrivs:", "0"]]
 
 
 @needs_root
@@ -63,27 +110,186 @@ async def test_the_data_folder_is_not_seen_but_the_job_s_own_is(scene: Scene) ->
     assert lines[:2] == [f"{job}/work", "mine"]
     assert lines[2:] == [f"{scene.folder}/data:", "jobs", "", f"{scene.folder}/data/jobs/{job.parent.name}:", job.name]
     assert (job / "work" / "file").read_text() == "mine\n"
+    assert (scene.log_path(launch).stat().st_mode & 0o777, (scene.folder / "data").stat().st_mode & 0o777) == (
+        0o600,
+        0o700,
+    )
 
 
 @needs_root
 async def test_tmp_and_shared_memory_are_its_own_and_home_is_its_work_folder(scene: Scene) -> None:
-    one = of(
-        "alice", scene.shell("one", "echo x > /tmp/secret; echo x > /dev/shm/secret; ls /tmp/secret; echo $HOME $USER")
-    )
+    script = "for each in /tmp /var/tmp /dev/shm; do echo x > $each/secret; done; ls /tmp/secret; echo $HOME $USER"
+    one = of("alice", scene.shell("one", script))
     one = replace(one, env={**one.env, **{name: os.environ[name] for name in ("HOME",) if name in os.environ}})
-    assert await said(scene, one) == ["/tmp/secret", f"{scene.log_path(one).parent}/work alice"]
-    two = of("bob", scene.shell("two", "ls -A /tmp /dev/shm"))
-    assert "secret" not in await said(scene, two)
+    assert await said(scene, one) == ["/tmp/secret", f"{work_of(scene, one)} alice"]
+    for user in ("alice", "bob"):
+        assert "secret" not in await said(scene, of(user, scene.shell(f"two-{user}", "ls -A /tmp /var/tmp /dev/shm")))
     assert not Path("/dev/shm/secret").exists()
 
 
 @needs_root
-async def test_it_cannot_gain_privileges_nor_see_others_processes(scene: Scene) -> None:
-    script = "grep NoNewPrivs /proc/self/status; ls -d /proc/1 2>&1; kill -0 1 2>&1; grep CapEff /proc/self/status; ulimit -u"
-    lines = await said(scene, of("alice", scene.shell("one", f"{script}; true")))
-    assert lines[0].split() == ["NoNewPrivs:", "1"]
-    assert "No such file" in lines[1]
-    assert lines[-2].split() == ["CapEff:", "0000000000000000"]
+async def test_members_of_one_job_share_memory_and_tmp(scene: Scene) -> None:
+    first = of(
+        "alice", scene.shell("one", "echo x > /dev/shm/ours; echo y > /tmp/ours; until [ -e go ]; do sleep 0.02; done")
+    )
+    await scene.runtime.start([first])
+    await scene.until(lambda: bool(scene.reported(Started)))
+    script = (
+        "until [ -s /tmp/ours ]; do sleep 0.02; done; cat /dev/shm/ours /tmp/ours; kill -0 2 && echo seen; touch go"
+    )
+    second = replace(of("alice", scene.shell("two", script)), attempt=AttemptId("job-one.worker-1.1"))
+    scene.started.append(second.attempt)
+    assert await said(scene, second) == ["x", "y", "seen"]
+    assert (await scene.end_of(first)).exit_code == 0
+
+
+@needs_root
+async def test_what_a_member_leaves_ends_although_another_goes_on(scene: Scene) -> None:
+    first = of("alice", scene.shell("one", "until [ -e go ]; do sleep 0.02; done"))
+    await scene.runtime.start([first])
+    script = "setsid sleep 4242 & sleep 0.1; pgrep -x sleep -a | grep -c 4242"
+    second = replace(of("alice", scene.shell("two", script)), attempt=AttemptId("job-one.worker-1.1"))
+    scene.started.append(second.attempt)
+    assert await said(scene, second) == ["1"]
+    [pause] = sandboxes(scene)
+    await soon(lambda: not [pid for pid in children(pause) if b"4242" in Path(f"/proc/{pid}/cmdline").read_bytes()])
+    assert lives(pause)
+    (work_of(scene, first) / "go").touch()
+    await scene.end_of(first)
+
+
+def children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@needs_root
+async def test_a_hostile_job_learns_nothing(scene: Scene) -> None:
+    """It tries to read what is root's and others', and to get out."""
+    others = of(
+        "bob",
+        scene.shell("bobs", "echo bobs-secret > file; export SECRET=bobs-secret; until [ -e go ]; do sleep 0.02; done"),
+    )
+    await scene.runtime.start([others])
+    await scene.until(lambda: bool(scene.reported(Started)))
+    theirs = work_of(scene, others)
+    await soon(lambda: (theirs / "file").exists())
+    (scene.folder / "data" / "token").write_text("server-secret")
+    pid = next(seen.pid for seen in scene.reported(Started))
+    data = scene.folder / "data"
+    script = f"""
+    cat {data}/token {data}/keeper.journal {data}/uids/* {theirs}/file {theirs.parent}/*.log
+    ls {theirs} {data}/jobs/*/* /home/* /root/*
+    ln -s {data}/token link; cat link
+    ls -l /proc/1/root/ /proc/1/cwd/ /proc/1/fd/; cat /proc/1/environ /proc/1/mem
+    cat /proc/{pid}/environ /proc/{os.getpid()}/environ /proc/{keeper_of(scene.folder)}/environ
+    cat /proc/[0-9]*/root{data}/token
+    kill -9 1 {pid} {os.getpid()}
+    mount -t tmpfs none /mnt; umount {data}; umount -l /home; mount --bind / /mnt
+    unshare -rm sh -c 'umount -l {data}; umount /home; umount /root; umount /tmp; cat {data}/token'
+    nsenter -t 1 -m cat {data}/token; nsenter -t 1 -a cat {data}/token
+    chroot / true; mknod disk b 254 0; dmesg | head -1; su -c id; sudo -n id; newgrp root < /dev/null
+    cat /dev/vda /dev/mem /etc/shadow | head -c 10
+    env | grep -i secret; find / -xdev -name token 2>/dev/null | xargs cat; find / -xdev -user root -name 'pause*' -newer /nothing
+    exit 0
+    """
+    launch = of("alice", scene.shell("one", f"exec 2>&1; {script}"))
+    text = "\n".join(await said(scene, launch))
+    assert "bobs-secret" not in text
+    assert "server-secret" not in text
+    assert "uid=0" not in text
+    assert lives(pid)
+    assert lives(keeper_of(scene.folder))
+    (theirs / "go").touch()
+    assert (await scene.end_of(others)).exit_code == 0
+
+
+@needs_root
+async def test_it_cannot_gain_privileges(scene: Scene) -> None:
+    script = (
+        "grep -E 'NoNewPrivs|CapEff|Seccomp:' /proc/self/status; cp /bin/true own; chmod 4755 own && echo made;"
+        " python3 -c 'import os; os.open(\"o\", os.O_CREAT | os.O_WRONLY, 0o4755)' && echo opened; find . -perm /6000; ps -o user= -p 1"
+    )
+    lines = await said(scene, of("alice", scene.shell("one", f"{script} 2>/dev/null; true")))
+    found = [line.split() for line in lines if ":" in line and line.startswith(("No", "Cap", "Sec"))]
+    assert found == [["CapEff:", "0000000000000000"], ["NoNewPrivs:", "1"], ["Seccomp:", "2"]]
+    assert not {"made", "opened", "./own", "./o"} & set(lines)
+
+
+@needs_root
+async def test_processes_of_a_user_are_limited_and_the_limit_cannot_be_raised(scene: Scene) -> None:
+    script = """
+import os, resource, sys
+soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+try:
+    resource.setrlimit(resource.RLIMIT_NPROC, (hard, hard))
+    print("raised", soft, hard)
+except (ValueError, OSError):
+    print("refused", soft)
+made = 0
+try:
+    for made in range(1000):
+        if os.fork() == 0:
+            import time; time.sleep(100); os._exit(0)
+except BlockingIOError:
+    pass
+print(made < 300)
+"""
+    launch = of("alice", scene.launch("one", "python3", "-c", script))
+    assert await said(scene, launch) == ["refused 300", "True"]
+    await soon(lambda: not owned(ALICE), "all of them have ended")
+    assert await said(scene, of("alice", scene.shell("two", "echo fine"))) == ["fine"]
+
+
+def owned(uid: int) -> list[str]:
+    found = []
+    for each in Path("/proc").glob("[0-9]*"):
+        try:
+            if each.stat().st_uid == uid:
+                found.append(each.name)
+        except OSError:
+            continue
+    return found
+
+
+@needs_root
+async def test_what_a_job_leaves_ends_with_it_however_well_it_hides(scene: Scene) -> None:
+    script = "env -i setsid sh -c 'sleep 4711 & exec sleep 4711' & sleep 0.2; echo done"
+    assert await said(scene, of("alice", scene.shell("one", script))) == ["done"]
+    assert not [pid for pid in owned(ALICE) if lives(int(pid))]
+
+
+@needs_root
+async def test_signals_and_codes_are_as_without(scene: Scene) -> None:
+    assert (await scene.run(of("alice", scene.shell("code", "exit 7")))).exit_code == 7
+    end = await scene.run(of("alice", scene.shell("kill", "kill -9 $$")))
+    assert (end.exit_code, end.message) == (137, "ended by SIGKILL")
+    end = await scene.run(of("alice", scene.launch("none", "no-such-command")))
+    assert (end.exit_code, end.message) == (None, "command not found: no-such-command")
+    polite = of("alice", scene.shell("polite", "trap 'echo bye; exit 5' TERM; echo up; while :; do sleep 0.02; done"))
+    plain = of("alice", scene.launch("plain", "sleep", "1000"))
+    await scene.runtime.start([polite, plain])
+    await soon(lambda: scene.log_path(polite).exists() and scene.log_path(polite).read_text() == "up\n")
+    await scene.until(lambda: len(scene.reported(Started)) >= 2)
+    await scene.runtime.stop([polite.attempt, plain.attempt], 60.0)
+    assert (await scene.end_of(polite)).exit_code == 5
+    assert (await scene.end_of(plain)).exit_code == 128 + signal.SIGTERM
+
+
+@needs_root
+async def test_a_sandbox_is_used_again_only_when_nothing_was_left(scene: Scene) -> None:
+    async def after(name: str, script: str, user: str = "alice") -> list[int]:
+        await said(scene, of(user, scene.shell(name, script)))
+        return sandboxes(scene, ALICE)
+
+    [first] = await after("one", "true")
+    assert await after("two", "true") == [first]
+    assert await after("three", "true", "bob") == [first]
+    assert await after("four", "echo x > /tmp/left") == []
+    [second] = await after("five", "true")
+    assert await after("six", "ipcmk -M 4096 > /dev/null && ipcs -m | grep -q 4096") == []
+    [third] = await after("seven", "true")
+    assert await after("eight", "setsid sleep 1000 & sleep 0.1") == []
+    assert len({first, second, third}) == 3
 
 
 @needs_root
@@ -93,46 +299,239 @@ async def test_files_of_a_storage_keep_their_owner_on_the_disk_and_are_the_user_
     (storage / "there").write_text("content\n")
     (storage / "there").chmod(0o600)
     mount = Mount("fs-alice", "/home/paddleflow/storage/mnt/fs-alice", str(storage))
-    script = "cat there; stat -c %u there; echo new > made; stat -c %u made"
-    launch = replace(of("alice", scene.shell("one", script), mounts=(mount,)), working_dir=mount.target)
-    assert await said(scene, launch) == ["content", "200000", "200000"]
+    reading = Mount("fs-alice", "/mnt/only/read", str(storage), read_only=True)
+    script = "cat there; stat -c %u there; echo new > made; stat -c %u made; cat /mnt/only/read/there; touch /mnt/only/read/x 2>/dev/null || echo no"
+    launch = replace(of("alice", scene.shell("one", script), mounts=(mount, reading)), working_dir=mount.target)
+    assert await said(scene, launch) == ["content", str(ALICE), str(ALICE), "content", "no"]
     assert ((storage / "made").read_text(), (storage / "made").stat().st_uid) == ("new\n", 0)
     assert not Path(mount.target).exists()
+    assert not Path(reading.target).exists()
 
 
 @needs_root
-async def test_a_log_cannot_be_read_by_others_and_a_missing_command_is_named(scene: Scene) -> None:
-    end = await scene.run(of("alice", scene.launch("none", "no-such-command")))
-    assert (end.exit_code, end.message) == (None, "command not found: no-such-command")
-    first = of("alice", scene.shell("one", "echo secret"))
-    await said(scene, first)
-    second = of("bob", scene.shell("two", f"cat {scene.log_path(first)} 2>&1; true"))
-    assert "secret" not in await said(scene, second)
+async def test_storages_of_others_are_not_seen_at_their_own_place(tmp_path: Path) -> None:
+    outside = Path("/srv/paddleflow-test-storage")
+    outside.mkdir(exist_ok=True)
+    try:
+        (outside / "file").write_text("theirs")
+        async with opened(partial(open_local, settings=LocalSettings()), tmp_path) as scene:
+            await soon(lambda: bool(local(scene).isolation))
+            local(scene).hide([str(outside), "/", "/usr", f"{scene.folder}/data/storage/of/bob", "/no/such/folder"])
+            script = of("alice", scene.shell("one", f"cat {outside}/file 2>/dev/null; ls -A {outside}; echo looked"))
+            assert await said(scene, script) == ["looked"]
+            mount = Mount("fs", str(outside), str(outside))
+            assert await said(scene, of("alice", scene.shell("two", f"cat {outside}/file"), mounts=(mount,))) == [
+                "theirs"
+            ]
+    finally:
+        subprocess.run(["rm", "-r", str(outside)], check=True)
+
+
+@needs_root
+async def test_code_packages_and_files_reach_an_isolated_job(scene: Scene) -> None:
+    content = b"print('from the snapshot')\n"
+    name = hashlib.sha256(content).hexdigest()
+    folder = scene.folder / "data" / "code"
+    folder.mkdir()
+    store = CodeStore(LocalStore(folder))
+    ids = {}
+    for user in ("alice", "bob"):
+        store.put_chunk(user, name, content)
+        ids[user] = store.put_manifest(
+            user, Manifest((CodeFile("main.py", len(content), False, (Part(name, 0, len(content)),)),), ())
+        )
+    launch = of("alice", scene.launch("one", "sh", "-c", f"{sys.executable} main.py; ls {folder}; cat ../given"))
+    launch = replace(launch, code=ids["alice"], files={"given": "a file\n"})
+    assert await said(scene, launch) == ["from the snapshot", "alice", "a file"]
+    job = scene.log_path(launch).parent
+    (job / "given").unlink()
+    (job / "given").symlink_to(scene.folder / "target")  # as the job could
+    again = replace(launch, attempt=AttemptId("job-one.worker-0.2"))
+    assert (await said(scene, again))[-1] == "a file"
+    assert not (scene.folder / "target").exists()
+    packages = of("alice", scene.shell("packages", "echo $VIRTUAL_ENV; python -c 'import sys; print(sys.prefix)'"))
+    lines = await said(scene, replace(packages, requirements="# none\n"))
+    assert lines[-2:] == [lines[-1]] * 2
+    assert lines[-1].startswith(f"{scene.folder}/data/environments/alice/")
+
+
+@needs_root
+async def test_a_further_command_runs_inside_with_the_same_restrictions(scene: Scene) -> None:
+    launch = of("alice", scene.shell("one", "echo x > /tmp/mine; until [ -e go ]; do sleep 0.02; done", MINE="yes"))
+    await scene.runtime.start([launch])
+    await scene.until(lambda: bool(scene.reported(Started)))
+    await soon(lambda: scene.log_path(launch).exists())
+    script = "id -u; echo $MINE; ls /proc | grep -c '^[0-9]*$'; grep -E 'NoNewPrivs|Seccomp:|CapEff' /proc/self/status; cat /tmp/mine; ls /root"
+    session = await local(scene).execute(ExecRequest(launch.attempt, ("sh", "-c", script)))
+    output = b""
+    while not isinstance(found := await session.read(), int):
+        assert isinstance(found, Output)
+        output += found.data
+    await session.close()
+    lines = output.decode().splitlines()
+    assert lines[:2] == [str(ALICE), "yes"], output
+    assert int(lines[2]) < 10
+    assert [line.split()[1] for line in lines[3:6]] == ["0000000000000000", "1", "2"]
+    assert lines[6:] == ["x"]
+    (work_of(scene, launch) / "go").touch()
+    await scene.end_of(launch)
+
+
+@needs_root
+async def test_a_session_that_is_left_open_ends_with_the_job(scene: Scene) -> None:
+    launch = of("alice", scene.shell("one", "until [ -e go ]; do sleep 0.02; done"))
+    await scene.runtime.start([launch])
+    await scene.until(lambda: bool(scene.reported(Started)))
+    session = await local(scene).execute(ExecRequest(launch.attempt, ("sh", "-c", "echo up; exec sleep 1000")))
+    assert isinstance(await session.read(), Output)
+    (work_of(scene, launch) / "go").touch()
+    await scene.end_of(launch)
+    while not isinstance(found := await session.read(), int):
+        pass
+    assert found == 137
+    await session.close()
+
+
+@needs_root
+async def test_the_next_keeper_takes_isolated_jobs_over(scene: Scene) -> None:
+    script = "env -i setsid sleep 4713 & until [ -e go ]; do sleep 0.02; done; exit 9"
+    launch, idle = of("alice", scene.shell("one", script)), of("bob", scene.shell("two", "true"))
+    await scene.runtime.start([launch, idle])
+    await scene.end_of(idle)
+    await soon(lambda: len(owned(ALICE)) >= 2)
+    assert len(sandboxes(scene)) == 2
+    os.kill(keeper_of(scene.folder), signal.SIGKILL)
+    await scene.runtime.adopt()
+    await soon(lambda: len(sandboxes(scene)) == 1, "the one that nobody lives in is gone")
+    (work_of(scene, launch) / "go").touch()
+    end = await scene.end_of(launch)
+    version = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
+    assert end.exit_code == 9 or (version < (6, 15) and "not known" in end.message)
+    await soon(lambda: not sandboxes(scene))
+    assert not [pid for pid in owned(ALICE) if lives(int(pid))]
+    assert await said(scene, of("alice", scene.shell("after", "id -u"))) == [str(ALICE)]
+
+
+@needs_root
+async def test_a_job_that_is_tried_again_keeps_its_log(scene: Scene) -> None:
+    first = of("alice", scene.shell("one", "echo first; exit 1"))
+    await scene.run(first)
+    second = replace(of("alice", scene.shell("one", "echo second")), attempt=AttemptId("job-one.worker-0.2"))
+    scene.started.append(second.attempt)
+    assert await said(scene, second) == ["first", "second"]
+    assert not list(scene.log_path(first).parent.glob("*.began"))
 
 
 @needs_root
 async def test_off_means_off(tmp_path: Path) -> None:
-    async with opened(open_local, tmp_path) as scene:
+    async with opened(partial(open_local, settings=LocalSettings(isolation="off")), tmp_path) as scene:
         assert await said(scene, of("alice", scene.shell("one", "id -u"))) == ["0"]
+        assert local(scene).isolation.startswith("off")
 
 
 @needs_root
-async def test_a_snapshot_of_code_is_refused_with_words(scene: Scene) -> None:
-    end = await scene.run(of("alice", scene.shell("one", "true"), code="snapshot-1"))
-    assert end.exit_code is None
-    assert "put the code on a storage" in end.message
+async def test_idle_sandboxes_go_with_the_keeper(tmp_path: Path) -> None:
+    async with opened(open_local, tmp_path) as scene:
+        await said(scene, of("alice", scene.shell("one", "true")))
+        assert len(sandboxes(scene)) == 1
+    await soon(lambda: not sandboxes(scene))
+
+
+def test_a_view_hides_storages_but_nothing_that_the_machine_needs(tmp_path: Path) -> None:
+    view = View.of(str(tmp_path), ["/opt", "/", "/usr", "/etc", "/no/such", "/opt/below"], [sys.base_prefix])
+    assert "/opt" in view.hidden
+    assert not {"/no/such", "/opt/below"} & set(view.hidden)
+    assert not {"/", "/usr", "/etc", "/tmp"} & set(view.hidden)
+    many = View.of(str(tmp_path), [f"/opt/{number}" for number in range(1000)], [])
+    assert "/opt" in many.hidden
+    assert len(many.hidden) < 20
+
+
+def test_the_filter_refuses_bits_and_limits_and_nothing_else() -> None:
+    """By reading the program as the kernel does."""
+    numbers = seccomp.MACHINES["x86_64"]
+    program = seccomp.program(numbers)
+
+    def answer(call: int, *words: int, audit: int = numbers.audit) -> int:
+        data = {0: call, 4: audit} | {16 + 4 * place: word for place, word in enumerate(words)}
+        value, place = 0, 0
+        while True:
+            code, yes, no, k = program[place]
+            place += 1
+            if code == 0x20:
+                value = data.get(k, 0)
+            elif code == 0x06:
+                return k & 0xFFFF if k >> 16 == 5 else 0
+            else:
+                holds = {0x15: value == k, 0x45: bool(value & k), 0x35: value >= k}[code]
+                place += yes if holds else no
+
+    assert answer(90, 0, 0, 0o4755) == errno.EPERM
+    assert answer(90, 0, 0, 0o755) == 0
+    assert answer(257, 0, 0, 0, 0, os.O_CREAT, 0, 0o2755) == errno.EPERM
+    assert answer(257, 0, 0, 0, 0, os.O_RDONLY, 0, 0o4755) == 0
+    assert answer(302, 0, 0, 6, 0, 0, 1) == errno.EPERM
+    assert answer(302, 0, 0, 6, 0, 0, 0) == 0
+    assert answer(302, 0, 0, 7, 0, 1, 1) == 0
+    assert answer(437) == errno.ENOSYS
+    assert answer(90, audit=0x40000003) == errno.ENOSYS
+    assert answer(0x40000000 + 1) == errno.ENOSYS
+    assert answer(1) == 0
 
 
 def test_numbers_are_given_once_and_kept(tmp_path: Path) -> None:
-    file = tmp_path / "uids.json"
-    users = UserIds(file, range(10, 12))
+    folder = tmp_path / "uids"
+    users = UserIds(folder, range(10, 12))
     assert (users.get("alice"), users.get("bob"), users.get("alice")) == (10, 11, 10)
-    assert UserIds(file, range(10, 12)).get("bob") == 11
+    assert UserIds(folder, range(10, 12)).get("bob") == 11
     with pytest.raises(Unavailable, match="10-11"):
         users.get("carol")
+
+
+def test_a_later_user_of_the_same_name_gets_another_number(tmp_path: Path) -> None:
+    users = UserIds(tmp_path / "uids", range(10, 12))
+    assert users.get("alice") == 10
+    (tmp_path / "uids" / "alice").rename(tmp_path / "uids" / "alice~1")  # as `user_folders` does when she is deleted
+    assert users.get("alice") == 11
 
 
 @pytest.mark.parametrize("text", ["", "5", "0-10", "9-3", "a-b"])
 def test_a_range_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(Invalid, match=r"local\.uids"):
         uid_range(LocalSettings(uids=text))
+
+
+@needs_root
+def test_an_ordinary_account_isolates_its_users_by_namespaces() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        os.chown(folder, UID, UID)
+        command = [
+            sys.executable,
+            "-m",
+            "tests.ordinary_account",
+            name,
+            sys.executable,
+            "-m",
+            "tests.user_sandboxes",
+            name,
+        ]
+        done = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=True)
+        found = json.loads(done.stdout)
+        if found["isolation"].startswith("single user"):
+            pytest.skip(found["isolation"])
+        assert found["isolation"].startswith("by namespace")
+        code, _, text = found["hostile"]
+        assert code == 0
+        assert "secret" not in text.replace(f"{folder}/secret", "")
+        assert "own" not in text.split()[-1:]
+        assert not any(Path(place, "changed").exists() for place in ("/usr", "/opt", folder))
+        code, message, text = found["sees"]
+        assert (code, text.splitlines()) == (0, ["2", "1", "x", "NoNewPrivs:\t1"]), message
+        assert (folder / "source" / "new").stat().st_uid == UID
+        assert found["leaves"][0] == 0
+        assert found["fails"][0] == 4
+        assert found["dies"][:2] == [137, "ended by SIGKILL"]
+        assert found["missing"][:2] == [None, "command not found: no-such-command"]
+        assert found["own"] == [0, "", "home-secret"]
+        assert not [pid for pid in owned(UID) if b"4711" in Path(f"/proc/{pid}/cmdline").read_bytes()]

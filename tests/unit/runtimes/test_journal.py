@@ -98,10 +98,9 @@ def test_a_line_that_does_not_fit_on_the_disk_is_as_never_said(tmp_path: Path, m
     assert words == [["keeper", 1], ["try", "a"], ["end", "a"]]
 
 
-def test_compaction_keeps_what_is_needed_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paddleflow.runtimes.local.journal.COMPACT_AT", 50)
+def test_compaction_keeps_what_is_needed_and_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "journal"
-    journal = Journal(str(path), "boot")
+    journal = Journal(str(path), "boot", compact_at=50)
     attempts = journal.load()
     for i in range(40):
         journal.write(["try", f"a{i}", {}])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +14,9 @@ from paddleflow.runtimes.sample_history import Header, decode, encode, halve, is
 
 COUNTER = st.integers(0, 1000)
 STEPS = st.tuples(st.floats(0.001, 100), st.floats(0, 100), st.integers(0, 1 << 50), COUNTER, COUNTER | st.none())
+
+
+FEW = 8  #: records
 
 
 def lives(steps: list[tuple[float, float, int, int, int | None]]) -> list[Sample]:
@@ -27,15 +29,10 @@ def lives(steps: list[tuple[float, float, int, int, int | None]]) -> list[Sample
 
 
 def push(header: Header | None, records: list[Sample], sample: Sample) -> tuple[Header, list[Sample]]:
-    if header is not None and is_full(header):
+    if header is not None and is_full(header, FEW):
         header, records = halve(header, records)
     header, index, record = step(header, records[-1] if records else None, sample)
     return header, [*records[:index], record]
-
-
-@pytest.fixture(autouse=True)
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sample_history, "MOST", 8)
 
 
 @given(st.lists(STEPS, min_size=1, max_size=200))
@@ -45,7 +42,7 @@ def test_any_life_in_a_bounded_number_of_records(steps: list[tuple[float, float,
     records: list[Sample] = []
     for sample in samples:
         header, records = push(header, records, sample)
-        assert header.count == len(records) <= 8
+        assert header.count == len(records) <= FEW
     assert header is not None
     assert records[0] == samples[0]
     assert header.last == samples[-1]
@@ -82,11 +79,11 @@ def test_the_file_is_what_the_pure_functions_say(tmp_path: Path) -> None:
     for i in range(100):
         sample = Sample(float(i), i / 2, 100 - i, disk_read=i, net_sent=None)
         header, records = push(header, records, sample)
-        sample_history.append(path, sample)
+        sample_history.append(path, sample, FEW)
         assert decode(Path(path).read_bytes()) == (header, records)
         assert sample_history.read(path)[-1] == sample
         assert sample_history.read(path)[0].at == 0.0
-    assert Path(path).stat().st_size <= 80 + 8 * 64
+    assert Path(path).stat().st_size <= 100 + FEW * 72
     assert [file.name for file in tmp_path.iterdir()] == ["log.stats"]
 
 

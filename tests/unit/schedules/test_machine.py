@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddleflow.schedules.machine import PORTION, Active, Decision, Fire, Skip, decide
-from paddleflow.schedules.model import Options, Policy, Schedule, ScheduleStatus
+from paddleflow.schedules.model import Policy, Schedule, ScheduleOptions, ScheduleStatus
 from paddleflow.schedules.timetable import parse
 
 MINUTE = 60.0
@@ -22,7 +22,7 @@ TABLE = parse("*/1 * * * *", "UTC")
 def made(**changes: object) -> Schedule:
     schedule = Schedule(
         seq=1, name="nightly", description="", pipeline="ppl-000001", version="1", user="alice", crontab="*/1 * * * *",
-        timezone="UTC", options=Options(), start_at=None, end_at=None, anchor_at=0.0, status=ScheduleStatus.RUNNING, message="",
+        timezone="UTC", options=ScheduleOptions(), start_at=None, end_at=None, anchor_at=0.0, status=ScheduleStatus.RUNNING, message="",
         next_at=NOON - 2 * MINUTE, check_at=NOON - 2 * MINUTE, suspended=False, created_at=0.0, updated_at=0.0,
     )  # fmt: skip
     return replace(schedule, **changes)  # type: ignore[arg-type]  # the names are fields
@@ -39,19 +39,23 @@ def runs(count: int, stopping: int = 0) -> list[Active]:
 @pytest.mark.parametrize(
     ("options", "expected", "suspended"),
     [
-        (Options(expire_interval=60), ["skipped", "skipped", "initiating"], False),
-        (Options(concurrency=1), ["initiating"], True),
-        (Options(concurrency=10), ["initiating"] * 3, False),
-        (Options(concurrency=1, policy=Policy.SKIP), ["initiating", "skipped", "skipped"], False),
-        (Options(concurrency=1, policy=Policy.REPLACE), ["skipped", "skipped", "initiating"], False),
-        (Options(), ["initiating"] * 3, False),
-        (Options(catchup=False), ["skipped", "skipped", "initiating"], False),
-        (Options(catchup=False, concurrency=2, policy=Policy.REPLACE), ["skipped", "skipped", "initiating"], False),
-        (Options(concurrency=2, policy=Policy.REPLACE), ["skipped", "initiating", "initiating"], False),
-        (Options(concurrency=0, policy=Policy.REPLACE), ["initiating"] * 3, False),
+        (ScheduleOptions(expire_interval=60), ["skipped", "skipped", "initiating"], False),
+        (ScheduleOptions(concurrency=1), ["initiating"], True),
+        (ScheduleOptions(concurrency=10), ["initiating"] * 3, False),
+        (ScheduleOptions(concurrency=1, policy=Policy.SKIP), ["initiating", "skipped", "skipped"], False),
+        (ScheduleOptions(concurrency=1, policy=Policy.REPLACE), ["skipped", "skipped", "initiating"], False),
+        (ScheduleOptions(), ["initiating"] * 3, False),
+        (ScheduleOptions(catchup=False), ["skipped", "skipped", "initiating"], False),
+        (
+            ScheduleOptions(catchup=False, concurrency=2, policy=Policy.REPLACE),
+            ["skipped", "skipped", "initiating"],
+            False,
+        ),
+        (ScheduleOptions(concurrency=2, policy=Policy.REPLACE), ["skipped", "initiating", "initiating"], False),
+        (ScheduleOptions(concurrency=0, policy=Policy.REPLACE), ["initiating"] * 3, False),
     ],
 )
-def test_vectors(options: Options, expected: list[str], suspended: bool) -> None:
+def test_vectors(options: ScheduleOptions, expected: list[str], suspended: bool) -> None:
     decision = decide(made(options=options), TABLE, [], NOW)
     assert words(decision) == expected
     assert decision.schedule.suspended is suspended
@@ -73,7 +77,7 @@ def test_a_schedule_whose_end_comes_before_its_first_slot_ends_at_once() -> None
 
 
 def test_a_slot_that_waits_is_taken_when_a_run_ends() -> None:
-    schedule = decide(made(options=Options(concurrency=1)), TABLE, [], NOW).schedule
+    schedule = decide(made(options=ScheduleOptions(concurrency=1)), TABLE, [], NOW).schedule
     still = decide(schedule, TABLE, runs(1), NOW + 1)
     assert (still.slots, still.schedule) == ((), schedule)
     taken = decide(schedule, TABLE, [], NOW + 2)
@@ -82,17 +86,17 @@ def test_a_slot_that_waits_is_taken_when_a_run_ends() -> None:
 
 
 def test_a_slot_that_waits_may_expire_and_be_overtaken() -> None:
-    waiting = decide(made(options=Options(concurrency=1, expire_interval=300)), TABLE, runs(1), NOW).schedule
+    waiting = decide(made(options=ScheduleOptions(concurrency=1, expire_interval=300)), TABLE, runs(1), NOW).schedule
     assert waiting.check_at == NOON - 2 * MINUTE + 301
     late = decide(waiting, TABLE, runs(1), NOON + 200)
     assert words(late) == ["skipped"]
-    overtaken = decide(made(options=Options(concurrency=1, catchup=False)), TABLE, runs(1), NOW)
+    overtaken = decide(made(options=ScheduleOptions(concurrency=1, catchup=False)), TABLE, runs(1), NOW)
     assert overtaken.schedule.check_at == NOON + MINUTE
     assert words(decide(overtaken.schedule, TABLE, runs(1), NOON + MINUTE)) == ["skipped"]
 
 
 def test_replacing_stops_the_oldest_runs_that_are_not_stopping_already() -> None:
-    options = Options(concurrency=2, policy=Policy.REPLACE)
+    options = ScheduleOptions(concurrency=2, policy=Policy.REPLACE)
     assert decide(made(options=options), TABLE, runs(2), NOW).stops == ("run-000001", "run-000002")
     one = made(options=options, next_at=NOON)
     assert decide(one, TABLE, runs(2), NOW).stops == ("run-000001",)
@@ -102,15 +106,18 @@ def test_replacing_stops_the_oldest_runs_that_are_not_stopping_already() -> None
 
 
 def test_each_slot_left_out_says_why() -> None:
-    def reason(options: Options, active: Sequence[Active] = ()) -> str:
+    def reason(options: ScheduleOptions, active: Sequence[Active] = ()) -> str:
         return next(
             slot.reason for slot in decide(made(options=options), TABLE, active, NOW).slots if isinstance(slot, Skip)
         )
 
-    assert reason(Options(expire_interval=60)) == "expired: it did not start within 60 seconds"
-    assert reason(Options(catchup=False)) == "a newer slot is due, and catchup is off"
-    assert reason(Options(concurrency=1, policy=Policy.REPLACE)) == "replaced by newer slots, concurrency is 1"
-    assert reason(Options(concurrency=1, policy=Policy.SKIP), runs(1)) == "skipped: 1 runs are active, concurrency is 1"
+    assert reason(ScheduleOptions(expire_interval=60)) == "expired: it did not start within 60 seconds"
+    assert reason(ScheduleOptions(catchup=False)) == "a newer slot is due, and catchup is off"
+    assert reason(ScheduleOptions(concurrency=1, policy=Policy.REPLACE)) == "replaced by newer slots, concurrency is 1"
+    assert (
+        reason(ScheduleOptions(concurrency=1, policy=Policy.SKIP), runs(1))
+        == "skipped: 1 runs are active, concurrency is 1"
+    )
 
 
 def test_only_running_schedules_fire() -> None:
@@ -140,7 +147,7 @@ def test_a_long_outage_is_worked_off_in_portions() -> None:
 
 
 OPTIONS = st.builds(
-    Options,
+    ScheduleOptions,
     catchup=st.booleans(),
     expire_interval=st.sampled_from([0, 0, 30, 90, 600]),
     concurrency=st.integers(0, 4),
@@ -163,7 +170,7 @@ LOOKS = st.lists(
     LOOKS,
 )
 def test_every_slot_is_decided_about_exactly_once_and_in_order(
-    options: Options, crontab: str, zone: str, end: float | None, looks: list[tuple[float, int]]
+    options: ScheduleOptions, crontab: str, zone: str, end: float | None, looks: list[tuple[float, int]]
 ) -> None:
     begin = 1_774_700_000.0  # a day before the clocks change in Berlin
     table = parse(crontab, zone, begin)

@@ -6,7 +6,7 @@ import pytest
 
 from paddleflow.base.clock import local_text
 from paddleflow.errors import Invalid
-from paddleflow.schedules.model import Options, Policy
+from paddleflow.schedules.model import Policy, ScheduleOptions
 from paddleflow.schedules.rules import new_schedule, shown
 from paddleflow.spec.document import parse
 from paddleflow.spec.schedule import NewSchedule
@@ -26,7 +26,7 @@ def refusal(**fields: object) -> Invalid:
 
 def test_defaults_are_the_reference_s() -> None:
     made = new_schedule(asked(), "alice", "2", NOW)
-    assert made.options == Options(catchup=True, expire_interval=0, concurrency=0, policy=Policy.SUSPEND)
+    assert made.options == ScheduleOptions(catchup=True, expire_interval=0, concurrency=0, policy=Policy.SUSPEND)
     assert (made.version, made.user, made.anchor_at, made.start_at, made.end_at) == ("2", "alice", NOW, None, None)
     assert made.check_at == made.next_at
     assert made.next_at is not None
@@ -35,8 +35,8 @@ def test_defaults_are_the_reference_s() -> None:
 
 def test_numbers_may_be_text() -> None:
     made = new_schedule(asked(concurrency="3", expireInterval="60", catchup="false"), "alice", "1", NOW)
-    assert made.options == Options(catchup=False, expire_interval=60, concurrency=3)
-    assert new_schedule(asked(concurrency="", expireInterval=""), "alice", "1", NOW).options == Options()
+    assert made.options == ScheduleOptions(catchup=False, expire_interval=60, concurrency=3)
+    assert new_schedule(asked(concurrency="", expireInterval=""), "alice", "1", NOW).options == ScheduleOptions()
 
 
 @pytest.mark.parametrize(
@@ -87,5 +87,5 @@ def test_times_are_those_of_its_zone() -> None:
 def test_one_without_a_slot_before_its_end_is_looked_at_at_once() -> None:
     made = new_schedule(asked(crontab="0 0 29 2 *", endTime=local_text(NOW + 3600)), "alice", "1", NOW)
     assert made.check_at == NOW
-    late = new_schedule(asked(startTime="9999-12-31 23:59:59"), "alice", "1", NOW)
+    late = new_schedule(asked(crontab="0 0 29 2 *", startTime="9999-12-30 00:00:00"), "alice", "1", NOW)
     assert (late.next_at, late.check_at) == (None, NOW)

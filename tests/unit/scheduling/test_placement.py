@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from hypothesis import given, settings
@@ -88,9 +89,8 @@ def test_together_is_kept_whenever_some_rack_has_room(random: Random) -> None:
 
 
 def test_a_job_waits_a_while_for_its_data_and_not_longer() -> None:
-    warm = Node("warm", cpus(2), {"cache/fs-1": "yes"})
-    core = core_of(warm, Node("cold", cpus(2)))
-    data = (("cache/fs-1", "yes"),)
+    core = core_of(Node("warm", cpus(2)), Node("cold", cpus(2)))
+    data = ("warm",)
     core.submit_many([request("first", 1, 2, data=data), request("second", 1, 2, data=data), request("any")])
     assert places(core) == {"first": ["warm"], "any": ["cold"]}
     core.release("any")
@@ -102,3 +102,22 @@ def test_a_job_waits_a_while_for_its_data_and_not_longer() -> None:
     core = core_of(Node("cold", cpus(2)))
     core.submit_many([request("j")._replace(data=data)])
     assert places(core) == {"j": ["cold"]}, "nobody holds the data, so there is nothing to wait for"
+
+
+@settings(max_examples=100)
+@given(st.randoms(use_true_random=False))
+def test_of_nodes_with_room_those_that_hold_most_are_taken(random: Random) -> None:
+    room = {f"n{i}": random.randint(0, 4) for i in range(6)}
+    rule = replace(rules.DEFAULTS, data_wait=0.0)
+    core = Core.of(
+        Snapshot(0.0, tuple(Node(name, cpus(free)) for name, free in room.items()), (PLAIN,), (), (), rules=rule)
+    )
+    data = tuple(random.sample([*room, "gone"], random.randint(1, 5)))
+    count = random.randint(1, 6)
+    core.submit_many([request("j", count, data=data)])
+    found = places(core).get("j", [])
+    assert len(found) == (count if sum(room.values()) >= count else 0), "no job waits for its data"
+    enough = next((at for at in range(1, len(data) + 1) if sum(room.get(n, 0) for n in data[:at]) >= count), None)
+    if enough is not None:
+        assert set(found) <= set(data[:enough]), "the fewest of those that hold most"
+    assert Core.of(core.snapshot(0.0)).snapshot(0.0) == core.snapshot(0.0)

@@ -7,13 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddleflow.base.quantity import Resources
 from paddleflow.engine.decision_log import DecisionLog, read
-from paddleflow.scheduling import record
 from paddleflow.scheduling.codec import decode, encode
 from paddleflow.scheduling.model import MemberSet, Node, Preempt, Queue, Request, Resize, Snapshot, Start
 from paddleflow.scheduling.record import Checkpoint, Decided, Entry, Recorded, Released
@@ -157,7 +155,7 @@ def test_a_stretch_begins_at_the_snapshot_before_it(tmp_path: Path) -> None:
     assert list(read(tmp_path)) == entries, "a line that was cut off by a crash is left out"
 
 
-def test_the_record_stays_within_its_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_record_stays_within_its_bounds(tmp_path: Path) -> None:
     log = DecisionLog(tmp_path, 20_000)
     core = Recorded.of(Snapshot(0.0, NODES, QUEUES, (), (), rules=RULES))
     core.begin()
@@ -169,7 +167,8 @@ def test_the_record_stays_within_its_bounds(tmp_path: Path, monkeypatch: pytest.
         log.append(core.take(), float(number))
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 30_000
     assert replay(read(tmp_path)).difference is None
-    monkeypatch.setattr(record, "_MOST", 100)
+    core = Recorded(RULES, most=100)
+    core.begin()
     for number in range(1000):
         core.submit(_request(Random(0), number, 0.0))
         core.withdraw(f"j{number}")

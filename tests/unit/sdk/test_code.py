@@ -12,7 +12,6 @@ from paddleflow.base.host import host_fingerprint
 from paddleflow.errors import Invalid, TooLarge
 from paddleflow.jobs.code import CodeStore
 from paddleflow.objects.memory import MemoryStore
-from paddleflow.sdk import code
 from paddleflow.sdk.client import PaddleFlow
 from paddleflow.sdk.code import git_state, scan
 from paddleflow.sdk.ignore import is_ignored, read_rules
@@ -62,6 +61,8 @@ def folder(tmp_path: Path) -> Path:
     (root / "data" / "x").write_text("no")
     (root / "env").mkdir()
     (root / "env" / "pyvenv.cfg").touch()
+    (root / ".venv").symlink_to("/opt/elsewhere")
+    (root / "linked").symlink_to(root / "env")
     (root / "__pycache__").mkdir()
     (root / "__pycache__" / "x.pyc").touch()
     os.mkfifo(root / "pipe")
@@ -108,11 +109,10 @@ def test_the_same_folder_is_the_same_snapshot_and_one_change_is_one_chunk(folder
     assert scan(folder).manifest.id == after.manifest.id, "the cache tells the truth"
 
 
-def test_a_folder_that_is_too_large_names_its_largest_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(code, "MOST_BYTES", 10)
+def test_a_folder_that_is_too_large_names_its_largest_files(folder: Path) -> None:
     (folder / "weights.bin").write_bytes(b"x" * 2**20)
     with pytest.raises(TooLarge, match=r"the largest: weights.bin \(1.0 MiB\), "):
-        scan(folder)
+        scan(folder, most=10)
 
 
 def test_a_link_that_leads_out_is_refused(folder: Path) -> None:

@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddleflow.errors import Internal, NotFound, Unavailable
-from paddleflow.sdk import follow
 from paddleflow.sdk.client import PaddleFlow
 from paddleflow.sdk.follow import Event, parse_events
 from paddleflow.sdk.jobs import Job
-from paddleflow.sdk.transport import Transport
+from paddleflow.sdk.transport import Patience, Transport
 from tests.client_stub import Answer, Stub
 
 EVENTS, LOG = "GET /job/job-1/events", "GET /job/job-1/log"
@@ -31,9 +30,15 @@ def record(status: str, **more: object) -> dict[str, object]:
 
 
 @pytest.fixture
-def job(stub: Stub) -> Job:
+def patience() -> Patience:
+    return Patience()
+
+
+@pytest.fixture
+def job(stub: Stub, patience: Patience) -> Job:
     """Its pauses take no time."""
-    return PaddleFlow(Transport(stub.url, token="t", sleep=lambda seconds: None)).jobs.handle("job-1")
+    transport = Transport(stub.url, token="t", sleep=lambda seconds: None, patience=patience)
+    return PaddleFlow(transport).jobs.handle("job-1")
 
 
 def cut(data: bytes, sizes: list[int]) -> Iterator[bytes]:
@@ -107,15 +112,15 @@ def test_a_job_that_is_not_there(stub: Stub, job: Job) -> None:
         list(job.events())
 
 
-def test_following_gives_up_when_nobody_answers(stub: Stub, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "UNREACHABLE", 0.05)
+@pytest.mark.parametrize("patience", [Patience(unreachable=0.05)])
+def test_following_gives_up_when_nobody_answers(stub: Stub, job: Job) -> None:
     stub.on(EVENTS, Answer(drop=True))
     with pytest.raises(Unavailable):
         list(job.events())
 
 
-def test_silence_is_answered_by_asking_again(stub: Stub, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "SILENCE", 0.05)
+@pytest.mark.parametrize("patience", [Patience(silence=0.05)])
+def test_silence_is_answered_by_asking_again(stub: Stub, job: Job) -> None:
     never = threading.Event()
     stub.on(EVENTS, Answer(chunks=[frame(1, "init"), never]), Answer(chunks=[frame(2, "succeeded")]))
     try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
+
 from paddleflow.server.transport import AT_MOST, CoalescingTransport
 
 
@@ -19,6 +21,10 @@ class Recorder(asyncio.Transport):
 
     def close(self) -> None:
         self.told.append(b"closed")
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        assert name != "socket", "what it is asked costs a turn of every thread"
+        return {"peername": ("::1", 7, 0, 0), "sockname": ("127.0.0.1", 8)}.get(name, default)
 
 
 async def test_head_and_body_of_an_answer_are_one_piece() -> None:
@@ -52,3 +58,11 @@ async def test_what_is_large_does_not_wait_and_stays_in_order() -> None:
     transport.write(b"tail")
     await asyncio.sleep(0)
     assert recorder.told[1:] == [b"tail"]
+
+
+async def test_addresses_are_known_without_asking_the_socket() -> None:
+    """uvicorn asks for them with every connection, and each system call of the loop may wait for busy threads."""
+    transport = CoalescingTransport(Recorder())
+    assert get_remote_addr(transport) == ("::1", 7)
+    assert get_local_addr(transport) == ("127.0.0.1", 8)
+    assert not is_ssl(transport)

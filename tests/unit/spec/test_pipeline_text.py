@@ -8,13 +8,13 @@ import yaml
 from paddleflow.errors import Invalid
 from paddleflow.spec.pipeline import nodes
 from paddleflow.spec.pipeline.document import read
-from paddleflow.spec.pipeline.faults import Faults, PipelineFault
+from paddleflow.spec.pipeline.faults import DocumentFaults, PipelineFault
 from paddleflow.spec.pipeline.model import Parameter
 from paddleflow.spec.pipeline.nodes import from_json, from_text
 
 
 def value(text: str) -> dict[str, object]:
-    found = from_text(text, Faults()).plain()
+    found = from_text(text, DocumentFaults()).plain()
     assert isinstance(found, dict)
     return found
 
@@ -188,7 +188,7 @@ def test_json_has_the_same_limits() -> None:
         ({"a": object()}, "a value of type object is not JSON"),
     ):
         with pytest.raises(Invalid) as caught:
-            from_json(document, Faults())
+            from_json(document, DocumentFaults())
         assert message in caught.value.message
 
 
@@ -258,4 +258,4 @@ def test_numbers_that_json_alone_can_hold() -> None:
         (float("inf"), "the number inf"),
     ):
         with pytest.raises(Invalid, match=message):
-            from_json({"timeout": number}, Faults())
+            from_json({"timeout": number}, DocumentFaults())

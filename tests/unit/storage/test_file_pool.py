@@ -8,7 +8,8 @@ from collections.abc import Generator
 
 import pytest
 
-from paddleflow.storage.file_pool import FilePool, Progress
+from paddleflow.errors import TooMany
+from paddleflow.storage.file_pool import STREAMS_EACH, FilePool, Progress
 from tests.patience import soon
 
 
@@ -32,10 +33,10 @@ async def test_small_work_is_done_beside_work_without_end() -> None:
     pool = FilePool(threads=1, slice_seconds=0.001)
     closed = threading.Event()
     progress: list[int] = []
-    huge = asyncio.ensure_future(pool.run_in_slices(endless(closed), progress.append))
+    huge = asyncio.ensure_future(pool.of("alice").run_in_slices(endless(closed), progress.append))
     await soon(lambda: progress)
-    assert await pool.run_in_slices(three()) == "three"
-    assert await pool.run(lambda: 7) == 7
+    assert await pool.of("alice").run_in_slices(three()) == "three"
+    assert await pool.of("alice").run(lambda: 7) == 7
     huge.cancel()
     with pytest.raises(asyncio.CancelledError):
         await huge
@@ -53,10 +54,10 @@ async def test_long_work_leaves_threads_for_small_work() -> None:
         held.release()
         release.wait()
 
-    works = [asyncio.ensure_future(pool.run_in_slices(stuck())) for _ in range(5)]
+    works = [asyncio.ensure_future(pool.of("alice").run_in_slices(stuck())) for _ in range(5)]
     await asyncio.to_thread(held.acquire)
     await asyncio.to_thread(held.acquire)
-    assert await pool.run(lambda: 7) == 7
+    assert await pool.of("alice").run(lambda: 7) == 7
     assert not held.acquire(blocking=False)
     release.set()
     await asyncio.gather(*works)
@@ -72,7 +73,7 @@ async def test_a_report_may_end_the_work() -> None:
             raise LookupError
 
     with pytest.raises(LookupError):
-        await pool.run_in_slices(endless(closed), enough)
+        await pool.of("alice").run_in_slices(endless(closed), enough)
     assert closed.is_set()
     pool.close()
 
@@ -88,9 +89,54 @@ async def test_a_stream_is_closed_when_its_reader_goes() -> None:
         finally:
             closed.set()
 
-    stream = pool.iterate(pieces())
+    stream = pool.of("alice").iterate(pieces(), lambda: None)
     assert await anext(stream) == b"x"
-    await stream.aclose()  # type: ignore[attr-defined]  # an async generator
+    await stream.aclose()
     assert closed.is_set()
-    assert [piece async for piece in pool.iterate(piece for piece in (b"a", b"b"))] == [b"a", b"b"]
+    source = (piece for piece in (b"a", b"b"))
+    assert [piece async for piece in pool.of("alice").iterate(source, lambda: None)] == [b"a", b"b"]
+    pool.close()
+
+
+async def test_a_stream_that_was_never_begun_is_closed_and_counted_no_more() -> None:
+    pool = FilePool(threads=1)
+    closed: list[int] = []
+
+    def nothing() -> Generator[bytes, None, None]:
+        yield b""
+
+    for number in range(2):
+        streams = [pool.of("alice").iterate(nothing(), lambda: closed.append(1)) for _ in range(STREAMS_EACH)]
+        with pytest.raises(TooMany, match="16 downloads of user"):
+            pool.of("alice").iterate(nothing(), lambda: closed.append(1))
+        await pool.of("bob").iterate(nothing(), lambda: None).aclose()
+        for stream in streams:
+            await stream.aclose()
+        await soon(lambda number=number: len(closed) == (number + 1) * (STREAMS_EACH + 1), "all are closed")  # type: ignore[misc]  # bound now
+    pool.close()
+
+
+async def test_files_that_do_not_answer_hold_only_threads_of_their_user() -> None:
+    """Also when nobody waits for them any more: a thread counts until it is free."""
+    pool = FilePool(threads=4, each=2)
+    held, release = threading.Semaphore(0), threading.Event()
+
+    def stuck() -> None:
+        held.release()
+        release.wait()
+
+    for _ in range(2):
+        works = [asyncio.ensure_future(pool.of("mallory").run(stuck)) for _ in range(5)]
+        await asyncio.sleep(0)
+        for work in works:
+            work.cancel()
+        await asyncio.wait(works)
+    works = [asyncio.ensure_future(pool.of("mallory").run(stuck)) for _ in range(5)]
+    await asyncio.to_thread(held.acquire)
+    await asyncio.to_thread(held.acquire)
+    assert await pool.of("alice").run(lambda: 7) == 7
+    assert not held.acquire(blocking=False)
+    release.set()
+    await asyncio.gather(*works)
+    await soon(lambda: not pool._turns, "nothing is kept of users who wait for nothing")
     pool.close()

@@ -9,17 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddleflow.errors import Forbidden, Invalid
-from paddleflow.spec.document import parse
 from paddleflow.spec.faults import Faults
-from paddleflow.spec.storage import NewStorage
-from paddleflow.storage.model import LATER, Place
+from paddleflow.storage.model import Place
 from paddleflow.storage.places import area, check_folder, make_folder, parse_url, unmake
 from paddleflow.storage.storages import place_of
 
 
 def parsed(url: str) -> Place | None:
     faults = Faults("InvalidArguments")
-    place = parse_url(url, faults)
+    place = parse_url(url, {}, faults)
     faults.check()
     return place
 
@@ -52,13 +50,15 @@ def test_bad_urls(url: str) -> None:
     assert caught.value.hint
 
 
-@pytest.mark.parametrize("kind", LATER)
-def test_other_types_are_known_by_name(kind: str) -> None:
-    with pytest.raises(Invalid) as caught:
-        parsed(f"{kind}://bucket/path")
-    assert caught.value.code == "FileTypeNotSupported"
-    assert kind in caught.value.message
-    assert kind in caught.value.hint
+def test_urls_of_other_types() -> None:
+    assert parsed("s3://bucket/some/path/") == Place("s3", "bucket", "/some/path", "s3://bucket/some/path/")
+    faults = Faults("InvalidArguments")
+    place = parse_url("S3://bucket", {"endpoint": "https://s3.example"}, faults)
+    assert place == Place("s3", "https://s3.example", "/", "S3://bucket")
+    for bad in ("s3://", "s3:///path", "s3://user:secret@bucket/x", "s3://bucket/a\nb"):
+        with pytest.raises(Invalid) as caught:
+            parsed(bad)
+        assert caught.value.code == "InvalidFileSystemParamsURL"
 
 
 @given(st.text(max_size=60))
@@ -76,17 +76,16 @@ def test_whatever_parses_is_absolute_and_below_the_root(rest: str) -> None:
 
 
 def test_all_faults_of_a_document_at_once() -> None:
-    document = parse(NewStorage, {"name": "a b", "url": "local:///", "properties": {"x": 1}})
     with pytest.raises(Invalid) as caught:
-        place_of(document, "alice")
-    assert [fault.where for fault in caught.value.details] == ["name", "properties", "url"]
+        place_of("a b", "local:///", {"x": "1"}, "alice")
+    assert [fault.where for fault in caught.value.details] == ["name", "url", "properties"]
     assert caught.value.code == "InvalidArguments"
 
 
 def test_user_and_name_are_short_enough_together() -> None:
-    assert place_of(parse(NewStorage, {"name": "n" * 54, "url": "local:///a"}), "alice") == Place("local", "", "/a")
+    assert place_of("n" * 54, "local:///a", {}, "alice") == Place("local", "", "/a")
     with pytest.raises(Invalid, match="60 characters together") as caught:
-        place_of(parse(NewStorage, {"name": "n" * 55, "url": "local:///a"}), "alice")
+        place_of("n" * 55, "local:///a", {}, "alice")
     assert caught.value.code == "InvalidFileSystemFsName"
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from paddleflow.errors import Forbidden, Invalid
-from paddleflow.storage.model import Storage
-from paddleflow.storage.stores import read_document
+from paddleflow.storage.model import Place, Storage
+from paddleflow.storage.stores import Stores
+from paddleflow.store.encryption import Keyring
 
 
 @pytest.fixture
@@ -23,24 +24,24 @@ def folder(tmp_path: Path) -> Path:
 
 
 def storage(folder: Path) -> Storage:
-    return Storage("fs-root-s", "s", "root", "local", "", str(folder), {}, False, False, 0.0, 0.0)
+    return Storage("fs-root-s", "s", "root", Place("local", "", str(folder)), {}, False, False, 0.0, 0.0)
 
 
 def test_paths_are_relative_to_the_storage(folder: Path) -> None:
     for path in ("./run.yaml", "run.yaml", "/run.yaml"):
-        assert read_document(storage(folder), path, data=folder) == b"name: a\n"
-    assert read_document(storage(folder), "deep/b.yaml", data=folder) == b"name: b\n"
+        assert Stores(folder, Keyring.random()).read_document(storage(folder), path) == b"name: a\n"
+    assert Stores(folder, Keyring.random()).read_document(storage(folder), "deep/b.yaml") == b"name: b\n"
 
 
 def test_links_may_stay_inside(folder: Path) -> None:
     (folder / "link.yaml").symlink_to("deep/b.yaml")
-    assert read_document(storage(folder), "link.yaml", data=folder) == b"name: b\n"
+    assert Stores(folder, Keyring.random()).read_document(storage(folder), "link.yaml") == b"name: b\n"
 
 
 @pytest.mark.parametrize("path", ["../secret", "deep/../../secret", "", "/", ".", "a\x00b"])
 def test_paths_that_leave_are_refused(folder: Path, path: str) -> None:
     with pytest.raises(Invalid, match="must name a file inside") as refused:
-        read_document(storage(folder), path, data=folder)
+        Stores(folder, Keyring.random()).read_document(storage(folder), path)
     assert refused.value.code == "ReadYamlFileFailed"
 
 
@@ -49,7 +50,7 @@ def test_links_that_leave_are_refused(folder: Path, tmp_path: Path) -> None:
     (folder / "far").symlink_to(tmp_path)
     for path in ("out.yaml", "far/secret"):
         with pytest.raises(Forbidden, match="leads out of the storage"):
-            read_document(storage(folder), path, data=folder)
+            Stores(folder, Keyring.random()).read_document(storage(folder), path)
 
 
 def test_what_is_no_file_of_a_bearable_size_is_refused(folder: Path) -> None:
@@ -62,4 +63,4 @@ def test_what_is_no_file_of_a_bearable_size_is_refused(folder: Path) -> None:
         ("big", "more than 100 bytes"),
     ):
         with pytest.raises(Invalid, match=fault):
-            read_document(storage(folder), path, data=folder, most=100)
+            Stores(folder, Keyring.random()).read_document(storage(folder), path, most=100)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paddleflow.operator.paddlejob.job import Job, Object, Options
+from paddleflow.operator.paddlejob.job import Job, Object, OperatorOptions
 from paddleflow.operator.paddlejob.pods import Pod, pod_name
 from paddleflow.spec.paddlejob.model import MOST_REPLICAS, PaddleJobSpec, Role
 
@@ -58,7 +58,7 @@ def own_key(job: Job) -> str:
     return "PADDLE_JOB_" + job.uid.replace("-", "_").upper()
 
 
-def port_of(job: Job, role: str, index: int, options: Options, host_port: int) -> int:
+def port_of(job: Job, role: str, index: int, options: OperatorOptions, host_port: int) -> int:
     """First port of a member. On the nodes' network every member of a job has its own, so that two may share a node."""
     assert job.spec is not None, "a job with a fault has no members"
     if job.spec.intranet != "Host":
@@ -99,7 +99,7 @@ def host_of(endpoint: str) -> str:
     return endpoint.rpartition(":")[0]
 
 
-def expected(job: Job, pods: Iterable[Pod], options: Options, host_port: int) -> Membership | None:
+def expected(job: Job, pods: Iterable[Pod], options: OperatorOptions, host_port: int) -> Membership | None:
     """Who the members are now, or None while an address is missing."""
     assert job.spec is not None, "a job with a fault has no members"
     known = {(pod.role, pod.index): pod.address for pod in pods}
@@ -173,12 +173,14 @@ def _collective(workers: Sequence[str]) -> dict[str, str]:
     return data
 
 
-def elastic_by_etcd(spec: PaddleJobSpec, options: Options) -> bool:
+def elastic_by_etcd(spec: PaddleJobSpec, options: OperatorOptions) -> bool:
     """Whether the trainers find each other in etcd by themselves: then pods come and go alone."""
     return spec.elastic is not None and bool(options.etcd) and spec.ps is None
 
 
-def identity(job: Job, role: str, index: int, formation: int, port: int, options: Options) -> list[dict[str, Any]]:
+def identity(
+    job: Job, role: str, index: int, formation: int, port: int, options: OperatorOptions
+) -> list[dict[str, Any]]:
     """Variables that are a member's own; no variable of the user's may hide them."""
     spec = job.spec
     assert spec is not None, "a job with a fault has no members"
@@ -220,7 +222,7 @@ def identity(job: Job, role: str, index: int, formation: int, port: int, options
     return env + [_plain(name, value) for name, value in values.items()]
 
 
-def _elastic(job: Job, spec: PaddleJobSpec, options: Options) -> dict[str, str]:
+def _elastic(job: Job, spec: PaddleJobSpec, options: OperatorOptions) -> dict[str, str]:
     worker = spec.worker
     assert worker is not None, "elastic without workers is refused"
     np = f"{worker.requests}:{worker.limits}" if worker.requests and worker.limits else str(worker.replicas)
@@ -232,7 +234,7 @@ def _elastic(job: Job, spec: PaddleJobSpec, options: Options) -> dict[str, str]:
     return values | (_by_etcd(worker, options) if elastic_by_etcd(spec, options) else {})
 
 
-def _by_etcd(worker: Role, options: Options) -> dict[str, str]:
+def _by_etcd(worker: Role, options: OperatorOptions) -> dict[str, str]:
     """Where elastic trainers meet. Launchers since Paddle 2.3 read the second half: they count each other in etcd, within a
     range, and go on with whoever is there. A rank of -1 means any: one that is fixed could not go on without the others."""
     return {

@@ -11,7 +11,7 @@ from typing import Any
 
 from paddleflow.operator.paddlejob import manifests
 from paddleflow.operator.paddlejob.contract import Membership, expected
-from paddleflow.operator.paddlejob.job import Options, moment, stamp
+from paddleflow.operator.paddlejob.job import OperatorOptions, moment, stamp
 from paddleflow.operator.paddlejob.pods import Pod, pod_name
 from paddleflow.operator.paddlejob.state import FORMED, JobState
 from paddleflow.operator.paddlejob.status import JobStatus
@@ -202,7 +202,9 @@ def failure_sentence(failure: Mapping[str, Any]) -> str:
     return f"{failure.get('pod')}{container} ended{code} ({failure.get('reason')}){last}".strip()
 
 
-def count_loss(status: JobStatus, failure: Mapping[str, Any], outside: bool, now: float, options: Options) -> None:
+def count_loss(
+    status: JobStatus, failure: Mapping[str, Any], outside: bool, now: float, options: OperatorOptions
+) -> None:
     """Write a failure or disruption into the status, with the moment of the next try."""
     before = moment(status.last_failure.get("time"))
     status.last_failure = failure

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from paddleflow.base.quantity import parse_milli
-from paddleflow.operator.paddlejob.job import Job, Object, Options
-from paddleflow.operator.paddlejob.manifests import VOLCANO, metadata
+from paddleflow.operator.paddlejob.job import Job, Object, OperatorOptions
+from paddleflow.operator.paddlejob.manifests import metadata
 from paddleflow.operator.paddlejob.pods import JOB_LABEL
 from paddleflow.spec.paddlejob.model import PaddleJobSpec
 
@@ -15,10 +15,10 @@ _HELD = ("", "Pending")  #: phases in which Volcano has not let the group in
 ADOPTED = "paddle-adopted"  #: annotation of a PodGroup that a person made: what they wrote stays
 
 
-def scheduled_together(spec: PaddleJobSpec, options: Options) -> bool:
-    """Whether Volcano schedules this job; a template that names another scheduler keeps it."""
+def scheduled_together(spec: PaddleJobSpec, options: OperatorOptions) -> bool:
+    """Whether the gang scheduler schedules this job; a template that names another scheduler keeps it."""
     names = {(role.template.spec.model_extra or {}).get("schedulerName") for role in spec.roles().values()}
-    return options.volcano and names <= {None, "", VOLCANO}
+    return options.volcano and names <= {None, "", options.gang_scheduler}
 
 
 def _amounts(container: Mapping[str, Any]) -> dict[str, int]:

@@ -35,10 +35,11 @@ def moment(text: str | None) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class OperatorOptions:
     """What the operator was started with."""
 
-    volcano: bool = False  #: pods are scheduled in gangs, by Volcano
+    volcano: bool = False  #: pods are scheduled in gangs, by PodGroups of Volcano's kind
+    gang_scheduler: str = "volcano"  #: who reads them: `schedulerName` of the pods
     etcd: str = ""  #: endpoints for elastic trainers, comma separated, each with or without a scheme
     low_port: int = 35000  #: of the range for intranet Host
     high_port: int = 65000

@@ -18,7 +18,7 @@ from paddleflow.operator.paddlejob.contract import (
     shared,
     tuning,
 )
-from paddleflow.operator.paddlejob.job import Job, Options
+from paddleflow.operator.paddlejob.job import Job, OperatorOptions
 from paddleflow.operator.paddlejob.pods import (
     FORMATION,
     JOB_LABEL,
@@ -28,8 +28,6 @@ from paddleflow.operator.paddlejob.pods import (
     pod_name,
 )
 from paddleflow.spec.paddlejob.model import PaddleJobSpec, Role
-
-VOLCANO = "volcano"
 
 
 def metadata(job: Job, name: str, labels: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -41,7 +39,7 @@ def metadata(job: Job, name: str, labels: Mapping[str, str] | None = None) -> di
     }
 
 
-def replaced_alone(spec: PaddleJobSpec, role: str, options: Options) -> bool:
+def replaced_alone(spec: PaddleJobSpec, role: str, options: OperatorOptions) -> bool:
     """Whether a member that is lost comes back by itself: nobody else holds its address or waits inside a call for it.
 
     Workers of a parameter server job talk to servers only, unless gloo or heter workers connect them. By name they keep their
@@ -58,7 +56,7 @@ def replaced_alone(spec: PaddleJobSpec, role: str, options: Options) -> bool:
     )
 
 
-def restart_policy(spec: PaddleJobSpec, role: str, entry: Role, options: Options) -> str:
+def restart_policy(spec: PaddleJobSpec, role: str, entry: Role, options: OperatorOptions) -> str:
     if elastic_by_etcd(spec, options):
         return "OnFailure"
     if entry.template.spec.restart_policy:
@@ -67,7 +65,7 @@ def restart_policy(spec: PaddleJobSpec, role: str, entry: Role, options: Options
 
 
 def pod(
-    job: Job, role: str, index: int, formation: int, options: Options, host_port: int, gang: bool
+    job: Job, role: str, index: int, formation: int, options: OperatorOptions, host_port: int, gang: bool
 ) -> dict[str, Any]:
     """One member."""
     spec = job.spec
@@ -90,7 +88,7 @@ def pod(
     if spec.intranet == "Host":
         body |= {"hostNetwork": True, "dnsPolicy": body.get("dnsPolicy") or "ClusterFirstWithHostNet"}
     if gang:
-        body["schedulerName"] = VOLCANO
+        body["schedulerName"] = options.gang_scheduler
     for container in body["containers"]:
         container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")  # a failure carries its last lines
     _set_environment(job, role, index, formation, options, host_port, body["containers"][0])
@@ -98,7 +96,7 @@ def pod(
 
 
 def _set_environment(
-    job: Job, role: str, index: int, formation: int, options: Options, host_port: int, container: dict[str, Any]
+    job: Job, role: str, index: int, formation: int, options: OperatorOptions, host_port: int, container: dict[str, Any]
 ) -> None:
     """Set the environment and the ports of the training container."""
     spec = job.spec

@@ -19,7 +19,7 @@ from paddleflow.operator.paddlejob.formation import (
     scale_by_etcd,
     suspend,
 )
-from paddleflow.operator.paddlejob.job import ENDED, ORIGINAL_FINALIZER, Job, Options, stamp
+from paddleflow.operator.paddlejob.job import ENDED, ORIGINAL_FINALIZER, Job, OperatorOptions, stamp
 from paddleflow.operator.paddlejob.pods import FORMATION, JOB_LABEL, NOTIFIED, Pod, pod_name, read_pods
 from paddleflow.operator.paddlejob.state import JobState
 from paddleflow.operator.paddlejob.status import binding, changed, read_status, render_status, urgent
@@ -34,7 +34,7 @@ def reconcile(
     job: Job,
     children: Children,
     now: float,
-    options: Options,
+    options: OperatorOptions,
     *,
     refused: Event | None = None,
     host_port: int = 0,

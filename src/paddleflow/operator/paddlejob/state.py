@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paddleflow.operator.paddlejob.contract import Membership, elastic_by_etcd, members_map, read_membership
-from paddleflow.operator.paddlejob.job import Job, Object, Options
+from paddleflow.operator.paddlejob.job import Job, Object, OperatorOptions
 from paddleflow.operator.paddlejob.pods import Pod, wanted
 from paddleflow.operator.paddlejob.status import JobStatus
 from paddleflow.operator.paddlejob.writes import Children, Event, Writes
@@ -21,7 +21,7 @@ class JobState:
     job: Job
     children: Children
     now: float
-    options: Options
+    options: OperatorOptions
     gang_reason: str  #: why Volcano holds the PodGroup, in its own words
     pods: list[Pod]
     status: JobStatus

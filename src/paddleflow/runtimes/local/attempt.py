@@ -9,6 +9,7 @@ The lines, each a JSON array whose first word says what it is:
     ["ready", attempt, at]                              its port listens; without one it is ready as soon as it runs
     ["stop",  attempt, kill_at, why]                    SIGTERM was sent, SIGKILL follows at kill_at (seconds of this boot)
     ["end",   attempt, at, code, message, started_at, cpu_seconds, peak_memory]
+    ["cleared", attempt]                                its container is removed
     ["gone",  attempt]                                  forgotten, or never spawned
 """
 
@@ -31,7 +32,8 @@ class Attempt:
 
     def __init__(self, name: str, plan: dict[str, Any], boot: str) -> None:
         self.name = name
-        #: log, fresh (it had no log before), port, groups (cgroup folders), memory and cpu (limits), word
+        #: log, fresh (it had no log before), port, groups (cgroup folders), memory and cpu (limits), word, container; of an
+        #: isolated one uid, and marker (made by its process, where it is not fresh)
         self.plan = plan
         self.boot = boot
         self.pid = 0  #: also its session and process group
@@ -58,7 +60,7 @@ class Attempt:
 
     def lines(self) -> list[list[Any]]:
         """What the journal must hold for this attempt, no more."""
-        if self.end is not None:
+        if self.end is not None and not self.has_container:
             return [["end", self.name, *self.end]]
         found: list[list[Any]] = [["try", self.name, self.plan]]
         if self.pid:
@@ -67,7 +69,14 @@ class Attempt:
             found.append(["ready", self.name, self.ready_at])
         if self.kill_at is not None:
             found.append(["stop", self.name, self.kill_at, self.why])
+        if self.end is not None:
+            found.append(["end", self.name, *self.end])
         return found
+
+    @property
+    def has_container(self) -> bool:
+        """It has one that is not known to be removed."""
+        return "container" in self.plan
 
     def events(self) -> list[list[Any]]:
         """What a server must know of it, from the beginning."""
@@ -122,3 +131,5 @@ def _take(attempt: Attempt, word: str, rest: list[Any]) -> None:
         attempt.ready_at = rest[1]
     elif word == "stop":
         attempt.kill_at, attempt.why = rest[1:3]
+    elif word == "cleared":
+        attempt.plan.pop("container", None)

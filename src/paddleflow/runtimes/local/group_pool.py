@@ -92,7 +92,8 @@ class Group:
 class GroupPool:
     """Groups for attempts, old ones where there are."""
 
-    def __init__(self, groups: Cgroups, later: Later) -> None:
+    def __init__(self, groups: Cgroups, later: Later, *, most: int = MOST) -> None:
+        self._most = most
         self._cgroups = groups
         self._later = later
         self._groups: dict[str, Group] = {}  #: by first folder; what is not here is for one attempt only
@@ -153,7 +154,7 @@ class GroupPool:
     def _is_fresh(self, group: Group) -> bool:
         try:
             if group.files is None:
-                if self._open >= MOST:
+                if self._open >= self._most:
                     return False
                 group.files = Files(self._cgroups, group.folders, group.limits)
                 self._open += 1

@@ -13,15 +13,21 @@ import secrets
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from paddleflow.runtimes import sample_history
-from paddleflow.runtimes.local.logs import log_size, read_chunk
+from paddleflow.runtimes.local.logs import log_size, read_begins, read_chunk
 from paddleflow.runtimes.log_store import LogChunk, Sample, TaskAddress
 
 
+@lru_cache(maxsize=1024)
 def folder_text(data: Path | str, job: str) -> str:
-    """The job's own folder; spread over 256 folders, so that none grows too large. Text, which costs a launch less."""
+    """The job's own folder; spread over 256 folders, so that none grows too large. Text, which costs a launch less.
+
+    A launch asks twice: for what its framework is told, and for what the keeper makes.
+    """
     return f"{data}/jobs/{hashlib.sha1(job.encode(), usedforsecurity=False).hexdigest()[:2]}/{job}"
 
 
@@ -57,6 +63,9 @@ class JobLogs:
     async def size(self, task: TaskAddress) -> int:
         return await asyncio.to_thread(log_size, log_file(self._data, task))
 
+    async def begins(self, task: TaskAddress) -> Mapping[int, int]:
+        return await asyncio.to_thread(read_begins, log_file(self._data, task))
+
     async def remove(self, jobs: Sequence[str]) -> None:
         await asyncio.to_thread(self._remove, jobs)
 
@@ -77,6 +86,7 @@ class JobSamples:
     def _append(self, samples: Mapping[TaskAddress, Sample]) -> None:
         for task, sample in samples.items():
             with suppress(OSError):  # it was deleted just now, or put something else there
+                sample = replace(sample, log_size=log_size(log_file(self._data, task)))
                 sample_history.append(stats_file(self._data, task), sample)
 
     async def read(self, task: TaskAddress) -> list[Sample]:

@@ -23,7 +23,8 @@ COMPACT_AT = 20_000  #: lines (about 3 MB) before it is worth writing the file a
 class Journal:
     """An open journal."""
 
-    def __init__(self, path: str, boot: str) -> None:
+    def __init__(self, path: str, boot: str, *, compact_at: int = COMPACT_AT) -> None:
+        self._compact_at = compact_at
         self._path = path
         self.boot = boot
         self._unwritten = bytearray()
@@ -74,14 +75,14 @@ class Journal:
 
     def compact(self, attempts: Iterable[Attempt], *, force: bool = False) -> None:
         """Write the file anew with what is still needed, when most of it is not."""
-        if not force and self._lines < COMPACT_AT:
+        if not force and self._lines < self._compact_at:
             return
         lines = [["keeper", VERSION, self.boot], *(line for attempt in attempts for line in attempt.lines())]
         if not force and self._lines < 4 * len(lines):
             return
         fresh = self._path + ".new"
         try:
-            with open(fresh, "wb") as file:
+            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
                 file.write(b"".join(map(frames.line, lines)))
             os.rename(fresh, self._path)
         except OSError:

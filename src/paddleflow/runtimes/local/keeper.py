@@ -1,6 +1,6 @@
 """The keeper: a small process per data folder that is the parent of all attempts. It outlives the server.
 
-It is started by `link` with a listening socket already open, serves one server at a time (a new one takes the place of
+It is started by `keeper_connection` with a listening socket already open, serves one server at a time (a new one takes the place of
 the last), and leaves by itself when no server is connected, nothing runs and all is written down. A lock keeps a second
 keeper of the same folder waiting until the first is gone, children of it that have not reached their own program yet
 included: they hold the lock's descriptor until then.
@@ -14,6 +14,7 @@ One thread, one epoll: the socket, the wake-up descriptor of SIGCHLD, and a pidf
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import select
@@ -24,7 +25,7 @@ from collections.abc import Callable
 from typing import Any
 
 from paddleflow.base.clock import SystemClock
-from paddleflow.runtimes.local import cgroups, frames, kernel, procfs
+from paddleflow.runtimes.local import cgroups, frames, procfs
 from paddleflow.runtimes.local.group_pool import GroupPool
 from paddleflow.runtimes.local.journal import Journal
 from paddleflow.runtimes.local.launcher import UNLIMITED, Launcher
@@ -32,6 +33,7 @@ from paddleflow.runtimes.local.monitor import Monitor
 from paddleflow.runtimes.local.recovery import Recovery
 from paddleflow.runtimes.local.supervisor import Supervisor
 from paddleflow.runtimes.local.timers import Timers
+from paddleflow.runtimes.local.turns import take_short_turns
 
 PROTOCOL = 3  #: 3: prefetch by slot class
 SPAWNS_PER_ROUND = 16  #: spawns between two rounds of everything else
@@ -54,7 +56,7 @@ class Keeper:
         self._clock = SystemClock()
         self._timers = Timers(self._clock)
         self._id = keeper_id(data)
-        self._launcher = Launcher(f"{data}/keeper.began", self._id)
+        self._launcher = Launcher(f"{data}/keeper.began", self._id, self._timers.after)
         journal = Journal(f"{data}/keeper.journal", procfs.boot_id())
         self._supervisor = Supervisor(self._launcher, journal, self._timers, self._clock, self._id)
         self._monitor = Monitor(self._supervisor)
@@ -75,8 +77,8 @@ class Keeper:
     def run(self) -> None:
         """Until there is nothing left to do."""
         self._listen_to_signals()
-        kernel.adopt_orphans()
-        kernel.take_short_turns()
+        _adopt_orphans()
+        take_short_turns()
         Recovery(self._supervisor, self._watch_pidfd).run(f"{self._data}/keeper.began")
         self._listener.setblocking(False)
         self._register(self._listener.fileno(), self._accept)
@@ -107,6 +109,7 @@ class Keeper:
     def _leave(self) -> None:
         self._supervisor.journal.compact(self._supervisor.attempts.values(), force=True)
         self._limits.close()
+        self._launcher.sandboxes.close()
         for base in {each.base for each in (self._hierarchies or {}).values()}:
             cgroups.remove([base])
         # First the name, then the socket: a server that comes now finds no name and starts the next keeper.
@@ -205,9 +208,12 @@ class Keeper:
                 self._find_limits()
             self._launcher.limits = self._limits if message["limits"] else UNLIMITED
             if "isolation" in message:
+                self._launcher.show(message.get("shown", ()))
                 level = self._launcher.isolate(message["isolation"], message["processes"])
                 self._outbox.add({"isolation": level})
             self._outbox.add({"limits": self._unlimited if message["limits"] else ""})
+        elif word == "hide":
+            self._launcher.hide(message["folders"])
 
     def _find_limits(self) -> None:
         """Find out once whether limits can be enforced, and clear away what a crashed keeper left."""
@@ -268,6 +274,14 @@ def drain(reader: socket.socket) -> None:
             pass
     except BlockingIOError:
         return
+
+
+_SET_CHILD_SUBREAPER = 36
+
+
+def _adopt_orphans() -> None:
+    """Descendants whose parents have gone become our children, so none escapes by leaving its group."""
+    ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def main(data: str, listener: int) -> None:

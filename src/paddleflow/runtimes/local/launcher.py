@@ -11,15 +11,19 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from paddleflow.runtimes.local import cgroups, mounts, process, procfs
+from paddleflow.runtimes.local import cgroups, container_end, mounts, process, procfs
 from paddleflow.runtimes.local.attempt import Attempt
 from paddleflow.runtimes.local.group_pool import GroupPool
-from paddleflow.runtimes.local.isolation import IdMaps, Isolation
+from paddleflow.runtimes.local.isolation import Account, IdMaps, Restricted, View, limited
 from paddleflow.runtimes.local.namespaces import Namespaces, can_fork_into, fork_into
 from paddleflow.runtimes.local.process import reason
+from paddleflow.runtimes.local.sandbox import Entrance, Entrances, Later, Sandbox, Sandboxes
+from paddleflow.runtimes.local.turns import take_short_turns
+from paddleflow.runtimes.local.user_sandbox import UserEntrance, own_folders
 
 NOBODY = 65534
 SHORT = 1.0  #: seconds; the groups of an attempt that ran longer are not used again
@@ -39,13 +43,13 @@ class SpawnSpec(NamedTuple):
     plan: dict[str, Any]
     mounts: list[mounts.Mount]  #: to be made in a namespace of its own
     entered: bool  #: by the keeper itself, which steps in for the spawn; otherwise by the child
-    isolation: Isolation | None = None  #: of another user's job
+    account: Account | None = None  #: of an isolated job, which runs in a sandbox
 
 
 class Launcher:
     """Starts processes for one keeper."""
 
-    def __init__(self, marker: str, keeper: str) -> None:
+    def __init__(self, marker: str, keeper: str, later: Later = lambda _seconds, _call: None) -> None:
         self.marked = False  #: the marker of the last spawn is still there
         self.notes: list[str] = []  #: for the server's log, each once
         self.limits = UNLIMITED
@@ -58,8 +62,12 @@ class Launcher:
         self._enters = False  #: the keeper may step into them and back
         self._forks: bool | None = None  #: children of the keeper may make namespaces
         self._root = os.geteuid() == 0
-        self.isolates = False  #: jobs of other users run under their own numbers
-        self.processes = 0  #: that each of them may have at once
+        self.isolates = False  #: jobs of other users run in sandboxes
+        self.processes = 0  #: that each of these users may have at once
+        self.sandboxes = Sandboxes(keeper, f"{os.path.dirname(marker)}/keeper.sandboxes", later)
+        self._hidden: tuple[str, ...] = ()
+        self._shown: tuple[str, ...] = ()
+        self._view: View | None = None
         self._id_maps = IdMaps()
         self._cores = os.cpu_count() or 1
         self._memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -77,12 +85,15 @@ class Launcher:
         if groups:
             plan |= {"groups": groups, "cpu": cpu, "memory": memory, "memory_text": launch["memory_text"]}
         env = {**env, procfs.ATTEMPT: name, procfs.KEEPER: self._keeper}
-        note, entered, isolation = "", False, None
+        note, entered, account = "", False, None
+        if container := launch.get("container"):
+            plan["container"] = container
         if self.isolates and (uid := launch.get("uid")):
             mounts.check(wanted)
-            isolation = Isolation(uid, os.path.dirname(self._marker), launch["work"].rpartition("/")[0], self.processes)
-            env = {**env, **launch.get("own_env", {})}
-            argv, env, cwd, note = mounts.mounted(wanted, argv, env, cwd)
+            account, plan["uid"] = Account(uid, self.processes), uid
+            argv, env, cwd, note = mounts.mounted(wanted, argv, {**env, **launch.get("own_env", {})}, cwd)
+            folder = launch["work"].rpartition("/")[0]
+            wanted = [mounts.Mount(folder, folder, False), *wanted]
         elif wanted:
             mounts.check(wanted)
             targets = [mount.target for mount in wanted]
@@ -92,10 +103,14 @@ class Launcher:
             else:
                 argv, env, cwd, note = mounts.rewritten(wanted, argv, env, cwd)
                 wanted = []
+        note = launch.get("note", "") + note
         if not note and launch["log"].startswith("/") and not os.path.lexists(launch["log"]):
             plan["fresh"] = True  # its child makes the log: no marker is needed to know that it began
+        elif account is not None:  # which cannot reach the marker of the others
+            plan["marker"] = f"{launch['log']}.began"
+            self.remove(plan["marker"])
         return SpawnSpec(
-            name, argv, env, cwd, launch.get("work", ""), launch["log"], note, plan, wanted, entered, isolation
+            name, argv, env, cwd, launch.get("work", ""), launch["log"], note, plan, wanted, entered, account
         )
 
     def _covers_ours(self, targets: list[str], log: str) -> bool:
@@ -119,9 +134,9 @@ class Launcher:
     def spawn(self, spec: SpawnSpec) -> int:
         """The pid; Refused or OSError when it cannot run."""
         process.make_folder(spec.work)
-        if spec.isolation is not None:
-            for folder in (spec.isolation.folder, spec.work):
-                os.chown(folder, spec.isolation.uid, spec.isolation.uid, follow_symlinks=False)
+        if spec.account is not None:
+            for folder in (spec.mounts[0].location, spec.work) if self._root else ():
+                os.chown(folder, spec.account.uid, spec.account.uid, follow_symlinks=False)
         if not spec.entered:
             return self._spawn_here(spec)
         assert self._namespaces is not None, "the keeper enters only where it has tried to"
@@ -136,17 +151,21 @@ class Launcher:
             return self._spawn_with(spec, process.logged(spec.log, self._null))
         log = process.open_log(spec.log)
         try:
+            process.note_begin(spec.log, spec.name, log)
             if spec.note:
                 os.write(log, spec.note.encode())
-            self.marked = True
-            return self._spawn_with(spec, process.marked(self._marker, log, self._null))
+            marker = spec.plan.get("marker")
+            self.marked = marker is None
+            return self._spawn_with(spec, process.marked(marker or self._marker, log, self._null))
         finally:
             os.close(log)
 
     def _spawn_with(self, spec: SpawnSpec, streams: process.Actions) -> int:
         """By a fork where the child has mounts to make, otherwise by the cheaper posix_spawn."""
         word = spec.plan["word"] and spec.argv[0]
-        if spec.isolation is not None or (spec.mounts and not spec.entered):
+        if spec.account is not None:
+            return self._isolated(word, spec, spec.account, streams)
+        if spec.mounts and not spec.entered:
             return self._in_groups(spec, lambda: self._fork(word, spec, streams))
         process.enter(spec.cwd)
         try:
@@ -156,51 +175,108 @@ class Launcher:
             os.chdir("/")  # hold no folder of a job
 
     def _fork(self, word: str, spec: SpawnSpec, streams: process.Actions) -> int:
-        isolation = spec.isolation
-        owners = {os.stat(mount.source).st_uid for mount in spec.mounts} if isolation is not None else set[int]()
-        maps = {owner: self._id_maps.get(owner, isolation.uid) for owner in owners} if isolation is not None else {}
+        return fork_into(
+            lambda table: table.apply(spec.mounts),
+            lambda: process.apply(streams),
+            lambda: process.execute(word, spec.argv, spec.env, spec.cwd, spec.log),
+            users=not self._root,
+        )
 
-        def view(table: mounts.MountTable) -> None:
-            table.apply(spec.mounts, isolation.cover if isolation is not None else None, maps)
+    # ------------------------------------------------------------------ isolation
 
-        def run() -> None:
-            if isolation is not None:
-                isolation.become()
-            process.execute(word, spec.argv, spec.env, spec.cwd, spec.log)
+    def _isolated(self, word: str, spec: SpawnSpec, account: Account, streams: process.Actions) -> int:
+        """In the sandbox of its job, by the restricted thread."""
+        entrance = self.sandboxes.entrance
+        assert entrance is not None, "only where it was found possible"
+        sandbox = self.sandboxes.lease(spec.name, job_of(spec.name), account.uid, self.view)
+        maps: dict[str, int] = {}
+        for mount in spec.mounts[1:] if self._root else ():
+            owner = os.stat(mount.source).st_uid
+            if owner != account.uid:
+                maps[mount.source] = self._id_maps.get(owner, account.uid)
 
-        return fork_into(view, lambda: process.apply(streams), run, users=not self._root)
+        def start() -> int:
+            if not self._root:
+                process.apply(streams)
+                process.execute(word, spec.argv, spec.env, spec.cwd, spec.log)
+            process.enter(spec.cwd)
+            file = process.find(word, spec.env.get("PATH", process.DEFAULT_PATH))
+            return self._posix_spawn(file, spec, streams)
+
+        with limited(account.processes if self._root else 0):
+            return self._in_groups(spec, lambda: entrance.spawn(sandbox, account, spec.mounts, maps, start))
+
+    @property
+    def view(self) -> View:
+        """What isolated jobs see, by what the server said last."""
+        if self._view is None:
+            hidden = self._hidden if self._root else (*self._hidden, *own_folders())
+            self._view = View.of(os.path.dirname(self._marker), hidden, self._shown)
+        return self._view
+
+    def hide(self, folders: Sequence[str]) -> None:
+        """From jobs that are isolated from now on."""
+        self._hidden, self._view = tuple(folders), None
+
+    def show(self, folders: Sequence[str]) -> None:
+        """To them, although they lie below something that is hidden."""
+        self._shown, self._view = tuple(folders), None
 
     def isolate(self, wanted: bool, processes: int) -> str:
         """Isolate users from now on, if wanted; what is in force, for a person."""
         self.isolates, self.processes = False, processes
         if not wanted:
             return "off: all jobs run as the server's account"
-        if not self._root:
-            return "single user: all jobs run as the server's account, which is not root"
-        folder = os.path.dirname(self._marker)
-        trial = Isolation(NOBODY, folder, f"{folder}/isolation-trial", 0)
-        os.makedirs(trial.folder, exist_ok=True)
         try:
-            users = self._id_maps.get(0, NOBODY)
-            storage = [mounts.Mount("/usr", f"{trial.folder}/usr", True)]
-            pid = fork_into(
-                lambda table: table.apply(storage, trial.cover, {0: users}),
-                lambda: None,
-                lambda: (trial.become(), os._exit(0))[1],
-                users=False,
-            )
-            os.waitpid(pid, 0)
+            if self.sandboxes.entrance is None:
+                self.sandboxes.entrance = self._tried(
+                    Entrance(Restricted(take_short_turns)) if self._root else UserEntrance()
+                )
         except (process.Refused, OSError) as error:
+            if not self._root:
+                return f"single user: all jobs run as the server's account, which is not root ({error})"
             return f"not possible here: all jobs run as the server's account ({error})"
-        finally:
-            os.rmdir(trial.folder)
         self.isolates = True
+        if not self._root:
+            return (
+                "by namespace: jobs of users other than root run as the server's account, in a view of the machine that cannot "
+                "be changed and has neither its home nor the files of others"
+            )
         return "by user: jobs of users other than root run under their own user numbers and see only their own files"
+
+    def _tried(self, entrance: Entrances) -> Entrances:
+        """The same after a trial of all that it does."""
+        folder = f"{os.path.dirname(self._marker)}/isolation-trial"
+        os.makedirs(folder, exist_ok=True)
+        self.sandboxes.sign()
+        sandbox = Sandbox(entrance.make(self.view, self.sandboxes.environment(NOBODY), kept=False), NOBODY, self.view)
+        try:
+            inside = [mounts.Mount(folder, folder, False), mounts.Mount("/usr", f"{folder}/usr", True)]
+            maps = {"/usr": self._id_maps.get(0, NOBODY)} if self._root else {}
+            command = ["sh", "-c", "test $$ -lt 10 && test -d /proc/$$"]
+
+            def start() -> int:
+                if not self._root:
+                    process.execute(command[0], command, {}, "/", "")
+                return process.spawn("/bin/sh", command, {}, [])
+
+            child = entrance.spawn(sandbox, Account(NOBODY, 0), inside, maps, start)
+            if os.waitpid(child, 0)[1]:
+                raise OSError(errno.EINVAL, "its own processes are not what a job would see in /proc")
+        finally:
+            os.kill(sandbox.pid, signal.SIGKILL)
+            os.waitpid(sandbox.pid, 0)
+            os.rmdir(folder)
+        return entrance
 
     def _posix_spawn(self, file: str, spec: SpawnSpec, streams: process.Actions) -> int:
         try:
             return process.spawn(file, spec.argv, spec.env, streams)
         except OSError as error:
+            if error.errno == errno.EAGAIN and spec.account is not None:
+                raise process.Refused(
+                    f"its user has {spec.account.processes} processes, the most that is allowed (local.processes)"
+                ) from error
             raise process.refused(spec.argv[0], file, spec.log, error) from error
 
     def _in_groups(self, spec: SpawnSpec, spawn: Callable[[], int]) -> int:
@@ -252,6 +328,10 @@ class Launcher:
             self.notes.append(f"limits of an attempt are not enforced: {error.filename}: {reason(error)}")
         return ""
 
+    def remove_container(self, plan: dict[str, Any]) -> int:
+        """The pid of the command that does it; 0 when it cannot be started."""
+        return container_end.remove(plan, self._null)
+
     def keeps(self, attempt: Attempt) -> bool:
         """Whether the groups of an attempt that has ended stay, for the next one with the same limits."""
         short = attempt.end is not None and attempt.end[0] - (attempt.started_at or 0.0) < SHORT
@@ -259,7 +339,16 @@ class Launcher:
 
     def clear_marker(self) -> None:
         self.marked = False
+        self.remove(self._marker)
+
+    @staticmethod
+    def remove(marker: str) -> None:
         try:
-            os.unlink(self._marker)
-        except FileNotFoundError:
+            os.unlink(marker)
+        except OSError:
             return
+
+
+def job_of(attempt: str) -> str:
+    """``<job>.<role>-<index>.<number>``."""
+    return attempt.rsplit(".", 2)[0]

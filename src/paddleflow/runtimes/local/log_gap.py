@@ -43,11 +43,11 @@ def open_regular(path: str, flags: int) -> int:
     return fd
 
 
-def create_anew(path: str) -> int:
+def create_anew(path: str, mode: int = 0o600) -> int:
     """A new file that nobody else has open; whatever was there goes, a link included."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
 
 
 def gap_path(log: str) -> str:

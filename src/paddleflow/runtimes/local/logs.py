@@ -12,8 +12,11 @@ import os
 from paddleflow.base.quantity import format_bytes
 from paddleflow.errors import NotFound, Unavailable
 from paddleflow.runtimes.local.log_gap import Gap, open_regular, read_gap
+from paddleflow.runtimes.local.process import BEGINS
 from paddleflow.runtimes.log_store import LogChunk
 
+_MOST_BEGINS = 64 * 2**10  #: bytes of notes about attempts that are read
+_LONGEST = 40  #: characters of one of them
 MOST = 16 * 2**20  #: bytes of one chunk, however much is asked for
 
 
@@ -44,6 +47,24 @@ def log_size(path: str) -> int:
         return os.fstat(fd).st_size
     finally:
         os.close(fd)
+
+
+def read_begins(path: str) -> dict[int, int]:
+    """Where attempts begin, as the keeper noted; nothing that a job could have written there is believed beyond numbers."""
+    try:
+        fd = open_regular(path + BEGINS, os.O_RDONLY)
+    except OSError:
+        return {}
+    try:
+        lines = os.read(fd, _MOST_BEGINS).decode("ascii", "replace").splitlines()
+    finally:
+        os.close(fd)
+    found: dict[int, int] = {}
+    for line in lines:
+        number, _, position = line.partition(" ")
+        if number.isdecimal() and position.isdecimal() and len(line) < _LONGEST:
+            found.setdefault(int(number), int(position))
+    return found
 
 
 def read_chunk(path: str, offset: int, limit: int) -> LogChunk:

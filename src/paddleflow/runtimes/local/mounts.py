@@ -9,11 +9,13 @@ A sub path belongs to the user, so no link in it is followed.
 """
 
 # The keeper starts without pathlib, so:
-# ruff: noqa: PTH102, PTH103, PTH112, PTH114, PTH115, PTH116, PTH120, PTH208, PTH211
+# ruff: noqa: PTH102, PTH110, PTH112, PTH114, PTH116, PTH120, PTH208, PTH211
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import errno
 import os
 import re
 import stat
@@ -22,14 +24,16 @@ from typing import NamedTuple
 
 from paddleflow.runtimes.local.process import Refused, reason
 
-MOST_SIBLINGS = 2000  #: entries of a folder that is shown again with a target beside them
+MOST_SIBLINGS = 10_000  #: entries of a folder that is shown again with a target beside them
 _READ_ONLY, _NO_SUID, _NO_DEVICES, _REMOUNT, _BIND, _RECURSIVE, _PRIVATE = 1, 2, 4, 1 << 5, 1 << 12, 1 << 14, 1 << 18
 _PATH = os.O_PATH | os.O_CLOEXEC
 #: Of the newer calls the C library of some machines has no names; the numbers are the same on every architecture.
 _OPEN_TREE, _MOVE_MOUNT, _SET_ATTRIBUTES = 428, 429, 442
 _CLONE, _CLOSE_ON_EXEC, _WHOLE_TREE, _EMPTY_PATH, _FROM_EMPTY_PATH = 1, os.O_CLOEXEC, 0x8000, 0x1000, 4
-_HERE, _ID_MAP = -100, 0x00100000
-STAGING = "/tmp"  # noqa: S108 — any folder that every machine has; nobody else sees what is mounted there
+_NO_FOLLOW, _HERE = 0x100, -100
+_SET_READ_ONLY, _SET_NO_SUID, _SET_NO_DEVICES, _ID_MAP = 1, 2, 4, 0x00100000
+#: Any folder of the machine; nobody else sees what is mounted there. One with mounts below it cannot be shown again by an ordinary account.
+STAGING = ("/tmp", "/mnt", "/srv", "/media", "/opt")  # noqa: S108 — it is covered, not written to
 _SKELETON = b"mode=0755,size=1m"
 
 
@@ -125,30 +129,57 @@ class MountTable:
         self._libc = libc
         self._skeletons: list[str] = []
         self._writable: list[str] = []  #: covered, and the attempt's own
+        self._attached: list[str] = []  #: where `attach_at` mounted
         self._root = ""  #: the new root, when even the top folder had to be shown again
 
     def apply(
         self,
         mounts: Sequence[Mount],
         cover: Callable[[MountTable], None] | None = None,
-        id_maps: Mapping[int, int] | None = None,
     ) -> None:
-        """Make them all; Refused names the one that is not possible.
-
-        `cover` changes the view before them, and may hide their sources. `id_maps` has a user namespace for the owner of each
-        source: that owner's files belong to whom the namespace says, inside.
-        """
-        self.mount("none", "/", _RECURSIVE | _PRIVATE)  # nothing of what follows is seen outside
+        """Make them all; Refused names the one that is not possible. `cover` changes the view before, and may hide sources."""
+        self.make_private()
         sources = [open_source(mount) for mount in mounts]
         if cover is not None:
             cover(self)
         for mount, source in zip(mounts, sources, strict=True):
-            self._bind(mount, source, self._target(mount), id_maps or {})
+            self._bind(mount, source, self._target(mount))
             os.close(source)
+        self.finish()
+
+    def attach_at(self, mount: Mount, tree: int) -> None:
+        """The same for one, with a copy that `detach` made elsewhere."""
+        try:
+            target = self._target(mount)
+        except BaseException:
+            os.close(tree)
+            raise
+        try:
+            self.attach(tree, target)
+        except OSError as error:
+            raise _cannot(mount, error) from error
+        self._attached.append(target)
+
+    def make_private(self) -> None:
+        """Nothing of what follows is seen outside."""
+        self.mount("none", "/", _RECURSIVE | _PRIVATE)
+
+    def make_read_only(self) -> None:
+        """Everything that is mounted now; devices can still be written to."""
+        attributes = (ctypes.c_uint64 * 4)(_SET_READ_ONLY | _SET_NO_SUID, 0, 0, 0)
+        if self._libc.syscall(_SET_ATTRIBUTES, _HERE, b"/", _WHOLE_TREE, attributes, ctypes.sizeof(attributes)) < 0:
+            raise _error("/")
+
+    def finish(self) -> None:
+        """All is mounted: what was only made for it is closed to changes."""
         for folder in self._skeletons:
             self.mount("none", folder, _REMOUNT | _BIND | _READ_ONLY)
         if self._root:
             os.chroot(self._root)
+
+    def own(self, folders: Iterable[str]) -> None:
+        """These were covered before: targets may be made in them."""
+        self._writable += filter(os.path.isdir, folders)
 
     def cover(self, folder: str, options: bytes, *, writable: bool = False) -> None:
         """An empty folder in the place of one that is there."""
@@ -156,29 +187,51 @@ class MountTable:
             self.mount("tmpfs", folder, _NO_SUID | _NO_DEVICES, "tmpfs", options)
             (self._writable if writable else self._skeletons).append(folder)
 
-    def bind(self, source: int, target: str, users: int = -1) -> None:
-        """A folder that is open, with another owner where a user namespace is given and the file system can do it."""
-        tree = self._libc.syscall(_OPEN_TREE, source, b"", _CLONE | _CLOSE_ON_EXEC | _WHOLE_TREE | _EMPTY_PATH)
+    def detach(self, source: int, name: str = "", *, users: int = -1, read_only: bool = False) -> tuple[int, bool]:
+        """A copy of a folder, or of `name` in it, and of all mounts inside, for `attach`; also in another namespace.
+
+        With a user namespace its owner is another there, where the file system can do it: the second value says whether it is.
+        """
+        flags = _CLONE | _CLOSE_ON_EXEC | _WHOLE_TREE | _NO_FOLLOW | (0 if name else _EMPTY_PATH)
+        tree: int = self._libc.syscall(_OPEN_TREE, source, os.fsencode(name), flags)
         if tree < 0:
-            self.mount(f"/proc/self/fd/{source}", target, _BIND | _RECURSIVE)  # Linux before 5.2
-            return
+            raise _error(name)
+        wanted = _SET_NO_SUID | _SET_NO_DEVICES | (_SET_READ_ONLY if read_only else 0)
+        # First what every kernel since 5.12 can; a file system may lack the other owner, and then its files keep theirs.
+        self._set_attributes(tree, wanted)
+        return tree, users < 0 or self._set_attributes(tree, _ID_MAP, users)
+
+    def _set_attributes(self, tree: int, wanted: int, users: int = 0) -> bool:
+        attributes = (ctypes.c_uint64 * 4)(wanted, 0, 0, users)
+        size = ctypes.sizeof(attributes)
+        return bool(self._libc.syscall(_SET_ATTRIBUTES, tree, b"", _EMPTY_PATH, attributes, size) == 0)
+
+    def attach(self, tree: int, target: str) -> None:
+        """Mount what `detach` gave, and close it."""
         try:
-            if users >= 0:
-                wanted = (ctypes.c_uint64 * 4)(_ID_MAP, 0, 0, users)
-                self._libc.syscall(_SET_ATTRIBUTES, tree, b"", _EMPTY_PATH, wanted, ctypes.sizeof(wanted))
             if self._libc.syscall(_MOVE_MOUNT, tree, b"", _HERE, os.fsencode(target), _FROM_EMPTY_PATH) < 0:
-                number = ctypes.get_errno()
-                raise OSError(number, os.strerror(number), target)
+                raise _error(target)
         finally:
             os.close(tree)
 
-    def _bind(self, mount: Mount, source: int, target: str, id_maps: Mapping[int, int]) -> None:
+    def bind(self, source: int, target: str, name: str = "") -> None:
+        """An open folder, or what is called `name` in it, at another place."""
+        flags = _CLONE | _CLOSE_ON_EXEC | _WHOLE_TREE | _NO_FOLLOW | (0 if name else _EMPTY_PATH)
+        tree = self._libc.syscall(_OPEN_TREE, source, os.fsencode(name), flags)
+        if tree >= 0:
+            self.attach(tree, target)
+        elif ctypes.get_errno() == errno.ENOSYS:  # Linux before 5.2
+            self.mount(f"/proc/self/fd/{source}/{name}".rstrip("/"), target, _BIND | _RECURSIVE)
+        else:
+            raise _error(target)
+
+    def _bind(self, mount: Mount, source: int, target: str) -> None:
         try:
-            self.bind(source, target, id_maps.get(os.fstat(source).st_uid, -1))
+            self.bind(source, target)
             if mount.read_only:
                 self.mount("none", target, _REMOUNT | _BIND | _READ_ONLY | _locked_flags(target))
         except OSError as error:
-            raise Refused(f"cannot mount {mount.source} at {mount.target}: {reason(error)}") from error
+            raise _cannot(mount, error) from error
 
     def _target(self, mount: Mount) -> str:
         """Where it is mounted, which is a folder afterwards."""
@@ -194,10 +247,26 @@ class MountTable:
         try:
             if not self._is_ours(parent):
                 self._show_again(parent)
-            os.makedirs(self._root + path)
+            self._make_below(self._root + parent, path[len(parent) :].split("/"))
         except OSError as error:
             raise Refused(f"mount target {mount.target}: {reason(error)}") from error
         return self._root + path
+
+    def _make_below(self, folder: str, parts: list[str]) -> None:
+        """Folders in what is ours. A process of the same job may be at work there, so nothing that it makes a link is followed."""
+        ours = {os.stat(made).st_dev for made in (*self._skeletons, *self._writable)}
+        current = os.open(folder, _PATH | os.O_DIRECTORY)
+        try:
+            for part in filter(None, parts):
+                if os.fstat(current).st_dev not in ours:
+                    raise OSError(errno.EXDEV, "it was replaced meanwhile", folder)
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=current)
+                below = os.open(part, _PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=current)
+                os.close(current)
+                current = below
+        finally:
+            os.close(current)
 
     def _is_ours(self, folder: str) -> bool:
         """Whether a folder is in a skeleton, or in one of the mounts, and not in what the machine has."""
@@ -210,12 +279,13 @@ class MountTable:
         entries = os.listdir(self._root + folder)
         if len(entries) > MOST_SIBLINGS:
             raise Refused(
-                f"mount target below {folder}: that folder has {len(entries)} entries, at most {MOST_SIBLINGS}"
+                f"mount target below {folder}: that folder has {len(entries)} entries, at most {MOST_SIBLINGS}; "
+                "mount it below a folder of its own"
             )
         real = os.path.realpath(self._root + folder)
         below = os.open(real, _PATH)
         try:
-            staging = real if real != "/" else STAGING
+            staging = real if real != "/" else _staging(self._attached)
             hidden = os.open(staging, _PATH)
             try:
                 self.mount("tmpfs", staging, _NO_SUID | _NO_DEVICES, "tmpfs", _SKELETON)
@@ -223,10 +293,13 @@ class MountTable:
                     if f"{real.rstrip('/')}/{name}" == staging:
                         # Not recursively: the tmpfs that lies on it now would come along.
                         os.mkdir(f"{staging}/{name}")
-                        self.mount(f"/proc/self/fd/{hidden}", f"{staging}/{name}", _BIND)
+                        self._bind_alone(hidden, f"{staging}/{name}")
                         continue
-                    mode = os.lstat(name, dir_fd=below).st_mode
-                    self._show_entry(f"/proc/self/fd/{below}/{name}", f"{staging}/{name}", mode)
+                    try:
+                        mode = os.lstat(name, dir_fd=below).st_mode
+                    except OSError:
+                        continue  # gone meanwhile, or a mount of somebody else's that is closed to us
+                    self._show_entry(below, name, f"{staging}/{name}", mode)
             finally:
                 os.close(hidden)
             self._skeletons.append(staging)
@@ -235,16 +308,24 @@ class MountTable:
         finally:
             os.close(below)
 
-    def _show_entry(self, source: str, target: str, mode: int) -> None:
+    def _bind_alone(self, source: int, target: str) -> None:
+        """Without the mounts inside: one of them may be the one that we are about to fill."""
+        tree = self._libc.syscall(_OPEN_TREE, source, b"", _CLONE | _CLOSE_ON_EXEC | _EMPTY_PATH)
+        if tree >= 0:
+            self.attach(tree, target)
+        else:
+            self.mount(f"/proc/self/fd/{source}", target, _BIND)
+
+    def _show_entry(self, folder: int, name: str, target: str, mode: int) -> None:
         if stat.S_ISLNK(mode):
-            os.symlink(os.readlink(source), target)
+            os.symlink(os.readlink(name, dir_fd=folder), target)
             return
         if stat.S_ISDIR(mode):
             os.mkdir(target)
         else:
             os.close(os.open(target, os.O_WRONLY | os.O_CREAT, 0o600))
         try:
-            self.mount(source, target, _BIND | _RECURSIVE)
+            self.bind(folder, target, name)
         except OSError:
             return  # not ours to see: it stays empty
 
@@ -253,8 +334,29 @@ class MountTable:
             os.fsencode(source), os.fsencode(target), kind.encode() or None, ctypes.c_ulong(flags), options
         )
         if failed:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number), target)
+            raise _error(target)
+
+
+def _error(target: str) -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, os.strerror(number), target)
+
+
+def _cannot(mount: Mount, error: OSError) -> Refused:
+    return Refused(f"cannot mount {mount.source} at {mount.target}: {reason(error)}")
+
+
+def _staging(attached: Iterable[str]) -> str:
+    """The first folder without a mount below it; `attached` are mounted, too."""
+    # In a sandbox /proc has its processes only, and not this one; the first of them sees what was mounted before.
+    with open("/proc/self/mounts" if os.path.exists("/proc/self") else "/proc/1/mounts") as file:
+        mounted = [line.split(" ")[1] + "/" for line in file] + [f"{each}/" for each in attached]
+    free = (each for each in STAGING if os.path.isdir(each) and not _has_below(each, mounted))
+    return next(free, STAGING[0])
+
+
+def _has_below(folder: str, mounted: Iterable[str]) -> bool:
+    return any(each.startswith(f"{folder}/") and each != f"{folder}/" for each in mounted)
 
 
 def _locked_flags(target: str) -> int:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from paddleflow.runtimes.local.mounts import MountTable
 from paddleflow.runtimes.local.process import Refused, reason
 
-_NEW_MOUNTS, NEW_USERS = 0x00020000, 0x10000000
+NEW_MOUNTS, NEW_USERS, NEW_PROCESSES, NEW_IPC = 0x00020000, 0x10000000, 0x20000000, 0x08000000
 View = Callable[[MountTable], None]  #: makes the mounts of a namespace
 _SIGNALS = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
 
@@ -51,7 +51,7 @@ class Namespaces:
 
     def enter(self, mount: View) -> None:
         """Step into a new namespace and mount there; Refused, and at home, when that cannot be done."""
-        call(self._libc, "unshare", _NEW_MOUNTS)
+        call(self._libc, "unshare", NEW_MOUNTS)
         try:
             mount(MountTable(self._libc))
         except BaseException:
@@ -60,16 +60,16 @@ class Namespaces:
 
     def leave(self) -> None:
         """Step back."""
-        call(self._libc, "setns", self._home, _NEW_MOUNTS)
+        call(self._libc, "setns", self._home, NEW_MOUNTS)
         os.fchdir(self._root)
         os.chroot(".")
 
 
-def unshare(*, users: bool) -> ctypes.CDLL:
-    """Into a new mount namespace; with `users` also into a user namespace in which everybody keeps their numbers."""
+def unshare(*, users: bool, others: int = 0) -> ctypes.CDLL:
+    """Into a new mount namespace, and others; with `users` also into a user namespace in which everybody keeps their numbers."""
     libc = ctypes.CDLL(None, use_errno=True)
     uid, gid = os.geteuid(), os.getegid()
-    call(libc, "unshare", _NEW_MOUNTS | (NEW_USERS if users else 0))
+    call(libc, "unshare", NEW_MOUNTS | others | (NEW_USERS if users else 0))
     if users:
         for file, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
             with open(f"/proc/self/{file}", "w") as opened:
@@ -83,14 +83,22 @@ def can_fork_into(*, users: bool) -> bool:
 
 
 def fork_into(view: View, streams: Callable[[], None], run: Callable[[], None], *, users: bool) -> int:
-    """The pid of a child that opens its streams, makes the namespace and its view, and runs `run`, which becomes the command.
+    """The pid of a child that opens its streams, makes the namespace and its view, and runs `run`, which becomes the command."""
 
-    Refused says what was not possible; the child has ended then.
-    """
+    def become() -> None:
+        streams()
+        view(MountTable(unshare(users=users)))
+        run()
+
+    return fork_and(become)
+
+
+def fork_and(become: Callable[[], None]) -> int:
+    """The pid of a child that leads a session and becomes another program; Refused says why it could not, and it has ended then."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
-        _become(writer, view, streams, run, users)
+        become_another(writer, become)
     os.close(writer)
     try:
         said = b""
@@ -104,17 +112,15 @@ def fork_into(view: View, streams: Callable[[], None], run: Callable[[], None], 
     return pid
 
 
-def _become(writer: int, view: View, streams: Callable[[], None], run: Callable[[], None], users: bool) -> None:
+def become_another(writer: int, become: Callable[[], None]) -> None:
     """In the child; never returns."""
     try:
         signal.set_wakeup_fd(-1)
         os.setsid()
-        streams()
-        view(MountTable(unshare(users=users)))
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        run()
+        become()
     except Refused as refusal:
         os.write(writer, str(refusal).encode()[:4000])
     except OSError as error:

@@ -16,6 +16,7 @@ import stat
 from collections.abc import Mapping
 from typing import Any
 
+BEGINS = ".begins"  #: behind the name of a log: the file that says where its attempts begin
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 Actions = list[tuple[Any, ...]]  #: what the child does with its descriptors before it becomes the command
@@ -86,6 +87,23 @@ def open_log(path: str) -> int:
         raise Refused(f"log {path}: not a regular file")
     os.set_blocking(fd, True)
     return fd
+
+
+def note_begin(path: str, attempt: str, log: int) -> None:
+    """Note beside a log where the part of this attempt begins; an empty log needs no note."""
+    size = os.fstat(log).st_size
+    if not size:
+        return
+    try:
+        fd = open_log(path + BEGINS)
+    except Refused:
+        return  # the job put something else there: its log is not divided
+    try:
+        os.write(fd, f"{attempt.rpartition('.')[2]} {size}\n".encode())
+    except OSError:
+        return  # the disk is full, which the attempt will say itself
+    finally:
+        os.close(fd)
 
 
 def marked(marker: str, log: int, null: int) -> Actions:

@@ -12,6 +12,7 @@ import time
 
 ATTEMPT = "PADDLEFLOW_ATTEMPT"
 KEEPER = "PADDLEFLOW_KEEPER"
+SANDBOX = "PADDLEFLOW_SANDBOX"  #: of the first process of a sandbox: the user number that it is for
 
 _PAGE = 1 << 12
 _TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")  #: nanoseconds
@@ -68,14 +69,17 @@ def pids() -> list[int]:
 
 def attempt_of(pid: int, keeper: str) -> str | None:
     """The attempt of this keeper that a process belongs to, by its environment."""
+    name = _environment(pid, keeper).get(ATTEMPT.encode())
+    return os.fsdecode(name) if name else None
+
+
+def _environment(pid: int, keeper: str) -> dict[bytes, bytes]:
+    """Of a process of this keeper; of others nothing."""
     text = read(f"/proc/{pid}/environ")
     if not text or f"{KEEPER}={keeper}".encode() not in text:
-        return None
+        return {}
     words = dict(part.split(b"=", 1) for part in text.split(b"\0") if b"=" in part)
-    if words.get(KEEPER.encode()) != keeper.encode():
-        return None
-    name = words.get(ATTEMPT.encode())
-    return os.fsdecode(name) if name else None
+    return words if words.get(KEEPER.encode()) == keeper.encode() else {}
 
 
 def is_changing(pid: int) -> bool:
@@ -96,6 +100,41 @@ def belonging(keeper: str) -> dict[str, list[Stat]]:
     for processes in found.values():
         processes.sort(key=lambda seen: (seen.ticks, seen.pid))
     return found
+
+
+def sandboxes(keeper: str) -> list[tuple[Stat, int]]:
+    """The first processes of this keeper's sandboxes, and the user numbers that they are for. Jobs cannot pose as one: it is ours."""
+    found = []
+    for pid in pids():
+        uid = _environment(pid, keeper).get(SANDBOX.encode(), b"")
+        if uid.isdigit() and owner(pid) == os.geteuid() and _is_first(pid) and (seen := stat(pid)) is not None:
+            found.append((seen, int(uid)))
+    return found
+
+
+def _is_first(pid: int) -> bool:
+    """Whether it is the first process of a namespace."""
+    lines = (read(f"/proc/{pid}/status") or b"").split(b"\n")
+    return any(line.startswith(b"NSpid:") and line.split()[-1] == b"1" for line in lines)
+
+
+def namespace(pid: int) -> int | None:
+    """Which namespace of processes one lives in."""
+    try:
+        return os.stat(f"/proc/{pid}/ns/pid").st_ino
+    except OSError:
+        return None
+
+
+def owner(pid: int) -> int | None:
+    try:
+        return os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return None
+
+
+def children(pid: int) -> list[int]:
+    return [int(word) for word in (read(f"/proc/{pid}/task/{pid}/children") or b"").split()]
 
 
 def living_groups() -> set[int]:
@@ -141,11 +180,7 @@ def listening() -> set[int]:
 
 def _may_read(pid: int) -> bool:
     """Whether the status in /proc is true: to those who may not know, the kernel says 0."""
-    me = os.geteuid()
-    try:
-        return me == 0 or os.stat(f"/proc/{pid}").st_uid == me
-    except OSError:
-        return False
+    return os.geteuid() in (0, owner(pid))
 
 
 def status_of_stranger(pid: int, ticks: int, pidfd: int) -> int | None:

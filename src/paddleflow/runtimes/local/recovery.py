@@ -34,12 +34,15 @@ class Recovery:
         supervisor.attempts = supervisor.journal.load()
         if not supervisor.attempts:
             supervisor.launcher.clear_marker()
+            supervisor.launcher.sandboxes.recover({})
             return
         supervisor.launcher.marked = os.path.exists(marker)
         processes = procfs.belonging(supervisor.keeper)
         lived_in = {folder for each in supervisor.attempts.values() if each.end is None for folder in groups_of(each)}
         for attempt in list(supervisor.attempts.values()):
-            if attempt.end is not None:
+            if attempt.end is not None and attempt.has_container:
+                supervisor.finish(attempt)
+            elif attempt.end is not None:
                 attempt.finished = True
                 if not lived_in.isdisjoint(groups_of(attempt)):  # it had them first; not its to clear any more
                     del attempt.plan["groups"]
@@ -51,12 +54,15 @@ class Recovery:
             else:
                 self._adopt(attempt, processes.get(attempt.name, []))
         self._clear(processes)
+        supervisor.launcher.sandboxes.recover({each.name: each.pid for each in supervisor.running.values()})
         supervisor.settle()
 
     def _was_spawned(self, attempt: Attempt) -> bool:
         """Whether a child was made: the first thing that it does is to make its log, or the marker if it had one before."""
         if attempt.plan.get("fresh"):
             return os.path.lexists(attempt.plan["log"])
+        if marker := attempt.plan.get("marker"):
+            return os.path.lexists(marker)
         return self._supervisor.launcher.marked
 
     def _never_spawned(self, attempt: Attempt) -> None:
@@ -68,7 +74,7 @@ class Recovery:
         supervisor = self._supervisor
         attempt.child = False
         if attempt.pid == 0:  # spawned, but killed before the journal said so: found by its environment
-            main = next((seen for seen in processes if seen.pid == seen.session), None)
+            main = next((seen for seen in processes if seen.pid == seen.session and _is_of(seen.pid, attempt)), None)
             if main is not None:
                 attempt.run(main.pid, main.ticks, supervisor.clock.now())
                 supervisor.journal.add(["run", attempt.name, main.pid, main.ticks, attempt.started_at])
@@ -115,6 +121,14 @@ class Recovery:
                     os.kill(seen.pid, signal.SIGKILL)
                 except OSError:
                     continue
+
+
+def _is_of(pid: int, attempt: Attempt) -> bool:
+    """Whether a process that says so can be an attempt's: an isolated job of somebody else may say so, too."""
+    uid: int | None = attempt.plan.get("uid")
+    if uid is not None:
+        return procfs.owner(pid) == uid
+    return procfs.namespace(pid) == procfs.namespace(os.getpid())
 
 
 def groups_of(attempt: Attempt) -> list[str]:

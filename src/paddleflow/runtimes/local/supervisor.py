@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from paddleflow.base.clock import Clock
-from paddleflow.runtimes.local import cgroups, procfs
+from paddleflow.runtimes.local import cgroups, container_end, procfs
 from paddleflow.runtimes.local.attempt import Attempt
 from paddleflow.runtimes.local.journal import Journal
 from paddleflow.runtimes.local.launcher import Launcher
@@ -47,6 +47,10 @@ class Supervisor:
         self.pending: OrderedDict[str, Launch] = OrderedDict()
         self.running: dict[int, Attempt] = {}  #: by pid, until the main process has ended
         self.draining: dict[str, Attempt] = {}  #: main process ended, others of its group not yet
+        self._removals: dict[
+            int, tuple[Attempt, int]
+        ] = {}  #: by the pid of the removal of its container, and which try
+        self._waits_for_removal: set[str] = set()
         self.reports = Reports()
         self.prefetch = PrefetchQueue(self.pending, self.reports, timers, lambda name: self.attempts.get(name))
         self.on_started: list[Callable[[Attempt], None]] = []  #: called with each attempt that runs
@@ -102,7 +106,7 @@ class Supervisor:
 
     @property
     def busy(self) -> bool:
-        return bool(self.pending or self.running or self.draining or self._removing)
+        return bool(self.pending or self.running or self.draining or self._removing or self._waits_for_removal)
 
     # ------------------------------------------------------------------ beginning
 
@@ -200,6 +204,10 @@ class Supervisor:
             if pid == 0:
                 break
             self._sweep = True
+            if pid in self._removals:
+                self._removal_ended(*self._removals.pop(pid), failed=status != 0)
+                continue
+            self.launcher.sandboxes.reaped(pid)
             attempt = self.running.get(pid)
             if attempt is not None and attempt.child:
                 cpu = round(usage.ru_utime + usage.ru_stime, 6)
@@ -220,7 +228,11 @@ class Supervisor:
         if status is None:
             self._conclude(attempt, None, UNOBSERVED)
         else:
-            self._conclude(attempt, exit_code(status), _final_message(attempt, status), cpu, peak)
+            message = _final_message(attempt, status)
+            if attempt.has_container:
+                said, cpu, peak = container_end.read(attempt.plan)
+                message = said or message
+            self._conclude(attempt, exit_code(status), message, cpu, peak)
         if attempt.kill_at is None or self.clock.monotonic() >= attempt.kill_at:
             attempt.kill_at = self.clock.monotonic()
             if not kill(attempt):
@@ -244,6 +256,8 @@ class Supervisor:
 
     def _alive(self, attempt: Attempt) -> bool:
         """Whether its group has members. What has ended does not count, also when others are slow to reap it."""
+        if self.launcher.sandboxes.is_dying(attempt.name):
+            return True
         if not _signal(attempt, 0):
             return False
         if attempt.child:
@@ -265,8 +279,21 @@ class Supervisor:
         self.journal.add(["end", attempt.name, *attempt.end])
 
     def finish(self, attempt: Attempt) -> None:
-        """Nothing of it is left: report."""
+        """Nothing of it is left: report. What is left in its sandbox dies first."""
+        if not self.launcher.sandboxes.leave(attempt.name):
+            if attempt.kill_at is None:  # it could not be started there
+                attempt.kill_at = self.clock.monotonic()
+            if self.clock.monotonic() - attempt.kill_at <= DRAIN_PATIENCE:
+                self.draining[attempt.name] = attempt
+                self.timers.after(DRAIN_EVERY, partial(self._drain, attempt))
+                return
+            self.launcher.sandboxes.drop(attempt.name)
         self._sweep = self.draining.pop(attempt.name, None) is not None or self._sweep
+        if attempt.has_container:
+            if attempt.name not in self._waits_for_removal:
+                self._waits_for_removal.add(attempt.name)
+                self._remove_container(attempt, 1)
+            return
         attempt.finished = True
         if attempt.pidfd >= 0:
             os.close(attempt.pidfd)
@@ -280,8 +307,30 @@ class Supervisor:
         else:
             self.reports.add(*attempt.events())
 
+    def _remove_container(self, attempt: Attempt, number: int) -> None:
+        pid = self.launcher.remove_container(attempt.plan)
+        if pid:
+            self._removals[pid] = attempt, number
+        else:
+            self._removal_ended(attempt, number, failed=True)
+
+    def _removal_ended(self, attempt: Attempt, number: int, *, failed: bool) -> None:
+        if failed and number < container_end.TRIES:
+            self.timers.after(container_end.TRY_EVERY, partial(self._remove_container, attempt, number + 1))
+            return
+        if failed:
+            words = " ".join(attempt.plan["container"]["remove"])
+            self.launcher.notes.append(f"the container of {attempt.name} may be left: {words} failed {number} times")
+        container_end.clear(attempt.plan)
+        del attempt.plan["container"]
+        self._waits_for_removal.discard(attempt.name)
+        self.journal.add(["cleared", attempt.name])
+        self.finish(attempt)
+
     def clear(self, attempt: Attempt) -> None:
-        """Remove what was made for it outside its folder."""
+        """Remove what was made for it outside its folder, and its marker."""
+        if marker := attempt.plan.get("marker"):
+            self.launcher.remove(marker)
         if (folders := attempt.plan.get("groups")) and not self.launcher.keeps(attempt):
             self._removing += 1
             self._remove_groups(folders, 100)
@@ -299,7 +348,7 @@ class Supervisor:
         One that is about to become another program cannot be told apart, and is checked again.
         """
         again = False
-        for pid in self._children():
+        for pid in (*self._children(), *self.launcher.sandboxes.orphans()):
             if pid in self.running:
                 continue
             name = procfs.attempt_of(pid, self.keeper)

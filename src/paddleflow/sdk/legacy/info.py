@@ -90,6 +90,32 @@ class FSInfo(Record):
 
 
 @dataclass(frozen=True)
+class LinkInfo(Record):
+    name: str = wire(key="fsName")
+    owner: str = wire(key="username")
+    fstype: str = wire(key="type")
+    fspath: str = wire(key="fsPath")
+    server_adddress: str = wire(key="serverAddress")  #: three d, as scripts have it
+    subpath: str = wire(key="subPath")
+    properties: Mapping[str, str] = wire({})
+
+
+@dataclass(frozen=True)
+class FSCacheInfo(Record):
+    cachedir: str = wire(key="cacheDir")
+    quota: int = wire(0)
+    metadriver: str = wire(key="metaDriver")
+    blocksize: int = wire(0, key="blockSize")
+    fsname: str = wire(key="fsName")
+    username: str = wire()
+    resource: Mapping[str, Any] = wire({})
+    nodeTaintToleration: Mapping[str, Any] = wire({})  # noqa: N815
+    extraConfig: Mapping[str, Any] = wire({})  # noqa: N815
+    createtime: str = wire(key="createTime")
+    updatetime: str = wire(key="updateTime")
+
+
+@dataclass(frozen=True)
 class JobInfo(Record):
     """Flavour, members and runtimes are as the server answers them."""
 

@@ -162,3 +162,50 @@ class Resources(Calls):
     def delete_fs(self, fsname: str, username: str | None = None) -> Done:
         self._pf.storages.delete(fsname, user=username)
         return True, None
+
+    @translated
+    def add_link(
+        self, fsname: str, fspath: str, url: str, username: str | None = None, properties: Options = None
+    ) -> Done:
+        self._pf.storages.link(fsname, fspath, url, properties=properties or None, user=username or None)
+        return True, None
+
+    @translated
+    def delete_link(self, fsname: str, fspath: str, username: str | None = None) -> Done:
+        self._pf.storages.unlink(fsname, fspath, user=username or None)
+        return True, None
+
+    @translated
+    def list_link(
+        self, fsname: str, username: str | None = None, maxsize: int = 100
+    ) -> tuple[bool, list[info.LinkInfo]]:
+        page = self._pf.storages.link_page(fsname, max_keys=count(maxsize, "maxsize"), user=username or None)
+        return True, [info.LinkInfo.of(link.raw) for link in page]
+
+    @translated
+    def show_link(
+        self, fsname: str, fspath: str, username: str | None = None
+    ) -> tuple[bool, list[info.LinkInfo] | str]:
+        """A list of one; `(False, message)` when there is none."""
+        page = self._pf.storages.link_page(fsname, path=fspath, user=username or None)
+        found = [info.LinkInfo.of(link.raw) for link in page]
+        return (True, found) if found else (False, f"fs[{fsname}] has no link at {fspath}")
+
+    @translated
+    def create_cache(self, fsname: str, options: Options = None, username: str | None = None) -> Done:
+        self._pf.storages.create_cache(fsname, options or {}, user=username or None)
+        return True, None
+
+    @translated
+    def update_fs_cache(self, fsname: str, params: Options = None, username: str | None = None) -> Done:
+        self._pf.storages.update_cache(fsname, params or {}, user=username or None)
+        return True, None
+
+    @translated
+    def get_fs_cache(self, fsname: str, username: str | None = None) -> tuple[bool, info.FSCacheInfo]:
+        return True, info.FSCacheInfo.of(self._pf.storages.get_cache(fsname, user=username or None).raw)
+
+    @translated
+    def delete_fs_cache(self, fsname: str, username: str | None = None) -> Done:
+        self._pf.storages.delete_cache(fsname, user=username or None)
+        return True, None

@@ -1,7 +1,7 @@
 """The CustomResourceDefinition, made from the models: one truth for what an API server lets in and what the operator reads.
 
 A structural schema knows no ``$ref``, no ``null`` alternatives and no ``additionalProperties: false``, so the JSON schema that
-the models give is rewritten. Of the pod template the names of its fields are spelled out (`pod_fields`) and what the operator
+the models give is rewritten. Of the pod template the names of its fields are spelled out (`TEMPLATE`) and what the operator
 relies on is checked (containers, names, images, restartPolicy); the rest when the first pod is created, and the job then says
 what was refused.
 """
@@ -14,7 +14,6 @@ from typing import Any
 
 from paddleflow.spec.document import Document
 from paddleflow.spec.paddlejob.model import LONGEST_NAME, NAME_PATTERN, ROLES, PaddleJobSpec, rule
-from paddleflow.spec.paddlejob.pod_fields import spelled_out
 from paddleflow.spec.paddlejob.status import PaddleJobStatus
 
 GROUP, VERSION, KIND, PLURAL = "batch.paddlepaddle.org", "v1", "PaddleJob", "paddlejobs"
@@ -154,3 +153,56 @@ def _structural(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict
     if result.get("default") in ({}, []):
         del result["default"]
     return result
+
+
+_ANY: dict[str, Any] = {"x-kubernetes-preserve-unknown-fields": True}
+
+
+def _object(names: str, **inner: dict[str, Any]) -> dict[str, Any]:
+    properties = {name: inner.get(name, _ANY) for name in sorted({*names.split(), *inner})}
+    return {"type": "object", "nullable": True, "properties": properties}
+
+
+def _list(names: str, **inner: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "nullable": True, "items": _object(names, **inner)}
+
+
+_CONTAINERS = _list(
+    "args command image imagePullPolicy lifecycle livenessProbe name readinessProbe resizePolicy restartPolicy "
+    "restartPolicyRules securityContext startupProbe stdin stdinOnce terminationMessagePath terminationMessagePolicy tty "
+    "volumeDevices workingDir",
+    env=_list("name value valueFrom"),
+    envFrom=_list("configMapRef prefix secretRef"),
+    ports=_list("containerPort hostIP hostPort name protocol"),
+    resources=_object("claims limits requests"),
+    volumeMounts=_list("mountPath mountPropagation name readOnly recursiveReadOnly subPath subPathExpr"),
+)
+
+#: ephemeral containers are not among them: no pod can be made with one
+TEMPLATE = _object(
+    "metadata",
+    spec=_object(
+        "activeDeadlineSeconds affinity automountServiceAccountToken dnsConfig dnsPolicy enableServiceLinks hostAliases hostIPC "
+        "hostNetwork hostPID hostUsers hostname hostnameOverride imagePullSecrets nodeName nodeSelector os overhead "
+        "preemptionPolicy priority priorityClassName readinessGates resourceClaims restartPolicy runtimeClassName "
+        "schedulerName schedulingGates securityContext serviceAccount serviceAccountName setHostnameAsFQDN "
+        "shareProcessNamespace subdomain terminationGracePeriodSeconds tolerations topologySpreadConstraints volumes",
+        containers=_CONTAINERS,
+        initContainers=_CONTAINERS,
+        resources=_object("claims limits requests"),
+    ),
+)
+
+
+def spelled_out(schema: dict[str, Any], names: dict[str, Any] = TEMPLATE) -> dict[str, Any]:
+    """A schema that let every name in, with those that there are and no others; what it says about a field stays."""
+    if "items" in names:
+        return {**schema, "items": spelled_out(schema["items"], names["items"])}
+    if "properties" not in names:
+        return schema
+    said = schema["properties"]
+    fields = {
+        name: spelled_out(said[name], each) if name in said else each for name, each in names["properties"].items()
+    }
+    loose = "x-kubernetes-preserve-unknown-fields"
+    return {**{key: value for key, value in schema.items() if key != loose}, "properties": fields}

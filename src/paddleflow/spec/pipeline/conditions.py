@@ -19,7 +19,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from paddleflow.errors import Invalid
 from paddleflow.spec.pipeline.faults import INVALID, shown
-from paddleflow.spec.pipeline.operators import PREFIXES, RANKS, Refused, apply, as_boolean, given, prefix, truth
+from paddleflow.spec.pipeline.operators import PREFIXES, RANKS, WrongOperands, apply, as_boolean, given, prefix, truth
 from paddleflow.spec.pipeline.templates import FORM, Lookup, render_text, single
 
 MOST_CHARACTERS = 10_000
@@ -43,7 +43,7 @@ class Malformed(Exception):
     """The text is no condition; says what was found where."""
 
 
-class Token(NamedTuple):
+class ConditionToken(NamedTuple):
     kind: str  #: number | text | word | operator | end
     text: str
     at: int  #: counted from 1
@@ -76,7 +76,7 @@ def evaluate(condition: str, lookup: Lookup) -> bool:
     expression = _checked(condition)
     try:
         value = expression(lookup)
-    except Refused as error:
+    except WrongOperands as error:
         raise Invalid(f"condition[{shown(condition)}] cannot be evaluated: {error}", code=INVALID) from error
     answer = as_boolean(value)
     if answer is None:
@@ -118,7 +118,7 @@ def parse(condition: str, builder: Builder[T]) -> T:
     return expression
 
 
-def _tokens(text: str) -> list[Token]:
+def _tokens(text: str) -> list[ConditionToken]:
     tokens, at = [], 0
     while at < len(text):
         match = _TOKEN.match(text, at)
@@ -129,16 +129,16 @@ def _tokens(text: str) -> list[Token]:
         if kind == "word" and match[0] == "in":
             kind = "operator"
         if kind != "blank":
-            tokens.append(Token(kind, match[0], at + 1))
+            tokens.append(ConditionToken(kind, match[0], at + 1))
         at = match.end()
-    tokens.append(Token("end", "", len(text) + 1))
+    tokens.append(ConditionToken("end", "", len(text) + 1))
     return tokens
 
 
 class _Parser(Generic[T]):
     """Precedence climbing."""
 
-    def __init__(self, tokens: list[Token], builder: Builder[T]) -> None:
+    def __init__(self, tokens: list[ConditionToken], builder: Builder[T]) -> None:
         self.tokens = tokens
         self.builder = builder
         self.position = 0
@@ -146,10 +146,10 @@ class _Parser(Generic[T]):
         self.operators = 0
 
     @property
-    def token(self) -> Token:
+    def token(self) -> ConditionToken:
         return self.tokens[self.position]
 
-    def _next(self) -> Token:
+    def _next(self) -> ConditionToken:
         token = self.tokens[self.position]
         self.position += 1
         return token

@@ -14,7 +14,7 @@ import yaml
 
 from paddleflow.base.names import nearest
 from paddleflow.spec.pipeline.drafts import CONTROL, Draft, read_component, read_components, read_env, read_image
-from paddleflow.spec.pipeline.faults import Faults, shown
+from paddleflow.spec.pipeline.faults import DocumentFaults, shown
 from paddleflow.spec.pipeline.model import (
     CONTINUE,
     DEFAULT_PARALLELISM,
@@ -29,7 +29,7 @@ from paddleflow.spec.pipeline.model import (
     Retry,
     Step,
 )
-from paddleflow.spec.pipeline.nodes import Node, from_json, from_text, scalar
+from paddleflow.spec.pipeline.nodes import YamlNode, from_json, from_text, scalar
 from paddleflow.spec.pipeline.options import CacheDraft, read_cache, read_mount, read_mounts
 from paddleflow.spec.pipeline.reader import COMPONENT, PIPELINE, Reader, spellings
 from paddleflow.spec.pipeline.references import MOST_COMPONENTS, Resolver, count
@@ -106,6 +106,12 @@ def _step(step: Step, pipeline: Pipeline, *, cached: bool = True) -> dict[str, A
         document["retry"] = _retry(step.retry)
     if step.timeout:
         document["timeout"] = step.timeout
+    if step.secrets:
+        document["secrets"] = [dict(use) for use in step.secrets]
+    if step.code is not None:
+        document["code"] = step.code["folder"] if "folder" in step.code else _plain(step.code)
+    if step.requirements:
+        document["requirements"] = step.requirements
     return document
 
 
@@ -172,20 +178,20 @@ STORAGES = spellings(("main_fs", "extra_fs"))
 
 def read(text: str | bytes, file: str = "") -> Pipeline:
     """The pipeline of a YAML document. `file` is what faults call it."""
-    faults = Faults(file)
+    faults = DocumentFaults(file)
     return _Document(from_text(text, faults), faults, TOP).pipeline()
 
 
 def read_json(document: Mapping[str, Any]) -> Pipeline:
     """The pipeline in the body of `POST /runjson`: the same language in camelCase, with settings for all steps."""
-    faults = Faults()
+    faults = DocumentFaults()
     return _Document(from_json(document, faults), faults, TOP_JSON).pipeline()
 
 
 class _Document:
     """One document on its way to a pipeline."""
 
-    def __init__(self, root: Node, faults: Faults, keys: Mapping[str, str]) -> None:
+    def __init__(self, root: YamlNode, faults: DocumentFaults, keys: Mapping[str, str]) -> None:
         self.faults = faults
         self.reader = Reader(faults)
         self.fields = self.reader.fields(root, "", "workflow", keys)
@@ -317,7 +323,7 @@ class _Document:
         drafts = [self._post_step(resolver, entry_points, name, child) for name, child in entries]
         return drafts[0] if drafts else None
 
-    def _post_step(self, resolver: Resolver, entry_points: Mapping[str, Draft], name: str, child: Node) -> Draft:
+    def _post_step(self, resolver: Resolver, entry_points: Mapping[str, Draft], name: str, child: YamlNode) -> Draft:
         path = f"post_process.{name}"
         self.reader.named(COMPONENT, name, child, path)
         written = read_component(self.reader, name, child, path)
@@ -402,5 +408,8 @@ class Builder:
             job=draft.job,
             retry=draft.retry,
             timeout=draft.timeout,
+            secrets=draft.secrets,
+            code=draft.code,
+            requirements=draft.requirements,
             mark=draft.mark,
         )

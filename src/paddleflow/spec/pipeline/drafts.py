@@ -7,9 +7,9 @@ from typing import Any
 
 from paddleflow.base import names
 from paddleflow.spec.pipeline.faults import shown
-from paddleflow.spec.pipeline.jobs import read_job
+from paddleflow.spec.pipeline.jobs import read_code, read_job, read_requirements, read_secrets
 from paddleflow.spec.pipeline.model import FsMount, Mark, Parameter, Retry
-from paddleflow.spec.pipeline.nodes import Node
+from paddleflow.spec.pipeline.nodes import YamlNode
 from paddleflow.spec.pipeline.options import CacheDraft, read_cache, read_mounts, read_retry, read_seconds
 from paddleflow.spec.pipeline.parameters import TYPES, Unfit, plain, typed
 from paddleflow.spec.pipeline.reader import COMPONENT, STEP_VARIABLE, VARIABLE, Reader, spellings
@@ -19,6 +19,7 @@ STEP = spellings(
     (
         *SHARED,
         *("command", "env", "docker_env", "cache", "extra_fs", "reference", "job", "retry", "timeout"),
+        *("secrets", "code", "requirements"),
         *("name", "flavour", "queue", "job_type"),
     )
 )
@@ -55,13 +56,14 @@ class Draft:
             "inputs",
         ),
         *("job", "loop_argument", "name", "node", "outputs", "parameters", "path", "reference", "retry", "timeout"),
+        *("secrets", "code", "requirements"),
     )
 
-    def __init__(self, name: str, node: Node, path: str) -> None:
+    def __init__(self, name: str, node: YamlNode, path: str) -> None:
         self.name = name
         self.node = node
         self.path = path
-        self.fields: dict[str, Node] = {}
+        self.fields: dict[str, YamlNode] = {}
         self.children: dict[str, Draft] | None = None  #: None: a step
         self.height = 1  #: how deep dags and references go below it, once they are resolved
         self.reference = ""
@@ -79,10 +81,13 @@ class Draft:
         self.job: dict[str, Any] | None = None
         self.retry = Retry()
         self.timeout = 0.0
+        self.secrets: tuple[dict[str, str], ...] = ()
+        self.code: dict[str, Any] | None = None
+        self.requirements = ""
 
     def at(self, *keys: str) -> Mark:
         """Where a field, or something in it, stands: as near as the document says."""
-        node: Node | None = self.fields.get(keys[0])
+        node: YamlNode | None = self.fields.get(keys[0])
         for key in keys[1:]:
             if node is None or not isinstance(node.value, dict) or key not in node.value:
                 break
@@ -90,7 +95,7 @@ class Draft:
         return node.mark if node else self.mark
 
     def at_key(self, *keys: str) -> Mark:
-        node: Node | None = self.fields.get(keys[0])
+        node: YamlNode | None = self.fields.get(keys[0])
         for key in keys[1:]:
             node = node.value.get(key) if node and isinstance(node.value, dict) else None
         return node.key_mark if node else self.at(*keys)
@@ -112,7 +117,7 @@ class Draft:
         return copy.copy(self)
 
 
-def read_components(reader: Reader, node: Node, path: str) -> dict[str, Draft]:
+def read_components(reader: Reader, node: YamlNode, path: str) -> dict[str, Draft]:
     """The components of one level."""
     found = {}
     for name, child in reader.entries(node, path):
@@ -122,7 +127,7 @@ def read_components(reader: Reader, node: Node, path: str) -> dict[str, Draft]:
     return found
 
 
-def read_component(reader: Reader, name: str, node: Node, path: str) -> Draft:
+def read_component(reader: Reader, name: str, node: YamlNode, path: str) -> Draft:
     draft = Draft(name, node, path)
     is_dag = isinstance(node.value, dict) and any(DAG.get(key) == "entry_points" for key in node.value)
     draft.fields = fields = reader.fields(node, path, "dag" if is_dag else "step", DAG if is_dag else STEP)
@@ -145,7 +150,7 @@ def read_component(reader: Reader, name: str, node: Node, path: str) -> Draft:
     return draft
 
 
-def _parameters(reader: Reader, draft: Draft, node: Node, path: str) -> None:
+def _parameters(reader: Reader, draft: Draft, node: YamlNode, path: str) -> None:
     for name, child in reader.entries(node, path):
         where = f"{path}.{name}"
         reader.named(VARIABLE, name, child, where)
@@ -156,7 +161,7 @@ def _parameters(reader: Reader, draft: Draft, node: Node, path: str) -> None:
             draft.parameters[name] = Parameter("")  # it is there, so that what names it is no fault
 
 
-def _parameter(reader: Reader, name: str, node: Node, path: str) -> Parameter:
+def _parameter(reader: Reader, name: str, node: YamlNode, path: str) -> Parameter:
     if not isinstance(node.value, dict):
         return Parameter(plain(name, node.plain()))
     fields = reader.fields(node, path, f"dict param[{name}]", PARAMETER)
@@ -170,7 +175,7 @@ def _parameter(reader: Reader, name: str, node: Node, path: str) -> Parameter:
     return Parameter(typed(name, type, fields["default"].plain()), type)
 
 
-def _artifacts(reader: Reader, draft: Draft, node: Node, path: str) -> None:
+def _artifacts(reader: Reader, draft: Draft, node: YamlNode, path: str) -> None:
     fields = reader.fields(node, path, f"[artifacts] of {draft.what}", ARTIFACTS)
     if "input" in fields:
         where = f"{path}.input"
@@ -199,15 +204,15 @@ def _artifacts(reader: Reader, draft: Draft, node: Node, path: str) -> None:
         draft.outputs[name] = "" if draft.children is None else template
 
 
-def _deps(reader: Reader, draft: Draft, node: Node, path: str) -> None:
+def _deps(reader: Reader, draft: Draft, node: YamlNode, path: str) -> None:
     draft.deps = tuple(dict.fromkeys(reader.words(node, path)))
 
 
-def _env(reader: Reader, draft: Draft, node: Node, path: str) -> None:
+def _env(reader: Reader, draft: Draft, node: YamlNode, path: str) -> None:
     draft.env = read_env(reader, node, path)
 
 
-def read_env(reader: Reader, node: Node, path: str) -> dict[str, str]:
+def read_env(reader: Reader, node: YamlNode, path: str) -> dict[str, str]:
     env = {}
     for name, child in reader.entries(node, path):
         where = f"{path}.{name}"
@@ -218,7 +223,7 @@ def read_env(reader: Reader, node: Node, path: str) -> dict[str, str]:
     return env
 
 
-def _reference(reader: Reader, draft: Draft, node: Node, path: str) -> None:
+def _reference(reader: Reader, draft: Draft, node: YamlNode, path: str) -> None:
     fields = reader.fields(node, path, "[reference] of step", REFERENCE)
     if "component" in fields:
         draft.reference = reader.text(fields["component"], f"{path}.component")
@@ -232,52 +237,64 @@ def _reference(reader: Reader, draft: Draft, node: Node, path: str) -> None:
             )
 
 
-def _docker_env(reader: Reader, draft: Draft, node: Node, path: str) -> None:
+def _docker_env(reader: Reader, draft: Draft, node: YamlNode, path: str) -> None:
     draft.docker_env = read_image(reader, node, path)
 
 
-def read_image(reader: Reader, node: Node, path: str) -> str:
+def read_image(reader: Reader, node: YamlNode, path: str) -> str:
     image = reader.text(node, path)
     if image.endswith(".tar"):
         reader.wrong(node, path, "the name of an image, not of a .tar file")
     return image
 
 
-def _condition(reader: Reader, draft: Draft, node: Node, path: str) -> None:
+def _condition(reader: Reader, draft: Draft, node: YamlNode, path: str) -> None:
     draft.condition = reader.text(node, path)
 
 
-def _command(reader: Reader, draft: Draft, node: Node, path: str) -> None:
+def _command(reader: Reader, draft: Draft, node: YamlNode, path: str) -> None:
     draft.command = reader.text(node, path)
     if "\0" in draft.command:
         reader.faults.add(node.mark, path, "a NUL character cannot be part of a command")
 
 
-def _loop(reader: Reader, draft: Draft, node: Node, path: str) -> None:
+def _loop(reader: Reader, draft: Draft, node: YamlNode, path: str) -> None:
     draft.loop_argument = node.plain()
 
 
-def _cache(reader: Reader, draft: Draft, node: Node, path: str) -> None:
+def _cache(reader: Reader, draft: Draft, node: YamlNode, path: str) -> None:
     draft.cache = read_cache(reader, node, path)
 
 
-def _extra_fs(reader: Reader, draft: Draft, node: Node, path: str) -> None:
+def _extra_fs(reader: Reader, draft: Draft, node: YamlNode, path: str) -> None:
     draft.extra_fs = read_mounts(reader, node, path)
 
 
-def _job(reader: Reader, draft: Draft, node: Node, path: str) -> None:
+def _job(reader: Reader, draft: Draft, node: YamlNode, path: str) -> None:
     draft.job = read_job(reader, node, path)
     if "command" in draft.job and "command" in draft.fields:
         message = "[command] stands at the step and in its [job]"
         reader.faults.add(node.mark, path, message, "keep one of them")
 
 
-def _retry(reader: Reader, draft: Draft, node: Node, path: str) -> None:
+def _retry(reader: Reader, draft: Draft, node: YamlNode, path: str) -> None:
     draft.retry = read_retry(reader, node, path)
 
 
-def _timeout(reader: Reader, draft: Draft, node: Node, path: str) -> None:
+def _timeout(reader: Reader, draft: Draft, node: YamlNode, path: str) -> None:
     draft.timeout = read_seconds(reader, node, path)
+
+
+def _secrets(reader: Reader, draft: Draft, node: YamlNode, path: str) -> None:
+    draft.secrets = read_secrets(reader, node, path)
+
+
+def _code(reader: Reader, draft: Draft, node: YamlNode, path: str) -> None:
+    draft.code = read_code(reader, node, path)
+
+
+def _requirements(reader: Reader, draft: Draft, node: YamlNode, path: str) -> None:
+    draft.requirements = read_requirements(reader, node, path)
 
 
 _FIELDS = {
@@ -295,4 +312,7 @@ _FIELDS = {
     "job": _job,
     "retry": _retry,
     "timeout": _timeout,
+    "secrets": _secrets,
+    "code": _code,
+    "requirements": _requirements,
 }

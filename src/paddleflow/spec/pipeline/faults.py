@@ -30,7 +30,7 @@ class PipelineFault(Fault):
     path: str = ""  #: entry_points.train.deps
 
 
-class Faults:
+class DocumentFaults:
     """Faults found so far in one document; the same one at the same place counts once."""
 
     def __init__(self, file: str = "") -> None:

@@ -94,6 +94,9 @@ class Step:
     )
     retry: Retry = Retry()
     timeout: float = 0.0  #: seconds that one try may run; 0: as long as it likes
+    secrets: tuple[Mapping[str, str], ...] = ()  #: name, env and file of each, as the job API has them
+    code: Mapping[str, Any] | None = None  #: as the job API has it; ``folder`` instead of a snapshot: not sent yet
+    requirements: str = ""  #: lines of a requirements file; its packages are installed for the step
     mark: Mark = field(default=Mark(), compare=False)
 
 

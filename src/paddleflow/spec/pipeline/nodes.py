@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import yaml
 
 from paddleflow.errors import Invalid
-from paddleflow.spec.pipeline.faults import LINE_BREAK, Faults, shown
+from paddleflow.spec.pipeline.faults import LINE_BREAK, DocumentFaults, shown
 from paddleflow.spec.pipeline.model import Mark
 
 MOST_VALUES = 300_000
@@ -33,13 +33,13 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 _NUMBER_STARTS = frozenset("-+.0123456789")
 
 
-class Node:
+class YamlNode:
     """A value of the document: a mapping, a list, or a scalar."""
 
     __slots__ = ("column", "height", "key_column", "key_line", "line", "raw", "size", "value")
 
     def __init__(self, value: Any, line: int = 0, column: int = 0, raw: str = "") -> None:
-        self.value: Any = value  #: dict[str, Node] | list[Node] | Scalar
+        self.value: Any = value  #: dict[str, YamlNode] | list[YamlNode] | Scalar
         self.line = line
         self.column = column
         self.raw = raw  #: a scalar as it is written
@@ -69,9 +69,9 @@ class Node:
             return [child.plain() for child in self.value]
         return self.value
 
-    def again(self) -> Node:
+    def again(self) -> YamlNode:
         """The same value under another key."""
-        node = Node(self.value, self.line, self.column, self.raw)
+        node = YamlNode(self.value, self.line, self.column, self.raw)
         node.size, node.height = self.size, self.height
         return node
 
@@ -105,11 +105,11 @@ def scalar(text: str) -> Scalar:
     return text
 
 
-def from_json(value: object, faults: Faults) -> Node:
+def from_json(value: object, faults: DocumentFaults) -> YamlNode:
     """The tree of decoded JSON. It has no places, only paths."""
     count = 0
 
-    def build(item: object, depth: int) -> Node:
+    def build(item: object, depth: int) -> YamlNode:
         nonlocal count
         count += 1
         if count > MOST_VALUES:
@@ -120,15 +120,15 @@ def from_json(value: object, faults: Faults) -> Node:
             for key in item:
                 if not isinstance(key, str):
                     raise faults.fatal(None, f"the key {shown(key)} is {kind_of(key)}, text is wanted")
-            return Node({key: build(child, depth + 1) for key, child in item.items()})
+            return YamlNode({key: build(child, depth + 1) for key, child in item.items()})
         if isinstance(item, list | tuple):
-            return Node([build(child, depth + 1) for child in item])
+            return YamlNode([build(child, depth + 1) for child in item])
         if isinstance(item, int) and not isinstance(item, bool) and abs(item) >= 2**63:
             raise faults.fatal(None, "the document holds a whole number of more than 64 bits")
         if isinstance(item, float) and not math.isfinite(item):
             raise faults.fatal(None, f"the document holds the number {item}, which JSON does not know")
         if item is None or isinstance(item, str | int | float | bool):
-            return Node(item, raw=item if isinstance(item, str) else str(item))
+            return YamlNode(item, raw=item if isinstance(item, str) else str(item))
         raise faults.fatal(None, f"a value of type {type(item).__name__} is not JSON")
 
     return build(value, 1)
@@ -142,7 +142,7 @@ _TAG = "tag:yaml.org,2002:"
 _TAGGED: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bool": (bool,), "null": (type(None),)}
 
 
-def from_text(text: str | bytes, faults: Faults) -> Node:
+def from_text(text: str | bytes, faults: DocumentFaults) -> YamlNode:
     """The tree of a YAML document; raises at once where nothing further can be read."""
     if size := _too_large(text):
         raise faults.fatal(None, f"the document has {size:,} bytes, at most {MOST_BYTES:,} are read")
@@ -188,7 +188,7 @@ class _Open:
 
     __slots__ = ("anchor", "is_map", "key", "node")
 
-    def __init__(self, node: Node, anchor: str | None, is_map: bool) -> None:
+    def __init__(self, node: YamlNode, anchor: str | None, is_map: bool) -> None:
         self.node = node
         self.anchor = anchor
         self.is_map = is_map
@@ -205,15 +205,15 @@ class _Key(NamedTuple):
 class _Builder:
     """Builds the tree from events, with its own stack."""
 
-    def __init__(self, faults: Faults) -> None:
+    def __init__(self, faults: DocumentFaults) -> None:
         self.faults = faults
-        self.anchors: dict[str, Node] = {}
+        self.anchors: dict[str, YamlNode] = {}
         self.count = 0
         self.stack: list[_Open] = []
         self.top: _Open | None = None
-        self.root: Node | None = None
+        self.root: YamlNode | None = None
 
-    def build(self, text: str) -> Node:
+    def build(self, text: str) -> YamlNode:
         loader = _Loader(text)
         documents = 0
         try:
@@ -266,7 +266,7 @@ class _Builder:
             top.key = _Key(text, start.line + 1, start.column + 1, plain)
             return
         self._counted(event, 1)
-        node = Node(value, start.line + 1, start.column + 1, text)
+        node = YamlNode(value, start.line + 1, start.column + 1, text)
         if event.anchor:
             self.anchors[event.anchor] = node
         self._put(node)
@@ -289,7 +289,7 @@ class _Builder:
         if event.tag not in (None, "!", f"{_TAG}map", f"{_TAG}seq"):
             self.faults.misread(_mark(event), f"the tag [{shown(event.tag)}] is not supported")
         start = event.start_mark
-        node = Node({} if is_map else [], start.line + 1, start.column + 1)
+        node = YamlNode({} if is_map else [], start.line + 1, start.column + 1)
         if self.top is not None and self.top.is_map and self.top.key is None:
             hint = 'put quotes around a template: "{{name}}"' if is_map else ""
             raise self._stop(event, f"a key is {node.kind}, text is wanted", hint)
@@ -327,7 +327,7 @@ class _Builder:
             return
         self._put(known.again())
 
-    def _put(self, node: Node) -> None:
+    def _put(self, node: YamlNode) -> None:
         """A finished value goes to the collection that is open."""
         top = self.top
         if top is None:
@@ -348,7 +348,7 @@ class _Builder:
         else:
             entries[key.text] = node
 
-    def _merge(self, entries: dict[str, Node], node: Node) -> None:
+    def _merge(self, entries: dict[str, YamlNode], node: YamlNode) -> None:
         """`<<: *defaults`: keys that the map does not have itself. What comes so has no place of its own."""
         for source in node.value if isinstance(node.value, list) else [node]:
             if not isinstance(source.value, dict):

@@ -55,7 +55,7 @@ class Given(str):
     __slots__ = ()
 
 
-class Refused(Exception):
+class WrongOperands(Exception):
     """The operator cannot be used on these values."""
 
 
@@ -95,13 +95,13 @@ def apply(sign: str, left: Any, right: Any) -> Any:
         return as_text(left) + as_text(right)
     pair = _numbers(left, right)
     if not pair:
-        raise Refused(f"{_named(left)} {sign} {_named(right)}: {sign} takes two numbers")
+        raise WrongOperands(f"{_named(left)} {sign} {_named(right)}: {sign} takes two numbers")
     try:
         result = _bitwise(sign, *pair) if sign in _BITS else _ARITHMETIC[sign](*pair)
     except (ArithmeticError, ValueError) as error:
-        raise Refused(f"{as_text(pair[0])} {sign} {as_text(pair[1])} has no value") from error
+        raise WrongOperands(f"{as_text(pair[0])} {sign} {as_text(pair[1])} has no value") from error
     if not math.isfinite(result):
-        raise Refused(f"{as_text(pair[0])} {sign} {as_text(pair[1])} has no value")
+        raise WrongOperands(f"{as_text(pair[0])} {sign} {as_text(pair[1])} has no value")
     return result
 
 
@@ -110,11 +110,11 @@ def prefix(sign: str, value: Any) -> Any:
     if sign == "!":
         truth = as_boolean(value)
         if truth is None:
-            raise Refused(f"! takes a boolean, found {_named(value)}")
+            raise WrongOperands(f"! takes a boolean, found {_named(value)}")
         return not truth
     number = as_number(value)
     if number is None:
-        raise Refused(f"{sign} takes a number, found {_named(value)}")
+        raise WrongOperands(f"{sign} takes a number, found {_named(value)}")
     return -number if sign == "-" else float(~int(number))
 
 
@@ -122,7 +122,7 @@ def truth(sign: str, value: Any) -> bool:
     """A side of `&&`, `||` or `?`."""
     boolean = as_boolean(value)
     if boolean is None:
-        raise Refused(f"{sign} takes booleans, found {_named(value)}")
+        raise WrongOperands(f"{sign} takes booleans, found {_named(value)}")
     return boolean
 
 
@@ -137,7 +137,7 @@ def _comparable(sign: str, left: Any, right: Any) -> tuple[Any, Any]:
         return pair
     if isinstance(left, str) and isinstance(right, str):
         return str(left), str(right)
-    raise Refused(f"{_named(left)} {sign} {_named(right)}: {sign} takes two numbers or two texts")
+    raise WrongOperands(f"{_named(left)} {sign} {_named(right)}: {sign} takes two numbers or two texts")
 
 
 def _equal(left: Any, right: Any) -> bool:
@@ -160,11 +160,11 @@ def _bitwise(sign: str, left: float, right: float) -> float:
 
 def _matches(sign: str, left: Any, right: Any) -> bool:
     if not isinstance(left, str) or not isinstance(right, str):
-        raise Refused(f"{_named(left)} {sign} {_named(right)}: {sign} takes text and a pattern")
+        raise WrongOperands(f"{_named(left)} {sign} {_named(right)}: {sign} takes text and a pattern")
     try:
         return search(right, left)
     except NotAPattern as error:
-        raise Refused(f"[{shown(right)}] cannot be searched for: {error}") from error
+        raise WrongOperands(f"[{shown(right)}] cannot be searched for: {error}") from error
 
 
 def _named(value: Any) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from paddleflow.base import names
 from paddleflow.spec.pipeline.faults import shown
 from paddleflow.spec.pipeline.model import Cache, FsMount, FsScope, Retry
-from paddleflow.spec.pipeline.nodes import Node
+from paddleflow.spec.pipeline.nodes import YamlNode
 from paddleflow.spec.pipeline.reader import Reader, spellings
 
 MOST_RETRIES = 100
@@ -38,7 +38,7 @@ class CacheDraft:
         return Cache(bool(enable), -1 if expires is None else expires, self.fs_scope + outer.fs_scope)
 
 
-def read_cache(reader: Reader, node: Node, path: str) -> CacheDraft:
+def read_cache(reader: Reader, node: YamlNode, path: str) -> CacheDraft:
     draft = CacheDraft()
     fields = reader.fields(node, path, "[cache]", CACHE)
     if "enable" in fields:
@@ -55,7 +55,7 @@ def read_cache(reader: Reader, node: Node, path: str) -> CacheDraft:
     return draft
 
 
-def _scope(reader: Reader, node: Node, path: str) -> FsScope | None:
+def _scope(reader: Reader, node: YamlNode, path: str) -> FsScope | None:
     fields = reader.fields(node, path, "[fs_scope]", SCOPE)
     if not isinstance(node.value, dict):
         return None
@@ -70,12 +70,12 @@ def _scope(reader: Reader, node: Node, path: str) -> FsScope | None:
     return FsScope(reader.text(fields["name"], f"{path}.name"), tuple(paths))
 
 
-def read_mounts(reader: Reader, node: Node, path: str) -> tuple[FsMount, ...]:
+def read_mounts(reader: Reader, node: YamlNode, path: str) -> tuple[FsMount, ...]:
     found = [read_mount(reader, item, path) for item in reader.items(node, path)]
     return tuple(mount for mount in found if mount)
 
 
-def read_mount(reader: Reader, node: Node, path: str) -> FsMount | None:
+def read_mount(reader: Reader, node: YamlNode, path: str) -> FsMount | None:
     what = path.rpartition(".")[2]
     fields = reader.fields(node, path, f"[{what}]", MOUNT)
     if not isinstance(node.value, dict):
@@ -110,12 +110,12 @@ def read_mount(reader: Reader, node: Node, path: str) -> FsMount | None:
     return FsMount(name, mount_path, sub_path, read_only)
 
 
-def _inside(reader: Reader, node: Node, path: str, value: str) -> None:
+def _inside(reader: Reader, node: YamlNode, path: str, value: str) -> None:
     if ".." in value.split("/") or "\0" in value:
         reader.faults.add(node.mark, path, f"the path [{shown(value)}] leaves the storage", "write it without ..")
 
 
-def read_retry(reader: Reader, node: Node, path: str) -> Retry:
+def read_retry(reader: Reader, node: YamlNode, path: str) -> Retry:
     if not isinstance(node.value, dict):
         return Retry(times=_times(reader, node, path))
     fields = reader.fields(node, path, "[retry]", RETRY)
@@ -140,14 +140,14 @@ def read_retry(reader: Reader, node: Node, path: str) -> Retry:
     return Retry(times, seconds["delay"], factor, seconds["most"], tuple(codes))
 
 
-def _times(reader: Reader, node: Node, path: str) -> int:
+def _times(reader: Reader, node: YamlNode, path: str) -> int:
     times = reader.integer(node, path)
     if not 0 <= times <= MOST_RETRIES:
         reader.wrong(node, path, f"a whole number from 0 to {MOST_RETRIES}")
     return times
 
 
-def read_seconds(reader: Reader, node: Node, path: str) -> float:
+def read_seconds(reader: Reader, node: YamlNode, path: str) -> float:
     """Seconds as a number, or a text such as `90`, `30m`, `1h30m`, `45s`, `2d`."""
     value = node.value
     seconds = -1.0

@@ -11,8 +11,8 @@ from functools import cached_property
 
 from paddleflow.errors import Invalid
 from paddleflow.spec.pipeline.drafts import CONTROL
-from paddleflow.spec.pipeline.faults import Faults
-from paddleflow.spec.pipeline.nodes import Node, from_text
+from paddleflow.spec.pipeline.faults import DocumentFaults
+from paddleflow.spec.pipeline.nodes import YamlNode, from_text
 
 _PART = re.compile(r"[^.\[\]]+")
 _SHORT = {variable: key for key, variable in CONTROL.items()}  #: variables that a key of the step may stand for
@@ -32,7 +32,7 @@ class Places:
         place = ":".join([*([self._file] if self._file else []), *([str(mark.line), str(mark.column)] if mark else [])])
         return " ".join(part for part in (place, path) if part)
 
-    def _find(self, parts: list[str]) -> Node | None:
+    def _find(self, parts: list[str]) -> YamlNode | None:
         """The value at a path, or the last one on the way to it; None when not even its first part is there."""
         found, node = None, self._root
         for part in parts:
@@ -44,7 +44,7 @@ class Places:
             found = node = self._referred(child)
         return found
 
-    def _referred(self, node: Node) -> Node:
+    def _referred(self, node: YamlNode) -> YamlNode:
         """What a step with a reference stands for; the step itself when that leads nowhere."""
         for _ in range(len(self._components)):
             reference = _child(node, "reference")
@@ -56,20 +56,20 @@ class Places:
         return node
 
     @cached_property
-    def _root(self) -> Node | None:
+    def _root(self) -> YamlNode | None:
         try:
-            return from_text(self._text, Faults()) if self._text else None
+            return from_text(self._text, DocumentFaults()) if self._text else None
         except Invalid:
             return None
 
     @cached_property
-    def _components(self) -> dict[str, Node]:
+    def _components(self) -> dict[str, YamlNode]:
         node = _child(self._root, "components") if self._root is not None else None
         return node.value if node is not None and isinstance(node.value, dict) else {}
 
 
-def _child(node: Node, part: str) -> Node | None:
-    children: dict[str, Node]
+def _child(node: YamlNode, part: str) -> YamlNode | None:
+    children: dict[str, YamlNode]
     if isinstance(node.value, list):
         children = {str(number): child for number, child in enumerate(node.value)}
     elif isinstance(node.value, dict):

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from paddleflow.base import names
 from paddleflow.base.names import NameRule
-from paddleflow.spec.pipeline.faults import Faults, shown
-from paddleflow.spec.pipeline.nodes import Node
+from paddleflow.spec.pipeline.faults import DocumentFaults, shown
+from paddleflow.spec.pipeline.nodes import YamlNode
 
 #: YAML 1.1 words, which existing documents may use where a boolean stands.
 _BOOLEANS = {"yes": True, "on": True, "y": True, "no": False, "off": False, "n": False}
@@ -52,20 +52,20 @@ def spellings(keys: Iterable[str]) -> dict[str, str]:
 class Reader:
     """The tree of one document, its faults, and ways to take values out of it."""
 
-    def __init__(self, faults: Faults) -> None:
+    def __init__(self, faults: DocumentFaults) -> None:
         self.faults = faults
 
-    def wrong(self, node: Node, path: str, wanted: str, hint: str = "") -> None:
+    def wrong(self, node: YamlNode, path: str, wanted: str, hint: str = "") -> None:
         found = node.kind if isinstance(node.value, dict | list) or node.value is None else f"[{shown(node.raw)}]"
         what = f"[{path.rpartition('.')[2]}]" if path else "a pipeline"
         self.faults.add(node.mark, path, f"{what} should be {wanted}, found {found}", hint)
 
-    def fields(self, node: Node, path: str, what: str, known: Mapping[str, str]) -> dict[str, Node]:
+    def fields(self, node: YamlNode, path: str, what: str, known: Mapping[str, str]) -> dict[str, YamlNode]:
         """The entries of a map by their YAML key. Unknown keys are faults, empty ones are as if left out."""
         if not isinstance(node.value, dict):
             self.wrong(node, path, "a map")
             return {}
-        found: dict[str, Node] = {}
+        found: dict[str, YamlNode] = {}
         for key, child in node.value.items():
             name = known.get(key)
             if name is None:
@@ -82,20 +82,20 @@ class Reader:
                 found[name] = child
         return found
 
-    def entries(self, node: Node, path: str) -> Iterator[tuple[str, Node]]:
+    def entries(self, node: YamlNode, path: str) -> Iterator[tuple[str, YamlNode]]:
         """The entries of a map whose keys are the author's own."""
         if isinstance(node.value, dict):
             yield from node.value.items()
         else:
             self.wrong(node, path, "a map")
 
-    def items(self, node: Node, path: str) -> list[Node]:
+    def items(self, node: YamlNode, path: str) -> list[YamlNode]:
         if isinstance(node.value, list):
             return node.value
         self.wrong(node, path, "a list")
         return []
 
-    def text(self, node: Node, path: str) -> str:
+    def text(self, node: YamlNode, path: str) -> str:
         """Text. A number in its place is taken as it is written."""
         if isinstance(node.value, str):
             return node.value
@@ -104,7 +104,7 @@ class Reader:
         self.wrong(node, path, "text", f'write "{node.raw}" in quotes' if isinstance(node.value, bool) else "")
         return ""
 
-    def words(self, node: Node, path: str) -> list[str]:
+    def words(self, node: YamlNode, path: str) -> list[str]:
         """Words with commas between, or a list of them."""
         if isinstance(node.value, list):
             parts = [self.text(item, path) for item in node.value]
@@ -112,7 +112,7 @@ class Reader:
             parts = self.text(node, path).split(",")
         return [word for part in parts if (word := part.strip())]
 
-    def boolean(self, node: Node, path: str) -> bool:
+    def boolean(self, node: YamlNode, path: str) -> bool:
         value = node.value
         if isinstance(value, str):
             value = _BOOLEANS.get(value.lower(), value)
@@ -121,7 +121,7 @@ class Reader:
         self.wrong(node, path, "true or false")
         return False
 
-    def integer(self, node: Node, path: str, default: int = 0) -> int:
+    def integer(self, node: YamlNode, path: str, default: int = 0) -> int:
         """A whole number, also as text (`"300"`)."""
         value = node.value
         if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,18}", value.strip(), re.ASCII):
@@ -131,12 +131,12 @@ class Reader:
         self.wrong(node, path, "a whole number")
         return default
 
-    def number(self, node: Node, path: str, default: float = 0.0) -> float:
+    def number(self, node: YamlNode, path: str, default: float = 0.0) -> float:
         if isinstance(node.value, int | float) and not isinstance(node.value, bool):
             return float(node.value)
         self.wrong(node, path, "a number")
         return default
 
-    def named(self, rule: NameRule, name: str, node: Node, path: str) -> None:
+    def named(self, rule: NameRule, name: str, node: YamlNode, path: str) -> None:
         if fault := rule.fault(name):
             self.faults.add(node.key_mark, path, fault)

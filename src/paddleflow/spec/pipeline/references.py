@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from paddleflow.spec.pipeline.drafts import Draft
-from paddleflow.spec.pipeline.faults import Faults, near, shown
+from paddleflow.spec.pipeline.faults import DocumentFaults, near, shown
 from paddleflow.spec.pipeline.model import Parameter
 from paddleflow.spec.pipeline.parameters import Unfit, typed
 
@@ -20,7 +20,7 @@ MOST_NESTING = 40  #: dags in dags, and references to references
 class Resolver:
     """Resolves every reference of one document."""
 
-    def __init__(self, components: Mapping[str, Draft], faults: Faults) -> None:
+    def __init__(self, components: Mapping[str, Draft], faults: DocumentFaults) -> None:
         self.components = components
         self.faults = faults
         self._done: dict[str, Draft | None] = {}

@@ -14,7 +14,7 @@ from typing import Any
 
 from paddleflow.base import names
 from paddleflow.base.names import nearest
-from paddleflow.spec.pipeline.faults import Faults, near, shown
+from paddleflow.spec.pipeline.faults import DocumentFaults, near, shown
 from paddleflow.spec.pipeline.model import (
     CONTINUE,
     FAIL_FAST,
@@ -45,7 +45,7 @@ class RunRequest:
 def bind(pipeline: Pipeline, request: RunRequest | None = None, file: str = "") -> Pipeline:
     """The pipeline that this run runs; every step has the image that it uses. Raises `Invalid` with all faults."""
     request = request or RunRequest()
-    faults = Faults(file)
+    faults = DocumentFaults(file)
     if request.name and (fault := PIPELINE.fault(request.name)):
         faults.add(None, "name", f"run {fault.removeprefix('pipeline ')}")
     changes = _Changes(pipeline, request.parameters, faults)
@@ -68,14 +68,14 @@ def bind(pipeline: Pipeline, request: RunRequest | None = None, file: str = "") 
     return bound
 
 
-def _image(request: RunRequest, pipeline: Pipeline, faults: Faults) -> str:
+def _image(request: RunRequest, pipeline: Pipeline, faults: DocumentFaults) -> str:
     if request.docker_env.endswith(".tar"):
         message = f"[dockerEnv] should be the name of an image, not of a .tar file, found [{shown(request.docker_env)}]"
         faults.add(None, "dockerEnv", message)
     return request.docker_env or pipeline.docker_env
 
 
-def _main_fs(request: RunRequest, pipeline: Pipeline, faults: Faults) -> FsMount | None:
+def _main_fs(request: RunRequest, pipeline: Pipeline, faults: DocumentFaults) -> FsMount | None:
     main = pipeline.main_fs
     if not request.fs_name:
         return main
@@ -91,14 +91,14 @@ def _main_fs(request: RunRequest, pipeline: Pipeline, faults: Faults) -> FsMount
     return main
 
 
-def _strategy(request: RunRequest, pipeline: Pipeline, faults: Faults) -> str:
+def _strategy(request: RunRequest, pipeline: Pipeline, faults: DocumentFaults) -> str:
     if request.strategy and request.strategy not in (FAIL_FAST, CONTINUE):
         message = f"failure strategy should be [fail_fast] or [continue], set to [{shown(request.strategy)}]"
         faults.add(None, "failureOptions.strategy", message, nearest(request.strategy, (FAIL_FAST, CONTINUE)))
     return request.strategy or pipeline.strategy
 
 
-def _check_storage(pipeline: Pipeline, faults: Faults) -> None:
+def _check_storage(pipeline: Pipeline, faults: DocumentFaults) -> None:
     """Artifacts need the main storage; what the cache looks at must be a storage that the step has."""
     main = {pipeline.main_fs.name} if pipeline.main_fs else set()
     steps: list[tuple[str, Component]] = [
@@ -120,7 +120,7 @@ def _check_storage(pipeline: Pipeline, faults: Faults) -> None:
                     faults.add(component.mark, f"{path}.cache.fs_scope", message, hint)
 
 
-def _check_mounts(main: FsMount | None, step: Step, path: str, faults: Faults) -> None:
+def _check_mounts(main: FsMount | None, step: Step, path: str, faults: DocumentFaults) -> None:
     """At one path there can be one storage only."""
     seen: dict[str, FsMount] = {}
     for mount in [*([main] if main else []), *step.extra_fs]:
@@ -134,7 +134,7 @@ def _check_mounts(main: FsMount | None, step: Step, path: str, faults: Faults) -
 class _Changes:
     """The parameters of a run, given to the components that they name."""
 
-    def __init__(self, pipeline: Pipeline, parameters: Mapping[str, Any], faults: Faults) -> None:
+    def __init__(self, pipeline: Pipeline, parameters: Mapping[str, Any], faults: DocumentFaults) -> None:
         self.pipeline = pipeline
         self.parameters = parameters
         self.faults = faults

@@ -62,7 +62,7 @@ def json_schema() -> Schema:
             },
             required=["name", "entry_points"],
         ),
-        "$defs": {**_definitions(), **_options(), **JOB_DEFINITIONS},
+        "$defs": {**_definitions(), **_given(), **_options(), **JOB_DEFINITIONS},
     }
 
 
@@ -134,6 +134,9 @@ def _step() -> Schema:
             "job": _ref("job", "A job of any kind, in the words of the job API."),
             "retry": _ref("retry", "How often, and after which exits, it is tried again."),
             "timeout": _ref("seconds", "How long one try may run."),
+            "secrets": _ref("secrets", "Secrets that the step is given."),
+            "code": _ref("code", "Folder that the step runs in; the client sends a snapshot of it."),
+            "requirements": _ref("requirements", "Python packages that are installed for the step."),
             "flavour": _text("Short for env PF_JOB_FLAVOUR."),
             "queue": _text("Short for env PF_JOB_QUEUE_NAME."),
             "job_type": _text("Short for env PF_JOB_TYPE."),
@@ -188,6 +191,46 @@ def _definitions() -> Schema:
         },
         "image": {"type": "string", "not": {"pattern": r"\.tar$"}},
         "words": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
+        "requirements": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
+    }
+
+
+def _given() -> Schema:
+    """What a step is given: secrets and code."""
+    return {
+        "secrets": {
+            "type": "array",
+            "items": {
+                "anyOf": [
+                    {"type": "string", "description": "NAME or NAME=VARIABLE."},
+                    _object(
+                        {
+                            "name": _text("Name of the secret."),
+                            "env": _text("Variable that holds its value."),
+                            "file": _text("File with its value, in the folder of the variable PF_SECRETS_DIR."),
+                        },
+                        "A secret, and where the step finds it.",
+                        ["name"],
+                    ),
+                ]
+            },
+        },
+        "code": {
+            "anyOf": [
+                {"type": "string", "description": "A folder, relative to the document."},
+                _object(
+                    {
+                        "folder": _text("The same."),
+                        "snapshot": _text("Id of a snapshot that the server has."),
+                        "workdir": _text("Folder below it that the command starts in."),
+                        "files": {"type": "integer"},
+                        "size": {"type": "integer"},
+                        "git": {"type": "object"},
+                    },
+                    "A folder, or its snapshot.",
+                ),
+            ]
+        },
     }
 
 

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 from paddleflow.errors import Invalid
 from paddleflow.spec.pipeline import conditions
 from paddleflow.spec.pipeline.drafts import Draft
-from paddleflow.spec.pipeline.faults import Faults, Hint, near, shown
+from paddleflow.spec.pipeline.faults import DocumentFaults, Hint, near, shown
 from paddleflow.spec.pipeline.model import Component, Dag, Mark, Parameter, Pipeline
-from paddleflow.spec.pipeline.nodes import Node, kind_of
+from paddleflow.spec.pipeline.nodes import YamlNode, kind_of
 from paddleflow.spec.pipeline.parameters import Unfit, plain
 from paddleflow.spec.pipeline.templates import (
     LOOP_ARGUMENT,
@@ -36,7 +36,9 @@ class Parametrised(Protocol):
     def parameters(self) -> Mapping[str, Parameter]: ...
 
 
-def check_level(siblings: Mapping[str, Draft], parent: Draft | None, faults: Faults, *, outer: bool = False) -> None:
+def check_level(
+    siblings: Mapping[str, Draft], parent: Draft | None, faults: DocumentFaults, *, outer: bool = False
+) -> None:
     """All rules of one level and of what is below. `outer`: the components that references name, which stand alone."""
     if outer:
         for draft in siblings.values():
@@ -56,7 +58,7 @@ def _borrowed(draft: Draft) -> bool:
 
 
 def check_component(
-    draft: Draft, siblings: Mapping[str, Draft], parent: Draft | None, faults: Faults, *, outer: bool = False
+    draft: Draft, siblings: Mapping[str, Draft], parent: Draft | None, faults: DocumentFaults, *, outer: bool = False
 ) -> None:
     _check_unique(draft, faults)
     for name, parameter in draft.parameters.items():
@@ -86,13 +88,13 @@ def _own(draft: Draft, *keys: str) -> bool:
     """Whether the author wrote it here, and not in the component that is referred to."""
     if not _borrowed(draft):
         return True
-    node: Node | None = draft.node
+    node: YamlNode | None = draft.node
     for key in keys:
         node = node.value.get(key) if node and isinstance(node.value, dict) else None
     return node is not None
 
 
-def _check_unique(draft: Draft, faults: Faults) -> None:
+def _check_unique(draft: Draft, faults: DocumentFaults) -> None:
     seen: dict[str, str] = {}
     for what, field, names in (
         ("parameter", ("parameters",), draft.parameters),
@@ -234,7 +236,7 @@ def _source_faults(draft: Draft, ref: Reference, source: Draft) -> Faulty:
         )
 
 
-def _check_own_fields(draft: Draft, faults: Faults) -> None:
+def _check_own_fields(draft: Draft, faults: DocumentFaults) -> None:
     """Fields that may name only what the component itself has."""
     allowed: dict[str, tuple[Mapping[str, Any], ...]] = {
         "env": (draft.parameters,),
@@ -292,7 +294,7 @@ def _leaves(value: Any, key: str) -> Iterator[tuple[str, str]]:
 MOST_LOOP_ITEMS = 10_000
 
 
-def check_loop(draft: Draft, faults: Faults) -> None:
+def check_loop(draft: Draft, faults: DocumentFaults) -> None:
     loop = draft.loop_argument
     if loop is None:
         return
@@ -359,7 +361,7 @@ SHOWN = 20  #: names of a circle that a message lists
 MOST_CIRCLES = 20  #: of one level that are told
 
 
-def check_order(siblings: Mapping[str, Draft], faults: Faults) -> None:
+def check_order(siblings: Mapping[str, Draft], faults: DocumentFaults) -> None:
     """The dependencies of one level."""
     for draft in siblings.values():
         for dep in draft.deps:
@@ -409,7 +411,9 @@ def circles(after: Mapping[str, tuple[str, ...]]) -> Iterator[list[str]]:
                 rest.append(iter(after[following]))
 
 
-def check_disabled(pipeline: Pipeline, disabled: Sequence[str], faults: Faults, mark: Mark | None, path: str) -> None:
+def check_disabled(
+    pipeline: Pipeline, disabled: Sequence[str], faults: DocumentFaults, mark: Mark | None, path: str
+) -> None:
     """The names in `disabled`, dotted from the entry points on."""
     known = {name: component for name, component, _ in walk(pipeline.entry_points)}
     if pipeline.post_process:

@@ -1,0 +1,43 @@
+"""Which files programs open, in which order, while somebody wants to know: for `fs profile`.
+
+Nothing is noted until somebody asks, and nothing more when nobody has asked for a while, so a mount that is not looked at pays
+one comparison per open. What does not fit into the bound is dropped, oldest first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import NamedTuple
+
+MOST_NOTED = 100_000  #: opens between two questions
+FORGOTTEN_AFTER = 60.0  #: seconds without a question, after which nothing is noted
+
+
+class Opened(NamedTuple):
+    """A file that was opened."""
+
+    at: float  #: seconds of the epoch
+    name: str
+    cached: bool  #: the whole content was on this machine
+
+
+class Trace:
+    """What was opened since the last question."""
+
+    def __init__(self) -> None:
+        self._noted: deque[Opened] = deque(maxlen=MOST_NOTED)
+        self._wanted_until = 0.0
+
+    @property
+    def wanted(self) -> bool:
+        return self._wanted_until > 0 and time.monotonic() < self._wanted_until
+
+    def note(self, name: str, cached: bool) -> None:
+        self._noted.append(Opened(time.time(), name, cached))
+
+    def take(self) -> list[Opened]:
+        """What was noted, and go on."""
+        self._wanted_until = time.monotonic() + FORGOTTEN_AFTER
+        noted, self._noted = self._noted, deque(maxlen=MOST_NOTED)
+        return list(noted)

@@ -1,0 +1,149 @@
+"""Files of this machine to and from a store, by parts: a transfer that was interrupted goes on where it was.
+
+A download grows in a hidden file beside its target, whose name is made of store, key and version; it becomes the target when it
+is whole. An upload to a store that takes parts is noted in a folder of this machine; the same file to the same key sends only the
+parts that the store lacks. Either end sees the old file or the new one, never a mix. Called by the commands for files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar, cast
+
+from paddleflow.errors import Conflict, NotFound, Unavailable
+from paddleflow.objects.store import CHUNK, Entry, MultipartStore, ObjectStore, Part, shorten, stat_file
+from paddleflow.objects.wrappers import Retrying
+
+T = TypeVar("T")
+PART = 16 * 2**20  #: bytes of a part of an upload, unless the file has more than `MOST_PARTS` of them
+MOST_PARTS = 10_000
+PARTS_AT_ONCE = 4
+NOTES_KEPT = 7 * 86_400.0  #: seconds after which an upload that nobody went on with is forgotten
+
+#: Is told of bytes that have arrived, those of an earlier attempt included.
+Progress = Callable[[int], None]
+
+
+def ignore(size: int) -> None:
+    """For callers that show no progress."""
+
+
+def download(store: ObjectStore, key: str, target: Path, progress: Progress = ignore) -> Entry:
+    """Bring a file of the store to this machine."""
+    entry = stat_file(store, key)
+    partial = target.with_name(f".{_word(target.name, store.name, key, entry.tag)}.part")
+    with partial.open("ab") as file:
+        if file.tell() > entry.size:
+            file.truncate(0)
+        progress(file.tell())
+        while (offset := file.tell()) < entry.size:
+            piece = store.read(key, offset=offset, size=CHUNK, tag=entry.tag)
+            if not piece:
+                raise Unavailable(f"{shorten(key)} in {store.name} ended after {offset} of {entry.size} bytes")
+            file.write(piece)
+            progress(len(piece))
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(target)
+    return entry
+
+
+def upload(store: ObjectStore, source: Path, key: str, notes: Path, progress: Progress = ignore) -> Entry:
+    """Bring a file of this machine into the store. `notes`: the folder that remembers uploads by parts."""
+    with source.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if not store.capabilities.multipart or size <= PART:
+            entry = store.write(key, file)
+            progress(size)
+            return entry
+        return _Upload(store, source, file.fileno(), key, notes, progress).run()
+
+
+class _Upload:
+    """One file on its way by parts."""
+
+    def __init__(self, store: ObjectStore, source: Path, fd: int, key: str, notes: Path, progress: Progress) -> None:
+        self._retrying = store if isinstance(store, Retrying) else Retrying(store)
+        self._store = cast(MultipartStore, self._retrying.inner)
+        self._source, self._fd, self._key, self._progress = source, fd, key, progress
+        self._about = os.fstat(fd)
+        self._part = max(PART, -(-self._about.st_size // MOST_PARTS))
+        word = _word(store.name, key, str(source.absolute()), str(self._about.st_size), str(self._about.st_mtime_ns))
+        self._note = notes / f"{word}.json"
+
+    def run(self) -> Entry:
+        upload, have = self._resume() or (self._start(), {})
+        numbers = range(1, -(-self._about.st_size // self._part) + 1)
+        for number in have:
+            self._progress(len(self._range(number)))
+        with ThreadPoolExecutor(PARTS_AT_ONCE, "upload") as pool:
+            coming = [pool.submit(self._send, upload, number) for number in numbers if number not in have]
+            try:
+                have |= {part.number: part for part in (each.result() for each in coming)}
+            except BaseException:
+                pool.shutdown(cancel_futures=True)  # what has arrived stays for the next attempt
+                raise
+        now = os.fstat(self._fd)
+        if (now.st_size, now.st_mtime_ns) != (self._about.st_size, self._about.st_mtime_ns):
+            self._store.abort_upload(self._key, upload)
+            self._note.unlink(missing_ok=True)
+            raise Conflict(f"{self._source} was changed while it was uploaded", hint="upload it again")
+        entry = self._store.finish_upload(self._key, upload, [have[number] for number in numbers])
+        self._note.unlink(missing_ok=True)
+        return entry
+
+    def _start(self) -> str:
+        upload = self._try(lambda: self._store.start_upload(self._key))
+        self._note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _forget_old(self._note.parent)
+        fresh = self._note.with_suffix(".new")
+        fresh.write_text(json.dumps({"upload": upload, "part": self._part}))
+        fresh.replace(self._note)
+        return upload
+
+    def _resume(self) -> tuple[str, dict[int, Part]] | None:
+        """The upload of an earlier attempt, and what the store has of it."""
+        try:
+            found = json.loads(self._note.read_text())
+            upload = str(found["upload"])
+            if found["part"] != self._part:
+                return None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        try:
+            parts = self._try(lambda: self._store.list_parts(self._key, upload))
+        except NotFound:
+            return None
+        return upload, {part.number: part for part in parts}
+
+    def _range(self, number: int) -> range:
+        begin = (number - 1) * self._part
+        return range(begin, min(begin + self._part, self._about.st_size))
+
+    def _send(self, upload: str, number: int) -> Part:
+        wanted = self._range(number)
+        content = os.pread(self._fd, len(wanted), wanted.start)
+        part = self._try(lambda: self._store.write_part(self._key, upload, number, content))
+        self._progress(len(content))
+        return part
+
+    def _try(self, call: Callable[[], T]) -> T:
+        return self._retrying.around("upload", call)
+
+
+def _forget_old(notes: Path) -> None:
+    for note in notes.iterdir():
+        with suppress(OSError):
+            if time.time() - note.stat().st_mtime > NOTES_KEPT:
+                note.unlink()
+
+
+def _word(*parts: str) -> str:
+    return hashlib.blake2b("\0".join(parts).encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()

@@ -1,0 +1,293 @@
+"""The platform as a deployment: its chart through Helm and our renderer, its objects on a real API server, and on real nodes two
+servers on PostgreSQL that are upgraded and killed under load."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from paddleflow.podscheduler.definitions import definitions
+from paddleflow.spec.paddlejob import crd
+from scripts.lib import chart
+from scripts.lib.manifests import dumped
+from tests.cluster_fixture import LiveCluster, require
+from tests.patience import PATIENCE, eventually
+
+ROOT = Path(__file__).resolve().parents[2]
+CHART = ROOT / "deploy" / "helm" / "paddleflow"
+KINDS = (
+    "deployments,statefulsets,services,configmaps,poddisruptionbudgets,ingresses,serviceaccounts,roles,rolebindings,"
+    "clusterroles,clusterrolebindings"
+)
+PARTS = [f"app.kubernetes.io/name=paddleflow-{part}" for part in ("server", "postgresql", "operator", "scheduler")]
+VALUES: dict[str, Mapping[str, Any]] = {
+    "defaults": {},
+    "everything": {
+        "replicas": 3,
+        "scheduler": {"enabled": True, "replicas": 1},
+        "operator": {"enabled": True, "scheduling": "paddleflow"},
+        "postgresql": {"enabled": True, "storageClass": "fast"},
+        "filesClaim": "files",
+        "jobNamespace": "jobs",
+        "tlsSecret": "tls",
+        "env": [{"name": "PADDLEFLOW_SERVER_LOG_LEVEL", "value": "debug"}],
+        "ingress": {
+            "enabled": True,
+            "className": "nginx",
+            "host": "pf.test",
+            "tlsSecret": "x",
+            "annotations": {"a": "b"},
+        },
+        "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+        "imagePullSecrets": [{"name": "registry"}],
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [{"key": "gpu", "operator": "Exists"}],
+        "affinity": {"podAntiAffinity": {}},
+    },
+    "small": {
+        "operator": {"enabled": False},
+        "postgresql": {"enabled": True, "size": ""},
+        "boards": {"enabled": False},
+    },
+}
+Named = dict[tuple[str, str], Any]
+
+
+@pytest.fixture
+def with_helm(control_plane: LiveCluster) -> LiveCluster:
+    require(["helm"])
+    return control_plane
+
+
+def helm(cluster: LiveCluster, *words: str) -> str:
+    done = cluster.run("helm", *words)
+    assert done.returncode == 0, f"helm {' '.join(words)}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def by_name(objects: Iterator[Any] | list[Any]) -> Named:
+    return {(each["kind"], each["metadata"]["name"]): each for each in objects if each}
+
+
+def rendered(cluster: LiveCluster, space: str, *words: str) -> Named:
+    place = ("paddleflow", str(CHART), "--namespace", space, "--kube-version", "1.34.4")
+    return by_name(yaml.safe_load_all(helm(cluster, "template", *place, *words)))
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
+def test_helm_renders_the_platform_as_we_do(with_helm: LiveCluster, tmp_path: Path, values: Mapping[str, Any]) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump(dict(values)))
+    assert rendered(with_helm, "pf", "--values", str(file)) == by_name(chart.render(CHART, "pf", values))
+
+
+def test_the_plain_manifest_is_the_chart(with_helm: LiveCluster) -> None:
+    ours = by_name(yaml.safe_load_all((ROOT / "deploy" / "paddleflow.yaml").read_text("utf-8")))
+    assert ours.pop(("Namespace", "paddle-system"))
+    words = ("--set", "scheduler.enabled=true", "--include-crds")
+    assert ours == rendered(with_helm, "paddle-system", *words)
+    output = helm(with_helm, "lint", "--strict", str(CHART))
+    assert "1 chart(s) linted, 0 chart(s) failed" in output
+
+
+def test_the_api_server_takes_every_object_and_gives_it_up_again(control_plane: LiveCluster) -> None:
+    values = {**VALUES["everything"], "serviceMonitor": {"enabled": False}, "jobNamespace": ""}
+    with control_plane.namespace() as space:
+        objects = dumped(*chart.render(CHART, space, values))
+        control_plane.apply(objects)
+        control_plane.apply(dumped(crd.definition(), *definitions()))
+        again = control_plane.kubectl("diff", "--server-side", "--force-conflicts", "-f", "-", stdin=objects)
+        assert again == "", "applied twice, nothing changes"
+        control_plane.kubectl("delete", "--wait=false", "-f", "-", stdin=objects)
+        # Other tests expect a cluster without Volcano.
+        control_plane.kubectl("delete", "--wait=false", "-f", "-", stdin=dumped(*definitions()))
+        eventually(lambda: left_over(control_plane) == "", "nothing is left")
+
+
+def left_over(cluster: LiveCluster) -> str:
+    return "".join(cluster.kubectl("get", KINDS, "-A", "-l", label, "-o", "name") for label in PARTS)
+
+
+# ---- on real nodes -------------------------------------------------------------------------------------------------
+
+PASSWORD = "the password of root"
+FILES = """
+apiVersion: v1
+kind: PersistentVolume
+metadata: {{name: {space}-files}}
+spec:
+  capacity: {{storage: 1Gi}}
+  accessModes: [ReadWriteMany]
+  hostPath: {{path: "{folder}"}}
+  storageClassName: ""
+  claimRef: {{namespace: {space}, name: files}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {{name: files, namespace: {space}}}
+spec:
+  accessModes: [ReadWriteMany]
+  storageClassName: ""
+  volumeName: {space}-files
+  resources: {{requests: {{storage: 1Gi}}}}
+"""
+LOAD = """
+apiVersion: v1
+kind: Pod
+metadata: {{name: load, namespace: {space}}}
+spec:
+  restartPolicy: Never
+  containers:
+  - name: load
+    image: docker.io/local/paddleflow:dev
+    command: [python3, /load/deployment_load.py, "https://paddleflow:8999", "{password}", "{jobs}"]
+    env: [{{name: SSL_CERT_FILE, value: /tls/tls.crt}}]
+    volumeMounts: [{{name: load, mountPath: /load}}, {{name: tmp, mountPath: /tmp}}, {{name: tls, mountPath: /tls}}]
+  volumes:
+  - {{name: load, configMap: {{name: load}}}}
+  - {{name: tmp, emptyDir: {{}}}}
+  - {{name: tls, secret: {{secretName: tls, items: [{{key: tls.crt, path: tls.crt}}]}}}}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_nothing_acknowledged_is_lost_by_upgrades_and_killed_pods(cluster: LiveCluster, tmp_path: Path) -> None:
+    require(["helm", "postgres-image"])
+    cluster.load("operator", "postgres")
+    files = tmp_path / "files"
+    files.mkdir()
+    files.chmod(0o777)
+    with cluster.namespace() as space, cluster.namespace() as jobs:
+        prepare(cluster, space, files)
+        add_certificate(cluster, space, tmp_path)
+        words = settings(jobs)
+        with installed(cluster, space, words):
+            upgrade_and_kill(cluster, space, jobs, words)
+        assert left_over(cluster) == ""
+        assert "owner=helm" not in cluster.kubectl("get", "secrets", "-n", space, "--show-labels")
+
+
+@contextmanager
+def installed(cluster: LiveCluster, space: str, words: list[str]) -> Iterator[None]:
+    """The platform, taken away again whatever happens: other tests share the cluster."""
+    helm(cluster, "install", "pf", str(CHART), "--namespace", space, *words)
+    try:
+        yield
+    finally:
+        helm(cluster, "uninstall", "pf", "--namespace", space, "--wait")
+        cluster.kubectl("delete", "pv", f"{space}-files", "--wait=false")
+        cluster.kubectl("delete", "--ignore-not-found", "-f", str(ROOT / "deploy" / "crds"))
+
+
+def upgrade_and_kill(cluster: LiveCluster, space: str, jobs: str, words: list[str]) -> None:
+    rolled_out(cluster, space)
+    cluster.kubectl(
+        *("create", "configmap", "load", "-n", space),
+        f"--from-file={Path(__file__).parent / 'deployment_load.py'}",
+    )
+    cluster.apply(LOAD.format(space=space, password=PASSWORD, jobs=jobs))
+    acknowledged(cluster, space, 5)
+
+    helm(cluster, "upgrade", "pf", str(CHART), "--namespace", space, *words,
+         "--set", "env[0].name=PADDLEFLOW_SERVER_LOG_LEVEL,env[0].value=info")  # fmt: skip
+    rolled_out(cluster, space)
+    assert "again" not in cluster.kubectl("logs", "-n", space, "load"), "an upgrade refuses nobody"
+    for pod in running_servers(cluster, space)[:1]:
+        cluster.kubectl("delete", "-n", space, pod, "--grace-period=0", "--force")
+    cluster.kubectl("exec", "-n", space, "paddleflow-postgresql-0", "--", "sh", "-c", "kill -QUIT 1")
+    acknowledged(cluster, space, 10)
+    rolled_out(cluster, space)
+
+    cluster.kubectl("exec", "-n", space, "load", "--", "touch", "/tmp/stop")
+    result = json.loads(after(cluster, space, "result "))
+    known = {line.split()[1] for line in load_lines(cluster, space) if line.startswith("acknowledged ")}
+    assert known == set(result["jobs"])
+    assert set(result["jobs"].values()) == {"succeeded"}, result
+    assert set(result["logs"].values()) == {"ran\n"}, "also of jobs whose server is gone"
+    checked = {what: ok for what, ok, _ in json.loads(after(cluster, space, "check "))}
+    assert checked["rights"] is True
+
+
+def prepare(cluster: LiveCluster, space: str, files: Path) -> None:
+    cluster.apply(FILES.format(space=space, folder=files))
+    key = base64.b64encode(os.urandom(32)).decode()
+    cluster.kubectl(
+        *("create", "secret", "generic", "paddleflow", "-n", space, f"--from-literal=root-password={PASSWORD}"),
+        *("--from-literal=database-password=word", f"--from-literal=encryption.keys=k1 {key}\n"),
+    )
+
+
+def add_certificate(cluster: LiveCluster, space: str, folder: Path) -> None:
+    """A secret `tls` for the service, signed by itself."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is not installed")
+    cert, key = folder / "tls.crt", folder / "tls.key"
+    subprocess.run(
+        [
+            *(openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=paddleflow"),
+            *("-addext", "subjectAltName=DNS:paddleflow", "-keyout", str(key), "-out", str(cert)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    cluster.kubectl("create", "secret", "tls", "tls", "-n", space, f"--cert={cert}", f"--key={key}")
+
+
+def settings(jobs: str) -> list[str]:
+    given = {
+        "global.image": "docker.io/local/paddleflow:dev",
+        "postgresql.enabled": "true",
+        "postgresql.image": "docker.io/local/postgres:1",
+        "postgresql.runAsUser": "65534",
+        "postgresql.size": "",
+        "filesClaim": "files",
+        "jobNamespace": jobs,
+        "tlsSecret": "tls",
+    }
+    return ["--set", ",".join(f"{key}={value}" for key, value in given.items())]
+
+
+def rolled_out(cluster: LiveCluster, space: str) -> None:
+    cluster.kubectl("rollout", "status", "deployment/paddleflow-server", "-n", space, "--timeout=300s")
+
+
+def running_servers(cluster: LiveCluster, space: str) -> list[str]:
+    return cluster.kubectl(
+        "get", "pods", "-n", space, "-l", PARTS[0], "--field-selector=status.phase=Running", "-o", "name"
+    ).split()
+
+
+def load_lines(cluster: LiveCluster, space: str) -> list[str]:
+    return cluster.kubectl("logs", "-n", space, "load").splitlines()
+
+
+def acknowledged(cluster: LiveCluster, space: str, more: int) -> None:
+    """Until so many more jobs than now are."""
+
+    def count() -> int:
+        done = cluster.run("kubectl", "logs", "-n", space, "load")
+        return sum(line.startswith("acknowledged ") for line in done.stdout.splitlines())
+
+    before = count()
+    eventually(lambda: count() >= before + more, "the load goes on", 4 * PATIENCE)
+
+
+def after(cluster: LiveCluster, space: str, word: str) -> str:
+    """What follows the word in the load's output, once it is there."""
+
+    def found() -> list[str]:
+        return [line.removeprefix(word) for line in load_lines(cluster, space) if line.startswith(word)]
+
+    return eventually(found, word, 4 * PATIENCE)[0]

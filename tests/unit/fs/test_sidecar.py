@@ -1,0 +1,63 @@
+"""The container beside a job's: inputs are there before, outputs are stored after. Mounts are tried in `tests/cluster`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from paddleflow.errors import NotFound, PaddleFlowError
+from paddleflow.fs import sidecar
+from tests.patience import eventually
+
+
+def document(folder: Path, url: str = "") -> sidecar.Document:
+    for name in ("store", "home", "seen"):
+        (folder / name).mkdir(exist_ok=True)
+    storage = {
+        "storage": "fs-1",
+        "folder": str(folder / "seen"),
+        "url": url or f"file://{folder}/store",
+        "properties": {},
+        "subPath": "team",
+        "readOnly": False,
+        "inputs": ["in", "missing"],
+        "outputs": ["out/model"],
+    }
+    return sidecar.read_document(
+        json.dumps({"way": "copy", "home": str(folder / "home"), "ready": str(folder / "ready"), "storages": [storage]})
+    )
+
+
+def test_inputs_are_fetched_and_outputs_stored_when_the_job_has_ended(tmp_path: Path) -> None:
+    asked, ended = document(tmp_path), Event()
+    (tmp_path / "store" / "team" / "in").mkdir(parents=True)
+    (tmp_path / "store" / "team" / "in" / "part").write_text("data")
+    work = Thread(target=sidecar.run, args=(asked, ended))
+    work.start()
+    eventually((tmp_path / "ready").exists, "the job may start")
+    copy = tmp_path / "seen" / "in" / "part"
+    assert (copy.read_text(), copy.stat().st_mode & 0o777) == ("data", 0o666)
+    (tmp_path / "seen" / "out" / "model").write_text("weights")
+    assert not (tmp_path / "store" / "team" / "out").exists()
+    ended.set()
+    work.join()
+    assert (tmp_path / "store" / "team" / "out" / "model").read_text() == "weights"
+
+
+def test_a_second_life_of_the_container_leaves_the_job_s_files_alone(tmp_path: Path) -> None:
+    asked = document(tmp_path)
+    (tmp_path / "store" / "team").mkdir(parents=True)
+    (tmp_path / "store" / "team" / "in").write_text("data")
+    sidecar.Copies(asked).fetch()
+    (tmp_path / "seen" / "in").write_text("changed")
+    sidecar.Copies(asked).fetch()
+    assert (tmp_path / "seen" / "in").read_text() == "changed"
+
+
+def test_what_is_wrong_with_a_storage_is_said(tmp_path: Path) -> None:
+    with pytest.raises(PaddleFlowError, match="input artifacts cannot be fetched") as caught:
+        sidecar.run(document(tmp_path, f"file://{tmp_path}/nowhere"), Event())
+    assert isinstance(caught.value, NotFound)

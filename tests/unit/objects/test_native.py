@@ -1,0 +1,173 @@
+"""File systems that a client of the machine mounts: what is called, what its refusals mean, and that nothing stays behind.
+
+The clients here are scripts that say what the real ones say; `tests/contract` and `tests/e2e/test_fs_native.py` use a real GlusterFS.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from paddleflow.errors import Forbidden, Invalid, NotFound, PaddleFlowError, Unavailable
+from paddleflow.objects import native
+from paddleflow.objects.check import Stage, Unreachable, check
+from paddleflow.objects.store import BAD_CREDENTIALS, NOT_SUPPORTED
+from paddleflow.objects.urls import open_store
+from tests.ordinary_account import UID, needs_root
+from tests.ports import closed_port
+
+Client = Callable[[str, str], None]
+
+
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Client:
+    """Puts a program before those of the machine; its arguments are in the file `asked`."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setattr(native, "_PROGRAMS", f"{folder}:{native._PROGRAMS}")
+
+    def make(name: str, script: str) -> None:
+        (folder / name).write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/asked\n{script}\n')
+        (folder / name).chmod(0o755)
+
+    return make
+
+
+def asked(tmp_path: Path) -> list[str]:
+    return (tmp_path / "asked").read_text().split()
+
+
+def bind(tmp_path: Path, number: int) -> str:
+    """A client that shows a folder of this machine, at its argument of this number."""
+    (tmp_path / "share" / "team").mkdir(parents=True, exist_ok=True)
+    return f'exec /bin/mount --bind {tmp_path}/share "${number}"'
+
+
+@needs_root
+def test_nfs_is_mounted_by_the_kernel_and_seen_by_nobody_else(tmp_path: Path, client: Client) -> None:
+    client("mount.nfs4", "")
+    client("mount", bind(tmp_path, 6))
+    before = Path("/proc/self/mounts").read_text()
+    store = open_store("cfs://127.0.0.1:2050/exports/a b")
+    words = asked(tmp_path)
+    assert words[:3] == ["-t", "nfs4", "-o"]
+    assert {"vers=4.1", "port=2050", "soft", "nosuid", "nodev"} <= set(words[3].split(","))
+    assert words[4:6] == ["127.0.0.1:/exports/a", "b"]
+    store.write("team/a", b"one")
+    assert (tmp_path / "share" / "team" / "a").read_bytes() == b"one"
+    assert store.name == "cfs://127.0.0.1:2050/exports/a b"
+    assert Path("/proc/self/mounts").read_text() == before
+    assert not Path(words[-1]).parent.exists()
+    store.close()
+
+
+@needs_root
+def test_afs_is_mounted_by_its_own_client(tmp_path: Path, client: Client) -> None:
+    with pytest.raises(Invalid, match="afs_mount is not installed") as raised:
+        open_store("afs://host/x", {"username": "ada", "password": "secret"})
+    assert raised.value.code == NOT_SUPPORTED
+    with pytest.raises(Invalid, match="needs username and password"):
+        open_store("afs://host/x", {"username": "ada"})
+    client("afs_mount", bind(tmp_path, 3))
+    store = open_store("afs://host/x", {"username": "ada", "password": "secret"})
+    assert [entry.key for entry in store.list_entries()] == ["team"]
+    words = asked(tmp_path)
+    assert words[:2] == ["--username=ada", "--password=secret"]
+    assert words[3] == "afs://host/x"
+    store.close()
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("said", "meaning"),
+    [
+        ("mount.nfs4: access denied by server while mounting 127.0.0.1:/x", Forbidden),
+        ("mount.nfs4: mounting 127.0.0.1:/x failed, reason given by server: No such file or directory", NotFound),
+        ("mount.nfs4: Connection timed out", Unavailable),
+        ("mount.nfs4: Connection refused", Unavailable),
+        ("mount.nfs4: No such device", Invalid),
+        ("mount: /x: unknown filesystem type 'nfs4'.", Invalid),
+        ("", Unavailable),
+    ],
+)
+def test_what_a_client_says(client: Client, said: str, meaning: type[PaddleFlowError]) -> None:
+    client("mount.nfs4", "")
+    client("mount", f'echo "{said}" >&2; exit 32')
+    with pytest.raises(meaning) as raised:
+        open_store("cfs://127.0.0.1/x")
+    assert type(raised.value) is meaning
+    assert "cfs://127.0.0.1/x" in raised.value.message
+
+
+@needs_root
+def test_wrong_credentials_are_told_apart(client: Client) -> None:
+    client("afs_mount", 'echo "Authentication failed for user ada" >&2; exit 1')
+    with pytest.raises(Forbidden) as raised:
+        open_store("afs://host/x", {"username": "ada", "password": "wrong"})
+    assert raised.value.code == BAD_CREDENTIALS
+    assert "wrong" not in raised.value.message
+
+
+@needs_root
+def test_a_client_that_hangs_is_given_up(client: Client) -> None:
+    client("mount.nfs4", "")
+    client("mount", "exec sleep 600")
+    with pytest.raises(Unavailable, match=r"not mounted within 0\.2 s"):
+        native.open_mount(native.mount_nfs("cfs://h/x", "h", 2049, "x", wait=True), seconds=0.2)
+
+
+@needs_root
+def test_a_path_that_leads_out_of_the_mount_is_refused(tmp_path: Path, client: Client) -> None:
+    client("mount.glusterfs", "")
+    client("mount", bind(tmp_path, 6))
+    (tmp_path / "share" / "out").symlink_to("/etc")
+    with pytest.raises(Forbidden):
+        open_store("glusterfs://h:v/out")
+    with pytest.raises(NotFound, match="no folder 'absent'"):
+        open_store("glusterfs://h:v/absent")
+    open_store("glusterfs://h:v/team").close()
+
+
+@pytest.mark.parametrize(
+    "url", ["glusterfs://host", "glusterfs://host:", "glusterfs://-o:v", "glusterfs://h:a,b", "cfs://-oexec/x"]
+)
+def test_names_that_a_program_could_mistake(url: str) -> None:
+    with pytest.raises(Invalid) as raised:
+        open_store(url)
+    assert raised.value.code == "InvalidFileSystemParamsURL"
+
+
+@needs_root
+def test_an_ordinary_account_is_told_to_ask_root(client: Client) -> None:
+    client("mount.nfs4", "")
+    script = f"""
+import os
+from paddleflow.objects import native
+native._PROGRAMS = {native._PROGRAMS!r}
+native.shutil.which = lambda *_, **__: "/bin/true"
+os.setuid({UID})
+try:
+    native.open_mount(native.mount_nfs("cfs://h/x", "h", 2049, "x", wait=False))
+except native.Forbidden as error:
+    print(error.message)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "by root only" in done.stdout
+
+
+def test_the_stage_that_failed(client: Client) -> None:
+    with closed_port() as port, pytest.raises(Unreachable) as raised:
+        check(f"cfs://127.0.0.1:{port}/x")
+    assert raised.value.stage is Stage.PORT
+    with pytest.raises(Unreachable) as raised:
+        check("glusterfs://no-such-host.invalid:v")
+    assert raised.value.stage is Stage.NAME
+    with pytest.raises(Unreachable) as raised:
+        check("afs://host/x", {"username": "ada", "password": "secret"})
+    assert raised.value.stage is Stage.CLIENT
+    assert os.geteuid() != 0 or "afs_mount is not installed" in raised.value.message
