@@ -16,7 +16,7 @@ from scripts.lib import chart
 from tests.cluster_fixture import LiveCluster
 
 ROOT = Path(__file__).resolve().parent.parent
-CHART = ROOT / "deploy" / "helm" / "paddleflow-operator"
+CHART = ROOT / "deploy" / "helm" / "paddleflow" / "charts" / "paddleflow-operator"
 SPACE = "paddle-system"
 
 

@@ -20,9 +20,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from scripts.lib import chart
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
-CHART = DEPLOY / "helm" / "paddleflow-operator"
-SCHEDULER = DEPLOY / "helm" / "paddleflow-scheduler"
 PLATFORM = DEPLOY / "helm" / "paddleflow"
+CHART = PLATFORM / "charts" / "paddleflow-operator"
+SCHEDULER = PLATFORM / "charts" / "paddleflow-scheduler"
 VALUES_PAGE = DEPLOY.parent / "docs" / "reference" / "chart-values.md"
 NAMESPACE = "paddle-system"
 NOTE = "# Written by scripts/check --fix from {}; edit that.\n"
