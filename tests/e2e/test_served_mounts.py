@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import pytest
 
 import paddleflow
 from paddleflow.errors import Conflict, Forbidden, NotFound, Unauthenticated
-from paddleflow.fs import device
+from paddleflow.fs import device, sidecar
 from paddleflow.objects.s3 import Bucket, S3Store
 from paddleflow.objects.served import PART, ServedStorage, ServedStore
 from paddleflow.sdk.client import PaddleFlow
@@ -165,3 +166,35 @@ def test_a_bucket_is_mounted_through_the_server(server: ServerProcess, fs: str, 
     store.close()
     with pytest.raises(Unauthenticated):
         paddleflow.connect(server.url, token=ended.token).storages.mounts(fs)
+
+
+def test_a_container_that_starts_again_has_its_storages_until_it_gives_them_back(
+    server: ServerProcess, fs: str, bucket: Bucket, tmp_path: Path
+) -> None:
+    S3Store(bucket).write("in", b"data")
+    client = server.connect()
+    grant = grant_of(client, fs)
+    (tmp_path / "seen").mkdir()
+    storage = {
+        "storage": grant.storage,
+        "folder": str(tmp_path / "seen"),
+        "url": f"pfs://{server.url.removeprefix('http://')}/{grant.storage}",
+        "properties": {"token": grant.token, "mount": grant.id, "keep": "true"},
+        "subPath": "",
+        "readOnly": False,
+        "inputs": ["in"],
+        "outputs": [],
+    }
+    asked = sidecar.read_document(
+        json.dumps({"way": "copy", "home": str(tmp_path), "ready": str(tmp_path / "ready"), "storages": [storage]})
+    )
+    for _ in range(2):
+        copies = sidecar.Copies(asked)
+        copies.fetch()
+        copies.close()
+    assert (tmp_path / "seen" / "in").read_bytes() == b"data"
+    assert [each.id for each in client.storages.mounts(fs)[0]] == [grant.id]
+    sidecar.end_mounts(asked)
+    assert client.storages.mounts(fs)[0] == []
+    with pytest.raises(Forbidden, match="the mount was ended by the server"):
+        sidecar.Copies(asked).fetch()

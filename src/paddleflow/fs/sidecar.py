@@ -2,7 +2,8 @@
 
 The document (`runtimes.kubernetes.storages`) names the storages and says whether they are mounted, or the inputs of a step are copied.
 The file `ready` tells the kubelet that the job's container may start. SIGTERM comes when that has ended: then mounts are taken away, or
-outputs are stored. What went wrong is the container's termination message; the exit code says whether trying again makes sense.
+outputs are stored. What went wrong is the container's termination message; the exit code says whether trying again makes sense. The kubelet
+starts the container again in either case: after a final end it only repeats the first message.
 
 A mount is made below a folder of the node, for only so can another container see it. Mounts there whose process is gone (a pod that was killed
 with its container) are taken away by whoever comes next.
@@ -27,6 +28,7 @@ from paddleflow.errors import Invalid, PaddleFlowError
 from paddleflow.fs import device
 from paddleflow.fs.mount import MountOptions, start_mount
 from paddleflow.objects import artifact_copies
+from paddleflow.objects.served import ServedStore
 from paddleflow.objects.store import RETRYABLE, ObjectStore
 from paddleflow.objects.urls import open_store
 from paddleflow.objects.wrappers import Retrying
@@ -213,6 +215,16 @@ def _wait(document: Document, ended: Event) -> None:
         pass
 
 
+def end_mounts(document: Document) -> None:
+    """Nobody will use the storages again: their tokens are given back."""
+    for each in document.storages:
+        with suppress(PaddleFlowError):
+            store = open_store(each.url, each.properties)
+            if isinstance(store, ServedStore):
+                store.end_mount()
+            store.close()
+
+
 def main(words: Sequence[str]) -> int:
     ended = Event()
 
@@ -222,15 +234,28 @@ def main(words: Sequence[str]) -> int:
             raise SystemExit(0)
 
     document = read_document(Path(words[0]).read_text("utf-8"))
+    given_up = document.home / "given-up"  # in the pod's volume: it stays when the container starts again
+    if given_up.exists():
+        _say(given_up.read_text("utf-8"))
+        return FINAL
     signal.signal(signal.SIGTERM, end)
     try:
         run(document, ended)
     except PaddleFlowError as error:
         _say(error.message)
-        return AGAIN if isinstance(error, RETRYABLE) else FINAL
+        if isinstance(error, RETRYABLE):
+            return AGAIN
+        with suppress(OSError):
+            given_up.write_text(error.message, "utf-8")
+        end_mounts(document)
+        return FINAL
     except OSError as error:
         _say(f"its storages cannot be prepared: {error}")
         return AGAIN
+    except SystemExit:
+        end_mounts(document)
+        raise
+    end_mounts(document)
     return 0
 
 

@@ -57,6 +57,7 @@ class ServedStorage:
     prefix: str = ""  #: of the server's paths
     tls: bool = False
     verify: bool = True
+    keep: bool = False  #: closing leaves the mount at the server, for whoever opens it next
 
 
 class ServedStore:
@@ -216,11 +217,15 @@ class ServedStore:
         if self._closed.is_set():
             return
         self._closed.set()
-        if self._renewal is not None:
-            with suppress(PaddleFlowError):  # it finds out when nothing renews the token
-                target = f"{self._base}/mounts/{self._place.mount}"
-                self._connections.request("DELETE", target, self._headers, most=_MOST_ANSWER)
+        if self._renewal is not None and not self._place.keep:
+            self.end_mount()
         self._connections.close()
+
+    def end_mount(self) -> None:
+        """Give the mount back: its token counts no more. A server that is away finds out when nothing renews it."""
+        with suppress(PaddleFlowError):
+            target = f"{self._base}/mounts/{self._place.mount}"
+            self._connections.request("DELETE", target, self._headers, most=_MOST_ANSWER)
 
 
 def _sent(path: str, content: bytes) -> dict[str, str | int]:

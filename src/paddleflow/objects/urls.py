@@ -337,6 +337,7 @@ _SERVED_PROPERTIES = (
     Property("tls", "`true`: the server is asked over TLS", fault=_flag),
     Property("prefix", "of the server's paths, where it is behind a proxy"),
     Property("insecureSkipVerify", "`true`: the server's certificate is not checked", fault=_flag),
+    Property("keep", "`true`: closing does not end the mount at the server", fault=_flag),
     *_MODES,
 )
 
@@ -351,6 +352,7 @@ def _open_served(url: Url, properties: Properties) -> ObjectStore:
         prefix=properties.get("prefix", ""),
         tls=is_true(properties.get("tls", "")),
         verify=not is_true(properties.get("insecureSkipVerify", "")),
+        keep=is_true(properties.get("keep", "")),
     )
     return ServedStore(place)
 

@@ -14,6 +14,10 @@ from tests.patience import eventually
 
 
 def document(folder: Path, url: str = "") -> sidecar.Document:
+    return sidecar.read_document(text_of(folder, url))
+
+
+def text_of(folder: Path, url: str = "") -> str:
     for name in ("store", "home", "seen"):
         (folder / name).mkdir(exist_ok=True)
     storage = {
@@ -26,8 +30,8 @@ def document(folder: Path, url: str = "") -> sidecar.Document:
         "inputs": ["in", "missing"],
         "outputs": ["out/model"],
     }
-    return sidecar.read_document(
-        json.dumps({"way": "copy", "home": str(folder / "home"), "ready": str(folder / "ready"), "storages": [storage]})
+    return json.dumps(
+        {"way": "copy", "home": str(folder / "home"), "ready": str(folder / "ready"), "storages": [storage]}
     )
 
 
@@ -61,3 +65,14 @@ def test_what_is_wrong_with_a_storage_is_said(tmp_path: Path) -> None:
     with pytest.raises(PaddleFlowError, match="input artifacts cannot be fetched") as caught:
         sidecar.run(document(tmp_path, f"file://{tmp_path}/nowhere"), Event())
     assert isinstance(caught.value, NotFound)
+
+
+def test_after_a_final_end_the_first_cause_is_repeated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = tmp_path / "document"
+    asked.write_text(text_of(tmp_path, f"file://{tmp_path}/nowhere"))
+    assert sidecar.main([str(asked)]) == sidecar.FINAL
+    first = capsys.readouterr().err
+    assert "input artifacts cannot be fetched" in first
+    asked.write_text(text_of(tmp_path, f"file://{tmp_path}/elsewhere"))  # what a second life finds is another thing
+    assert sidecar.main([str(asked)]) == sidecar.FINAL
+    assert capsys.readouterr().err == first

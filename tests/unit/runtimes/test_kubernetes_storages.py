@@ -82,7 +82,9 @@ def test_the_container_gets_a_token_and_no_key() -> None:
     found = json.loads(storages.document(launch(DATA, env=STEP), settings("copy").storages, "pod", [grant]))
     (each,) = found["storages"]
     assert each["url"] == "pfs://pf.example:443/fs-1"
-    assert each["properties"] == {"token": "pf-token", "mount": "mount-1", "tls": "true", "prefix": "/base"}
+    assert each["properties"] == {
+        "token": "pf-token", "mount": "mount-1", "tls": "true", "prefix": "/base", "keep": "true"
+    }  # fmt: skip
     assert (each["inputs"], each["outputs"], each["subPath"]) == (["in"], ["out/model"], "a/b")
     assert "pf-token" not in repr(grant)
     assert "pf-token" not in json.dumps(pod("copy", DATA, env=STEP))

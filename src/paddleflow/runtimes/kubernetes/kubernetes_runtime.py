@@ -436,7 +436,13 @@ class KubernetesRuntime:
             if self._active:
                 self._follow_log(attempt, new)
                 self._send_code(attempt, new)
+                if "deletionTimestamp" not in new["metadata"] and (why := status.hopeless(new)):
+                    self._spawn(self._give_up(attempt, why))
         self._mark(attempt)
+
+    async def _give_up(self, attempt: AttemptId, why: str) -> None:
+        with suppress(PaddleFlowError):  # the next check tries again
+            await self._stop(attempt, 1.0, why)
 
     def _follow_log(self, attempt: AttemptId, found: View) -> None:
         if attempt in self._collectors:

@@ -106,6 +106,7 @@ def document(launch: Launch, settings: StorageSettings, pod: str, grants: Sequen
                     "mount": grant.mount,
                     "tls": str(tls).lower(),
                     "prefix": server.path.rstrip("/"),
+                    "keep": "true",  # the container may start again
                 },
                 "subPath": mount.sub_path.strip("/"),
                 "readOnly": mount.read_only,
