@@ -5,16 +5,20 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from functools import cached_property
 
 
-@dataclass(frozen=True, slots=True)
 class NameRule:
-    """A pattern and how to say it in words."""
+    """A pattern and how to say it in words. It is compiled when it is first used: commands load rules that they do not need."""
 
-    what: str
-    pattern: re.Pattern[str]
-    wanted: str
+    def __init__(self, what: str, text: str, wanted: str) -> None:
+        self.what = what
+        self.text = text
+        self.wanted = wanted
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        return re.compile(self.text, re.ASCII)
 
     def fault(self, value: str) -> str:
         """Empty when the name is good, otherwise what is wrong with it."""
@@ -24,62 +28,58 @@ class NameRule:
         return f"{self.what}[{shown}] is invalid, it must be {self.wanted}"
 
 
-def _rule(what: str, pattern: str, wanted: str) -> NameRule:
-    return NameRule(what, re.compile(pattern, re.ASCII), wanted)
-
-
 _LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _LABEL_WORDS = (
     "a lowercase RFC 1123 label: 1 to 63 characters of a-z, 0-9 and '-', beginning and ending with a letter or digit"
 )
 
 #: No dash: the id of a storage is ``fs-<user>-<name>``.
-USER = _rule(
+USER = NameRule(
     "user name",
     r"[A-Za-z0-9][A-Za-z0-9._]{0,30}[A-Za-z0-9]",
     "2 to 32 letters, digits, '.' or '_', beginning and ending with a letter or digit",
 )
-TOKEN = _rule(
+TOKEN = NameRule(
     "token name", r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", "1 to 63 letters, digits, '.', '_' or '-'"
 )
-SECRET = _rule(
+SECRET = NameRule(
     "secret name",
     r"[A-Za-z0-9_]([A-Za-z0-9._-]{0,126}[A-Za-z0-9_])?",
     "1 to 128 letters, digits, '.', '_' or '-', no '.' or '-' at the ends",
 )
-SECRET_FILE = _rule(
+SECRET_FILE = NameRule(
     "file name", r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", "1 to 128 letters, digits, '.', '_' or '-', no '.' or '-' first"
 )
-QUEUE = _rule("queue name", _LABEL, _LABEL_WORDS)
-NAMESPACE = _rule("namespace", _LABEL, _LABEL_WORDS)
-CLUSTER = _rule(
+QUEUE = NameRule("queue name", _LABEL, _LABEL_WORDS)
+NAMESPACE = NameRule("namespace", _LABEL, _LABEL_WORDS)
+CLUSTER = NameRule(
     "cluster name",
     r"[A-Za-z0-9_][A-Za-z0-9_-]{0,253}[A-Za-z0-9_]",
     "2 to 255 letters, digits, '_' or '-', no '-' at the ends",
 )
-FLAVOUR = _rule(
+FLAVOUR = NameRule(
     "flavour name", r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", "1 to 63 letters, digits, '.', '_' or '-'"
 )
-POOL = _rule("resource pool name", _LABEL, _LABEL_WORDS)
-JOB_ID = _rule("job ID", _LABEL, _LABEL_WORDS)
-STORAGE = _rule("fs name", r"[a-zA-Z0-9_-]{1,63}", "1 to 63 letters, digits, '_' or '-'")
-SCHEDULE = _rule(
+POOL = NameRule("resource pool name", _LABEL, _LABEL_WORDS)
+JOB_ID = NameRule("job ID", _LABEL, _LABEL_WORDS)
+STORAGE = NameRule("fs name", r"[a-zA-Z0-9_-]{1,63}", "1 to 63 letters, digits, '_' or '-'")
+SCHEDULE = NameRule(
     "schedule name", r"[A-Za-z_][A-Za-z0-9_]{1,49}", "2 to 50 letters, digits or '_', beginning with no digit"
 )
-LABEL_KEY = _rule(
+LABEL_KEY = NameRule(
     "label key",
     r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?",
     "an optional DNS prefix and '/', then 1 to 63 letters, digits, '-', '_' or '.'",
 )
-LABEL_VALUE = _rule(
+LABEL_VALUE = NameRule(
     "label value",
     r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?",
     "empty, or 1 to 63 letters, digits, '-', '_' or '.'",
 )
-ENV_NAME = _rule(
+ENV_NAME = NameRule(
     "environment variable name", r"[A-Za-z_][A-Za-z0-9_.-]*", "letters, digits, '_', '.' or '-', no digit first"
 )
-RESOURCE = _rule(
+RESOURCE = NameRule(
     "resource name",
     r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?",
     "such as nvidia.com/gpu",

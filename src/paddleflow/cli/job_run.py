@@ -206,7 +206,7 @@ def _document(session: Session, command: tuple[str, ...], quiet: bool, given: di
         given = {**given, "queue": _queue_of(session, given["cluster"], given["queue"])}
     code = None if given["no_code"] else _code(session, given["code"], given["workdir"], quiet, bool(given["cluster"]))
     if code and "path" in code:
-        from paddleflow.settings import caller_environment
+        from paddleflow.environment import caller_environment
 
         env = {**caller_environment(), **env}
     if given["retries"] is not None:

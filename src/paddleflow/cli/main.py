@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 
 from paddleflow import __version__
-from paddleflow.cli.errors import report
 from paddleflow.cli.lazy import FORMATS, Group, Late
 from paddleflow.cli.session import Session
-from paddleflow.errors import PaddleFlowError
 
 INTERRUPTED = 130
 
@@ -68,9 +65,6 @@ class Root(Group):
             result = super().main(args, prog_name, **extra)
             sys.stdout.flush()  # here, so that a reader that went away is noticed by click and not at exit
             return result if isinstance(result, int) else 0
-        except PaddleFlowError as error:
-            report(error)
-            return 1
         except click.Abort as abort:
             if isinstance(abort.__cause__ or abort.__context__, EOFError):
                 click.echo("error: end of input at a prompt", err=True)
@@ -84,6 +78,14 @@ class Root(Group):
             return 1
         except BrokenPipeError:
             sys.stdout = None  # nobody reads: nothing to flush at exit either
+            return 1
+        except Exception as error:
+            from paddleflow.cli.errors import report  # not at the top, so that help is quick
+            from paddleflow.errors import PaddleFlowError
+
+            if not isinstance(error, PaddleFlowError):
+                raise
+            report(error)
             return 1
 
 
@@ -107,7 +109,7 @@ def _usage(error: click.ClickException) -> None:
 )
 @click.option(
     "--pf_config",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=click.Path(dir_okay=False),
     help="Ini file with server, user and password, as the original client has it.",
 )
 @click.option(
@@ -124,7 +126,7 @@ def _usage(error: click.ClickException) -> None:
 @click.option("--context", metavar="NAME", allow_from_autoenv=False, help="Context to use. [default: the current one]")
 @click.version_option(__version__, prog_name="paddleflow", message="%(prog)s %(version)s")
 @click.pass_context
-def root(ctx: click.Context, pf_config: Path | None, output: str, server: str | None, context: str | None) -> None:
+def root(ctx: click.Context, pf_config: str | None, output: str, server: str | None, context: str | None) -> None:
     """Run AI jobs and pipelines: on a laptop, on a server for a team, on Kubernetes.
 
     \b

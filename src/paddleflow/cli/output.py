@@ -14,6 +14,7 @@ import sys
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import click
@@ -252,11 +253,7 @@ def amounts(resources: Mapping[str, Any]) -> str:
 def moment(text: str) -> float | None:
     """A time of the API (`YYYY-MM-DD HH:MM:SS` in local time, or RFC 3339) as seconds of the epoch."""
     try:
-        if "T" in text:
-            from datetime import datetime
-
-            return datetime.fromisoformat(text).timestamp()
-        return time.mktime(time.strptime(text, "%Y-%m-%d %H:%M:%S"))
+        return datetime.fromisoformat(text).timestamp()
     except ValueError:
         return None
 

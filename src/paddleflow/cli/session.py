@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -25,7 +24,7 @@ class Session:
     def __init__(
         self,
         output: str = "table",
-        config: Path | None = None,
+        config: str | None = None,
         server: str | None = None,
         context: str | None = None,
     ) -> None:

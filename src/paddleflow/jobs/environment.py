@@ -18,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from paddleflow.settings import whole_environment
+from paddleflow.environment import whole_environment
 
 FOLDER = "environments"  #: of the data folder, by user
 VARIABLE = "PF_REQUIREMENTS"

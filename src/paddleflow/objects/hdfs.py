@@ -26,6 +26,7 @@ from typing import BinaryIO, TypeVar
 import hdfs_native
 from hdfs_native import FileStatus, WriteOptions
 
+from paddleflow.environment import replace_variable
 from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota, PaddleFlowError, Unavailable
 from paddleflow.objects.store import (
     BAD_CREDENTIALS,
@@ -49,7 +50,6 @@ from paddleflow.objects.store import (
     shorten,
     stat_file,
 )
-from paddleflow.settings import replace_variable
 
 _NAME_SERVICE = "pf"
 _LOCKS = 64

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from paddleflow.errors import NotFound
 from paddleflow.sdk.area import PAGE, Area
-from paddleflow.sdk.records import Page, Record, wire
+from paddleflow.sdk.records import Page, Record, record, wire
 from paddleflow.sdk.transport import segment
 
 
-@dataclass(frozen=True)
+@record
 class User(Record):
     """A user; `create_time` is RFC 3339."""
 
@@ -19,7 +18,7 @@ class User(Record):
     create_time: str = wire()
 
 
-@dataclass(frozen=True)
+@record
 class Grant(Record):
     """That a user may use a resource (of type queue, user or fs)."""
 
@@ -31,7 +30,7 @@ class Grant(Record):
     update_time: str = wire()
 
 
-@dataclass(frozen=True)
+@record
 class WhoAmI(Record):
     """Whose token this is, and until when it counts."""
 
@@ -81,7 +80,7 @@ class Grants(Area):
         return self._pages(lambda marker: self.page(marker=marker, user=user))
 
 
-@dataclass(frozen=True)
+@record
 class Token(Record):
     """A token for scripts; `token`, its text, only where it was just made."""
 
@@ -92,7 +91,7 @@ class Token(Record):
     token: str = wire()
 
 
-@dataclass(frozen=True)
+@record
 class AuditEntry(Record):
     """A request that may have changed something."""
 
@@ -119,7 +118,7 @@ class Tokens(Area):
         self._transport.call("DELETE", f"/token/{segment(name)}", settled=NotFound)
 
 
-@dataclass(frozen=True)
+@record
 class Secret(Record):
     """A secret; its value is never given back."""
 

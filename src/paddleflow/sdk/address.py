@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from paddleflow import settings
+from paddleflow import environment
 from paddleflow.errors import Invalid
 
 DEFAULT_PORT = 8999
@@ -22,8 +22,16 @@ class Address:
     prefix: str = ""
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'https' if self.secure else 'http'}://{host}:{self.port}{self.prefix}"
+        return f"{'https' if self.secure else 'http'}://{self._host}:{self.port}{self.prefix}"
+
+    @property
+    def authority(self) -> str:
+        """What the header Host says: the port only where it is not that of the scheme."""
+        return self._host if self.port == (443 if self.secure else 80) else f"{self._host}:{self.port}"
+
+    @property
+    def _host(self) -> str:
+        return f"[{self.host}]" if ":" in self.host else self.host
 
 
 def parse(server: str) -> Address:
@@ -53,7 +61,7 @@ class Proxy:
 
 def proxy_of(address: Address) -> Proxy | None:
     """The proxy of the environment for a server. Loopback and hosts of NO_PROXY are always reached directly."""
-    plain, secure, bypassed = settings.proxy_environment()
+    plain, secure, bypassed = environment.proxy_environment()
     url = secure if address.secure else plain
     if not url or _bypassed(address, bypassed):
         return None

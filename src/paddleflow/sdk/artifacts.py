@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TypedDict, Unpack
 
 from paddleflow.errors import NotFound
 from paddleflow.sdk.area import PAGE, Area, known, narrowed_by
-from paddleflow.sdk.records import Page, Record, items, wire
+from paddleflow.sdk.records import Page, Record, items, record, wire
 from paddleflow.sdk.transport import Transport, segment
 
 
-@dataclass(frozen=True)
+@record
 class Artifact(Record):
     """That a step took in (type input) or left behind (output) something, and where it lies."""
 
@@ -47,7 +47,7 @@ class Artifact(Record):
         return target
 
 
-@dataclass(frozen=True)
+@record
 class Lineage(Record):
     """Which run and step made an artifact, of which inputs, each with its own lineage."""
 
@@ -110,7 +110,7 @@ class Artifacts(Area):
         return replace(Artifact.of(row), transport=self._transport)
 
 
-@dataclass(frozen=True)
+@record
 class RunCache(Record):
     """A result that may be used again: of which job of which run, and until when."""
 

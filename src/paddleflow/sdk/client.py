@@ -158,10 +158,9 @@ def connect(
     logs in by itself, also when the token has ended. `timeout` is for one answer, `retries` how often a request that
     cannot do harm is sent again.
     """
-    file = Path(config) if config is not None else None
 
     def resolved() -> contexts.Context:
-        return contexts.resolve(server=server, context=context, config=file)
+        return contexts.resolve(server=server, context=context, config=config)
 
     found = resolved()
     credentials = (username, password) if username is not None and password is not None else None

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
 from paddleflow.errors import NotFound
 from paddleflow.sdk.area import PAGE, Area
-from paddleflow.sdk.records import Page, Record, many, table, wire
+from paddleflow.sdk.records import Page, Record, many, record, table, wire
 from paddleflow.sdk.transport import segment
 
 
-@dataclass(frozen=True)
+@record
 class Cluster(Record):
     """A cluster: this machine (type Local) or a Kubernetes."""
 
@@ -31,7 +30,7 @@ class Cluster(Record):
     update_time: str = wire()
 
 
-@dataclass(frozen=True)
+@record
 class NodeRoom(Record):
     """What a node has in all and free."""
 
@@ -41,7 +40,7 @@ class NodeRoom(Record):
     idle: Mapping[str, Any] = wire({})
 
 
-@dataclass(frozen=True)
+@record
 class ClusterResources(Record):
     """What a cluster has in all and free; `error` says why it is not known."""
 
@@ -50,7 +49,7 @@ class ClusterResources(Record):
     error: str = wire(key="errMsg")
 
 
-@dataclass(frozen=True)
+@record
 class NodeInfo(Record):
     """A node with what runs on it."""
 
@@ -66,7 +65,7 @@ class NodeInfo(Record):
     pods: Sequence[Mapping[str, Any]] = wire((), read=tuple)
 
 
-@dataclass(frozen=True)
+@record
 class ClusterFinding(Record):
     """One thing that was looked at on a cluster. `needed`: without it no job runs there."""
 
@@ -77,7 +76,7 @@ class ClusterFinding(Record):
     needed: bool = wire(False)
 
 
-@dataclass(frozen=True)
+@record
 class ClusterCheck(Record):
     """What a cluster lacks for running jobs."""
 

@@ -7,14 +7,14 @@ writes a ready context ``local`` at its first start through `save_local`.
 
 from __future__ import annotations
 
-import configparser
 import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 
-from paddleflow import settings
+from paddleflow import environment
 from paddleflow.errors import Invalid, NotFound
 from paddleflow.sdk import address
 
@@ -49,7 +49,7 @@ class Contexts:
 
 
 def load(folder: Path | None = None) -> Contexts:
-    file = (folder or settings.user_config_folder()) / FILE
+    file = (folder or environment.user_config_folder()) / FILE
     try:
         data = json.loads(file.read_text("utf-8"))
         by_name = {
@@ -65,7 +65,7 @@ def load(folder: Path | None = None) -> Contexts:
 
 def store(contexts: Contexts, folder: Path | None = None) -> Path:
     """Replaces the file as a whole; a crash leaves the old one."""
-    folder = folder or settings.user_config_folder()
+    folder = folder or environment.user_config_folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     listed = {
         name: {"server": context.server, "user": context.user, "token": context.token}
@@ -108,6 +108,7 @@ def delete(name: str, folder: Path | None = None) -> None:
 
 def read_ini(file: Path) -> Context:
     """The context in an ini file as existing users have it; Invalid says what is missing."""
+    configparser = import_module("configparser")  # only for those who have such a file
     parser = configparser.RawConfigParser()
     try:
         parser.read_string(file.read_text("utf-8"))
@@ -129,17 +130,21 @@ def _joined(host: str, port: str) -> str:
 
 
 def resolve(
-    *, server: str | None = None, context: str | None = None, config: Path | None = None, folder: Path | None = None
+    *,
+    server: str | None = None,
+    context: str | None = None,
+    config: str | Path | None = None,
+    folder: Path | None = None,
 ) -> Context:
     """Where to go: what is given, then the environment, then the current context, then the ini file, then this machine.
 
     A server given without a token gets the token of a saved context of the same address.
     """
-    environment_server, environment_token = settings.client_environment()
+    environment_server, environment_token = environment.client_environment()
     if context is not None:
         found = load(folder).named(context)
     elif config is not None:
-        found = read_ini(config)
+        found = read_ini(Path(config))
     elif server or environment_server:
         found = _saved(server or environment_server, folder)
     else:
@@ -161,5 +166,5 @@ def _usual(folder: Path | None) -> Context:
     known = load(folder)
     if known.current in known.by_name:
         return known.by_name[known.current]
-    ini = (folder or settings.user_config_folder()) / INI
+    ini = (folder or environment.user_config_folder()) / INI
     return read_ini(ini) if ini.is_file() else Context(address.DEFAULT_SERVER)

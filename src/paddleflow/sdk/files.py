@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import BinaryIO
 
 from paddleflow.errors import Unavailable
 from paddleflow.sdk.area import Area
-from paddleflow.sdk.records import Record, items, table, wire
+from paddleflow.sdk.records import Record, items, record, table, wire
 from paddleflow.sdk.transport import segment
 
 PART = 8 * 2**20  #: bytes that are sent at once
 
 
-@dataclass(frozen=True)
+@record
 class File(Record):
     """A file or folder of a storage."""
 

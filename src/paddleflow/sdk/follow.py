@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from paddleflow.errors import Internal, Unavailable
-from paddleflow.sdk.records import Record, table, wire
+from paddleflow.sdk.records import Record, record, table, wire
 from paddleflow.sdk.transport import Transport, segment
 
 _LONGEST_PAUSE = 5.0
@@ -32,7 +32,7 @@ def _moment(value: object) -> float | None:
         return None
 
 
-@dataclass(frozen=True)
+@record
 class Event(Record):
     """Something that happened to a job or run. `seq` grows; `type` is ``status``, ``task``, ``step``, …; `raw` is all."""
 

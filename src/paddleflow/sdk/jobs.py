@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +19,7 @@ from paddleflow.errors import Conflict, Invalid, NotFound
 from paddleflow.sdk import follow as following
 from paddleflow.sdk.area import PAGE, Area
 from paddleflow.sdk.handles import Handle
-from paddleflow.sdk.records import Page, Record, items, many, number, table, wire
+from paddleflow.sdk.records import Page, Record, items, many, number, record, table, wire
 
 if TYPE_CHECKING:
     from paddleflow.sdk.job_exec import JobExec
@@ -39,7 +39,7 @@ def _words(value: object) -> Words:
     return value if isinstance(value, str) else tuple(str(item) for item in items(value))
 
 
-@dataclass(frozen=True)
+@record
 class Task(Record):
     """One process group of a job: a role and its number."""
 
@@ -59,7 +59,7 @@ class Task(Record):
         return f"{self.role}-{self.index}"
 
 
-@dataclass(frozen=True)
+@record
 class Member(Record):
     """One role of a job, as it was asked for."""
 
@@ -72,7 +72,7 @@ class Member(Record):
     args: str | Sequence[str] = wire((), read=_words)
 
 
-@dataclass(frozen=True)
+@record
 class JobRecord(Record):
     """A job as it was when it was asked for. Times are the server's local time as text, empty for "not yet"."""
 
@@ -117,7 +117,7 @@ class JobRecord(Record):
         )
 
 
-@dataclass(frozen=True)
+@record
 class Cause(Record):
     """One thing that is in a job's way."""
 
@@ -125,7 +125,7 @@ class Cause(Record):
     text: str = wire()
 
 
-@dataclass(frozen=True)
+@record
 class Suggestion(Record):
     """A change with which the job would start now: fewer members, another queue, a smaller size, or jobs that end."""
 
@@ -136,7 +136,7 @@ class Suggestion(Record):
     victims: Sequence[str] = wire(())
 
 
-@dataclass(frozen=True)
+@record
 class Why(Record):
     """Why a job is where it is: a word, a sentence, and for one that waits all causes and what would start it."""
 
@@ -149,7 +149,7 @@ class Why(Record):
     suggestions: Sequence[Suggestion] = wire((), read=many(Suggestion))
 
 
-@dataclass(frozen=True)
+@record
 class Eta(Record):
     """When a waiting job will probably start: seconds from now, and the bounds of four starts out of five."""
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from paddleflow.sdk.area import Area
-from paddleflow.sdk.records import Record, items, many, table, wire
+from paddleflow.sdk.records import Record, items, many, record, table, wire
 from paddleflow.sdk.transport import segment
 
 
-@dataclass(frozen=True)
+@record
 class TaskLog(Record):
     """A part of one task's log."""
 
@@ -21,7 +20,7 @@ class TaskLog(Record):
     truncated: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class JobLog(Record):
     """The logs of a job's tasks, and what else was told of it."""
 
@@ -32,7 +31,7 @@ class JobLog(Record):
     events: Sequence[Any] = wire((), key="eventList", read=lambda value: tuple(items(value)))
 
 
-@dataclass(frozen=True)
+@record
 class RunLog(Record):
     """One page of the logs of a run's steps."""
 

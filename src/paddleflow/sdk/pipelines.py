@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from paddleflow.errors import Fault, Invalid, NotFound
 from paddleflow.sdk.area import PAGE, Area, narrowed_by, page_of
-from paddleflow.sdk.records import Page, Record, table, wire
+from paddleflow.sdk.records import Page, Record, record, table, wire
 from paddleflow.sdk.runs import delivered, encoded
 from paddleflow.sdk.transport import segment
 
 
-@dataclass(frozen=True)
+@record
 class Registered(Record):
     """What registering answers."""
 
@@ -22,7 +21,7 @@ class Registered(Record):
     name: str = wire()
 
 
-@dataclass(frozen=True)
+@record
 class PipelineRecord(Record):
     """A registered pipeline."""
 
@@ -34,7 +33,7 @@ class PipelineRecord(Record):
     update_time: str = wire()
 
 
-@dataclass(frozen=True)
+@record
 class PipelineVersion(Record):
     """One version of a pipeline, with its document."""
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from paddleflow.errors import NotFound
 from paddleflow.sdk.area import PAGE, Area
-from paddleflow.sdk.records import Page, Record, items, table, wire
+from paddleflow.sdk.records import Page, Record, items, record, table, wire
 from paddleflow.sdk.transport import segment
 
 #: Amounts as they are sent: ``{"cpu": "8", "mem": "16Gi", "scalarResources": {"nvidia.com/gpu": "2"}}``.
 Amounts = Mapping[str, object]
 
 
-@dataclass(frozen=True)
+@record
 class Queue(Record):
     """A queue. `used`, `used_together` (with the queues below) and `idle` are known where usage was asked for.
 
@@ -45,7 +44,7 @@ class Queue(Record):
     update_time: str = wire()
 
 
-@dataclass(frozen=True)
+@record
 class Flavour(Record):
     """A named amount of resources."""
 

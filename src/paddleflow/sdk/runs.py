@@ -6,7 +6,7 @@ import base64
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +19,7 @@ from paddleflow.sdk.artifacts import Artifact, Artifacts
 from paddleflow.sdk.follow import Event
 from paddleflow.sdk.handles import Handle
 from paddleflow.sdk.jobs import Job
-from paddleflow.sdk.records import Page, Record, items, table, wire
+from paddleflow.sdk.records import Page, Record, items, record, table, wire
 from paddleflow.sdk.transport import Transport
 
 FINAL = frozenset({"succeeded", "failed", "terminated", "skipped"})
@@ -31,7 +31,7 @@ def _list_of_names(value: object) -> tuple[str, ...]:
     return tuple(str(name).strip() for name in found if str(name).strip())
 
 
-@dataclass(frozen=True)
+@record
 class StepView(Record):
     """A step of a run, one time. `reused_from` names the run whose result was taken; `cache_miss` what had changed."""
 
@@ -62,7 +62,7 @@ class StepView(Record):
     seconds: float = wire(0.0)  #: that it ran, so far or in all
 
 
-@dataclass(frozen=True)
+@record
 class DagView(Record):
     """A DAG of a run, one time."""
 
@@ -118,7 +118,7 @@ def written_name(full_name: str, found: Views) -> str:
     return ".".join(parts) if all(parts) else full_name
 
 
-@dataclass(frozen=True)
+@record
 class RunRecord(Record):
     """A run as it was when it was asked for. A row of a list has neither steps nor document."""
 

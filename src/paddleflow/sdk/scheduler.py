@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from paddleflow.sdk.area import Area
-from paddleflow.sdk.records import Record, many, table, wire
+from paddleflow.sdk.records import Record, many, record, table, wire
 
 
-@dataclass(frozen=True)
+@record
 class QueueOutcome(Record):
     """How the jobs of one queue fared; times in seconds."""
 
@@ -26,7 +26,7 @@ class QueueOutcome(Record):
     lost_seconds: float = wire(0.0)
 
 
-@dataclass(frozen=True)
+@record
 class Side(Record):
     """One play: with the change, or without."""
 
@@ -37,7 +37,7 @@ class Side(Record):
     ends: str = wire()
 
 
-@dataclass(frozen=True)
+@record
 class WhatIf(Record):
     """A change beside no change."""
 
@@ -55,7 +55,7 @@ class WhatIf(Record):
         return replace(cls.of(data), before=Side.of(data.get("before")), after=Side.of(data.get("after")))
 
 
-@dataclass(frozen=True)
+@record
 class Replay(Record):
     """A stretch of the record, executed again; `difference` is None when all of it came out the same."""
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypedDict, Unpack
 
 from paddleflow.errors import Conflict, NotFound
 from paddleflow.sdk.area import PAGE, Area, known, narrowed_by, page_of
-from paddleflow.sdk.records import Page, Record, items, table, wire
+from paddleflow.sdk.records import Page, Record, items, record, table, wire
 from paddleflow.sdk.runs import Run
 from paddleflow.sdk.transport import segment
 
 
-@dataclass(frozen=True)
+@record
 class Schedule(Record):
     """A schedule. `options` are catchup, expireInterval, concurrency and concurrencyPolicy."""
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from paddleflow.sdk.area import Area
-from paddleflow.sdk.records import Record, items, many, table, wire
+from paddleflow.sdk.records import Record, items, many, record, table, wire
 from paddleflow.sdk.transport import segment
 
 
-@dataclass(frozen=True)
+@record
 class Series(Record):
     """One measure of one task: (moment, value) pairs."""
 
@@ -19,7 +18,7 @@ class Series(Record):
     values: Sequence[Sequence[Any]] = wire((), read=lambda value: tuple(items(value)))
 
 
-@dataclass(frozen=True)
+@record
 class TaskSeries(Record):
     """The measures of one task."""
 
@@ -27,7 +26,7 @@ class TaskSeries(Record):
     series: Sequence[Series] = wire((), key="taskInfo", read=many(Series))
 
 
-@dataclass(frozen=True)
+@record
 class JobDetail(Record):
     """The measures of a job over time; `truncated` if there were more points than are given."""
 
@@ -35,7 +34,7 @@ class JobDetail(Record):
     truncated: bool = wire(False)
 
 
-@dataclass(frozen=True)
+@record
 class UserCards(Record):
     """Card hours of one user in a queue."""
 
@@ -45,7 +44,7 @@ class UserCards(Record):
     jobs: Sequence[Mapping[str, Any]] = wire((), key="jobInfoList", read=lambda value: tuple(items(value)))
 
 
-@dataclass(frozen=True)
+@record
 class QueueCards(Record):
     """Card hours of a queue."""
 

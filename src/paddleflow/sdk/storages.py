@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from paddleflow.errors import Invalid, NotFound
 from paddleflow.sdk.area import PAGE, Area
-from paddleflow.sdk.records import Page, Record, items, table, wire
+from paddleflow.sdk.records import Page, Record, items, record, table, wire
 from paddleflow.sdk.transport import segment
 
 
-@dataclass(frozen=True)
+@record
 class Storage(Record):
     """A storage of a user."""
 
@@ -25,7 +24,7 @@ class Storage(Record):
     properties: Mapping[str, str] = wire({})
 
 
-@dataclass(frozen=True)
+@record
 class Link(Record):
     """Another store at a path inside a storage."""
 
@@ -38,7 +37,7 @@ class Link(Record):
     properties: Mapping[str, str] = wire({})
 
 
-@dataclass(frozen=True)
+@record
 class CacheSettings(Record):
     """How mounts of a storage cache."""
 
@@ -50,7 +49,7 @@ class CacheSettings(Record):
     clean_cache: bool = wire(False)
 
 
-@dataclass(frozen=True)
+@record
 class MountGrant(Record):
     """The right to the files of a storage, for a client that mounts it."""
 
@@ -60,7 +59,7 @@ class MountGrant(Record):
     token: str = wire()
 
 
-@dataclass(frozen=True)
+@record
 class Mounted(Record):
     """A storage that a client mounts."""
 
@@ -71,7 +70,7 @@ class Mounted(Record):
     seen_time: str = wire()
 
 
-@dataclass(frozen=True)
+@record
 class NodeCache(Record):
     """How much of a storage a node holds."""
 

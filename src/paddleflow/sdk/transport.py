@@ -1,7 +1,7 @@
 """HTTP to one server: connections kept open, retries where they are safe, refusals raised as errors of `paddleflow.errors`.
 
-Built on ``http.client`` because of start-up: the command line is to answer within 150 ms, and importing a full HTTP
-library beside click takes all of that (docs/decisions/0007-standard-library-http.md). There is no second way beside it.
+Built on sockets because of start-up: the command line is to answer within 150 ms, and importing an HTTP library beside
+click takes much of that (docs/decisions/0160-own-http-connection.md). There is no second way beside it.
 
 Guarantees
 - A request is sent again only if that cannot do harm: nothing had been sent (connection refused), or the request is
@@ -13,17 +13,17 @@ Guarantees
 
 from __future__ import annotations
 
-import http.client
 import json
 import select
 import socket
-import ssl
 import time
 from base64 import b64encode
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from paddleflow import __version__
@@ -40,7 +40,10 @@ from paddleflow.errors import (
     Unavailable,
 )
 from paddleflow.sdk import address
-from paddleflow.sdk.websocket import WebSocket, upgrade_headers
+from paddleflow.sdk.connection import Connection, Response
+
+if TYPE_CHECKING:
+    from paddleflow.sdk.websocket import WebSocket
 
 API = "/api/paddleflow/v1"
 IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
@@ -68,12 +71,12 @@ class _Attempt(Exception):
 class Stream:
     """An answer that is read while it grows. Chunks come as the server sends them; it ends when the server ends it."""
 
-    def __init__(self, response: http.client.HTTPResponse, sock: socket.socket) -> None:
+    def __init__(self, response: Response, sock: socket.socket) -> None:
         self._response = response
         self._sock = sock
 
     def header(self, name: str) -> str:
-        return self._response.headers.get(name, "")
+        return self._response.headers.get(name.lower(), "")
 
     def chunks(self, patience: Callable[[], float]) -> Iterator[bytes]:
         """What arrives; TimeoutError when nothing did for `patience()` seconds, Unavailable when the line broke."""
@@ -83,7 +86,7 @@ class Stream:
                 chunk = self._response.read1(65536)
             except TimeoutError:
                 raise
-            except (OSError, http.client.HTTPException) as error:
+            except OSError as error:
                 raise Unavailable(f"lost the connection while reading: {_words(error)}") from error
             if not chunk:
                 return
@@ -122,7 +125,7 @@ class Transport:
         self.sleep = sleep
         self.patience = patience
         self._retries = retries
-        self._idle: deque[http.client.HTTPConnection] = deque()
+        self._idle: deque[Connection] = deque()
 
     def close(self) -> None:
         while self._idle:
@@ -180,26 +183,26 @@ class Transport:
     def stream(self, path: str, *, query: Query | None = None) -> Iterator[Stream]:
         """An answer that grows. It is asked for once; whoever follows asks again from where it got to."""
         try:
-            connection, response, sock = self._answered("GET", path, query, None, anonymous=False, fresh=True)
+            connection, response = self._answered("GET", path, query, None, anonymous=False, fresh=True)
         except _Attempt as attempt:
             raise attempt.error from attempt.__cause__
         try:
-            yield Stream(response, sock)
+            yield Stream(response, connection.sock)
         finally:
-            response.close()
             connection.close()
 
     def upgrade(self, path: str, *, query: Query | None = None) -> WebSocket:
         """A websocket of the server."""
-        connection: http.client.HTTPConnection | None = None
+        websocket = import_module("paddleflow.sdk.websocket")  # only `exec` needs it
         for fresh_token in (False, True):
-            extra = upgrade_headers()
+            extra = websocket.upgrade_headers()
             try:
-                connection, response, sock = self._request("GET", path, query, None, self.token, True, extra)
+                connection, response = self._request("GET", path, query, None, self.token, True, extra)
             except _Attempt as failed:
                 raise failed.error from failed
             if response.status == 101:
-                return WebSocket(sock, response.fp, connection)
+                opened: WebSocket = websocket.WebSocket(connection, response)
+                return opened
             error = self._refusal(response, response.read())
             connection.close()
             if fresh_token or response.status != 401 or not self._renewed(self.token):
@@ -207,10 +210,10 @@ class Transport:
         raise AssertionError("unreachable")
 
     def _exchange(self, method: str, path: str, query: Query | None, body: object, anonymous: bool) -> object:
-        connection, response, _ = self._answered(method, path, query, body, anonymous=anonymous, fresh=False)
+        connection, response = self._answered(method, path, query, body, anonymous=anonymous, fresh=False)
         try:
             content = response.read()
-        except (OSError, http.client.HTTPException) as error:
+        except OSError as error:
             connection.close()
             raise self._broken(error) from error
         if not response.will_close:
@@ -219,7 +222,7 @@ class Transport:
 
     def _answered(
         self, method: str, path: str, query: Query | None, body: object, *, anonymous: bool, fresh: bool
-    ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse, socket.socket]:
+    ) -> tuple[Connection, Response]:
         """A successful answer whose body is still to be read. Logs in where needed, and once more on a dead token."""
         if not anonymous and not self.token and self.credentials:
             self.login(*self.credentials)
@@ -228,7 +231,7 @@ class Transport:
         if found[1].status == Unauthenticated.status and not anonymous and self._renewed(used):
             self._discard(found[0], found[1])
             found = self._request(method, path, query, body, self.token, fresh)
-        connection, response, _ = found
+        connection, response = found
         if response.status >= 300:
             raise self._refusal(response, self._discard(connection, response))
         return found
@@ -253,53 +256,54 @@ class Transport:
         token: str,
         fresh: bool,
         extra: Mapping[str, str] | None = None,
-    ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse, socket.socket]:
+    ) -> tuple[Connection, Response]:
         raw = isinstance(body, bytes)
         payload = (
             body if isinstance(body, bytes) else None if body is None else json.dumps(body, ensure_ascii=False).encode()
         )
-        headers = {"Accept": "*/*", "User-Agent": f"paddleflow/{__version__}", **(extra or {})}
+        headers = {
+            "Host": self.address.authority,
+            "Accept": "*/*",
+            "User-Agent": f"paddleflow/{__version__}",
+            **(extra or {}),
+        }
         if payload is not None:
             headers["Content-Type"] = "application/octet-stream" if raw else "application/json"
         if token:
             headers["x-pf-authorization"] = token
-        connection, sock = self._connected(fresh)
+        connection = self._connected(fresh)
         target = f"{self.address.prefix}{API}{path}{_query_text(query)}"
         if self.proxy is not None and not self.address.secure:  # a proxy of plain HTTP is asked for the whole URL
             target = f"{str(self.address).removesuffix(self.address.prefix)}{target}"
             headers |= _proxy_headers(self.proxy)
         try:
-            connection.request(method, target, payload, headers)
-            return connection, connection.getresponse(), sock
+            return connection, connection.exchange(method, target, headers, payload)
         except TimeoutError as error:
             connection.close()
             late = Unavailable(f"{self.address} did not answer within {self.timeout:g} s", hint="it may be overloaded")
             raise _Attempt(late, reached=True, doubt=True) from error
-        except (OSError, http.client.HTTPException) as error:
+        except OSError as error:
             connection.close()
             raise self._broken(error) from error
 
-    def _connected(self, fresh: bool) -> tuple[http.client.HTTPConnection, socket.socket]:
+    def _connected(self, fresh: bool) -> Connection:
         while self._idle and not fresh:
             kept = self._idle.pop()
             # Readable while nothing was asked: the server has closed it, or it is out of step.
-            if kept.sock is not None and not select.select([kept.sock], [], [], 0)[0]:
-                return kept, kept.sock
+            if not select.select([kept.sock], [], [], 0)[0]:
+                return kept
             kept.close()
-        kind = http.client.HTTPSConnection if self.address.secure else http.client.HTTPConnection
         there = self.proxy or self.address
-        connection = kind(there.host, there.port, timeout=self.timeout)
+        tunnel = None
         if self.proxy is not None and self.address.secure:
-            connection.set_tunnel(self.address.host, self.address.port, _proxy_headers(self.proxy))
+            tunnel = (self.address.host, self.address.port, _proxy_headers(self.proxy))
         try:
-            connection.connect()
+            return Connection(there.host, there.port, timeout=self.timeout, secure=self.address.secure, tunnel=tunnel)
         except (OSError, UnicodeError) as error:  # the latter for a host that cannot be a name
-            connection.close()
             raise self._unreachable(error) from error
-        return connection, connection.sock
 
     def _unreachable(self, error: Exception) -> _Attempt:
-        if isinstance(error, ssl.SSLError):
+        if type(error).__module__ == "ssl":
             hint = "does the server speak https there, with a certificate that this machine trusts?"
             return _Attempt(Unavailable(f"no secure connection to {self.address}: {error}", hint=hint), reached=False)
         if isinstance(error, socket.gaierror | UnicodeError):
@@ -319,21 +323,21 @@ class Transport:
         lost = Unavailable(f"{self.address} closed the connection before its answer was whole: {_words(error)}")
         return _Attempt(lost, reached=True, doubt=True, again=True)
 
-    def _discard(self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> bytes:
+    def _discard(self, connection: Connection, response: Response) -> bytes:
         """The body of a refusal; the connection goes, for a refused request may not have been read to its end."""
         try:
             return response.read(1 << 20)
-        except (OSError, http.client.HTTPException):
+        except OSError:
             return b""
         finally:
             connection.close()
 
-    def _refusal(self, response: http.client.HTTPResponse, content: bytes) -> Exception:
+    def _refusal(self, response: Response, content: bytes) -> Exception:
         error = refusal(response.status, response.reason, content, str(self.address))
         error.request_id = error.request_id or response.headers.get("x-pf-request-id", "")
         if not isinstance(error, Unavailable):
             return error
-        after = response.headers.get("Retry-After", "")
+        after = response.headers.get("retry-after", "")
         return _Attempt(error, reached=True, again=True, after=float(after) if after.isdigit() else 0.0)
 
     def _decoded(self, content: bytes) -> object:

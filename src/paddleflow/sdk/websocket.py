@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import base64
-import http.client
 import os
-import socket
 import threading
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
 from paddleflow.errors import Unavailable
+
+if TYPE_CHECKING:
+    from paddleflow.sdk.connection import Connection, Response
 
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 MOST_MESSAGE = 16 * 2**20  #: bytes of a message from the server
@@ -38,11 +39,10 @@ def frame(kind: int, data: bytes, mask: bytes) -> bytes:
 class WebSocket:
     """Messages in both directions. One thread reads; any may send."""
 
-    def __init__(self, sock: socket.socket, reader: Any, connection: http.client.HTTPConnection) -> None:
-        self._sock = sock
-        self._sock.settimeout(None)
-        self._reader = reader  #: may hold bytes that came with the answer
+    def __init__(self, connection: Connection, response: Response) -> None:
+        connection.sock.settimeout(None)
         self._connection = connection
+        self._response = response  #: may hold bytes that came with the answer
         self._sending = threading.Lock()
 
     def send(self, data: str | bytes) -> None:
@@ -75,7 +75,7 @@ class WebSocket:
     def _send(self, kind: int, data: bytes) -> None:
         try:
             with self._sending:
-                self._sock.sendall(frame(kind, data, os.urandom(4)))
+                self._connection.sock.sendall(frame(kind, data, os.urandom(4)))
         except OSError as error:
             raise Unavailable(f"lost the connection: {error}") from error
 
@@ -90,7 +90,7 @@ class WebSocket:
 
     def _read(self, size: int) -> bytes:
         try:
-            data: bytes = self._reader.read(size)
+            data = self._response.read_frame(size)
         except (OSError, ValueError) as error:
             raise Unavailable(f"lost the connection: {error}") from error
         if len(data) < size:

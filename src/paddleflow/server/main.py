@@ -12,7 +12,6 @@ from pathlib import Path
 
 import uvloop
 
-from paddleflow import settings as settings_module
 from paddleflow.api import memory
 from paddleflow.api.job_metrics import JobMetrics, RunMetrics, WaitingMetrics
 from paddleflow.api.peers import Peers
@@ -26,6 +25,7 @@ from paddleflow.engine.job_storages import JobStorages
 from paddleflow.engine.launch import GPU
 from paddleflow.engine.schedule_engine import ScheduleEngine
 from paddleflow.engine.shared_mounts import SharedMounts, Spawn
+from paddleflow.environment import inherited
 from paddleflow.errors import PaddleFlowError
 from paddleflow.queues.clusters import encrypt_credentials
 from paddleflow.queues.defaults import claim_machine
@@ -215,7 +215,7 @@ def base_environment(settings: Settings, cluster: Cluster, nodes: Sequence[NodeI
     """What every job of this machine sees: a few variables of the server, and no GPU unless it was given one. A container has its own."""
     if not cluster.local:
         return {}
-    env = settings_module.inherited(settings.local.inherit)
+    env = inherited(settings.local.inherit)
     if any(node.capacity.scalar(GPU) for node in nodes):
         env["CUDA_VISIBLE_DEVICES"] = ""
     return env

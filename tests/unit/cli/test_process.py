@@ -103,13 +103,21 @@ def test_an_interrupted_run_stops_its_job(stub: Stub) -> None:
 @pytest.mark.parametrize(
     ("words", "absent"),
     [
-        ("--help", "http.client rich json paddleflow.sdk paddleflow.settings paddleflow.cli.job"),
+        (
+            "--help",
+            "http.client rich json pathlib dataclasses paddleflow.errors paddleflow.sdk paddleflow.environment paddleflow.cli.job",
+        ),
         ("version --client", "http.client rich paddleflow.sdk paddleflow.settings"),
-        ("queue list", "rich pydantic asyncio paddleflow.sdk.jobs paddleflow.sdk.clusters secrets"),
+        (
+            "queue list",
+            "rich pydantic asyncio http.client ssl paddleflow.settings paddleflow.sdk.jobs paddleflow.sdk.clusters secrets",
+        ),
+        ("job list", "rich yaml http.client ssl email tomllib configparser paddleflow.settings paddleflow.sdk.code"),
     ],
 )
 def test_what_is_not_needed_is_not_imported(stub: Stub, words: str, absent: str) -> None:
     stub.on("GET /queue", {"queueList": []})
+    stub.on("GET /job", {"jobList": []})
     code = MODULES + ENTRY[2]
     done = subprocess.run(
         [sys.executable, "-c", code, "--server", stub.url, *words.split()], capture_output=True, text=True, check=True

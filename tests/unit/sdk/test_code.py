@@ -13,7 +13,8 @@ from paddleflow.errors import Invalid, TooLarge
 from paddleflow.jobs.code import CodeStore
 from paddleflow.objects.memory import MemoryStore
 from paddleflow.sdk.client import PaddleFlow
-from paddleflow.sdk.code import git_state, scan
+from paddleflow.sdk.code import git_state
+from paddleflow.sdk.code_snapshot import scan
 from paddleflow.sdk.ignore import is_ignored, read_rules
 from paddleflow.spec.code import unpack_chunks
 from tests.client_stub import Stub

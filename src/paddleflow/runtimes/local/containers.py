@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from paddleflow.base.ids import AttemptId
+from paddleflow.environment import inherited
 from paddleflow.errors import Invalid, Unavailable
 from paddleflow.runtimes.local import mounts
 from paddleflow.runtimes.local.container import ENGINES, FROM_CWD, Spec
 from paddleflow.runtimes.local.procfs import ATTEMPT, KEEPER, read
 from paddleflow.runtimes.runtime import Launch
-from paddleflow.settings import LocalSettings, inherited
+from paddleflow.settings import LocalSettings
 
 FOLDER = "containers"  #: of the data folder, for what containers leave
 PULLS = ("never", "missing", "always")

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import paddleflow
+from paddleflow.environment import inherited
 from paddleflow.runtimes.local import frames
-from paddleflow.settings import inherited
 
 #: Starts a keeper; folder of the package, data folder and descriptor of the socket follow.
 KEEPER_COMMAND = (

@@ -24,6 +24,7 @@ from paddleflow.access.user_folders import UIDS
 from paddleflow.base.clock import Clock
 from paddleflow.base.ids import AttemptId, parse_attempt
 from paddleflow.base.quantity import format_bytes
+from paddleflow.environment import inherited
 from paddleflow.errors import NotFound, PaddleFlowError, Unavailable
 from paddleflow.jobs.code import FOLDER as CODE
 from paddleflow.jobs.code import checkout_command
@@ -52,7 +53,7 @@ from paddleflow.runtimes.runtime import (
     Ready,
     Started,
 )
-from paddleflow.settings import LocalSettings, inherited
+from paddleflow.settings import LocalSettings
 
 PROTOCOL = 3
 PREFETCH = 3  #: the protocol from which on a keeper prefetches

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from paddleflow.sdk.records import Record, table, wire
+from paddleflow.sdk.records import Record, record, table, wire
 from paddleflow.sdk.statistics import JobDetail
 
 
@@ -18,19 +18,19 @@ def _as_it_is(value: object) -> Any:
     return value
 
 
-@dataclass(frozen=True)
+@record
 class UserInfo(Record):
     name: str = wire()
     create_time: str = wire()
 
 
-@dataclass(frozen=True)
+@record
 class GrantInfo(Record):
     username: str = wire(key="userName")
     resourceName: str = wire(key="resourceID")  # noqa: N815  the name that scripts read
 
 
-@dataclass(frozen=True)
+@record
 class QueueInfo(Record):
     name: str = wire()
     status: str = wire()
@@ -47,7 +47,7 @@ class QueueInfo(Record):
     updateTime: str = wire()  # noqa: N815
 
 
-@dataclass(frozen=True)
+@record
 class FlavourInfo(Record):
     """`scalar_resources` is JSON as text, or empty."""
 
@@ -60,7 +60,7 @@ class FlavourInfo(Record):
     updatetime: str = wire(key="updateTime")
 
 
-@dataclass(frozen=True)
+@record
 class ClusterInfo(Record):
     """`credential` is decoded; a list has none."""
 
@@ -79,7 +79,7 @@ class ClusterInfo(Record):
     updatetime: str = wire(key="updateTime")
 
 
-@dataclass(frozen=True)
+@record
 class FSInfo(Record):
     name: str = wire()
     owner: str = wire(key="username")
@@ -89,7 +89,7 @@ class FSInfo(Record):
     properties: Mapping[str, str] = wire({})
 
 
-@dataclass(frozen=True)
+@record
 class LinkInfo(Record):
     name: str = wire(key="fsName")
     owner: str = wire(key="username")
@@ -100,7 +100,7 @@ class LinkInfo(Record):
     properties: Mapping[str, str] = wire({})
 
 
-@dataclass(frozen=True)
+@record
 class FSCacheInfo(Record):
     cachedir: str = wire(key="cacheDir")
     quota: int = wire(0)
@@ -115,7 +115,7 @@ class FSCacheInfo(Record):
     updatetime: str = wire(key="updateTime")
 
 
-@dataclass(frozen=True)
+@record
 class JobInfo(Record):
     """Flavour, members and runtimes are as the server answers them."""
 

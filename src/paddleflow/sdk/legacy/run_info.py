@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paddleflow.sdk.records import Record, items, table, wire, wire_keys
+from paddleflow.sdk.records import Record, items, record, table, wire, wire_keys
 
 
 class Component(Record):
@@ -20,7 +20,7 @@ class Component(Record):
         return {key: getattr(self, name) for name, key in wire_keys(type(self))}
 
 
-@dataclass(frozen=True)
+@record
 class JobInfo(Component):
     """A step."""
 
@@ -45,7 +45,7 @@ class JobInfo(Component):
     cache_job_id: str = wire(key="cacheJobID")
 
 
-@dataclass(frozen=True)
+@record
 class DagInfo(Component):
     dag_id: str = wire(key="id")
     name: str = wire()
@@ -80,7 +80,7 @@ def joined(value: object) -> str:
     return ",".join(value) if isinstance(value, list) else str(value)
 
 
-@dataclass(frozen=True)
+@record
 class RunInfo(Record):
     """A run; of a list, without its document and components."""
 
@@ -110,7 +110,7 @@ class RunInfo(Record):
     activate_time: str = wire()
 
 
-@dataclass(frozen=True)
+@record
 class RunCacheInfo(Record):
     cache_id: str = wire(key="cacheID")
     first_fp: str = wire()
@@ -127,7 +127,7 @@ class RunCacheInfo(Record):
     update_time: str = wire()
 
 
-@dataclass(frozen=True)
+@record
 class ArtifactInfo(Record):
     run_id: str = wire(key="runID")
     fs_name: str = wire(key="fsname")
@@ -141,7 +141,7 @@ class ArtifactInfo(Record):
     update_time: str = wire()
 
 
-@dataclass(frozen=True)
+@record
 class PipelineInfo(Record):
     pipeline_id: str = wire(key="pipelineID")
     name: str = wire()
@@ -151,7 +151,7 @@ class PipelineInfo(Record):
     update_time: str = wire()
 
 
-@dataclass(frozen=True)
+@record
 class PipelineVersionInfo(Record):
     pipeline_version_id: str = wire(key="pipelineVersionID")
     pipeline_id: str = wire(key="pipelineID")
@@ -163,7 +163,7 @@ class PipelineVersionInfo(Record):
     update_time: str = wire()
 
 
-@dataclass(frozen=True)
+@record
 class ScheduleInfo(Record):
     crontab: str = wire()
     name: str = wire()

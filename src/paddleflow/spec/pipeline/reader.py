@@ -19,22 +19,22 @@ _OLD_SPELLINGS = {"main_fs": ("mainFS", "mainFs"), "extra_fs": ("extraFS", "extr
 
 COMPONENT = names.NameRule(
     "stepName",
-    re.compile(r"[a-zA-Z][a-zA-Z0-9-]{0,29}", re.ASCII),
+    r"[a-zA-Z][a-zA-Z0-9-]{0,29}",
     "1 to 30 letters, digits or '-', a letter first",
 )
 VARIABLE = names.NameRule(
     "variable name",
-    re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,49}", re.ASCII),
+    r"[A-Za-z_][A-Za-z0-9_]{0,49}",
     "1 to 50 letters, digits or '_', no digit first",
 )
 STEP_VARIABLE = names.NameRule(
     "environment variable name",
-    re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII),
+    r"[A-Za-z_][A-Za-z0-9_]*",
     "letters, digits or '_', no digit first",
 )
 PIPELINE = names.NameRule(
     "pipeline name",
-    re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,127}", re.ASCII),
+    r"[A-Za-z_][A-Za-z0-9_-]{0,127}",
     "1 to 128 letters, digits, '_' or '-', a letter or '_' first",
 )
 
