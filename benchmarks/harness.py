@@ -2,7 +2,7 @@
 
 A line is ``{"bench", "figure", "ours", "peer", "theirs", "ratio", "unit", "n"}``. `ratio` says how many times better ours
 is than the peer measured in the same run: above 1 is good, whichever way the unit counts. `ours` is null when only the
-peer was measured; where no peer exists the peer is called ``goal`` and `theirs` is the figure that was aimed at.
+peer was measured; a long benchmark has parts, each a run of its own, and its lines say which; where no peer exists the peer is called ``goal`` and `theirs` is the figure that was aimed at.
 
     python -m benchmarks.harness        writes docs/benchmarks.md from the lines kept in docs/benchmarks/
 """
@@ -44,6 +44,13 @@ class Bench:
     out: TextIO = field(default=sys.stdout)
     lines: list[dict[str, object]] = field(default_factory=list)
     argument: str = ""
+    chosen: str = ""  #: the one part to run; empty: all
+    _part: str = field(default="", init=False)  #: the one that runs
+
+    def begins(self, part: str) -> bool:
+        """Whether this part is to be run; what follows are its figures."""
+        self._part = part
+        return self.chosen in ("", part)
 
     def figure(
         self, figure: str, unit: str, ours: Figures | None, peer: str = "", theirs: Figures | None = None, n: int = 0
@@ -53,7 +60,7 @@ class Bench:
         count = n or max(len(each) if isinstance(each, Sequence) else 1 for each in (ours, theirs) if each is not None)
         line: dict[str, object] = {
             "bench": self.name, "figure": figure, "ours": mine, "peer": peer, "theirs": other,
-            "ratio": _ratio(mine, other, unit), "unit": unit, "n": count,
+            "ratio": _ratio(mine, other, unit), "unit": unit, "n": count, **({"part": self._part} if self._part else {}),
         }  # fmt: skip
         self.lines.append(line)
         print(json.dumps(line), file=self.out, flush=True)
@@ -71,21 +78,34 @@ class Bench:
         if not self.write or not self.lines:
             return
         KEPT.mkdir(parents=True, exist_ok=True)
+        file = KEPT / f"{self.name}.jsonl"
         head = {"bench": self.name, "about": self.about, "quick": self.quick, **machine()}
-        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in [head, *self.lines])
-        (KEPT / f"{self.name}.jsonl").write_text(text, "utf-8")
+        others: list[dict[str, object]] = []
+        if self.chosen and file.exists():
+            before, *lines = (json.loads(line) for line in file.read_text("utf-8").splitlines())
+            others = [line for line in lines if line.get("part", self.chosen) != self.chosen]
+            head["quick"] = self.quick or (bool(others) and before["quick"])
+        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in [head, *others, *self.lines])
+        file.write_text(text, "utf-8")
         write_page()
 
 
-def begin(name: str, about: str, argument: str = "") -> Bench:
-    """The benchmark that this process is, with the options that all of them share, and perhaps an argument of its own."""
+def begin(name: str, about: str, argument: str = "", parts: Sequence[str] = ()) -> Bench:
+    """The benchmark that this process is, with the options that all of them share, and perhaps an argument or parts of its own."""
     parser = argparse.ArgumentParser(prog=f"scripts/bench {name}", description=about)
     parser.add_argument("--quick", action="store_true", help="fewer and smaller rounds, an answer within a minute")
     parser.add_argument("--write", action="store_true", help="keep the lines and write docs/benchmarks.md from them")
     if argument:
         parser.add_argument(argument)
+    if parts:
+        parser.add_argument(
+            "--part", choices=parts, default="", help="this part alone; --write replaces its lines alone"
+        )
     options = parser.parse_args()
-    return Bench(name, about, options.quick, options.write, argument=getattr(options, argument) if argument else "")
+    return Bench(
+        name, about, options.quick, options.write, argument=getattr(options, argument) if argument else "",
+        chosen=options.part if parts else "",
+    )  # fmt: skip
 
 
 def percentile(values: Sequence[float], share: float) -> float:

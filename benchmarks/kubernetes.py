@@ -1,8 +1,12 @@
-"""Attempts as pods on one real node: from `start` to the observation `Started`, beside a plain client that creates and watches.
+"""Jobs as pods, and pods bound per second. Each part is a run of its own on a cluster of its own, against peers of that run.
 
-Needs root, for the node. What is counted: both create the same pod, of an image that the node has, and stop at the moment at which
-they learn that its container runs. In turns, one after the other. Then jobs of a server (`benchmarks/pod_jobs.py`), and pods bound per
-second on simulated nodes, by schedulers one after the other (`benchmarks/pod_binding.py`).
+`node`: on one real node (needs root), from `start` to the observation `Started` beside a plain client that creates the same pod and
+watches, then from the submit of a job to its pod running beside `kubectl run`; in turns. All other parts are on simulated nodes:
+a plain client that only binds (the limit), kube-scheduler with raised client limits and as it is, Volcano, and ours, each alone, one
+after the other. `binding`, `defaults`, `gangs`: from the first create to the last binding that a watch brings, and for each pod
+from its create to its binding; processor time is that of the scheduler's process. `backlog`: pods are there before the scheduler is,
+from the first binding to the last. `start`: ours begins on a cluster full of pods. `jobs`: jobs of a server submitted at once, beside a
+plain client that creates as many pods.
 """
 
 from __future__ import annotations
@@ -31,6 +35,8 @@ from paddleflow.runtimes.runtime import Ended, Launch, Started
 
 TOOL = Path(__file__).resolve().parent.parent / "scripts" / "cluster"
 IMAGE = "docker.io/local/busybox:1"
+NOBODY = 65534  #: who containers run as; the image is root's
+NODE = "node"
 
 
 def launch(name: str) -> Launch:
@@ -54,7 +60,7 @@ async def ours(runtime: KubernetesRuntime, name: str) -> float:
 
 async def plain(client: Client, name: str) -> float:
     """The same by a plain client."""
-    made = pods.pod(launch(name), PodSettings("plain"))
+    made = pods.pod(launch(name), PodSettings("plain", run_as_user=NOBODY))
     del made["metadata"]["finalizers"]
     began = time.monotonic()
     there = await client.create(PODS, made)
@@ -81,7 +87,7 @@ async def measure(bench: Bench, kubeconfig: Path) -> None:
                 SystemClock(),
                 Path(folder),
                 group.create_task,
-                settings=PodSettings("bench"),
+                settings=PodSettings("bench", run_as_user=NOBODY),
             )
             await runtime.open()
             await ours(runtime, "warm")
@@ -95,8 +101,7 @@ async def measure(bench: Bench, kubeconfig: Path) -> None:
         bench.figure(figure, "s", percentile(mine, share), "plain client", percentile(theirs, share), n=rounds)
 
 
-def main() -> None:
-    bench = begin("kubernetes", __doc__ or "")
+def on_real_node(bench: Bench) -> None:
     name = f"bench-{os.getpid()}"
     bench.note("bringing up one real node")
     try:
@@ -107,7 +112,15 @@ def main() -> None:
         asyncio.run(pod_jobs.measure_submit(bench, Path(shown["kubeconfig"]), IMAGE))
     finally:
         subprocess.run([TOOL, "down", "--name", name], check=False, capture_output=True)
-    pod_binding.run(bench)
+
+
+def main() -> None:
+    bench = begin("kubernetes", __doc__ or "", parts=[NODE, *pod_binding.PARTS])
+    if bench.begins(NODE):
+        on_real_node(bench)
+    for part in pod_binding.PARTS:
+        if bench.begins(part):
+            pod_binding.run(bench, part)
     bench.finish()
 
 

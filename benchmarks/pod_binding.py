@@ -1,11 +1,4 @@
-"""Pods bound per second on simulated nodes: a plain client that only binds (the limit), kube-scheduler as it is and with raised
-client limits, Volcano, and ours. Each alone on one control plane, one after the other; the limit before and after ours, twice each.
-
-What is counted: from the first create to the last binding that a watch brings, and for each pod from its create to its binding; of a
-backlog, which is there before the scheduler is, from the first binding to the last. Processor time is that of the scheduler's
-process. Then ours is started on a cluster full of pods: how long until it has bound one that waited, what it does while nothing
-happens, and what it holds in memory.
-"""
+"""The parts of `benchmarks/kubernetes.py` that are about pods on simulated nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -39,7 +32,7 @@ TOOL = Path(__file__).resolve().parent.parent / "scripts" / "cluster"
 CREATORS = 32  #: creates in flight
 BINDERS = 64  #: bindings in flight of the plain client, as many as ours has
 PLAIN, OURS, KUBE, RAISED, VOLCANO = "plain", "paddleflow", "kube", "raised", "volcano"
-SLOW = 1000  #: pods for those whom their own limits keep to a few dozen a second
+PARTS = ("binding", "defaults", "gangs", "backlog", "start", "jobs")
 GRACE = 600  #: seconds before a node of kwok counts as lost: on a busy machine it is late with its heartbeats
 
 
@@ -322,37 +315,65 @@ class Arena:
             return
 
 
-async def measure(bench: Bench, kubeconfig: Path, nodes: int, folder: Path) -> None:
-    count = 300 if bench.quick else 2500
-    sizes = [2, 4, 8, 16] * 3 if bench.quick else [2, 4, 8, 16, 32, 64] * 16
+async def measure(bench: Bench, part: str, kubeconfig: Path, nodes: int, folder: Path) -> None:
     arena = Arena(kubeconfig)
-    rounds: dict[str, list[Round]] = {}
-    gangs: dict[str, float] = {}
-    backlogs: dict[str, float] = {}
     try:
-        others = (RAISED,) if bench.quick else (RAISED, KUBE, VOLCANO)
-        for turn, name in enumerate((PLAIN, OURS, OURS, PLAIN, *others)):
-            number = count if name in (PLAIN, OURS, RAISED) else min(count, SLOW)
-            bench.note(f"{name}: {number} pods on {nodes} nodes")
-            with contender(name, kubeconfig, nodes, folder) as scheduler:
-                await arena.warm(scheduler)
-                pods = [pod(f"{name}-{turn}-{each}", name) for each in range(number)]
-                rounds.setdefault(name, []).append(await arena.run(pods, 600, scheduler))
-                if name in (PLAIN, OURS, VOLCANO) and name not in gangs:
-                    gangs[name] = await arena.run_gangs(scheduler, sizes, 600)
-            await arena.forget_leader()
-        _show(bench, rounds)
-        _show_rates(bench, "whole gangs bound", gangs, len(sizes))
-        for name in (PLAIN, OURS, RAISED):
-            bench.note(f"{name}: a backlog of {count} pods")
-            pods = [pod(f"{name}-backlog-{each}", name) for each in range(count)]
-            start = partial(Contender, name, kubeconfig, nodes, folder)
-            backlogs[name] = await arena.run_backlog(pods, 600, start)
-            await arena.forget_leader()
-        _show_rates(bench, "pods of a backlog bound", backlogs, count)
-        await measure_start(bench, arena, kubeconfig, nodes, folder)
+        if part == "start":
+            await measure_start(bench, arena, kubeconfig, nodes, folder)
+        elif part == "backlog":
+            await measure_backlog(bench, arena, kubeconfig, nodes, folder)
+        elif part == "gangs":
+            await measure_gangs(bench, arena, kubeconfig, nodes, folder)
+        elif part == "defaults":  # their own limits keep them to a few dozen a second
+            count = 200 if bench.quick else 1000
+            await measure_binding(bench, arena, kubeconfig, nodes, folder, count, (OURS, KUBE, VOLCANO))
+        else:
+            count = 300 if bench.quick else 5000
+            await measure_binding(bench, arena, kubeconfig, nodes, folder, count, (PLAIN, OURS, RAISED, OURS, PLAIN))
     finally:
         await arena.close()
+
+
+async def measure_binding(
+    bench: Bench, arena: Arena, kubeconfig: Path, nodes: int, folder: Path, count: int, names: Sequence[str]
+) -> None:
+    rounds: dict[str, list[Round]] = {}
+    for turn, name in enumerate(names):
+        bench.note(f"{name}: {count} pods on {nodes} nodes")
+        with contender(name, kubeconfig, nodes, folder) as scheduler:
+            await arena.warm(scheduler)
+            pods = [pod(f"{name}-{turn}-{each}", name) for each in range(count)]
+            rounds.setdefault(name, []).append(await arena.run(pods, 600, scheduler))
+            bench.note(
+                f"{name}: {rounds[name][-1].rate:.0f}/s, p99 {percentile(rounds[name][-1].latencies, 0.99):.2f} s"
+            )
+        await arena.forget_leader()
+    _show(bench, rounds)
+
+
+async def measure_gangs(bench: Bench, arena: Arena, kubeconfig: Path, nodes: int, folder: Path) -> None:
+    sizes = [2, 4, 8, 16] * 3 if bench.quick else [2, 4, 8, 16, 32, 64] * 16
+    gangs: dict[str, list[float]] = {}
+    for name in (PLAIN, OURS, OURS, PLAIN, VOLCANO):
+        bench.note(f"{name}: {len(sizes)} gangs on {nodes} nodes")
+        with contender(name, kubeconfig, nodes, folder) as scheduler:
+            await arena.warm(scheduler)
+            gangs.setdefault(name, []).append(await arena.run_gangs(scheduler, sizes, 600))
+            bench.note(f"{name}: {gangs[name][-1]:.1f}/s")
+        await arena.forget_leader()
+    _show_rates(bench, "whole gangs bound", {name: mean(rates) for name, rates in gangs.items()}, len(sizes))
+
+
+async def measure_backlog(bench: Bench, arena: Arena, kubeconfig: Path, nodes: int, folder: Path) -> None:
+    count = 300 if bench.quick else 5000
+    backlogs: dict[str, float] = {}
+    for name in (PLAIN, OURS, RAISED):
+        bench.note(f"{name}: a backlog of {count} pods")
+        pods = [pod(f"{name}-backlog-{each}", name) for each in range(count)]
+        start = partial(Contender, name, kubeconfig, nodes, folder)
+        backlogs[name] = await arena.run_backlog(pods, 600, start)
+        await arena.forget_leader()
+    _show_rates(bench, "pods of a backlog bound", backlogs, count)
 
 
 def _show_rates(bench: Bench, what: str, found: dict[str, float], n: int) -> None:
@@ -417,8 +438,8 @@ def _called(name: str) -> str:
     }[name]
 
 
-def run(bench: Bench) -> None:
-    """Bring a control plane with simulated nodes up, measure, take it down."""
+def run(bench: Bench, part: str) -> None:
+    """Bring a control plane with simulated nodes up, measure one part, take it down."""
     name, nodes = f"bench-binding-{os.getpid()}", 50 if bench.quick else 500
     bench.note(f"bringing up {nodes} simulated nodes")
     try:
@@ -433,10 +454,12 @@ def run(bench: Bench) -> None:
         apply = [*kubectl, "apply", "--server-side", "-f", "-"]
         made = partial(subprocess.run, apply, input=json.dumps(queue).encode(), capture_output=True, check=False)
         wait_for(lambda: made().returncode == 0, "the queue of the definitions", every=0.5)
+        if part == "jobs":
+            bench.note("a thousand jobs of a server")
+            asyncio.run(pod_jobs.measure_thousand(bench, kubeconfig, nodes))
+            return
         with tempfile.TemporaryDirectory() as folder:
-            asyncio.run(measure(bench, kubeconfig, nodes, Path(folder)))
-        bench.note("a thousand jobs of a server")
-        asyncio.run(pod_jobs.measure_thousand(bench, kubeconfig, nodes))
+            asyncio.run(measure(bench, part, kubeconfig, nodes, Path(folder)))
     finally:
         subprocess.run([TOOL, "down", "--name", name], check=False, capture_output=True)
 

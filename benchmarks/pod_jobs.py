@@ -71,7 +71,7 @@ def _runs(found: Object) -> bool:
 def prepare(server: Server, kubeconfig: Path, image: str) -> None:
     """A cluster and a queue on it."""
     credential = base64.b64encode(kubeconfig.read_bytes()).decode()
-    setting = json.dumps({"defaultImage": image})
+    setting = json.dumps({"defaultImage": image, "runAsUser": 65534})
     server.call("POST", "/cluster", {"clusterName": "lab", "clusterType": "Kubernetes", "credential": credential, "setting": setting})  # fmt: skip
     room = {"cpu": "10000", "mem": "100Ti"}
     server.call("POST", "/queue", {"name": "q", "namespace": "default", "clusterName": "lab", "maxResources": room})
