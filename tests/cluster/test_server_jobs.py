@@ -303,9 +303,12 @@ def test_a_pod_template_gives_what_only_pods_have_and_no_rights(scene: Scene) ->
     container["volumeMounts"] = [{"name": "extra", "mountPath": "/extra"}]
     init = {**container, "name": "before", "command": ["sh", "-c", "echo from before > /extra/word"]}
     spec = {"containers": [container], "initContainers": [init], "volumes": [{"name": "extra", "emptyDir": {}}]}
-    job = scene.submit("", extensionTemplate={"apiVersion": "v1", "kind": "Pod", "spec": spec})
-    scene.wait_for(job, "succeeded")
-    assert "".join(job.logs()) == "from before\n"
+    for node in scene.cluster.nodes:
+        chosen = {**spec, "nodeSelector": {"kubernetes.io/hostname": node}}
+        job = scene.submit("", extensionTemplate={"apiVersion": "v1", "kind": "Pod", "spec": chosen})
+        scene.wait_for(job, "succeeded")
+        assert "".join(job.logs()) == "from before\n"
+        assert [task.node for task in scene.client.jobs.get(job.id).record.tasks] == [node]
     spec["volumes"] = [{"name": "extra", "hostPath": {"path": "/etc"}}]
     job = scene.submit("", extensionTemplate={"apiVersion": "v1", "kind": "Pod", "spec": spec})
     scene.wait_for(job, "failed")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from posixpath import normpath
 from typing import Any
@@ -19,6 +19,7 @@ from paddleflow.frameworks.catalogue import FRAMEWORKS, find
 from paddleflow.frameworks.framework import Framework, PlacedMember, Role
 from paddleflow.frameworks.workflow import ROLE, WORKFLOW
 from paddleflow.jobs.model import Dependency, JobStatus, Member, MountedStorage, NewJob
+from paddleflow.jobs.node_rules import rules_of_template
 from paddleflow.jobs.templates import KINDS as TEMPLATE_KINDS
 from paddleflow.jobs.templates import members_of_template, spec_of_pod
 from paddleflow.queues.model import DEFAULT_CLUSTER, DEFAULT_QUEUE, LOCAL
@@ -137,6 +138,7 @@ def admit(document: SingleJob | DistributedJob | WorkflowJob, context: Admission
             members = _object(document.extension_template, WORKFLOW.name, queue, context, faults)
     if queue is not None and queue.cluster_type != LOCAL:
         _refuse_folders(document, queue, faults)
+        members = _with_node_rules(members, document)
     request = total(m.request * (m.replicas if m.least is None else m.least) for m in members)
     if queue is not None:
         _sizes(members, request, queue, context, faults, kind == "distributed")
@@ -161,6 +163,15 @@ def admit(document: SingleJob | DistributedJob | WorkflowJob, context: Admission
         after=tuple(document.after),
         waits_for=waits_for,
         array=document.array if isinstance(document, SingleJob) else "",
+    )
+
+
+def _with_node_rules(members: tuple[Member, ...], document: Named) -> tuple[Member, ...]:
+    """On a cluster with pods, what the members' templates say of nodes. Of objects of operators the cluster takes care."""
+    shared = getattr(document, "extension_template", None)
+    return tuple(
+        replace(member, nodes=rules_of_template(member.document.get("extensionTemplate") or shared))
+        for member in members
     )
 
 

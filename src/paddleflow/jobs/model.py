@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from paddleflow.base.quantity import Resources
+from paddleflow.jobs.node_rules import ANY_NODE, NodeRules
 from paddleflow.spec.job import ANY, SUCCEEDED
 
 
@@ -121,6 +122,7 @@ class Member:
         None  #: the job starts with so many, and `replicas` is the most that it may get; None: all or none
     )
     in_place: bool = False  #: members come and go while the others run; otherwise all start anew at the new size
+    nodes: NodeRules = ANY_NODE  #: what its pod template says of nodes
     #: the fields as they were sent (name, flavour, image, command, …), for those who ask later
     document: Mapping[str, Any] = field(default_factory=dict)
 

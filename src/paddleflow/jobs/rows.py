@@ -16,6 +16,7 @@ from paddleflow.base.quantity import Resources
 from paddleflow.frameworks.catalogue import find
 from paddleflow.jobs.machine import JobState, Lifecycle, TaskState
 from paddleflow.jobs.model import JobStatus, Member, MountedStorage, NewJob, RestartPolicy, TaskStatus
+from paddleflow.jobs.node_rules import ANY_NODE, NodeRules, RequiredAffinity, common_rules, read_rules
 from paddleflow.scheduling.model import Allocation, Assignment, MemberSet, Request
 from paddleflow.settings import JobSettings
 from paddleflow.spec.job import PRIORITIES
@@ -200,7 +201,9 @@ def common_row(job: NewJob) -> dict[str, Value]:
         "framework": job.framework,
         "priority": job.priority,
         "members": json_text([_member_json(member) for member in job.members]),
-        "member_sets": needs_text(tuple((m.role, m.replicas, m.request, m.least, m.in_place) for m in job.members)),
+        "member_sets": needs_text(
+            tuple((m.role, m.replicas, m.request, m.least, m.in_place, m.nodes) for m in job.members)
+        ),
         "labels": json_text(job.labels) if job.labels else "{}",
         "annotations": json_text(job.annotations) if job.annotations else "{}",
         "template": None if job.template is None else json_text(job.template),
@@ -212,14 +215,13 @@ def common_row(job: NewJob) -> dict[str, Value]:
 
 
 @lru_cache(maxsize=4096)
-def needs_text(members: tuple[tuple[str, int, Resources, int | None, bool], ...]) -> str:
-    """What `member_sets_of` reads; most jobs are of few sizes, and most members all or none."""
-    return json_text(
-        [
-            [role, count, *_amounts(each), *([] if least is None else [least, in_place])]
-            for role, count, each, least, in_place in members
-        ]
-    )
+def needs_text(members: tuple[tuple[str, int, Resources, int | None, bool, NodeRules], ...]) -> str:
+    """What `member_sets_of` and `node_rules_of` read; most jobs are of few sizes, most members all or none and on any node."""
+    rows: list[list[Any]] = []
+    for role, count, each, least, in_place, nodes in members:
+        rest = [least, in_place, nodes.json()] if nodes != ANY_NODE else [] if least is None else [least, in_place]
+        rows.append([role, count, *_amounts(each), *rest])
+    return json_text(rows)
 
 
 def _amounts(amount: Resources) -> tuple[int, int, dict[str, int]]:
@@ -284,7 +286,17 @@ def member_sets_of(text: str) -> tuple[MemberSet, ...]:
 @lru_cache(maxsize=4096)
 def _restarts(text: str) -> bool:
     """Whether another number of members means to start all of them anew."""
-    return any(len(need) > 5 and not need[6] for need in json.loads(text))
+    return any(len(need) > 5 and need[5] is not None and not need[6] for need in json.loads(text))
+
+
+@lru_cache(maxsize=4096)
+def _node_rules(text: str) -> Mapping[str, Any]:
+    """The fields of a request that say which nodes come into question."""
+    rules = common_rules([read_rules(need[7]) if len(need) > 7 else ANY_NODE for need in json.loads(text)])
+    found: dict[str, Any] = {"node_labels": rules.labels, "tolerates": rules.tolerates}
+    if rules.affinity:
+        found["filter"] = RequiredAffinity(rules.affinity, rules.tolerates)
+    return found
 
 
 def request_of(row: _Schedulable, expected: float | None = None, data: tuple[str, ...] = ()) -> Request:
@@ -300,6 +312,7 @@ def request_of(row: _Schedulable, expected: float | None = None, data: tuple[str
         data=data,
         expected=expected,
         restarts=_restarts(row.member_sets),
+        **_node_rules(row.member_sets),
     )
 
 
@@ -319,6 +332,7 @@ def request_of_new(
         data=data,
         expected=expected,
         restarts=restarts,
+        **_node_rules(member_sets),
     )
 
 
@@ -329,6 +343,7 @@ def requests_of(waiting: WaitingClass) -> list[Request]:
     first = Request(
         job, queue, member_sets, at, seq, priority, waiting.user_name,
         data=waiting.data, expected=waiting.expected, restarts=_restarts(waiting.member_sets),
+        **_node_rules(waiting.member_sets),
     )  # fmt: skip
     rest = first[5:]
     return [Request(job, queue, member_sets, at, seq, *rest) for seq, job, at in waiting.jobs]

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field, replace
 
 from paddleflow.base.ids import AttemptId, parse_attempt
 from paddleflow.base.quantity import Resources
+from paddleflow.kube.selectors import Labels, PodTerm
 from paddleflow.podscheduler.groups import PodGroup, QueueObject, first_pods, with_pods
 from paddleflow.podscheduler.neighbours import Neighbours
 from paddleflow.podscheduler.nodes import AnyFilter, KubeNode, PodFilter, filter_of
 from paddleflow.podscheduler.placement import GangConstraint, PodConstraint, Scene
 from paddleflow.podscheduler.pods import DEFAULT_QUEUE, PODS, Pod
-from paddleflow.podscheduler.selectors import Labels, PodTerm
 from paddleflow.podscheduler.turn import Turn
 from paddleflow.podscheduler.volumes import Claim, StorageClass, Volume, Volumes
 from paddleflow.scheduling.core import Core

@@ -11,9 +11,9 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from paddleflow.kube.selectors import Labels, PodTerm, Requirements, Spread, matches
 from paddleflow.podscheduler.nodes import HARD, KubeNode, PodFilter
 from paddleflow.podscheduler.pods import Pod, Template, ports_collide
-from paddleflow.podscheduler.selectors import Labels, PodTerm, Requirements, Spread, matches
 
 TALLIES = 512  #: distinct terms whose pods are counted at a time
 _ELIGIBLE = 256  #: sets of nodes that spread constraints count on, kept at a time

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from paddleflow.kube.selectors import NodeTerm, Taint, Toleration, taints
 from paddleflow.podscheduler.pods import Template, resources
-from paddleflow.podscheduler.selectors import NodeTerm, Taint, Toleration, taints
 from paddleflow.scheduling.model import Node
 
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from paddleflow.kube.selectors import PodTerm
 from paddleflow.podscheduler.neighbours import Neighbours, Outlook
 from paddleflow.podscheduler.nodes import PodFilter
 from paddleflow.podscheduler.pods import Pod
-from paddleflow.podscheduler.selectors import PodTerm
 from paddleflow.scheduling.model import Assignment
 from paddleflow.scheduling.nodes import Cluster, NodeState, Pool, times_fitting
 from paddleflow.scheduling.placement import Shortfall, SizeGroup, place

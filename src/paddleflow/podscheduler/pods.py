@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from paddleflow.base.quantity import Resources, parse_milli, parse_quantity
-from paddleflow.podscheduler.selectors import (
+from paddleflow.kube.selectors import (
     NodeTerm,
     PodTerm,
     Spread,

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from paddleflow.base.quantity import parse_quantity
-from paddleflow.podscheduler.pods import Pod
-from paddleflow.podscheduler.selectors import (
+from paddleflow.kube.selectors import (
     NodeTerm,
     Requirement,
     Requirements,
@@ -22,6 +21,7 @@ from paddleflow.podscheduler.selectors import (
     node_terms,
     requirements,
 )
+from paddleflow.podscheduler.pods import Pod
 from paddleflow.scheduling.model import Node
 
 View = Mapping[str, Any]

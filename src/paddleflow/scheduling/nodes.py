@@ -17,6 +17,7 @@ from typing import NamedTuple
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling.devices import WHOLE, Devices
 from paddleflow.scheduling.model import Node, NodeFilter, Queue, Request
+from paddleflow.scheduling.taints import untolerated
 
 Labels = tuple[tuple[str, str], ...]
 Group = tuple[tuple[str, int, int], ...]  #: per scalar: name, largest whole request, largest fractional request
@@ -85,7 +86,7 @@ class NodeState:
         if selector.nodes and node.name not in selector.nodes:
             return False
         if selector.filter is None:
-            if not node.schedulable or (node.taints and not set(node.taints) <= set(selector.tolerates)):
+            if not node.schedulable or (node.taints and untolerated(node.taints, selector.tolerates)):
                 return False
         elif not selector.filter.admits(node):
             return False

@@ -20,6 +20,7 @@ from paddleflow.scheduling.model import Allocation, Node, Queue, Reason, Request
 from paddleflow.scheduling.nodes import Cluster, NodeSelector, Pool, fractional, selector_of
 from paddleflow.scheduling.placement import Shortfall, SizeGroup, place, sizes_of, undo
 from paddleflow.scheduling.reservations import keep, lift, place_kept
+from paddleflow.scheduling.taints import untolerated
 
 
 def amount_text(dimension: str, amount: int) -> str:
@@ -30,10 +31,12 @@ def _nowhere(cluster: Cluster, selector: NodeSelector) -> str:
     """Why no node suits a selector."""
     labels = ", ".join(f"{key}={value}" for key, value in selector.labels)
     carrying = [s.node for s in cluster.states.values() if set(selector.labels) <= set(s.node.labels.items())]
-    taints = sorted({taint for node in carrying for taint in node.taints} - set(selector.tolerates))
+    taints = untolerated(sorted({taint for node in carrying for taint in node.taints}), selector.tolerates)
+    which = f" that carry {labels}" if labels else ""
+    if selector.filter is not None and any(not untolerated(node.taints, selector.tolerates) for node in carrying):
+        return f"none of the {len(carrying)} nodes{which} suits the node affinity of the job"
     if not taints:
         return f"no node carries {labels}"
-    which = f" that carry {labels}" if labels else ""
     return f"all {len(carrying)} nodes{which} have taints that the job does not tolerate: {', '.join(taints)}"
 
 

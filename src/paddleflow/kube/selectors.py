@@ -101,6 +101,12 @@ class Toleration(NamedTuple):
             return True
         return self.operator in ("", "Equal") and bool(self.key) and self.value == value
 
+    def __str__(self) -> str:
+        """In the words of `scheduling.taints`, where ``*`` stands for anything."""
+        key = self.key or "*"
+        value = "" if not self.key else "=*" if self.operator == "Exists" else f"={self.value}" if self.value else ""
+        return f"{key}{value}:{self.effect or '*'}"
+
 
 class Taint(NamedTuple):
     """What a node keeps pods away with."""
