@@ -127,6 +127,36 @@ def test_a_gang_of_another_controller_starts_whole_within_a_queue_of_the_platfor
     scene.cluster.kubectl("delete", "pod", "gang-0", "gang-1", "-n", scene.namespace)
 
 
+def test_pods_of_a_paddlejob_of_the_platform_count_in_its_queue(scene: Scene, deployed: LiveCluster) -> None:
+    scene.client.queues.create(
+        "narrow", scene.namespace, {"cpu": "0.1", "mem": "1Gi"}, cluster="ledger",
+        node_selector={"kubernetes.io/hostname": scene.node},
+    )  # fmt: skip
+    resources = {"requests": {"cpu": "0.1", "memory": "16Mi"}}
+    container = {"name": "main", "image": IMAGE, "command": SLEEP, "resources": resources}
+    spec = {"schedulerName": "paddleflow", "terminationGracePeriodSeconds": 1, "containers": [container]}
+    template = {
+        "apiVersion": "batch.paddlepaddle.org/v1",
+        "kind": "PaddleJob",
+        "spec": {"worker": {"replicas": 1, "template": {"spec": spec}}},
+    }
+    asked = {"framework": "paddle", "extensionTemplate": template, "schedulingPolicy": {"queue": "narrow"}}
+    first = scene.client.jobs.submit(asked)
+    eventually(lambda: scene.status(first) == "running", "the first has the queue's room")
+    second = scene.client.jobs.submit(asked)
+
+    def waits() -> str:
+        pods = json.loads(scene.cluster.kubectl("get", "pods", "-n", scene.namespace, "-o", "json"))["items"]
+        names = [pod["metadata"]["name"] for pod in pods if second.id in pod["metadata"]["name"]]
+        return scene.waits_because(names[0]) if names else ""
+
+    eventually(lambda: "queue narrow has cpu 0 of 100m free" in waits(), "the second waits for the queue")
+    first.stop()
+    eventually(lambda: scene.status(second) == "running", "the second has its room")
+    second.stop()
+    eventually(lambda: scene.status(second) == "terminated", "the second has ended")
+
+
 @pytest.mark.parametrize("scheduler", ["volcano", "kube-scheduler", "paddleflow"])
 def test_a_cluster_may_hand_its_pods_to_another_scheduler(scene: Scene, scheduler: str) -> None:
     setting = json.dumps({"defaultImage": IMAGE, "runAsUser": 65534, "scheduler": scheduler})

@@ -23,10 +23,11 @@ from paddleflow.kube.resources import CLAIMS, EVENTS, LEASES, NAMESPACES, PODGRO
 from paddleflow.kube.rights import Right, missing_rights, rights
 from paddleflow.podscheduler.board import Board
 from paddleflow.podscheduler.caches import Caches, Put
-from paddleflow.podscheduler.pods import SCHEDULER, Pod, PodReader
+from paddleflow.podscheduler.pods import Pod, PodReader
 from paddleflow.podscheduler.turn import Turn
 from paddleflow.podscheduler.writer import Feedback, PodWriter
 from paddleflow.runtimes.foreign_pods import Free
+from paddleflow.runtimes.kubernetes.pods import SCHEDULER
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import Decision, Node, Queue
 from paddleflow.scheduling.rules import DEFAULTS

@@ -22,9 +22,9 @@ from paddleflow.kube.recorder import Recorder
 from paddleflow.kube.transport import HttpTransport
 from paddleflow.podscheduler.foreign_pods import LEASE, LEASE_NAMESPACE
 from paddleflow.podscheduler.metrics import Metrics
-from paddleflow.podscheduler.pods import SCHEDULER
 from paddleflow.podscheduler.scheduler import PodScheduler
 from paddleflow.podscheduler.writer import IN_FLIGHT
+from paddleflow.runtimes.kubernetes.pods import SCHEDULER
 from paddleflow.scheduling.rules import Rules
 
 COMPONENT = "paddleflow-scheduler"

@@ -24,15 +24,14 @@ from paddleflow.kube.selectors import (
     spread,
     tolerations,
 )
-from paddleflow.runtimes.kubernetes.pods import ATTEMPT, CLUSTER_LABEL
+from paddleflow.runtimes.kubernetes.pods import ATTEMPT, CLUSTER_LABEL, QUEUE, SCHEDULER
 
 View = Mapping[str, Any]
 Port = tuple[str, str, int]  #: protocol, address of the node, number
 
-SCHEDULER = "paddleflow"  #: `schedulerName` of the pods that are placed here
 PODS = "pods"  #: the resource of which each pod takes one
 GROUP_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
-QUEUE_ANNOTATIONS = ("scheduling.volcano.sh/queue-name", "volcano.sh/queue-name")
+QUEUE_ANNOTATIONS = (QUEUE, "volcano.sh/queue-name")
 TASK_ANNOTATION = "volcano.sh/task-spec"
 DEFAULT_QUEUE = "default"
 EVERYWHERE = "0.0.0.0"  # noqa: S104  what pods ask for, not an address to listen on

@@ -413,6 +413,45 @@ def test_an_object_keeps_what_its_user_wrote() -> None:
     assert operator_kinds.kind_of({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding"}) is None
 
 
+def replicas(**spec: Any) -> dict[str, Any]:
+    container = {"name": "c", "image": "i"}
+    return {
+        "replicas": 2,
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container], **spec}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("api", "spec", "charged"),
+    [
+        ("batch.paddlepaddle.org/v1", {"worker": replicas(), "ps": replicas()}, ["worker", "ps"]),
+        ("batch.paddlepaddle.org/v1", {"worker": replicas(schedulerName="volcano")}, []),
+        ("kubeflow.org/v1", {"worker": replicas(schedulerName="paddleflow"), "ps": replicas()}, ["worker"]),
+    ],
+)
+def test_pods_of_an_object_that_the_engine_places_name_the_job_s_queue(
+    api: str, spec: dict[str, Any], charged: list[str]
+) -> None:
+    template = {"apiVersion": api, "kind": "PaddleJob", "spec": spec}
+    asked = Launch(AttemptId("job-a.worker-0.1"), (), {}, template=template, queue="vision")
+    kind = operator_kinds.kind_of(template)
+    assert kind is not None
+    made = custom_objects.manifest(asked, SETTINGS, custom_objects.resource_of(kind, "v1"))
+    queues = {role: made["spec"][role]["template"]["metadata"].get("annotations") for role in spec}
+    assert queues == {role: {pods.QUEUE: "vision"} if role in charged else None for role in spec}
+    assert all(made["spec"][role]["template"]["spec"] == spec[role]["template"]["spec"] for role in spec)
+
+
+def test_the_engine_s_scheduler_may_be_named_by_objects_and_no_other() -> None:
+    for name, refused in (("paddleflow", False), ("volcano", True)):
+        template = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "spec": {"x": replicas(schedulerName=name)}}
+        kind = operator_kinds.kind_of(template)
+        assert kind is not None
+        asked = Launch(AttemptId("job-a.worker-0.1"), (), {}, template=template)
+        said = custom_objects.refusal(asked, kind, custom_objects.resource_of(kind, "v1"))
+        assert ("schedulerName is not allowed" in said) == refused
+
+
 def test_a_pod_that_is_handed_over_has_no_node_and_its_gang_a_group() -> None:
     launch = Launch(
         AttemptId("job-1.worker-0.1"), ("true",), {}, image="i", node="n1", node_selector={"zone": "a"}, gang=3

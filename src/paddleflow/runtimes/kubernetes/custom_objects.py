@@ -13,7 +13,16 @@ from typing import Any
 from paddleflow.base.ids import parse_attempt
 from paddleflow.kube.resources import Object, Resource, View
 from paddleflow.runtimes.kubernetes import templates
-from paddleflow.runtimes.kubernetes.pods import ATTEMPT, CLUSTER_LABEL, CONTAINER, JOB_LABEL, PodSettings, pod_name
+from paddleflow.runtimes.kubernetes.pods import (
+    ATTEMPT,
+    CLUSTER_LABEL,
+    CONTAINER,
+    JOB_LABEL,
+    QUEUE,
+    SCHEDULER,
+    PodSettings,
+    pod_name,
+)
 from paddleflow.runtimes.kubernetes.status import CUSTOM
 from paddleflow.runtimes.runtime import Launch
 from paddleflow.spec.operator_kinds import OperatorKind, kind_of
@@ -41,7 +50,7 @@ def refusal(launch: Launch, kind: OperatorKind | None, resource: Resource | None
     if resource is None:
         name = f"{kind.kind} ({kind.plural}.{kind.group})"
         return f"the cluster has no {name}, or we may not list it: is {kind.operator} installed?"
-    if asked := templates.refused(launch.template):
+    if asked := templates.refused(launch.template, scheduler=SCHEDULER):
         return f"{asked} is not allowed in jobs of this cluster"
     return ""
 
@@ -51,12 +60,16 @@ def resource_of(kind: OperatorKind, version: str) -> Resource:
 
 
 def manifest(launch: Launch, settings: PodSettings, resource: Resource) -> Object:
-    """The object as its user wrote it, with a name and labels by which it is found again."""
+    """The object as its user wrote it, with a name and labels by which it is found again; its pods name the job's queue."""
     job, _, _ = parse_attempt(launch.attempt)
+    kind = kind_of(launch.template)
+    ours = kind is not None and kind.group == "batch.paddlepaddle.org"
     given: Mapping[str, Any] = launch.template.get("metadata") or {}
     made = resource.object(pod_name(launch.attempt), launch.namespace or settings.namespace)
     made |= {
-        key: value for key, value in launch.template.items() if key not in {"apiVersion", "kind", "metadata", "status"}
+        key: _charged(value, launch.queue, ours)
+        for key, value in launch.template.items()
+        if key not in {"apiVersion", "kind", "metadata", "status"}
     }
     made["metadata"] |= {
         "labels": {**(given.get("labels") or {}), **launch.labels, JOB_LABEL: job, CLUSTER_LABEL: settings.cluster},
@@ -64,6 +77,23 @@ def manifest(launch: Launch, settings: PodSettings, resource: Resource) -> Objec
         "finalizers": [ATTEMPT],
     }
     return made
+
+
+def _charged(found: Any, queue: str, ours: bool) -> Any:
+    """The same with the queue named in pod templates, for the engine that places such pods: those that name its scheduler, and those of
+    our own operator, which names it. Pods of other schedulers are left alone, for a queue of the platform is none of theirs."""
+    if isinstance(found, list):
+        return [_charged(each, queue, ours) for each in found]
+    if not isinstance(found, Mapping):
+        return found
+    spec = found.get("spec")
+    if isinstance(spec, Mapping) and isinstance(spec.get("containers"), list):
+        scheduler = spec.get("schedulerName") or (SCHEDULER if ours else "")
+        if scheduler != SCHEDULER:
+            return found
+        metadata = found.get("metadata") or {}
+        return {**found, "metadata": {**metadata, "annotations": {QUEUE: queue, **(metadata.get("annotations") or {})}}}
+    return {key: _charged(value, queue, ours) for key, value in found.items()}
 
 
 def as_pod(obj: Object) -> Object:

@@ -28,16 +28,16 @@ _IDENTITY = ("serviceAccountName", "serviceAccount", "automountServiceAccountTok
 _CONTAINER_RIGHTS = ("privileged", "allowPrivilegeEscalation")
 
 
-def refused(template: Template) -> str:
-    """The first thing in a template that a job may not ask for, as a path; empty when there is none."""
-    return next(_privileges(template, "extensionTemplate"), "")
+def refused(template: Template, *, scheduler: str = "") -> str:
+    """The first thing in a template that a job may not ask for, as a path; empty when there is none. `scheduler` may be named."""
+    return next(_privileges(template, "extensionTemplate", scheduler), "")
 
 
-def _privileges(found: Any, where: str) -> Iterator[str]:
+def _privileges(found: Any, where: str, scheduler: str) -> Iterator[str]:
     if isinstance(found, Mapping):
         for key, value in found.items():
             at = f"{where}.{key}"
-            wanted = value not in (None, False, "", 0)
+            wanted = value not in (None, False, "", 0) and not (key == "schedulerName" and value == scheduler)
             if wanted and key in {*_ON_THE_NODE, *_IDENTITY, *_CONTAINER_RIGHTS}:
                 yield at
             elif key == "capabilities" and isinstance(value, Mapping) and value.get("add"):
@@ -45,10 +45,10 @@ def _privileges(found: Any, where: str) -> Iterator[str]:
             elif key in {"runAsUser", "runAsGroup"} and value == 0 and not isinstance(value, bool):
                 yield at
             else:
-                yield from _privileges(value, at)
+                yield from _privileges(value, at, scheduler)
     elif isinstance(found, list):
         for number, each in enumerate(found):
-            yield from _privileges(each, f"{where}[{number}]")
+            yield from _privileges(each, f"{where}[{number}]", scheduler)
 
 
 def strange_volume(template: Template) -> str:
