@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
+import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
-from paddleflow.base.clock import SystemClock
+from paddleflow.base.clock import Clock, SystemClock
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
 from paddleflow.kube.client import Client
@@ -20,7 +21,7 @@ from paddleflow.kube.transport import HttpTransport
 from paddleflow.runtimes.kubernetes.collection import task_of
 from paddleflow.runtimes.kubernetes.kubernetes_runtime import KubernetesRuntime
 from paddleflow.runtimes.kubernetes.pods import PodSettings
-from paddleflow.runtimes.runtime import Launch, Mount, NodeChanged, Ready, Runtime, Started
+from paddleflow.runtimes.runtime import Ended, Launch, Mount, NodeChanged, Ready, Runtime, Started
 from tests.cluster_fixture import LiveCluster
 from tests.contract.test_runtime import *  # noqa: F403  the suite itself
 from tests.patience import eventually
@@ -47,10 +48,10 @@ class PodDriver:
         await runtime.open()
         return runtime
 
-    def runtime(self, image_grace: float = 120.0) -> KubernetesRuntime:
+    def runtime(self, image_grace: float = 120.0, clock: Clock | None = None) -> KubernetesRuntime:
         return KubernetesRuntime(
             Client(HttpTransport(from_kubeconfig(self._cluster.kubeconfig), limit=32)),
-            SystemClock(),
+            clock or SystemClock(),
             self._folder / "data",
             self._group.create_task,
             settings=PodSettings(f"test-{self._namespace}", self._namespace, default_image=IMAGE, root_queues=["*"]),
@@ -138,6 +139,35 @@ async def test_an_image_that_cannot_be_pulled_ends_the_attempt_with_its_name(dri
                     break
         assert "127.0.0.1:1/nothing:1" in str(ends[-1])
         await runtime.forget([attempt])
+    finally:
+        await runtime.close()
+
+
+@pytest.mark.parametrize("ahead", [3600.0, -3600.0])
+async def test_clocks_may_differ(driver: PodDriver, ahead: float) -> None:
+    """A stop is waited for as long as its grace is, and what is reported lies on the clock of the platform."""
+    clock = SystemClock(wall=lambda: time.time() + ahead)
+    runtime = driver.runtime(clock=clock)
+    await runtime.open()
+    try:
+        launch = driver.shell("one", "trap 'sleep 2; exit 7' TERM; until false; do usleep 100000; done")
+        began = clock.now()
+        await runtime.start([launch])
+        seen: list[Started | Ended] = []
+        async with asyncio.timeout(90):
+            async for batch in runtime.observe():
+                seen += [each for each in batch if isinstance(each, Started | Ended)]
+                if any(isinstance(each, Ready) for each in batch):
+                    await runtime.stop([launch.attempt], 60.0)
+                if seen and isinstance(seen[-1], Ended):
+                    break
+        started, end = seen
+        assert isinstance(end, Ended)
+        assert (end.exit_code, end.message) == (7, "stopped")
+        assert end.started_at is not None
+        assert began - 5 < started.at <= end.at <= clock.now()
+        assert began - 5 < end.started_at <= end.at
+        await runtime.forget([launch.attempt])
     finally:
         await runtime.close()
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import urlencode
@@ -183,6 +184,17 @@ class Client:
         except NotFound:
             return False
         return any(each["name"] == resource.plural for each in found.get("resources", ()))
+
+    async def server_time(self) -> float:
+        """What the API server's clock says, in whole seconds."""
+        request = Request("GET", "/version")
+        answer = await self._transport.send(request)
+        if answer.status >= 400:
+            raise _refused(answer, request)
+        try:
+            return parsedate_to_datetime(answer.headers["date"]).timestamp()
+        except (KeyError, ValueError) as error:
+            raise Unavailable(f"{request}: the answer has no date") from error
 
     # ---- writing
 

@@ -11,13 +11,13 @@ from contextlib import suppress
 from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound
 from paddleflow.kube.client import Client
 from paddleflow.kube.errors import AlreadyExists
-from paddleflow.kube.resources import CONFIG_MAPS, PODGROUPS, SECRETS, SERVICES, Object, Resource, View
+from paddleflow.kube.resources import CONFIG_MAPS, PODGROUPS, PODS, SECRETS, SERVICES, Object, Resource, View
 from paddleflow.runtimes.kubernetes import handover, pods, storages
 from paddleflow.runtimes.kubernetes.pods import PodSettings
 from paddleflow.runtimes.kubernetes.storages import StorageGrant
 from paddleflow.runtimes.runtime import Launch
 
-_TRIES = 10  #: how often a deletion is tried again that somebody else's write came before
+_TRIES = 10  #: how often a write is tried again that somebody else's came before
 
 
 class Companions:
@@ -102,4 +102,31 @@ class Companions:
             with suppress(NotFound):
                 if (await self._client.get(resource, name, space))["metadata"]["uid"] != uid:
                     return  # another one of the name
+        raise conflict
+
+    async def let_go(self, resource: Resource, name: str, space: str, uid: str, finalizers: Sequence[str]) -> None:
+        """Take our finalizer off; those of others stay."""
+        if resource == PODS and finalizers == [pods.ATTEMPT]:
+            try:
+                await self._client.patch(resource, name, space, body={"metadata": {"uid": uid, "finalizers": None}})
+            except NotFound:
+                return
+            except Conflict:  # another pod of the name, or somebody was quicker: look
+                pass
+            else:
+                return
+        for _ in range(_TRIES):
+            try:
+                there = (await self._client.get(resource, name, space))["metadata"]
+                others = [each for each in there.get("finalizers") or () if each != pods.ATTEMPT]
+                seen = {"uid": uid, "resourceVersion": there["resourceVersion"], "finalizers": others}
+                await self._client.patch(resource, name, space, body={"metadata": seen})
+            except NotFound:
+                return
+            except Conflict as error:
+                if there["uid"] != uid:
+                    return
+                conflict = error
+            else:
+                return
         raise conflict

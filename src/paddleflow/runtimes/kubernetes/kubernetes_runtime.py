@@ -37,6 +37,7 @@ from paddleflow.runtimes.kubernetes.companions import Companions
 from paddleflow.runtimes.kubernetes.pod_exec import PodExec, open_exec, send
 from paddleflow.runtimes.kubernetes.pods import PodSettings
 from paddleflow.runtimes.kubernetes.postponed import Postponed, is_webhook
+from paddleflow.runtimes.kubernetes.server_clock import ServerClock
 from paddleflow.runtimes.kubernetes.status import OtherPod
 from paddleflow.runtimes.kubernetes.storages import StorageGrant, StorageGrants
 from paddleflow.runtimes.log_folder import LogFolder, SampleFolder
@@ -114,6 +115,7 @@ class KubernetesRuntime:
         self._clock = clock
         self._settings = settings
         self._cluster = settings.cluster
+        self._time = ServerClock(clock, settings.cluster)
         self._code = code
         self._grants = grants
         self._companions = Companions(client, settings)
@@ -188,6 +190,7 @@ class KubernetesRuntime:
                     await self._leading.wait()
                 for kind in KINDS:
                     await self._kind(kind)
+                await self._time.compare(self._client)
         except PaddleFlowError:
             await self.close()
             raise
@@ -370,7 +373,7 @@ class KubernetesRuntime:
     async def execute(self, request: ExecRequest) -> PodExec:
         """Start a further command in the container of an attempt."""
         found = self._known.get(request.attempt)
-        if found is None or status.started_at(found) is None or status.ended(found, self._clock.now()) is not None:
+        if found is None or status.started_at(found) is None or status.ended(found, self._time.now()) is not None:
             raise NotFound(f"attempt {request.attempt} does not run")
         if status.CUSTOM in found["spec"]:
             raise Invalid(f"a {found['kind']} has several pods: use kubectl exec", code="ActionNotAllowed")
@@ -384,7 +387,7 @@ class KubernetesRuntime:
             self._spawn(self._withdraw(attempt, grace, why))
             return
         found = self._known.get(attempt)
-        if found is None or status.ended(found, self._clock.now()) is not None:
+        if found is None or status.ended(found, self._time.now()) is not None:
             return
         metadata, resource = found["metadata"], self._resource(found)
         name, space, uid = metadata["name"], metadata["namespace"], metadata["uid"]
@@ -449,7 +452,7 @@ class KubernetesRuntime:
             return
         metadata = found["metadata"]
         if status.CUSTOM in found["spec"]:
-            if status.ended(found, self._clock.now()) is not None:
+            if status.ended(found, self._time.now()) is not None:
                 self._collectors[attempt] = self._spawn(self._collect_all(attempt, found))
         elif status.started_at(found) is not None:
             self._collectors[attempt] = self._spawn(self._collect(attempt, metadata["name"], metadata["namespace"]))
@@ -526,7 +529,7 @@ class KubernetesRuntime:
         elif found is not None and (began := status.started_at(found)) is not None:
             ready = status.is_ready(found, attempt in self._probed)
             if stage < 1:
-                news.append(Started(attempt, began, node=status.node_of(found)))
+                news.append(Started(attempt, self._time.ours(began), node=status.node_of(found)))
             if ready and stage < 2:
                 news.append(Ready(attempt, self._clock.now()))
             self._reported[attempt] = 2 if ready else 1
@@ -547,15 +550,15 @@ class KubernetesRuntime:
         if attempt in self._refused:
             return self._refused[attempt]
         found = self._known.get(attempt)
-        end = None if found is None else status.ended(found, self._clock.now())
+        end = None if found is None else status.ended(found, self._time.now())
         collector = self._collectors.get(attempt)
         if end is None or (collector is not None and not collector.done()):
             return None
-        return end
+        return self._time.ours_of(end)
 
     async def adopt(self) -> Sequence[AttemptObservation]:
         self._begin_moving()
-        now = self._clock.now()
+        now = self._time.now()
         draining = [
             self._collectors[attempt]
             for attempt, found in self._known.items()
@@ -589,7 +592,7 @@ class KubernetesRuntime:
         # The finalizer goes last: whatever fails before, whoever tries again still finds the pod.
         await self._companions.remove(metadata, job if last else "")
         await self._companions.delete(resource, name, space, uid)
-        await self._let_go(resource, name, space, uid, metadata.get("finalizers") or [])
+        await self._companions.let_go(resource, name, space, uid, metadata.get("finalizers") or [])
         self._known.pop(attempt, None)
         self._forgotten.discard(attempt)
         self._cache(resource).record_delete(found)
@@ -598,36 +601,10 @@ class KubernetesRuntime:
         for table in (self._reported, self._dirty, self._delays):
             table.pop(attempt, None)
 
-    async def _let_go(self, resource: Resource, name: str, space: str, uid: str, finalizers: Sequence[str]) -> None:
-        """Take our finalizer off; those of others stay."""
-        if resource == PODS and finalizers == [pods.ATTEMPT]:
-            try:
-                await self._client.patch(resource, name, space, body={"metadata": {"uid": uid, "finalizers": None}})
-            except NotFound:
-                return
-            except Conflict:  # another pod of the name, or somebody was quicker: look
-                pass
-            else:
-                return
-        for _ in range(_TRIES):
-            try:
-                there = (await self._client.get(resource, name, space))["metadata"]
-                others = [each for each in there.get("finalizers") or () if each != pods.ATTEMPT]
-                seen = {"uid": uid, "resourceVersion": there["resourceVersion"], "finalizers": others}
-                await self._client.patch(resource, name, space, body={"metadata": seen})
-            except NotFound:
-                return
-            except Conflict as error:
-                if there["uid"] != uid:
-                    return
-                conflict = error
-            else:
-                return
-        raise conflict
-
     async def _check(self) -> None:
         """Pods that will never say more: they cannot start, or their node does not answer."""
-        now = self._clock.now()
+        await self._time.compare(self._client)
+        now = self._time.now()
         for attempt, found in list(self._known.items()):
             if status.ended(found, now) is not None:
                 self._mark(attempt)
@@ -667,7 +644,7 @@ class KubernetesRuntime:
         task = task_of(attempt)
         have = await asyncio.to_thread(self.logs.begin, task, attempt)
         while True:
-            over = attempt not in self._known or status.ended(self._known[attempt], self._clock.now()) is not None
+            over = attempt not in self._known or status.ended(self._known[attempt], self._time.now()) is not None
             try:
                 have = await collection.copy_log(self._client, self.logs, attempt, name, space, have)
                 if over:
@@ -690,7 +667,7 @@ class KubernetesRuntime:
             (found["spec"]["nodeName"], found["metadata"]["uid"]): attempt
             for attempt, found in self._known.items()
             if status.started_at(found) is not None
-            and status.ended(found, now) is None
+            and status.ended(found, self._time.now()) is None
             and status.CUSTOM not in found["spec"]
         }
         return await collection.samples(self._client, running, now)
