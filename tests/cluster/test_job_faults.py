@@ -11,6 +11,7 @@ import pytest
 
 from paddleflow.runtimes.kubernetes.pods import JOB_LABEL
 from paddleflow.sdk.jobs import Job
+from tests.cluster.admission_webhooks import VERDICT, webhook_away, webhook_denies
 from tests.cluster.test_server_jobs import GATED, SMALL, Scene
 from tests.cluster.test_server_jobs import scene as scene
 from tests.patience import eventually
@@ -164,6 +165,25 @@ def message_in(scene: Scene, space: str) -> str:
     return scene.client.jobs.get(job.id).record.message
 
 
+def test_a_webhook_refuses_a_job_and_one_that_is_away_delays_it(scene: Scene) -> None:
+    with scene.cluster.namespace() as space:
+        with webhook_denies(scene.cluster, space):
+            assert VERDICT in message_in(scene, space)
+        policy = {"schedulingPolicy": {"queue": f"in-{space}"}}
+        with webhook_away(scene.cluster, space):
+            job = scene.client.jobs.submit({"command": "true", "flavour": SMALL, **policy})
+            eventually(lambda: "failed calling webhook" in scene.client.jobs.get(job.id).record.message, "it says so")
+            other = scene.submit("true")
+            scene.wait_for(other, "succeeded")
+        scene.wait_for(job, "succeeded")
+
+
+def test_a_job_that_has_lived_as_long_as_it_may_is_gone_with_all_that_was_its(scene: Scene) -> None:
+    job = scene.submit("echo done", annotations={"paddleflow/job-ttl-seconds": "1"})
+    eventually(lambda: job.id not in {each.id for each in scene.client.jobs.list(queue="q")}, "its row is gone")
+    eventually(lambda: job.id not in scene.pods(), "nothing of it is left in the cluster")
+
+
 def test_a_namespace_that_is_being_deleted_is_named(scene: Scene) -> None:
     """It stays so, because an object in it is held."""
     with scene.cluster.namespace() as space:
@@ -179,7 +199,7 @@ def test_a_namespace_that_is_being_deleted_is_named(scene: Scene) -> None:
             scene.cluster.kubectl("create", "namespace", space)  # what the fixture deletes
 
 
-def test_an_elastic_job_gets_more_pods_when_there_is_room(scene: Scene) -> None:
+def test_an_elastic_job_gets_more_pods_when_there_is_room_and_makes_way_for_others(scene: Scene) -> None:
     scene.client.queues.create("small", scene.namespace, {"cpu": "200m", "mem": "1Gi"}, cluster="lab")
     policy = {"schedulingPolicy": {"queue": "small"}}
     fs = {"name": "gates", "mountPath": "/gates"}
@@ -198,6 +218,10 @@ def test_an_elastic_job_gets_more_pods_when_there_is_room(scene: Scene) -> None:
     scene.wait_for(other, "succeeded")
     eventually(lambda: running() == 4, "it has grown")
     assert attempt(scene, job) == 1, "the first members were never disturbed"
+    late = scene.client.jobs.submit({"command": "true", "flavour": {"cpu": "100m", "mem": "32Mi"}, **policy})
+    scene.wait_for(late, "succeeded")  # two members made way for it
+    eventually(lambda: running() == 4, "and came back")
+    assert attempt(scene, job) == 1, "those that stayed were not disturbed"
     scene.open("grown")
     scene.wait_for(job, "succeeded")
 

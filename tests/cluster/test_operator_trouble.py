@@ -3,21 +3,18 @@ seldom, and goes on by itself when the trouble is gone."""
 
 from __future__ import annotations
 
-import base64
 import json
 import re
-import ssl
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 import yaml
 
 from scripts.lib import chart
+from tests.cluster.admission_webhooks import PODS, in_force, webhook_away, webhook_denies
 from tests.cluster_fixture import LiveCluster
 from tests.operator_process import CHART, SPACE, blocked, install, job, running, submit
 from tests.patience import eventually
@@ -77,12 +74,6 @@ def tries(cluster: LiveCluster, space: str) -> int:
     return sum(int(count) for count in cluster.kubectl(*warnings, "-o", "jsonpath={.items[*].count}").split())
 
 
-def in_force(cluster: LiveCluster, space: str, words: str) -> None:
-    """Until the API server refuses pods: what it admits by is read in its own time."""
-    probe = ("run", "probe", "--image=a:1", "--dry-run=server", "-n", space)
-    eventually(lambda: words in cluster.refusal(*probe), f"pods are refused with {words!r}")
-
-
 # ---- troubles: each until its block ends ---------------------------------------------------------------------------
 
 
@@ -103,9 +94,6 @@ def pod_security(cluster: LiveCluster, space: str) -> Iterator[None]:
     cluster.kubectl("label", "namespace", space, f"{label}-")
 
 
-PODS = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
-
-
 @contextmanager
 def policy(cluster: LiveCluster, space: str) -> Iterator[None]:
     admission = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": space}}
@@ -124,69 +112,6 @@ def policy(cluster: LiveCluster, space: str) -> Iterator[None]:
     in_force(cluster, space, "limits are wanted here")
     yield
     cluster.kubectl("delete", "-f", "-", stdin=manifest)
-
-
-@contextmanager
-def webhook(cluster: LiveCluster, space: str, url: str, words: str) -> Iterator[None]:
-    authority = (cluster.kubeconfig.parent / "keys" / "ca.crt").read_bytes()
-    manifest = json.dumps(
-        {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingWebhookConfiguration",
-            "metadata": {"name": space},
-            "webhooks": [
-                {
-                    "name": "pods.example.com",
-                    "clientConfig": {"url": url, "caBundle": base64.b64encode(authority).decode()},
-                    "rules": [PODS],
-                    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": space}},
-                    "admissionReviewVersions": ["v1"],
-                    "sideEffects": "None",
-                    "timeoutSeconds": 30,
-                }
-            ],
-        }
-    )
-    cluster.apply(manifest)
-    in_force(cluster, space, words)
-    yield
-    cluster.kubectl("delete", "-f", "-", stdin=manifest)
-
-
-class _Denies(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        verdict = {"uid": review["request"]["uid"], "allowed": False, "status": {"message": "no pods on Sundays"}}
-        body = json.dumps({"apiVersion": review["apiVersion"], "kind": review["kind"], "response": verdict}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@contextmanager
-def webhook_denies(cluster: LiveCluster, space: str) -> Iterator[None]:
-    keys = cluster.kubeconfig.parent / "keys"
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(keys / "webhooks.crt", keys / "webhooks.key")
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Denies) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            with webhook(cluster, space, f"https://127.0.0.1:{server.server_port}/", "no pods on Sundays"):
-                yield
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-def webhook_away(cluster: LiveCluster, space: str) -> AbstractContextManager[None]:
-    return webhook(cluster, space, "https://127.0.0.1:1/", "failed calling webhook")
 
 
 def _may(cluster: LiveCluster, space: str, verb: str) -> bool:
