@@ -156,6 +156,15 @@ def test_requirements_are_installed_before_the_command(stored: Stored, tmp_path:
             env = {"UV_INDEX_URL": f"http://{address}/simple"}
             asked = {"image": PYTHON, "env": env, "flavour": {"cpu": "100m", "mem": "256Mi"}}
             assert stored.end("greet", requirements="greeting==1.0", **asked) == ("succeeded", "hello from a package\n")
+            node = {"kubernetes.io/hostname": stored.scene.cluster.nodes[0]}
+            spec = {"containers": [{"name": "x"}], "nodeSelector": node}
+            there = {**asked, "extensionTemplate": {"kind": "Pod", "spec": spec}, "requirements": "greeting==1.0"}
+            stored.set(environmentsFolder="/var/lib/paddleflow/environments", rootQueues=[], runAsUser=1000)
+            assert stored.end("greet", **there) == ("succeeded", "hello from a package\n")
+            (tmp_path / "simple").rename(tmp_path / "away")
+            assert stored.end("greet", **there) == ("succeeded", "hello from a package\n"), "nothing is installed again"
+            (tmp_path / "away").rename(tmp_path / "simple")
+            stored.set()
             status, said = stored.end("true", requirements="no-such-package", **asked)
             assert (status, "its requirements could not be installed" in said) == ("failed", True)
             assert "no-such-package" in said

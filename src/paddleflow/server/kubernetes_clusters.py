@@ -80,6 +80,7 @@ class KubernetesClusters:
                 lost_node_seconds=setting.lost_node_seconds,
                 storages=StorageSettings(setting.storages, setting.server_url),
                 platform_image=setting.platform_image,
+                environments_folder=setting.environments_folder,
                 scheduler=SCHEDULERS[setting.scheduler],
             ),
             code=self._packed_code,

@@ -90,6 +90,11 @@ class ClusterSetting(Document):
     server_url: ShortText = Field(
         default="", description="this server as pods reach it, such as http://paddleflow.paddleflow:8999"
     )
+    environments_folder: Annotated[str, Field(max_length=1024, pattern=r"^$|^/[^\0]*[^/\0]$")] = Field(
+        default="",
+        description="folder of the nodes that keeps what was installed for requirements, a subfolder for each user, so that jobs with "
+        "the same requirements and image install them once on a node. Left out: each pod installs its own",
+    )
     lost_node_seconds: Annotated[int, Field(ge=0, le=86400)] = Field(
         default=60, description="how long pods of a node that does not answer are waited for"
     )

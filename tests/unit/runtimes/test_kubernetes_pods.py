@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -411,6 +412,27 @@ def test_an_object_keeps_what_its_user_wrote() -> None:
     assert (made["metadata"]["name"], made["metadata"]["namespace"]) == ("job-a-worker-0-1", "team")
     assert made["metadata"]["labels"] == {"a": "b", "paddleflow-job-id": "job-a", pods.CLUSTER_LABEL: "c"}
     assert operator_kinds.kind_of({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding"}) is None
+
+
+def test_what_is_installed_may_stay_on_the_node_for_its_user() -> None:
+    settings = replace(SETTINGS, platform_image="pf:1", environments_folder="/var/lib/envs")
+
+    def made(user: str, **fields: Any) -> tuple[dict[str, Any], str]:
+        spec = pods.pod(replace(launch(requirements="numpy"), user=user, **fields), settings)["spec"]
+        (volume,) = [each["hostPath"]["path"] for each in spec["volumes"] if each["name"] == "environments"]
+        assert volume.startswith("/var/lib/envs/")
+        return spec, f"{volume} {spec['initContainers'][-1]['command'][-1]}"
+
+    spec, place = made("ada")
+    assert made("ada")[1] == place
+    others = {made("bob")[1], made("ada", image="other:1")[1], made("ada", env={"UV_INDEX_URL": "http://x"})[1]}
+    assert len(others - {place}) == 3
+    assert made("ada", env={"SEED": "1"})[1] == place
+    (seen,) = [each for each in spec["containers"][0]["volumeMounts"] if each["name"] == "environments"]
+    assert seen["readOnly"] is True
+    alone = pods.pod(launch(requirements="numpy"), replace(settings, environments_folder=""))["spec"]
+    assert not any("hostPath" in each for each in alone["volumes"])
+    assert all("runAsUser" not in each["securityContext"] for each in alone["initContainers"])
 
 
 def replicas(**spec: Any) -> dict[str, Any]:

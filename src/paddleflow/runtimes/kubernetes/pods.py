@@ -64,6 +64,9 @@ class PodSettings:
     lost_node_seconds: int = 60  #: after which the pods of a node that does not answer are given up
     ephemeral_storage: str = ""  #: that each pod may use of its node's disk; empty: no limit
     platform_image: str = ""  #: of the containers beside jobs that bring storages and install requirements
+    environments_folder: str = (
+        ""  #: of the nodes, that keeps what was installed for requirements; empty: each pod installs its own
+    )
     storages: StorageSettings = field(default_factory=StorageSettings)
     scheduler: str = ""  #: `schedulerName` of pods that are handed over to it; empty: the engine places them
 
@@ -223,7 +226,8 @@ def pod(launch: Launch, settings: PodSettings, code_size: int = 0) -> Object:
     if launch.code:
         _add_code(spec, launch, code_size, image)
     if launch.requirements:
-        environments.add(spec, launch.requirements, settings.platform_image)
+        folder = settings.environments_folder
+        environments.add(spec, launch.requirements, settings.platform_image, folder, launch.user)
     storages.add(spec, launch, settings.storages, settings.platform_image, pod_name(launch.attempt))
     templates.fill(spec, launch.template)
     if launch.node:
