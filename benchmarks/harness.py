@@ -171,7 +171,7 @@ def _middle(value: Figures | None) -> float | None:
 
 
 def _ratio(ours: float | None, theirs: float | None, unit: str) -> float | None:
-    if not ours or not theirs:
+    if not ours or not theirs or ours < 0:
         return None
     return round(ours / theirs if unit.endswith(RATES) else theirs / ours, 2)
 

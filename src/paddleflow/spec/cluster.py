@@ -90,7 +90,7 @@ class ClusterSetting(Document):
     server_url: ShortText = Field(
         default="", description="this server as pods reach it, such as http://paddleflow.paddleflow:8999"
     )
-    environments_folder: Annotated[str, Field(max_length=1024, pattern=r"^$|^/[^\0]*[^/\0]$")] = Field(
+    environments_folder: Annotated[str, Field(max_length=1024, pattern=r"^(/.*[^/])?$")] = Field(
         default="",
         description="folder of the nodes that keeps what was installed for requirements, a subfolder for each user, so that jobs with "
         "the same requirements and image install them once on a node. Left out: each pod installs its own",
