@@ -52,6 +52,7 @@ def test_a_job_goes_to_the_cluster_that_starts_it_first(scene: Scene) -> None:
         scene.open("waits")
         for job in (moved, waits):
             scene.wait_for(job, "succeeded")
+        assert client.jobs.get(moved.id).record.raw["attempt"] == 1
         assert "".join(client.jobs.get(moved.id).logs()) == "waiting\ndone\n"
         eventually(lambda: second.kubectl(*pods) == "", "no pod is left in the second cluster")
         client.queues.delete("both")

@@ -31,9 +31,9 @@ def task_of(attempt: AttemptId) -> TaskAddress:
     return TaskAddress(job, *key)
 
 
-async def copy_log(client: Client, logs: LogFolder, attempt: AttemptId, name: str, space: str, have: int) -> int:
-    """Append what comes after the first `have` bytes of a container's log, until it ends; how many there are then."""
-    position = 0
+async def copy_log(client: Client, logs: LogFolder, attempt: AttemptId, name: str, space: str) -> None:
+    """Append what is not there yet of a container's log, until it ends. A stream may break anywhere: the next call goes on."""
+    position, have = 0, await asyncio.to_thread(logs.begin, task_of(attempt), attempt)
     async with aclosing(client.follow_log(name, space, container=CONTAINER)) as parts:
         async for part in parts:
             if not position and part.startswith(_NO_LOG):
@@ -43,7 +43,6 @@ async def copy_log(client: Client, logs: LogFolder, attempt: AttemptId, name: st
             if fresh:
                 await asyncio.to_thread(logs.append, task_of(attempt), fresh)
                 have += len(fresh)
-    return have
 
 
 async def copy_logs_of_object(client: Client, logs: LogFolder, attempt: AttemptId, found: View) -> None:

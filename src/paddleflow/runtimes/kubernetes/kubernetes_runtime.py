@@ -642,11 +642,10 @@ class KubernetesRuntime:
 
     async def _copy_all(self, attempt: AttemptId, name: str, space: str) -> None:
         task = task_of(attempt)
-        have = await asyncio.to_thread(self.logs.begin, task, attempt)
         while True:
             over = attempt not in self._known or status.ended(self._known[attempt], self._time.now()) is not None
             try:
-                have = await collection.copy_log(self._client, self.logs, attempt, name, space, have)
+                await collection.copy_log(self._client, self.logs, attempt, name, space)
                 if over:
                     break
             except PaddleFlowError as error:
