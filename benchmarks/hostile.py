@@ -2,7 +2,7 @@
 
 A, a plain user, and somebody without a token do the worst that we know of, all at once and again and again: bodies of a
 login full of unknown keys, batches of jobs with a fault in each value, bodies sent by halves and held, hundreds of idle
-connections, followers that never read, lists and questions about a long queue, wrong logins, silent sessions of `job exec`,
+connections, followers that never read, crowds that ask for lists, metrics and about a long queue, wrong logins, silent sessions of `job exec`,
 secrets made to be costly to hide in a log, a FIFO and a file of 8 TB in a storage, stores that never answer. Meanwhile B asks for
 ``/healthz``, logs in and submits. The figures are B's, and the memory of the server at its height and a while later.
 """
@@ -84,7 +84,9 @@ def attacks(nobody: Client, alice: Client, job: str) -> list[Callable[[], object
     acts: list[Callable[[], object]] = [
         *[lambda: nobody.ask("POST", f"{API}/login", keys)] * 4,
         *[lambda: alice.ask("POST", f"{API}/job/batch", faulty)] * 3,
-        *[lambda: alice.ask("GET", f"{API}/job?maxKeys=1000")] * 2,
+        *[lambda: alice.ask("GET", f"{API}/job?maxKeys=1000")] * 40,
+        *[lambda: nobody.ask("GET", "/metrics")] * 20,
+        *[lambda: nobody.ask("GET", "/readyz")] * 20,
         *[lambda: alice.ask("GET", f"{API}/job/{job}/eta")] * 2,
         *[lambda: alice.ask("GET", f"{API}/job/{job}/why")] * 2,
         *[lambda: nobody.login("root", "wrong")] * 2,

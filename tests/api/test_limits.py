@@ -12,8 +12,9 @@ import pytest
 from starlette.types import Message
 
 from paddleflow.api import bodies, events, jobs, users
+from paddleflow.api.fair_use import IN_WORK
 from paddleflow.api.platform import Platform
-from paddleflow.api.routing import Call, NoQuery, Route
+from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.errors import MOST_FAULTS, Fault, Invalid
 from paddleflow.spec import wire
 from paddleflow.spec.document import Document, decode
@@ -22,6 +23,7 @@ from tests.api.workshop import TINY
 from tests.patience import soon
 
 NAMES: list[str] = []
+SLOW: list[asyncio.Event] = []  #: until when a slow handler waits
 
 
 class Things(Document):
@@ -39,6 +41,12 @@ async def count(platform: Platform, call: Call[Things, NoQuery]) -> dict[str, ob
     return {"count": len(call.body.things)}
 
 
+async def wait(platform: Platform, call: Call[NoBody, NoQuery]) -> dict[str, object]:
+    NAMES.append(call.caller.name)
+    await SLOW[0].wait()
+    return {"name": "slow"}
+
+
 @pytest.fixture
 def database_url() -> str:
     """Nothing here depends on the engine."""
@@ -51,6 +59,7 @@ def routes() -> list[Route]:
         *users.ROUTES,
         *jobs.ROUTES,
         *events.ROUTES,
+        Route("GET", "/slow", wait, "x", answer=wire.Name),
         Route("POST", "/things", count, "x", body=Things, reader=read_things, answer=wire.Name),
         Route("POST", "/many", count, "x", body=Things, bulk=True, reader=read_things, answer=wire.Name),
     ]
@@ -84,7 +93,7 @@ async def test_a_large_body_is_decoded_off_the_loop_and_a_small_one_on_it(alice:
     assert (await alice.post("/things", {"things": [1]})).ok() == {"count": 1}
     assert (await alice.post("/things", {"things": [1] * 20_000})).ok() == {"count": 20_000}
     assert NAMES[0] == threading.current_thread().name
-    assert NAMES[1].startswith("decode")
+    assert NAMES[1].startswith("computing")
 
 
 async def test_the_number_of_values_is_bounded(alice: Api) -> None:
@@ -96,6 +105,18 @@ async def test_bulk_routes_take_more(alice: Api) -> None:
     body = json.dumps({"things": [1]}).encode() + b" " * 1_500_000
     (await alice.post("/things", body)).refused(413, "InvalidHTTPRequest")
     assert (await alice.post("/many", body)).ok() == {"count": 1}
+
+
+async def test_a_user_has_few_requests_in_work_and_others_do_not_wait_for_them(alice: Api, root: Api) -> None:
+    NAMES.clear()
+    SLOW[:] = [asyncio.Event()]
+    async with asyncio.TaskGroup() as group:
+        calls = [group.create_task(alice.get("/slow")) for _ in range(IN_WORK + 3)]
+        await soon(lambda: len(NAMES) >= IN_WORK)
+        (await root.get("/user")).ok()
+        assert NAMES == ["alice"] * IN_WORK
+        SLOW[0].set()
+    assert [call.result().status for call in calls] == [200] * len(calls)
 
 
 async def test_a_user_has_few_large_bodies_at_once(alice: Api, root: Api) -> None:

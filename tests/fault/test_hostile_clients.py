@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -10,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from paddleflow.access import tokens, users
 from paddleflow.api.platform import Platform
@@ -68,6 +70,21 @@ async def test_idle_connections_lock_nobody_out(tmp_path: Path) -> None:
         finally:
             for each in held:
                 each.close()
+
+
+def test_a_crowd_is_let_in_many_at_a_time(tmp_path: Path) -> None:
+    """On the loop that the server has, which accepts one connection in each iteration for each descriptor that listens."""
+
+    async def answered() -> int:
+        async with served(tmp_path) as (_, port), AsyncExitStack() as stack:
+            crowd = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(96)]
+            for each in crowd:
+                each.sendall(HEALTH)
+            for _ in range(48):
+                await asyncio.sleep(0)  # an iteration
+            return len(select.select(crowd, [], [], 0)[0])
+
+    assert uvloop.run(answered()) == 96
 
 
 async def test_half_a_head_is_not_waited_for(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from paddleflow.access.callers import NOBODY, Caller, require_mount, require_roo
 from paddleflow.api import answers, codes, health, metrics, openapi, requests
 from paddleflow.api.bodies import Bodies
 from paddleflow.api.dispatch import Table
+from paddleflow.api.fair_use import IN_WORK, UserQueue
 from paddleflow.api.peers import FORWARDED
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import PREFIX, Call, Route, Socket
@@ -71,7 +72,8 @@ class Application:
     def __init__(self, platform: Platform, routes: Sequence[Route], sockets: Sequence[Socket]) -> None:
         self._platform = platform
         self._sessions = platform.sessions
-        self._bodies = Bodies(platform.settings.server)
+        self._bodies = Bodies(platform.settings.server, platform.computing)
+        self._in_work = UserQueue(IN_WORK)
         entries = [_entry(route) for route in routes]
         self._table = Table((entry.route.method, entry.path, entry) for entry in entries)
         self._sockets = Table(("GET", socket.prefix + socket.path, socket) for socket in sockets)
@@ -104,7 +106,7 @@ class Application:
                 result = await self._ask_leader(route, path, headers, scope, receive)
             if result is None:
                 call = await self._decode(entry, path, headers, caller, request_id, Request(scope, receive))
-                result = await route.handler(self._platform, call)
+                result = await self._answer(route, call)
             status, content = route.status, b"" if isinstance(result, Response) else answers.encoded(result)
         except PaddleFlowError as error:
             result, status, content = None, error.status, answers.refusal(error, request_id)
@@ -147,6 +149,18 @@ class Application:
             if entry.user_field and body is not None and not caller.root and not route.open:
                 requests.refuse_other_user(getattr(body, entry.user_field) or "", caller.name)
         return Call(caller, path, body, query, request_id, request)
+
+    async def _answer(self, route: Route, call: Call[Any, Any]) -> object:
+        """What the handler says, in this user's turn. Nobody waits for those who have no name: their routes are cheap."""
+        if route.open:
+            return await route.handler(self._platform, call)
+        waited = await self._in_work.enter(call.caller.name)
+        try:
+            if waited and await call.request.is_disconnected():
+                raise ClientDisconnect
+            return await route.handler(self._platform, call)
+        finally:
+            self._in_work.leave(call.caller.name)
 
     async def _ask_leader(
         self, route: Route, path: Mapping[str, str], headers: requests.RawHeaders, scope: Scope, receive: Receive

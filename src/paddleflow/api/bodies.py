@@ -6,7 +6,7 @@ The rules (``docs/internals/limits.md``), held for every route by `Application`:
   routes that say ``bulk`` ``server.max_bulk_body``. A body that is larger is refused without being read.
 * A body arrives within ``server.body_timeout`` seconds.
 * It holds at most `MOST_VALUES` JSON values: what a value costs to check is far more than its bytes.
-* One above `LARGE` bytes is decoded off the event loop by threads of its own, and counts against its user: at most
+* One above `LARGE` bytes is decoded off the event loop, one at a time of each user, and counts against its user: at most
   `LARGE_PER_USER` at once, so that nobody fills the memory of the server. Its memory goes back to the system afterwards.
 """
 
@@ -16,13 +16,13 @@ import asyncio
 import json
 import re
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
 from paddleflow.api import memory
+from paddleflow.api.fair_use import Computing
 from paddleflow.api.routing import Route
 from paddleflow.base.user_limit import UserLimit
 from paddleflow.errors import Invalid, TimedOut, TooLarge
@@ -40,11 +40,11 @@ _SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 class Bodies:
     """Reads and decodes the bodies of one application."""
 
-    def __init__(self, settings: ServerSettings) -> None:
+    def __init__(self, settings: ServerSettings, computing: Computing) -> None:
         self._settings = settings
         self._ignore_unknown = settings.unknown_fields == "ignore"
         self._large = UserLimit("large requests", LARGE_PER_USER)
-        self._threads = ThreadPoolExecutor(2, thread_name_prefix="decode")
+        self._computing = computing
 
     async def document(self, route: Route, headers: Mapping[bytes, bytes], receive: Receive, user: str) -> Any:
         """What the route's reader makes of the body; None only for an optional one that was left out."""
@@ -64,8 +64,7 @@ class Bodies:
                 body = await self._rest(receive, body, limit)
             if len(body) <= LARGE:
                 return self._decode(route, body, limit)
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._threads, self._decode_large, route, body, limit)
+            return await self._computing.run(user, self._decode_large, route, body, limit)
 
     async def whole(self, route: Route, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
         """The body as it is, to be passed on."""

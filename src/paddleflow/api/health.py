@@ -27,9 +27,11 @@ async def readyz(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.Health
     async def server() -> str:
         return "is stopping" if platform.closing.is_set() else ""
 
-    checks: dict[str, Check] = {"server": server, "database": database, **platform.checks}
-    faults = [Fault(name, fault) for name, check in checks.items() if (fault := await _fault(check))]
-    if faults:
+    async def find() -> list[Fault]:
+        checks: dict[str, Check] = {"server": server, "database": database, **platform.checks}
+        return [Fault(name, fault) for name, check in checks.items() if (fault := await _fault(check))]
+
+    if faults := await platform.faults.get(find):
         raise Unavailable("; ".join(map(str, faults)), details=faults)
     return {"status": "ok"}
 

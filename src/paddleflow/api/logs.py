@@ -64,7 +64,7 @@ async def _page(platform: Platform, logs: MaskedLogs, key: Key, query: JobLogQue
     chunk = await logs.part(key, 0, most, ended=ended)
     end = chunk.size
     while chunk.data:
-        await asyncio.to_thread(window.feed, chunk.data)
+        await platform.computing.run(logs.user, window.feed, chunk.data)
         if chunk.next_offset >= end:
             break
         chunk = await logs.part(key, chunk.next_offset, most, ended=ended)

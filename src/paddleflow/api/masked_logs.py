@@ -28,7 +28,7 @@ class MaskedLogs:
         self._finished_at = row.finished_at
         self._masked = uses_secrets(row.members)
         self._masks = (frozenset[str](), Masks(()))  #: of which copies of secrets, and these
-        self._user = row.user_name
+        self.user = row.user_name
 
     async def part(self, key: Key, offset: int, limit: int, *, ended: bool = False) -> LogChunk:
         """Part of a log; one that was never written, as that of a member without a process, is empty.
@@ -60,17 +60,17 @@ class MaskedLogs:
     async def _hidden(self, task: TaskAddress, chunk: LogChunk, ended: bool) -> LogChunk:
         """The values are asked for after the bytes were read: what a job writes, it was given before."""
         sealed = await self._platform.database.read(secrets.given, self._job)
-        files, known = self._platform.files.of(self._user), frozenset(each.id for each in sealed)
+        run, known = self._platform.computing.run, frozenset(each.id for each in sealed)
         if known != self._masks[0]:
             keyring = self._platform.keyring
-            self._masks = known, await files.run(lambda: Masks(each.open(keyring) for each in sealed))
+            self._masks = known, await run(self.user, lambda: Masks(each.open(keyring) for each in sealed))
         masks = self._masks[1]
         if not masks:
             return chunk
         beside = masks.longest - 1
         first = max(0, chunk.offset - beside)
         wide = await self._store.read(task, first, chunk.next_offset - first + beside)
-        hidden, held = await files.run(lambda: (masks.hide(wide.data), masks.unfinished(wide.data)))
+        hidden, held = await run(self.user, lambda: (masks.hide(wide.data), masks.unfinished(wide.data)))
         end = chunk.next_offset
         if not ended and first + len(wide.data) >= wide.size:
             end = max(chunk.offset, min(end, wide.size - held))

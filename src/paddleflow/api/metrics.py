@@ -57,9 +57,12 @@ class RequestTimes(Collector):
 
 
 async def metrics(platform: Platform, call: Call[NoBody, NoQuery]) -> Response:
-    for refresh in platform.refresh:
-        await refresh()
-    return Response(generate_latest(platform.registry), headers={"content-type": CONTENT_TYPE_LATEST})
+    async def collect() -> bytes:
+        for refresh in platform.refresh:
+            await refresh()
+        return generate_latest(platform.registry)
+
+    return Response(await platform.metrics.get(collect), headers={"content-type": CONTENT_TYPE_LATEST})
 
 
 ROUTES: tuple[Route, ...] = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 from collections.abc import Sequence
@@ -59,7 +58,7 @@ async def update_pipeline(platform: Platform, call: Call[PipelineDocument, NoQue
 
 async def check_pipeline(platform: Platform, call: Call[PipelineText, NoQuery]) -> wire.PipelineCheck:
     raw = decoded(call.body.yaml_raw)
-    pipeline = await asyncio.to_thread(checked, raw)
+    pipeline = await platform.computing.run(call.caller.name, checked, raw)
     places = Places(raw.decode("utf-8"))
     await platform.database.read(demands.require_storages, pipeline, call.caller.name, call.caller.root, places)
     return {"name": pipeline.name}
@@ -82,7 +81,7 @@ async def _text(platform: Platform, document: PipelineDocument, user: str, root:
             )
         storage = await platform.database.read(storages.get_storage, user, root, document.fs_name)
         raw = await platform.files.of(user).run(platform.stores.read_document, storage, path)
-    pipeline = await asyncio.to_thread(checked, raw, path)
+    pipeline = await platform.computing.run(user, checked, raw, path)
     text = raw.decode("utf-8")
     await platform.database.read(demands.require_storages, pipeline, user, root, Places(text, path))
     return Text(pipeline.name, text, document.fs_name, path)

@@ -15,12 +15,14 @@ from paddleflow.access.audit import AuditLog
 from paddleflow.access.sessions import Sessions
 from paddleflow.access.user_folders import UIDS, UserFolders
 from paddleflow.api.cluster_view import ClusterConnector, ClusterView, NoNodes
+from paddleflow.api.fair_use import Computing, Shared
 from paddleflow.api.forecaster import Forecaster
 from paddleflow.api.peers import Peers
 from paddleflow.api.store_checks import StoreChecks
 from paddleflow.base.clock import Clock
 from paddleflow.base.quantity import Resources
 from paddleflow.base.user_limit import UserLimit
+from paddleflow.errors import Fault
 from paddleflow.jobs.code import FOLDER as CODE
 from paddleflow.jobs.durations import DurationHistory
 from paddleflow.jobs.environment import FOLDER as ENVIRONMENTS
@@ -180,6 +182,7 @@ class Platform:
     clusters: ClusterView = field(default_factory=NoNodes)  #: who knows the nodes
     connector: ClusterConnector | None = None  #: None: clusters are recorded without a look at them
     files: FilePool = field(default_factory=FilePool)  #: where files of users are read
+    computing: Computing = field(default_factory=Computing)  #: where what takes long is computed
     keyring: Keyring = field(default_factory=Keyring.random)  #: what secrets in rows are encrypted with
     store_checks: StoreChecks = field(default_factory=StoreChecks)  #: where stores are tried out
     sessions: Sessions = field(init=False)  #: who calls
@@ -195,6 +198,8 @@ class Platform:
     refresh: list[Refresh] = field(default_factory=list)  #: what /metrics awaits before it shows the registry
     closing: asyncio.Event = field(default_factory=asyncio.Event)  #: set when the server begins to stop: streams end
     checks: Mapping[str, Check] = field(default_factory=dict)  #: what /readyz asks besides the database
+    faults: Shared[list[Fault]] = field(default_factory=Shared)  #: what /readyz says
+    metrics: Shared[bytes] = field(default_factory=Shared)  #: what /metrics says
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "audit", AuditLog(self.database))

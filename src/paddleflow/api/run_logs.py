@@ -6,9 +6,9 @@ of its answer the jobs of its clusters are taken; one that was asked by another 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import cast
 
 from paddleflow.access.callers import Caller
@@ -45,7 +45,7 @@ async def run_log(platform: Platform, call: Call[NoBody, RunLogQuery]) -> wire.R
             logs.append(elsewhere[job.id])
             continue
         store = MaskedLogs(platform, job)
-        parts = [await _task_log(store, job, task, query) for task in tasks]
+        parts = [await _task_log(platform, store, job, task, query) for task in tasks]
         logs.append({"jobID": job.id, "name": job.name, "type": job.kind, "taskList": parts, "eventList": lines})
     return {"submitLog": run.message, "runLog": logs, "runID": run.id}
 
@@ -86,13 +86,16 @@ def _jobs(tx: Tx, caller: Caller, run: str, job: str) -> tuple[RunRow, list[tupl
     return row, found
 
 
-async def _task_log(store: MaskedLogs, job: JobRow, task: TaskRow, query: RunLogQuery) -> wire_jobs.TaskLog:
+async def _task_log(
+    platform: Platform, store: MaskedLogs, job: JobRow, task: TaskRow, query: RunLogQuery
+) -> wire_jobs.TaskLog:
     from_end = query.log_file_position == "end"
     page = LogPage("", False, False)
     with suppress(Unavailable):
         ended = JobStatus(job.status).final
         chunk = await store.part((task.role, task.idx), *log_range(from_end), ended=ended)
-        page = await asyncio.to_thread(log_page, chunk, query.page_no, query.page_size, from_end=from_end)
+        pages = partial(log_page, chunk, query.page_no, query.page_size, from_end=from_end)
+        page = await platform.computing.run(store.user, pages)
     info: wire_jobs.LogInfo = {
         "logContent": page.content,
         "hasNextPage": page.has_next_page,

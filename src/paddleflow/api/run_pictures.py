@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from pydantic_core import to_json
@@ -33,8 +32,9 @@ async def run_events(platform: Platform, call: Call[NoBody, JobEventsQuery]) -> 
 
 async def run_graph(platform: Platform, call: Call[NoBody, GraphQuery]) -> Response:
     row, components = await platform.database.read(run_with_components, call.caller, call.path["id"])
-    body = await asyncio.to_thread(_picture, row, components, call.query.format, platform.clock.now())
-    return Response(body, media_type=_MEDIA[call.query.format])
+    user, form = call.caller.name, call.query.format
+    body = await platform.computing.run(user, _picture, row, components, form, platform.clock.now())
+    return Response(body, media_type=_MEDIA[form])
 
 
 def _picture(row: RunRow, components: Sequence[ComponentRow], form: str, now: float) -> bytes:
@@ -48,7 +48,7 @@ def _picture(row: RunRow, components: Sequence[ComponentRow], form: str, now: fl
 async def run_difference(platform: Platform, call: Call[NoBody, DifferenceQuery]) -> wire.Difference:
     first = await platform.database.read(run_with_components, call.caller, call.path["id"])
     second = await platform.database.read(run_with_components, call.caller, call.query.other)
-    return await asyncio.to_thread(difference, *first, *second)
+    return await platform.computing.run(call.caller.name, difference, *first, *second)
 
 
 _REFUSED = ("404 RunNotFound", "403 AccessDenied")

@@ -5,7 +5,6 @@ Everything is checked before anything is written: the document, what the request
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import dataclass
 
@@ -56,7 +55,7 @@ async def source_of(platform: Platform, caller: Caller, body: RunDocument) -> So
         name=body.name,
     )
     file = body.run_yaml_path if origin else ""
-    pipeline = await asyncio.to_thread(_bound, raw, request, file)
+    pipeline = await platform.computing.run(caller.name, _bound, raw, request, file)
     new = NewRun(
         user=user,
         pipeline=pipeline,
@@ -80,7 +79,7 @@ async def from_json(platform: Platform, caller: Caller, body: RunJson) -> Source
     if body.username:
         given["username"] = body.username
     text = to_json(given, indent=2).decode()
-    pipeline = await asyncio.to_thread(_bound_json, given)
+    pipeline = await platform.computing.run(caller.name, _bound_json, given)
     description = document.get("description")
     new = NewRun(
         user=body.username or caller.name,
@@ -105,7 +104,7 @@ async def changed_run(platform: Platform, old: RunRow, document: str) -> NewRun:
     )
     new = NewRun(
         user=old.user_name,
-        pipeline=await asyncio.to_thread(_bound, raw, request, ""),
+        pipeline=await platform.computing.run(old.user_name, _bound, raw, request, ""),
         document=raw.decode("utf-8"),
         source="",
         name=old.name,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from pydantic_core import to_json
 
 from paddleflow.access.callers import Caller, require_owner
@@ -72,7 +70,7 @@ async def list_runs(platform: Platform, call: Call[NoBody, RunListQuery]) -> wir
 
 async def show_run(platform: Platform, call: Call[NoBody, NoQuery]) -> bytes:
     found = await platform.database.read(_details, call.caller, call.path["id"])
-    return await asyncio.to_thread(_shown, found, platform.clock.now())
+    return await platform.computing.run(call.caller.name, _shown, found, platform.clock.now())
 
 
 def _details(tx: Tx, caller: Caller, run: str) -> RunDetails:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -68,7 +67,7 @@ async def what_if(platform: Platform, call: Call[WhatIf, NoQuery]) -> wire.WhatI
             "after": _side(report(other, until), other.ends),
         }
 
-    return await asyncio.to_thread(both)
+    return await platform.computing.run(call.caller.name, both)
 
 
 def _read(tx: Tx, durations: DurationHistory) -> tuple[list[Queue], Mapping[str, Profile]]:
@@ -171,7 +170,7 @@ async def replay_record(platform: Platform, call: Call[NoBody, ReplayQuery]) -> 
         raise Unavailable(
             "this server does not schedule jobs", hint="ask the server on whose machine the cluster's jobs run"
         )
-    found = await asyncio.to_thread(lambda: replay(engine.decisions(since), since, until))
+    found = await platform.computing.run(call.caller.name, lambda: replay(engine.decisions(since), since, until))
     differs = found.difference
     difference: wire.Difference | None = None
     if differs is not None:

@@ -25,7 +25,7 @@ from paddleflow.errors import Unavailable
 from paddleflow.settings import ServerSettings
 
 MOST_HEAD = 64 * 1024  #: bytes of a request's head
-RESERVED = 256  #: descriptors for the database, logs, artifacts and the keeper's sockets
+RESERVED = 256  #: descriptors for the listener, the database, logs, artifacts and the keeper's sockets
 FEWEST = 64  #: connections below which a server does not start
 
 

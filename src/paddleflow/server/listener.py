@@ -25,6 +25,9 @@ from paddleflow.settings import ServerSettings, Settings
 
 MOST_MESSAGE = 2**20  #: bytes of a message that a client sends over a websocket
 _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+#: Connections that are accepted in one iteration of the loop. libuv accepts one for each listening descriptor, and an iteration is long
+#: while many ask: in a queue that moves by one, a new client waits for everybody's connections instead of for one iteration.
+ACCEPTS = 16
 RELOAD_EVERY = 10.0  #: seconds between two checks of the files of the certificate
 
 log = Log("server")
@@ -123,7 +126,7 @@ class HttpServer:
                 group.create_task(self._reload_certificate()),
                 group.create_task(self.platform.audit.run()),
             ]
-            await server.serve([self.listener])
+            await server.serve([self.listener, *(self.listener.dup() for _ in range(ACCEPTS - 1))])
             for task in background:
                 task.cancel()
 
