@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from paddleflow.fs.session import ask_stats
+from paddleflow.fs.control import ask_stats
 
 COMMAND = [sys.executable, "-c", "from paddleflow.cli.main import main; main()"]
 

@@ -417,7 +417,8 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from paddleflow.fs.device import unmount
-from paddleflow.fs.mount import MountOptions, start_mount
+from paddleflow.fs.background import start_mount
+from paddleflow.fs.options import MountOptions
 source, folder = Path(sys.argv[2]), Path(sys.argv[3])
 start_mount(MountOptions(url=f"file://{source}", folder=folder))
 (folder / "file").write_bytes(b"mine")

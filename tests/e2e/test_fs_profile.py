@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from paddleflow.cli.fs_profile import draw
-from paddleflow.fs.session import ask_opens
+from paddleflow.fs.control import ask_opens
 from paddleflow.fs.trace import Opened
 from tests.mounts import COMMAND, Mount, mounted, needs_fuse
 

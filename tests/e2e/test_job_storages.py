@@ -17,7 +17,7 @@ import pytest
 from paddleflow.engine.shared_mounts import DIGEST
 from paddleflow.errors import Conflict, Invalid, NotFound, Unavailable
 from paddleflow.fs import device
-from paddleflow.fs.session import ask_stats
+from paddleflow.fs.control import ask_stats
 from paddleflow.objects.s3 import Bucket, S3Store
 from paddleflow.objects.urls import open_store
 from paddleflow.sdk.client import PaddleFlow

@@ -39,7 +39,7 @@ def _chosen(tx: Tx, names: Sequence[str]) -> list[Cluster]:
 
 async def _nodes(platform: Platform, cluster: Cluster) -> tuple[Sequence[NodeUse], str]:
     """The nodes of a cluster, and why there are none."""
-    if not cluster.local and platform.connector is None:
+    if not cluster.local and platform.check_cluster is None:
         return (), not_connected(cluster)
     if not cluster.local and not cluster.online:
         return (), f"cluster[{cluster.name}] is offline"

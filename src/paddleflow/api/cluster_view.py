@@ -1,11 +1,11 @@
 """What the routes of clusters ask of those who know the nodes: the runtime and the engine.
 
-The composition root gives implementations as ``Platform.clusters`` and ``Platform.connector``.
+The composition root gives implementations as ``Platform.clusters`` and ``Platform.check_cluster``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -70,12 +70,8 @@ class ClusterCheck:
     findings: Sequence[ClusterFinding]
 
 
-class ClusterConnector(Protocol):
-    """Who can connect to clusters that are not this machine."""
-
-    async def check(self, cluster: Cluster) -> ClusterCheck:
-        """Connect and look. Raises when it cannot be reached or does not know us."""
-        ...
+#: Connect to a cluster that is not this machine, and look. Raises when it cannot be reached or does not know us.
+CheckCluster = Callable[[Cluster], Awaitable[ClusterCheck]]
 
 
 class NoNodes:

@@ -54,16 +54,16 @@ async def prepare(platform: Platform, cluster: Cluster | None, document: Any) ->
         raise Invalid("credential " + credentials.fault_of(sent), code="InvalidClusterCredential")
     kept = None if sent is None else credentials.encrypt(platform.keyring, _name(cluster, document), sent)
     version = document.version
-    if platform.connector is not None and version is None and (cluster is None or not cluster.version):
+    if platform.check_cluster is not None and version is None and (cluster is None or not cluster.version):
         version = "unknown"  # until the cluster says it
     now = platform.clock.now()
     trial = document.model_copy(update={"version": version})
     wanted = rules.new_cluster(trial, now) if cluster is None else rules.changed_cluster(cluster, trial, now, queues=0)
     document = document.model_copy(update={"credential": kept, "version": version})
     touched = cluster is None or any(getattr(document, name) is not None for name in _CONNECTION)
-    if platform.connector is None or wanted.local or not wanted.online or not touched:
+    if platform.check_cluster is None or wanted.local or not wanted.online or not touched:
         return document
-    found = await platform.connector.check(replace(wanted, credential=kept if kept is not None else wanted.credential))
+    found = await platform.check_cluster(replace(wanted, credential=kept if kept is not None else wanted.credential))
     if lacking := [each for each in found.findings if each.needed and not each.ok]:
         raise Invalid.of(
             [Fault(each.what, each.message, each.hint) for each in lacking], code="InvalidClusterProperties"
@@ -79,13 +79,13 @@ def _name(cluster: Cluster | None, document: Any) -> str:
 
 async def check(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.ClusterCheck:
     cluster = await platform.database.read(clusters.get_cluster, call.path["name"])
-    if cluster.local or platform.connector is None:
+    if cluster.local or platform.check_cluster is None:
         raise Invalid(
             f"cluster[{cluster.name}] is of type {cluster.cluster_type}: there is nothing to connect to",
             code="InvalidClusterProperties",
             hint="paddleflow cluster resource shows its nodes",
         )
-    found = await platform.connector.check(cluster)
+    found = await platform.check_cluster(cluster)
     return {
         "clusterName": cluster.name,
         "version": found.version,

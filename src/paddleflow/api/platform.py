@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from paddleflow.access.audit import AuditLog
 from paddleflow.access.sessions import Sessions
 from paddleflow.access.user_folders import UIDS, UserFolders
-from paddleflow.api.cluster_view import ClusterConnector, ClusterView, NoNodes
+from paddleflow.api.cluster_view import CheckCluster, ClusterView, NoNodes
 from paddleflow.api.fair_use import Computing, Shared
 from paddleflow.api.forecaster import Forecaster
 from paddleflow.api.peers import Peers
@@ -180,7 +180,7 @@ class Platform:
     bus: Bus
     workplace: Workplace | None = None  #: None in tests of routes that run nothing
     clusters: ClusterView = field(default_factory=NoNodes)  #: who knows the nodes
-    connector: ClusterConnector | None = None  #: None: clusters are recorded without a look at them
+    check_cluster: CheckCluster | None = None  #: None: clusters are recorded without a look at them
     files: FilePool = field(default_factory=FilePool)  #: where files of users are read
     computing: Computing = field(default_factory=Computing)  #: where what takes long is computed
     keyring: Keyring = field(default_factory=Keyring.random)  #: what secrets in rows are encrypted with

@@ -37,7 +37,7 @@ def _place(function: F) -> F:
 
 def _folders(mount: Path | None, folders: tuple[Path, ...]) -> list[Path]:
     """The cache folders that are meant, one per disk."""
-    from paddleflow.fs.session import ask_stats
+    from paddleflow.fs.control import ask_stats
 
     if bool(mount) == bool(folders):
         raise click.UsageError("name the folder of a mount, or its cache folders by --cache-dir")

@@ -19,6 +19,7 @@ from paddleflow.cli.session import Session, pass_session
 from paddleflow.errors import PaddleFlowError
 
 if TYPE_CHECKING:
+    from paddleflow.fs.options import MountOptions
     from paddleflow.objects.links import LinkTarget
 
 ACCESS = ("endpoint", "region", "access_key", "secret_key", "token")
@@ -111,7 +112,8 @@ def mount(
       AWS_ACCESS_KEY_ID=… AWS_SECRET_ACCESS_KEY=… paddleflow fs mount --url s3://bucket/sets --endpoint https://s3.example /mnt/sets
     """
     from paddleflow.base.quantity import parse_quantity
-    from paddleflow.fs.mount import MountOptions, run_mount, start_mount
+    from paddleflow.fs.background import start_mount
+    from paddleflow.fs.options import MountOptions
     from paddleflow.objects.urls import parse_url
 
     if len(places) != (1 if url else 2):
@@ -136,15 +138,16 @@ def mount(
         **rest,
     )
     if foreground:
-        run_mount(options)
+        _stay(options)
     else:
-        pid = start_mount(options)
-        output.done(
-            session,
-            f"{options.url} mounted on {options.folder}{note}",
-            str(options.folder),
-            lambda: {"folder": str(options.folder), "pid": pid},
-        )
+        pid, where = start_mount(options), str(options.folder)
+        output.done(session, f"{url} mounted on {where}{note}", where, lambda: {"folder": where, "pid": pid})
+
+
+def _stay(options: MountOptions) -> None:
+    from paddleflow.fs.mount import run_mount
+
+    run_mount(options)
 
 
 def _place_of(
@@ -197,7 +200,7 @@ def umount(session: Session, folder: Path, force: bool) -> None:
 
 def _pids_behind(folder: Path) -> list[int]:
     """Supervisor and worker."""
-    from paddleflow.fs.session import ask_stats
+    from paddleflow.fs.control import ask_stats
 
     try:
         found = ask_stats(folder)
@@ -218,7 +221,7 @@ def _wait_for(pids: list[int], seconds: float = 30.0) -> None:
 @pass_session
 def reload(session: Session, folder: Path) -> None:
     """Replace the program behind a mount by the one installed now; programs that use the mount go on."""
-    from paddleflow.fs.mount import reload_mount
+    from paddleflow.fs.background import reload_mount
 
     where = absolute(folder)
     reload_mount(where)
@@ -233,7 +236,7 @@ def reload(session: Session, folder: Path) -> None:
 @pass_session
 def stats(session: Session, folder: Path, watch: bool) -> None:
     """Show what a mount did: requests with their times, and how files were opened."""
-    from paddleflow.fs.session import ask_stats
+    from paddleflow.fs.control import ask_stats
 
     where = absolute(folder)
     found = ask_stats(where)

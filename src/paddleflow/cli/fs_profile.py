@@ -43,7 +43,7 @@ def profile(session: Session, folder: Path, seconds: float, picture: Path | None
     Example:
       paddleflow fs profile /mnt/sets --seconds 60 --picture epoch.svg
     """
-    from paddleflow.fs.session import ask_opens
+    from paddleflow.fs.control import ask_opens
 
     where = absolute(folder)
     opens: list[Opened] = []

@@ -34,8 +34,9 @@ from paddleflow.base.clock import Clock
 from paddleflow.base.log import Log
 from paddleflow.errors import NotFound, PaddleFlowError, Unavailable
 from paddleflow.fs import device
-from paddleflow.fs.mount import MountOptions, start_mount
-from paddleflow.fs.session import ask_stats
+from paddleflow.fs.background import start_mount
+from paddleflow.fs.control import ask_stats
+from paddleflow.fs.options import MountOptions
 from paddleflow.objects.store import RETRYABLE
 from paddleflow.settings import LocalSettings
 from paddleflow.storage.cache_settings import StoredCacheSettings, find_cache_settings

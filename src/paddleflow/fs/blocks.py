@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from paddleflow.fs.inventory import CHECKSUM, FILLING, Pins, label
+from paddleflow.fs.options import FREE_FLOOR
 
 log = logging.getLogger(__name__)
 BLOCK = 4 * 2**20
 WHOLE_UP_TO = BLOCK  #: bytes; objects up to this size are fetched in one request
-FREE_FLOOR = 0.05  #: part of the disk that is left to others
 MOST_IN_MEMORY = 16  #: blocks that the disk did not take, of all files together
 
 #: Fetches a range of the object, all of one version: offset, size.

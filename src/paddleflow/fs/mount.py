@@ -1,8 +1,6 @@
-"""Mounting from options to the end: choose the tree, mount, serve in the foreground or in a process of its own.
+"""The process of a mount from options to its end: choose the tree, mount, serve. A supervisor and its worker (`supervisor`).
 
-The interface for other packages is `MountOptions` with `start_mount` (returns when the mount answers requests, or raises in
-words when it does not come to that), `reload_mount` and `device.unmount`. `paddleflow fs mount` and mounts for jobs call them. The process of a
-mount calls `main`: a supervisor and its worker (`supervisor`).
+`paddleflow fs mount --foreground` calls `run_mount`; processes that `background` starts call `main`.
 """
 
 from __future__ import annotations
@@ -12,13 +10,11 @@ import hashlib
 import json
 import logging
 import os
-import select
 import signal
-import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import FrameType
 from urllib.parse import unquote
@@ -26,49 +22,25 @@ from urllib.parse import unquote
 from paddleflow.base.names import nearest
 from paddleflow.errors import BY_STATUS, Conflict, Invalid, PaddleFlowError, Unavailable
 from paddleflow.fs import device
-from paddleflow.fs.blocks import FREE_FLOOR, DataCache
+from paddleflow.fs.background import log_path, main_command
+from paddleflow.fs.blocks import DataCache
 from paddleflow.fs.index import Index
 from paddleflow.fs.meta import Defaults
-from paddleflow.fs.options import RemoteOptions
+from paddleflow.fs.options import MountOptions, RemoteOptions, load_options
 from paddleflow.fs.plain import mountable
 from paddleflow.fs.posix import PosixTree
 from paddleflow.fs.remote import RemoteTree
-from paddleflow.fs.session import THREADS, Session, ask_stats, control_path
+from paddleflow.fs.session import Session
 from paddleflow.fs.state import LAYOUT, State, StateFiles, make_state_files
 from paddleflow.fs.supervisor import Supervisor, Work, open_descriptors
 from paddleflow.fs.tree import Tree
 from paddleflow.fs.writer import Staging
-from paddleflow.objects.links import LinkedStore, LinkTarget
+from paddleflow.objects.links import LinkedStore
 from paddleflow.objects.store import ObjectStore
 from paddleflow.objects.urls import SCHEMES, open_native_folder, open_store
 from paddleflow.objects.wrappers import Retrying
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class MountOptions:
-    """What `fs mount` is asked for."""
-
-    url: str
-    folder: Path
-    read_only: bool = False
-    immutable: bool = False  #: the source does not change while it is mounted; implies read_only
-    allow_other: bool = False  #: other users may use the mount
-    passthrough: bool = True
-    seconds: float | None = None  #: after which a change made elsewhere is noticed; None: as suits the source
-    threads: int = THREADS
-    # of stores only
-    properties: Mapping[str, str] = field(default_factory=dict)  #: what the URL does not say, by `objects.urls.SCHEMES`
-    links: Sequence[LinkTarget] = ()  #: other stores at paths inside it
-    strict: bool = False  #: ask the store at every open
-    writeback: bool = False  #: upload in the background; a journal on this machine's disk until then
-    plain: bool = False  #: objects carry no attributes of ours
-    cache_folder: Path | None = None  #: None: below the user's cache folder
-    cache_size: int = 20 * 2**30  #: bytes, of all cache folders together
-    more_cache_folders: Sequence[Path] = ()  #: on further disks
-    free_space: float = FREE_FLOOR  #: part of each cache disk that is left to others
-    keep_metadata: bool = True  #: names and attributes are kept on disk for the next mount
 
 
 def open_tree(options: MountOptions, state: State) -> Tree:
@@ -243,95 +215,6 @@ def _sayer(sender: int) -> Callable[[dict[str, object]], None]:
     return say
 
 
-def start_mount(options: MountOptions, seconds: float | None = None) -> int:
-    """Mount in a process of its own; the id of its supervisor. Returns when the mount answers, or after `seconds` raises."""
-    file = log_path(options.folder)
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    receiver, sender = os.pipe()
-    options_fd = os.memfd_create("paddleflow options")
-    os.write(options_fd, dump_options(options).encode())
-    try:
-        written = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            process = subprocess.Popen(  # it forks and leaves at once, so that nobody has to wait for the supervisor
-                _command(str(options_fd), str(sender)),
-                stdin=subprocess.DEVNULL, stdout=written, stderr=written,
-                pass_fds=[options_fd, sender], start_new_session=True, cwd="/",
-            )  # fmt: skip
-        finally:
-            os.close(written)
-    finally:
-        os.close(options_fd)
-        os.close(sender)
-    with open(receiver, "rb", buffering=0) as pipe:
-        in_time = bool(select.select([pipe], [], [], seconds)[0])
-        if not in_time:
-            _give_up(process.pid, options.folder)
-        said = pipe.read() if in_time else b""
-    process.wait()
-    if not in_time:
-        hint = "see whether the store is reachable and answers"
-        raise Unavailable(f"{options.url} did not answer within {seconds:g} s", hint=hint)
-    if not said:
-        raise Unavailable(f"the process that mounts on {options.folder} ended without a word", hint=_see_log(options))
-    answer = json.loads(said)
-    if "pid" in answer:
-        return int(answer["pid"])
-    raise BY_STATUS.get(int(answer["status"]), PaddleFlowError)(
-        answer["message"], code=answer["code"], hint=answer["hint"]
-    )
-
-
-def _give_up(group: int, folder: Path) -> None:
-    """End a mount that does not come up: its whole session, and what it may have mounted."""
-    with suppress(ProcessLookupError):
-        os.killpg(group, signal.SIGKILL)
-    with suppress(PaddleFlowError):
-        device.unmount(folder, force=True)
-
-
-def reload_mount(folder: Path) -> None:
-    """Replace the program behind a mount by the one that is installed now. Whoever uses the mount notices nothing."""
-    found = ask_stats(folder)
-    asked = subprocess.run(_command("--layout"), capture_output=True, text=True, check=False)
-    if asked.stdout.strip() != str(found["layout"]):
-        hint = f"paddleflow fs umount {folder}, and mount it again"
-        raise Conflict(f"the mount on {folder} cannot be taken over by the program that is installed", hint=hint)
-    if not found["resend"]:
-        raise Conflict(f"the mount on {folder} cannot be taken over: that needs Linux 6.9")
-    os.kill(int(str(found["pid"])), signal.SIGHUP)
-
-
-def _command(*words: str) -> list[str]:
-    """Calls `main` of the program that is installed where this one is, in a process of its own."""
-    begin = (
-        "import sys; sys.path.append(sys.argv[1]); from paddleflow.fs.mount import main; sys.exit(main(sys.argv[2:]))"
-    )
-    return [sys.executable, "-c", begin, str(Path(__file__).parents[2]), *words]
-
-
-def dump_options(options: MountOptions) -> str:
-    """As text, secrets included: only ever in memory."""
-    links = [{"path": each.path, "url": each.url, "properties": dict(each.properties)} for each in options.links]
-    return json.dumps(
-        {**asdict(replace(options, properties=dict(options.properties), links=())), "links": links}, default=str
-    )
-
-
-def load_options(text: str) -> MountOptions:
-    """The options again; what this program does not know is left out."""
-    found = {name: value for name, value in json.loads(text).items() if name in MountOptions.__dataclass_fields__}
-    found["folder"] = Path(found["folder"])
-    found["links"] = tuple(LinkTarget(**each) for each in found["links"])
-    found["cache_folder"] = found["cache_folder"] and Path(found["cache_folder"])
-    found["more_cache_folders"] = tuple(Path(each) for each in found["more_cache_folders"])
-    return MountOptions(**found)
-
-
-def log_path(folder: Path) -> Path:
-    return control_path(folder).with_suffix(".log")
-
-
 def _see_log(options: MountOptions) -> str:
     return f"see {log_path(options.folder)}"
 
@@ -355,7 +238,7 @@ def main(words: list[str]) -> int:
         for each in open_descriptors():
             with suppress(OSError):
                 os.set_inheritable(each, True)
-        os.execv(sys.executable, _command(str(options_fd), json.dumps(asdict(files))))  # noqa: S606 - no shell is wanted
+        os.execv(sys.executable, main_command(str(options_fd), json.dumps(asdict(files))))  # noqa: S606 - no shell is wanted
 
     return Supervisor(make_worker(options, say), files, (options_fd,), reload).run()
 

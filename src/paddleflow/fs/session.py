@@ -1,4 +1,4 @@
-"""A mount while it lives: threads that read requests and answer them, figures, and the socket that `fs stats` asks.
+"""A mount while it lives: threads that read requests and answer them, and figures.
 
 `serve` returns when the mount is gone. A request that fails in a way that nobody foresaw is answered EIO and logged; it
 never ends the session.
@@ -7,32 +7,28 @@ never ends the session.
 from __future__ import annotations
 
 import errno
-import hashlib
-import json
 import logging
 import os
 import resource
-import socket
 import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Self
 
-from paddleflow.errors import Conflict, NotFound, PaddleFlowError, Unavailable
+from paddleflow.errors import PaddleFlowError
 from paddleflow.fs import kernel
+from paddleflow.fs.control import ControlSocket
 from paddleflow.fs.device import Device
+from paddleflow.fs.options import THREADS
 from paddleflow.fs.state import LAYOUT, State
-from paddleflow.fs.trace import Opened
 from paddleflow.fs.tree import Tree, errno_of
 from paddleflow.fs.vfs import MAX_WRITE, NOT_REPEATABLE, Unanswered, Vfs
 
 log = logging.getLogger(__name__)
 BUFFER = MAX_WRITE + 8192  #: the kernel wants room for the largest write and its headers
-THREADS = 16  #: those that wait for a store must not keep the others from answering
 _GONE = (errno.ENODEV, errno.ENOTCONN, errno.EBADF)
 _TRY_AGAIN = (errno.EINTR, errno.EAGAIN, errno.ENOENT)  #: ENOENT: the request was interrupted before we read it
 _NAMES = {op.value: op.name.lower() for op in kernel.Op}
@@ -69,7 +65,7 @@ class Session:
         ]
         for worker in workers:
             worker.start()
-        with _Control(self.folder, {"stats": self.stats, "opens": self.vfs.trace.take}) as control:
+        with ControlSocket(self.folder, {"stats": self.stats, "opens": self.vfs.trace.take}) as control:
             ready()
             control.start()  # whoever is answered sees a worker that was counted
             try:
@@ -171,99 +167,6 @@ class Session:
             "internal_errors": self._errors,
             "tree": self.tree.stats(),
         }
-
-
-class _Control:
-    """A Unix socket that answers each connection, which asks for one thing, with JSON."""
-
-    def __init__(self, folder: Path, answers: Mapping[str, Callable[[], object]]) -> None:
-        self._path, self._answers = control_path(folder), answers
-        self._socket = socket.socket(socket.AF_UNIX)
-
-    def __enter__(self) -> Self:
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._path.unlink(missing_ok=True)
-        with _short(self._path) as short:
-            self._socket.bind(short)
-        self._path.chmod(0o600)
-        self._socket.listen(8)
-        return self
-
-    def start(self) -> None:
-        """Answer; those who asked since the beginning have waited."""
-        threading.Thread(target=self._run, name="control", daemon=True).start()
-
-    def _run(self) -> None:
-        while True:
-            try:
-                connection, _ = self._socket.accept()
-            except OSError:
-                return
-            with connection, suppress(OSError):
-                connection.settimeout(5)
-                answer = self._answers.get(connection.recv(64).decode(errors="replace"))
-                if answer is not None:
-                    connection.sendall(json.dumps(answer()).encode())
-
-    def __exit__(self, *_: object) -> None:
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-        self._path.unlink(missing_ok=True)
-
-
-def control_path(folder: Path) -> Path:
-    """Where the process behind a mount listens; for its own user only."""
-    word = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
-    return Path.home() / ".cache" / "paddleflow" / "mounts" / f"{word}.sock"
-
-
-@contextmanager
-def _short(path: Path) -> Iterator[str]:
-    """A name for a socket that fits into the 108 bytes that an address has."""
-    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{folder}/{path.name}"
-    finally:
-        os.close(folder)
-
-
-def ask_stats(folder: Path) -> dict[str, object]:
-    """The figures of a mount, from the process behind it."""
-    found = _ask(folder, "stats")
-    if not isinstance(found, dict):
-        raise Conflict(f"the mount on {folder} answered something else than figures")
-    return found
-
-
-def ask_opens(folder: Path) -> list[Opened]:
-    """The files that were opened since this was last asked; the first time none, for then it begins to note them."""
-    found = _ask(folder, "opens")
-    if not isinstance(found, list):
-        raise Conflict(f"the mount on {folder} answered something else than opened files")
-    return [Opened(*each) for each in found]
-
-
-def _ask(folder: Path, what: str) -> object:
-    path = control_path(folder)
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(5)
-        try:
-            with _short(path) as short:
-                connection.connect(short)
-            connection.sendall(what.encode())
-            pieces = []
-            while piece := connection.recv(65_536):
-                pieces.append(piece)
-        except (FileNotFoundError, ConnectionRefusedError) as error:
-            hint = "paddleflow fs mount --url … mounts; findmnt -t fuse.paddleflow lists mounts"
-            raise NotFound(f"no mount of this user answers for {folder}", hint=hint) from error
-        except OSError as error:
-            raise Unavailable(f"the mount on {folder} does not answer: {error}") from error
-    try:
-        return json.loads(b"".join(pieces))
-    except ValueError as error:
-        raise Unavailable(f"the process behind {folder} ended while it was asked", hint="ask again") from error
 
 
 def raise_descriptor_limit() -> None:

@@ -26,7 +26,8 @@ from types import FrameType
 
 from paddleflow.errors import Invalid, PaddleFlowError
 from paddleflow.fs import device
-from paddleflow.fs.mount import MountOptions, start_mount
+from paddleflow.fs.background import start_mount
+from paddleflow.fs.options import MountOptions
 from paddleflow.objects import artifact_copies
 from paddleflow.objects.served import ServedStore
 from paddleflow.objects.store import RETRYABLE, ObjectStore

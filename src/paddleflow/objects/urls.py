@@ -1,7 +1,8 @@
 """A store from its URL and properties: the one place that knows which scheme is which class, and what each can be told.
 
 `SCHEMES` is the table of all that is known: the commands, the routes that make storages and the reference page read it. The
-drivers of some stores come with the extra ``stores``; they are imported when such a store is opened.
+drivers of some stores come with the extra ``stores``. Whatever speaks with a network is imported when such a store is opened: this
+table is read by every server and by many commands.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from paddleflow.base.names import nearest
@@ -20,10 +21,10 @@ from paddleflow.errors import Fault, Invalid, Unavailable
 from paddleflow.objects.local import LocalStore
 from paddleflow.objects.memory import MemoryStore
 from paddleflow.objects.native import NativeMount, mount_afs, mount_glusterfs, mount_nfs, open_mount
-from paddleflow.objects.s3 import Bucket, S3Store
-from paddleflow.objects.served import ServedStorage, ServedStore
-from paddleflow.objects.signature import Credentials
 from paddleflow.objects.store import NOT_SUPPORTED, ObjectStore, shorten
+
+if TYPE_CHECKING:
+    from paddleflow.objects.s3 import Bucket
 
 INVALID_URL = "InvalidFileSystemParamsURL"
 INVALID_PROPERTIES = "InvalidFileSystemParamsProperties"
@@ -267,6 +268,9 @@ _BOS_PROPERTIES = (
 
 
 def bucket_of(url: Url, properties: Properties) -> Bucket:
+    from paddleflow.objects.s3 import Bucket
+    from paddleflow.objects.signature import Credentials
+
     access_key, secret_key = properties.get("accessKey", ""), properties.get("secretKey", "")
     if bool(access_key) != bool(secret_key):
         raise Invalid("an accessKey needs a secretKey, and the other way round", code=INVALID_PROPERTIES)
@@ -285,6 +289,8 @@ def bucket_of(url: Url, properties: Properties) -> Bucket:
 
 
 def _open_s3(url: Url, properties: Properties) -> ObjectStore:
+    from paddleflow.objects.s3 import S3Store
+
     return S3Store(bucket_of(url, properties))
 
 
@@ -343,6 +349,8 @@ _SERVED_PROPERTIES = (
 
 
 def _open_served(url: Url, properties: Properties) -> ObjectStore:
+    from paddleflow.objects.served import ServedStorage, ServedStore
+
     place = ServedStorage(
         host=url.host,
         port=url.port(8999),

@@ -1,6 +1,6 @@
 """Clusters of type Kubernetes and K3S: from a row with its encrypted kubeconfig to a runtime, and the check before one is made.
 
-Implements `ClusterConnector` of the API. One client per runtime, and one more for its lease, which must not be fenced by itself.
+One client per runtime, and one more for its lease, which must not be fenced by itself.
 """
 
 from __future__ import annotations

@@ -7,8 +7,9 @@ import gc
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import uvloop
 
@@ -39,7 +40,6 @@ from paddleflow.runtimes.runtime import NodeInfo, Runtime
 from paddleflow.server.bootstrap import announce, bootstrap
 from paddleflow.server.data_folder import lock_data_folder, server_id
 from paddleflow.server.encrypted_columns import ENCRYPTED_COLUMNS
-from paddleflow.server.kubernetes_clusters import KubernetesClusters
 from paddleflow.server.listener import HttpServer, open_listener, peer_contexts
 from paddleflow.server.logs import configure
 from paddleflow.server.node_usage import ClusterNodes
@@ -50,7 +50,11 @@ from paddleflow.storage.storages import local_folders
 from paddleflow.storage.stores import Stores
 from paddleflow.store.connection import open_bus, open_database
 from paddleflow.store.database import Database
-from paddleflow.store.encryption import open_keyring
+from paddleflow.store.encryption import Keyring, open_keyring
+
+if TYPE_CHECKING:
+    from paddleflow.api.cluster_view import ClusterCheck
+    from paddleflow.server.kubernetes_clusters import KubernetesClusters
 
 log = Log("server")
 
@@ -148,7 +152,7 @@ async def assembled(
                 return runtime
             return make_local(data / "clusters" / cluster.name)
 
-        clusters = KubernetesClusters(settings.files_folder, clock, keyring, kubernetes_environment(), spawn, database)
+        clusters = LateClusters(settings.files_folder, clock, keyring, spawn, database)
         factories = {LOCAL: local, **dict.fromkeys(KUBERNETES, clusters.runtime)}
         engines = ClusterEngines(parts, factories, partial(base_environment, settings), counters)
         await engines.prepare()
@@ -164,13 +168,32 @@ async def assembled(
             keyring=keyring,
             workplace=Workplace(data, runtime, engines, files=settings.files_folder),
             clusters=ClusterNodes(database, engines.nodes),
-            connector=clusters,
+            check_cluster=clusters.check,
             peers=Peers(database, clock, parts.holder, DEFAULT_CLUSTER, peer_contexts(settings.server))
             if settings.database.url
             else None,
         )
         await add_metrics(platform, engines, counters)
         yield parts, platform, engines, schedules
+
+
+class LateClusters:
+    """`KubernetesClusters`, imported with the first cluster of that type: most servers have none, and it is a tenth of what a start imports."""
+
+    def __init__(self, files: Path, clock: Clock, keyring: Keyring, spawn: Spawn, database: Database) -> None:
+        self._parts = files, clock, keyring, kubernetes_environment(), spawn, database
+
+    @cached_property
+    def _clusters(self) -> KubernetesClusters:
+        from paddleflow.server.kubernetes_clusters import KubernetesClusters
+
+        return KubernetesClusters(*self._parts)
+
+    def runtime(self, cluster: Cluster) -> Runtime:
+        return self._clusters.runtime(cluster)
+
+    async def check(self, cluster: Cluster) -> ClusterCheck:
+        return await (await asyncio.to_thread(lambda: self._clusters)).check(cluster)
 
 
 async def add_metrics(platform: Platform, engines: ClusterEngines, counters: RunCounters) -> None:
