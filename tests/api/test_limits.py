@@ -12,7 +12,7 @@ import pytest
 from starlette.types import Message
 
 from paddleflow.api import bodies, events, jobs, users
-from paddleflow.api.fair_use import IN_WORK
+from paddleflow.api.fair_use import READS
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.errors import MOST_FAULTS, Fault, Invalid
@@ -111,10 +111,10 @@ async def test_a_user_has_few_requests_in_work_and_others_do_not_wait_for_them(a
     NAMES.clear()
     SLOW[:] = [asyncio.Event()]
     async with asyncio.TaskGroup() as group:
-        calls = [group.create_task(alice.get("/slow")) for _ in range(IN_WORK + 3)]
-        await soon(lambda: len(NAMES) >= IN_WORK)
+        calls = [group.create_task(alice.get("/slow")) for _ in range(READS + 3)]
+        await soon(lambda: len(NAMES) >= READS)
         (await root.get("/user")).ok()
-        assert NAMES == ["alice"] * IN_WORK
+        assert NAMES == ["alice"] * READS
         SLOW[0].set()
     assert [call.result().status for call in calls] == [200] * len(calls)
 

@@ -26,7 +26,7 @@ from paddleflow.access.callers import NOBODY, Caller, require_mount, require_roo
 from paddleflow.api import answers, codes, health, metrics, openapi, requests
 from paddleflow.api.bodies import Bodies
 from paddleflow.api.dispatch import Table
-from paddleflow.api.fair_use import IN_WORK, UserQueue
+from paddleflow.api.fair_use import READS, WRITES, UserQueue
 from paddleflow.api.peers import FORWARDED
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import PREFIX, Call, Route, Socket
@@ -73,7 +73,7 @@ class Application:
         self._platform = platform
         self._sessions = platform.sessions
         self._bodies = Bodies(platform.settings.server, platform.computing)
-        self._in_work = UserQueue(IN_WORK)
+        self._reads, self._writes = UserQueue(READS), UserQueue(WRITES)
         entries = [_entry(route) for route in routes]
         self._table = Table((entry.route.method, entry.path, entry) for entry in entries)
         self._sockets = Table(("GET", socket.prefix + socket.path, socket) for socket in sockets)
@@ -154,13 +154,14 @@ class Application:
         """What the handler says, in this user's turn. Nobody waits for those who have no name: their routes are cheap."""
         if route.open:
             return await route.handler(self._platform, call)
-        waited = await self._in_work.enter(call.caller.name)
+        in_work = self._reads if route.method == "GET" else self._writes
+        waited = await in_work.enter(call.caller.name)
         try:
             if waited and await call.request.is_disconnected():
                 raise ClientDisconnect
             return await route.handler(self._platform, call)
         finally:
-            self._in_work.leave(call.caller.name)
+            in_work.leave(call.caller.name)
 
     async def _ask_leader(
         self, route: Route, path: Mapping[str, str], headers: requests.RawHeaders, scope: Scope, receive: Receive

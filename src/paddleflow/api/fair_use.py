@@ -1,7 +1,8 @@
 """Fair use of what all requests share: places in the handlers, threads that compute, and answers that are everybody's.
 
-However many requests one user sends, `IN_WORK` of them are in work and one of them computes; the others of that user wait in order, and
-cost nothing meanwhile. So somebody else's request stands behind a handful of others, never behind all that a user can send.
+However many requests one user sends, `READS` of them that read and `WRITES` that write are in work, and one of them computes; the others of
+that user wait in order, and cost nothing meanwhile. So somebody else's request stands behind a handful of others, never behind all that a user
+can send. A write spends its time waiting for the disk, and those that wait together are committed together: hence the larger number.
 
 Whatever computes for a user for longer than a few milliseconds is handed to `Computing`. Threads of Python share one interpreter:
 with each thread that computes, the event loop gets the interpreter back later, at every single event.
@@ -20,8 +21,9 @@ from typing import Generic, ParamSpec, TypeVar
 
 from paddleflow.errors import TooMany
 
-IN_WORK = 8  #: requests of one user that are in work at once, streams that are being sent not counted
-WAITING = 1_000  #: requests of one user that wait for that
+READS = 8  #: GET requests of one user that are in work at once, streams that are being sent not counted
+WRITES = 64  #: other requests of one user that are in work at once
+WAITING = 1_000  #: requests of one user that wait for either
 THREADS = 4  #: users for whom something is computed at once
 P = ParamSpec("P")
 T = TypeVar("T")
