@@ -11,11 +11,12 @@ import dataclasses
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from paddleflow.base.names import nearest
+from paddleflow.base.values import dataclass
 from paddleflow.environment import PREFIX, user_data_folder
 from paddleflow.errors import Fault, Invalid
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from paddleflow.base.log import Log
+from paddleflow.base.values import dataclass
 from paddleflow.errors import PaddleFlowError, shorten
 from paddleflow.store.database import Database, Tx
 from paddleflow.store.statements import load

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Forbidden
 
 ROOT = "root"

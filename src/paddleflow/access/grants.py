@@ -7,12 +7,11 @@ inherit them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from paddleflow.access import users
 from paddleflow.access.callers import is_root
 from paddleflow.base.ids import new_short_id
 from paddleflow.base.names import nearest
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, Invalid, NotFound
 from paddleflow.store.counters import NAMED, bump
 from paddleflow.store.database import Tx

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from paddleflow.base.names import nearest
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Invalid, NotFound
 from paddleflow.store.counters import NAMED, bump
 from paddleflow.store.database import Tx

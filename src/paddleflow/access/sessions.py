@@ -17,7 +17,6 @@ import asyncio
 import contextlib
 import math
 from collections import Counter
-from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from paddleflow.access import tokens, users
@@ -25,6 +24,7 @@ from paddleflow.access.callers import ROOT, Caller, is_root
 from paddleflow.access.passwords import UNKNOWN, Passwords
 from paddleflow.base import names
 from paddleflow.base.clock import Clock
+from paddleflow.base.values import dataclass
 from paddleflow.errors import TooMany, Unauthenticated
 from paddleflow.settings import AccessSettings
 from paddleflow.store.database import Database, Tx

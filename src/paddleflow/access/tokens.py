@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
 from hashlib import sha256
 
 from paddleflow.access import users
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, NotFound
 from paddleflow.store.database import Tx
 from paddleflow.store.statements import load

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import fcntl
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from paddleflow.access.users import SQL
 from paddleflow.base.log import Log
+from paddleflow.base.values import dataclass
 from paddleflow.errors import PaddleFlowError, Unavailable
 from paddleflow.store.database import Database, Tx
 

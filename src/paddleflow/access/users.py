@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from paddleflow.access import secrets
 from paddleflow.access.callers import ROOT, is_root
 from paddleflow.access.passwords import weakness
 from paddleflow.base import names
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, Fault, Forbidden, Invalid, NotFound
 from paddleflow.store.counters import NAMED, bump
 from paddleflow.store.database import Tx

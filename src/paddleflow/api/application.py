@@ -11,7 +11,7 @@ import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from time import perf_counter
 from typing import Any
 
@@ -31,6 +31,7 @@ from paddleflow.api.peers import FORWARDED
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import PREFIX, Call, Route, Socket
 from paddleflow.api.sse import EventStream, until_first
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Internal, NotFound, PaddleFlowError, TooMany, Unavailable
 from paddleflow.spec.document import Document
 

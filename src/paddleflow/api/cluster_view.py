@@ -6,10 +6,11 @@ The composition root gives implementations as ``Platform.clusters`` and ``Platfo
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from paddleflow.base.quantity import Resources, left_of
+from paddleflow.base.values import dataclass
 from paddleflow.queues.model import Cluster
 
 

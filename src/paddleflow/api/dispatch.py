@@ -7,10 +7,11 @@ UTF-8 or holds a control character is refused: neither database could look it up
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, TypeVar
 from urllib.parse import unquote_to_bytes
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Invalid
 
 E = TypeVar("E")

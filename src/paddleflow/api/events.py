@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 
 from pydantic import Field
 from pydantic_core import to_json
@@ -18,6 +17,7 @@ from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, Route, Socket
 from paddleflow.api.sse import EventsQuery, EventStream, ServerEvent, resume_after
 from paddleflow.base.clock import rfc3339
+from paddleflow.base.values import dataclass
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs.model import FINAL
 from paddleflow.jobs.queries import JobFilter, find_jobs

@@ -13,8 +13,8 @@ import pickle
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Unavailable
 from paddleflow.scheduling.forecast import StartForecast
 from paddleflow.simulator.forecast_worker import Problem, solve

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 
 from paddleflow.base.log import Log
 from paddleflow.base.quantity import Resources, left_of
+from paddleflow.base.values import dataclass
 from paddleflow.errors import PaddleFlowError
 from paddleflow.jobs.queries import EndedJob, StatusCount, count_by_status, ended_behind, held_by_user
 from paddleflow.queues.model import Queue

@@ -16,13 +16,14 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import parse_qsl, urlsplit
 
 from starlette.responses import StreamingResponse
 from starlette.types import Scope
 
 from paddleflow.base.clock import Clock
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Unavailable
 from paddleflow.store import servers
 from paddleflow.store.database import Database, Tx

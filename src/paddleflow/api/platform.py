@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Protocol
 
@@ -22,6 +22,7 @@ from paddleflow.api.store_checks import StoreChecks
 from paddleflow.base.clock import Clock
 from paddleflow.base.quantity import Resources
 from paddleflow.base.user_limit import UserLimit
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Fault
 from paddleflow.jobs.code import FOLDER as CODE
 from paddleflow.jobs.durations import DurationHistory

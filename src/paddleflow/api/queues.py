@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from paddleflow.api.amounts import amounts
 from paddleflow.api.paging import listed, page, page_fields
@@ -11,6 +10,7 @@ from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.base.clock import local_text
 from paddleflow.base.quantity import Resources, left_of, total
+from paddleflow.base.values import dataclass
 from paddleflow.queues import queues, tree
 from paddleflow.queues.model import Queue
 from paddleflow.spec import wire_queues as wire

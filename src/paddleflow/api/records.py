@@ -7,13 +7,13 @@ writes; `public` says whether everybody reads. A write wakes `topics` of the bus
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from paddleflow.access.callers import Caller
 from paddleflow.api.paging import Positioned, page, page_fields
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, Handler, NoBody, NoQuery, Route
+from paddleflow.base.values import dataclass
 from paddleflow.spec.document import Document
 from paddleflow.spec.query import PageQuery
 from paddleflow.store.database import Tx

@@ -13,7 +13,6 @@ refused callers who name another user without being root.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from starlette.requests import Request
@@ -21,6 +20,7 @@ from starlette.websockets import WebSocket
 
 from paddleflow.access.callers import Caller
 from paddleflow.api.platform import Platform
+from paddleflow.base.values import dataclass
 from paddleflow.spec.document import Document, decode
 
 __all__ = ["PREFIX", "Call", "Caller", "Handler", "NoBody", "NoQuery", "Route", "Socket"]

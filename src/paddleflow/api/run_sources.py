@@ -6,13 +6,13 @@ Everything is checked before anything is written: the document, what the request
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
 from pydantic_core import to_json
 
 from paddleflow.access.callers import Caller, is_root
 from paddleflow.api.pipelines import decoded, owned_pipeline
 from paddleflow.api.platform import Platform
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Fault, Invalid
 from paddleflow.runs import demands, pipelines
 from paddleflow.runs.model import NewRun

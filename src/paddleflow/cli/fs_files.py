@@ -11,13 +11,14 @@ import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 import click
 
+from paddleflow.base.values import dataclass
 from paddleflow.cli import output
 from paddleflow.cli.fs_progress import Progress
 from paddleflow.cli.lazy import Command, pair_each

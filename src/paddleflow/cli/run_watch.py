@@ -13,11 +13,11 @@ import shutil
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
+from paddleflow.base.values import dataclass
 from paddleflow.cli import output
 from paddleflow.cli.errors import printable
 from paddleflow.cli.job_follow import print_log, show_events

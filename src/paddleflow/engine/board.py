@@ -5,10 +5,11 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
 from paddleflow.base.ids import AttemptId
+from paddleflow.base.values import dataclass
 from paddleflow.engine.launch import LaunchContext, MemberPlacement, PlacedJob, PreparedLaunch, attempt_of, prepare
 from paddleflow.engine.ports import Ports
 from paddleflow.jobs.facts import Key

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
+from paddleflow.base.values import dataclass
 from paddleflow.engine.board import Active
 from paddleflow.engine.launch import MemberPlacement, PreparedLaunch
 from paddleflow.engine.run_writes import RunWrites, write_runs

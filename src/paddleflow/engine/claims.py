@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from paddleflow.base.values import dataclass
 from paddleflow.runs.facts import CacheAnswered, Fact, Fingerprints, Hit
 from paddleflow.runs.model import ComponentStatus
 from paddleflow.runs.state import Instance, Phase, RunState

@@ -12,12 +12,13 @@ import contextlib
 import secrets
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from paddleflow.base.clock import Clock
 from paddleflow.base.log import Log
 from paddleflow.base.quantity import Resources, parse_quantity
+from paddleflow.base.values import dataclass
 from paddleflow.engine.board import Board
 from paddleflow.engine.changeset import Changeset, Written, write_turn
 from paddleflow.engine.decision_log import folder_of, keep_log

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from paddleflow.base.log import Log
 from paddleflow.base.quantity import Resources
+from paddleflow.base.values import dataclass
 from paddleflow.engine.cluster_choice import ClusterChoice
 from paddleflow.engine.cluster_engine import ClusterEngine, Parts
 from paddleflow.engine.housekeeping import delete_for_ever, sample_for_ever

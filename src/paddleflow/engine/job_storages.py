@@ -13,10 +13,11 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
+from paddleflow.base.values import dataclass
 from paddleflow.engine.shared_mounts import PAUSES, Report, SharedMounts, Spawn
 from paddleflow.errors import Invalid, NotFound, PaddleFlowError, Unavailable
 from paddleflow.objects import artifact_copies

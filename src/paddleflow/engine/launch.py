@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from paddleflow.base.ids import AttemptId, attempt_id, task_id
 from paddleflow.base.quantity import total
+from paddleflow.base.values import dataclass
 from paddleflow.frameworks.catalogue import find
 from paddleflow.frameworks.framework import LaunchPlan, PlacedMember
 from paddleflow.jobs.facts import Key

@@ -15,10 +15,11 @@ is restarted, the runtime says so, and it is placed then (`recovery`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from paddleflow.base.ids import AttemptId, parse_attempt
+from paddleflow.base.values import dataclass
 from paddleflow.engine.board import Active, Board, activate
 from paddleflow.engine.changeset import Changeset, Placement
 from paddleflow.engine.launch import LaunchContext, MemberPlacement

@@ -19,9 +19,10 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from paddleflow.base.ids import AttemptId
+from paddleflow.base.values import dataclass
 from paddleflow.engine.board import Active, Board, Waiting, activate
 from paddleflow.engine.changeset import Changeset
 from paddleflow.engine.launch import LaunchContext, MemberPlacement, attempt_of

@@ -11,12 +11,12 @@ import asyncio
 import traceback
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from paddleflow.access.callers import is_root
 from paddleflow.base.clock import Clock
 from paddleflow.base.log import Log
+from paddleflow.base.values import dataclass
 from paddleflow.engine.run_engine import RunEngine, RunFact
 from paddleflow.errors import Invalid, PaddleFlowError, Unavailable
 from paddleflow.objects.store import ObjectStore

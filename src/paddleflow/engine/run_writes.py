@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, NotFound
 from paddleflow.jobs.changes import stop_job
 from paddleflow.jobs.model import JobStatus, NewJob

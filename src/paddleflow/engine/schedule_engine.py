@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from paddleflow.base.clock import Clock
 from paddleflow.base.log import Log
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, PaddleFlowError
 from paddleflow.runs import runs
 from paddleflow.runs.model import NewRun

@@ -25,13 +25,13 @@ import traceback
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from paddleflow.base.clock import Clock
 from paddleflow.base.log import Log
+from paddleflow.base.values import dataclass
 from paddleflow.errors import NotFound, PaddleFlowError, Unavailable
 from paddleflow.fs import device
 from paddleflow.fs.background import start_mount

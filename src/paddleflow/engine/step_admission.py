@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from paddleflow.access.callers import is_root
 from paddleflow.base import names
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota
 from paddleflow.jobs.admission import LIMIT_VARIABLE, AdmissionContext, admit, command_line
 from paddleflow.jobs.model import NewJob

@@ -8,9 +8,10 @@ layout of artifacts below the main storage is the platform's own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
+from paddleflow.base.values import dataclass
 from paddleflow.exporters.placeholders import RUN, SHARED, USER, placeholder
 from paddleflow.exporters.scopes import NotKnown, Scope
 from paddleflow.spec.faults import Faults

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from paddleflow.base.values import dataclass
 from paddleflow.exporters.placeholders import PARAMETER, RUN, SHARED, TEXT, USER, VALUE, placeholder
 from paddleflow.runs.names import artifact_folder, with_seq
 from paddleflow.spec.pipeline.model import Component, Dag, Pipeline, Step, Value

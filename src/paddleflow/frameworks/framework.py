@@ -8,9 +8,10 @@ the job (`completing`, `completion`). A failed member fails the gang, whatever t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Fault
 
 

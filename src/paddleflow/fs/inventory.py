@@ -12,9 +12,9 @@ import os
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Invalid
 
 FILLING = ".filling"  #: end of the names of files that are not whole yet

@@ -15,11 +15,11 @@ import struct
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
+from paddleflow.base.values import dataclass
 from paddleflow.fs.blocks import BlockFile
 from paddleflow.fs.index import Index, Row
 from paddleflow.fs.kernel import Attributes

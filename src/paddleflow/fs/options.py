@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 
+from paddleflow.base.values import dataclass
 from paddleflow.objects.links import LinkTarget
 
 THREADS = 16  #: those that wait for a store must not keep the others from answering

@@ -19,11 +19,11 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 from types import FrameType
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Invalid, PaddleFlowError
 from paddleflow.fs import device
 from paddleflow.fs.background import start_mount

@@ -21,9 +21,10 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Collection, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import NamedTuple
 
+from paddleflow.base.values import dataclass
 from paddleflow.fs import kernel
 
 LAYOUT = 3  #: of everything in here; a program with another one cannot take a mount over

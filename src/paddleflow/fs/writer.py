@@ -25,9 +25,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, NotFound, PaddleFlowError
 from paddleflow.objects.store import RETRYABLE, Entry, ObjectStore, iterate_content
 

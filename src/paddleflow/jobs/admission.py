@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from posixpath import normpath
 from typing import Any
 
 from paddleflow.base.names import nearest
 from paddleflow.base.quantity import Resources, parse_milli, parse_quantity, total
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Fault, Forbidden, Invalid, NotFound, OverQuota
 from paddleflow.frameworks.catalogue import FRAMEWORKS, find
 from paddleflow.frameworks.framework import Framework, PlacedMember, Role

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
+from paddleflow.base.values import dataclass
 from paddleflow.scheduling.model import MemberSet
 
 Scalars = Mapping[str, int]  #: thousandths by resource

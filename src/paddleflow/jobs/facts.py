@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from paddleflow.base.values import dataclass
 from paddleflow.jobs.model import JobStatus
 
 Key: TypeAlias = tuple[str, int]  #: (role, index)

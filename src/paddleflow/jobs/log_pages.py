@@ -8,8 +8,9 @@ no more memory than the part that is shown.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Protocol
+
+from paddleflow.base.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

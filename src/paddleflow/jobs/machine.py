@@ -17,9 +17,9 @@ The engine feeds facts, writes the new state and then carries the commands out; 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from paddleflow.base.values import dataclass
 from paddleflow.frameworks.framework import Completion
 from paddleflow.jobs.facts import (
     Command,

@@ -7,9 +7,9 @@ kubelet. The scheduler decides for a job as a whole, so that of members that dif
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from paddleflow.base.values import dataclass
 from paddleflow.kube.selectors import NodeTerm, node_terms, tolerations
 from paddleflow.scheduling.model import Node
 from paddleflow.scheduling.taints import untolerated

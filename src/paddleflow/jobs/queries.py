@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import NotFound
 from paddleflow.jobs.model import ACTIVE
 from paddleflow.jobs.rows import (

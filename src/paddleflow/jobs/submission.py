@@ -11,12 +11,13 @@ cache of the same kind.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Generic, TypeAlias, TypeVar
 
 from paddleflow.access.secrets import secret_names
 from paddleflow.base.ids import new_job_id
 from paddleflow.base.quantity import Resources
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, Fault, Forbidden, Invalid, NotFound, OverQuota, PaddleFlowError
 from paddleflow.jobs import dependencies
 from paddleflow.jobs.admission import MAX_ENVIRONMENT, AdmissionContext, EarlierJob, QueueFacts, StorageFacts, admit

@@ -8,9 +8,9 @@ record untouched. A template may hold any JSON: what is not as it should be beco
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Invalid
 from paddleflow.spec.document import parse
 from paddleflow.spec.job import FlavourChoice, JobSpec, MemberDocument

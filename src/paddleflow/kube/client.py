@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import NamedTuple
@@ -18,6 +17,7 @@ from urllib.parse import urlencode
 
 import orjson
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import NotFound, Unavailable
 from paddleflow.kube.errors import Gone, api_error
 from paddleflow.kube.resources import PODS, Object, Resource, View, name, namespace

@@ -12,13 +12,13 @@ import ssl
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Invalid
 from paddleflow.kube.credentials import Credentials, ExecPlugin, StaticToken, TokenFile, read_plugin
 from paddleflow.kube.proxy import Proxy, choose_proxy, read_proxy

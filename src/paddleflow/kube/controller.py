@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from paddleflow.base.clock import Clock
 from paddleflow.base.log import Log
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, PaddleFlowError, Permanent, TooMany
 from paddleflow.kube.cache import Cache
 from paddleflow.kube.queue import WorkQueue

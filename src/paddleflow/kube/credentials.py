@@ -18,11 +18,12 @@ import shutil
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Invalid, Unavailable
 
 TOKEN_AGE = 60.0  #: seconds after which a token's file is read again

@@ -14,10 +14,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 from paddleflow.base.clock import Clock, rfc3339
 from paddleflow.base.log import Log
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, NotFound, PaddleFlowError, Temporary
 from paddleflow.kube import resources
 from paddleflow.kube.client import Client

@@ -10,9 +10,10 @@ import asyncio
 import base64
 import ipaddress
 import socket
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import unquote, urlsplit
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Invalid
 from paddleflow.settings import KubernetesEnvironment
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import OrderedDict
-from dataclasses import dataclass
 
 from paddleflow.base.clock import Clock, rfc3339
 from paddleflow.base.log import Log
+from paddleflow.base.values import dataclass
 from paddleflow.errors import NotFound, PaddleFlowError, TooMany
 from paddleflow.kube import resources
 from paddleflow.kube.client import Client

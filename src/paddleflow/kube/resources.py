@@ -7,8 +7,9 @@ reconcile function compares and builds what people write in manifests. Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from paddleflow.base.values import dataclass
 
 Object: TypeAlias = dict[str, Any]  #: as it came from the API server, or is about to go there
 View: TypeAlias = Mapping[str, Any]  #: an object that is only read

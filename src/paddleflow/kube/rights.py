@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from paddleflow.base.values import dataclass
 from paddleflow.kube.client import Client
 from paddleflow.kube.resources import ACCESS_REVIEWS, Resource
 

@@ -15,12 +15,13 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, cast
 
 import httptools
 
 from paddleflow import __version__
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Unavailable
 from paddleflow.kube.credentials import Credential, Credentials, StaticToken
 from paddleflow.kube.proxy import Proxy, open_tunnel

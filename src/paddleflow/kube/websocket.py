@@ -13,8 +13,8 @@ import secrets
 import struct
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Unavailable
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  #: of the RFC

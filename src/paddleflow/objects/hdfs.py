@@ -19,13 +19,14 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 import hdfs_native
 from hdfs_native import FileStatus, WriteOptions
 
+from paddleflow.base.values import dataclass
 from paddleflow.environment import replace_variable
 from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota, PaddleFlowError, Unavailable
 from paddleflow.objects.store import (

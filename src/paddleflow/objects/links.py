@@ -7,9 +7,10 @@ moved or copied between stores: `Invalid` with the code `CROSS_STORE`, which a m
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import BinaryIO
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, Invalid, NotFound
 from paddleflow.objects.store import Capabilities, Entry, Kind, ObjectStore, check_key, not_supported, shorten
 from paddleflow.objects.urls import NO_PROPERTIES, Properties, open_store

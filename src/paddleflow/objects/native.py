@@ -16,9 +16,9 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Forbidden, Invalid, NotFound, PaddleFlowError, Unavailable
 from paddleflow.objects.local import open_beneath
 from paddleflow.objects.store import BAD_CREDENTIALS, NOT_SUPPORTED, shorten

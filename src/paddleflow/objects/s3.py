@@ -13,7 +13,6 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from html import escape
@@ -21,6 +20,7 @@ from typing import BinaryIO, NoReturn
 from urllib.parse import quote, unquote, unquote_plus, urlsplit
 from xml.etree import ElementTree
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota, TooLarge, TooMany, Unavailable
 from paddleflow.objects.connections import Answer, Connections
 from paddleflow.objects.signature import Credentials, Signer, encode_path, encode_query

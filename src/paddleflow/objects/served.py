@@ -15,10 +15,11 @@ import json
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import BinaryIO
 from urllib.parse import quote, urlencode
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import BY_STATUS, Conflict, Invalid, NotFound, PaddleFlowError, Unavailable
 from paddleflow.objects.connections import Answer, Connections
 from paddleflow.objects.store import (

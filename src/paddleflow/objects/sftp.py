@@ -20,13 +20,14 @@ import time
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 import asyncssh
 from asyncssh import SFTPAttrs, SFTPClient, SFTPClientFile, SFTPError
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota, PaddleFlowError, Unavailable
 from paddleflow.objects.store import (
     BAD_CREDENTIALS,

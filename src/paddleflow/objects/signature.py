@@ -8,9 +8,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import quote
+
+from paddleflow.base.values import dataclass
 
 PAYLOAD = "UNSIGNED-PAYLOAD"
 _SAFE = "-_.~"

@@ -30,9 +30,10 @@ from __future__ import annotations
 import enum
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import BinaryIO, Protocol
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, Invalid, NotFound, TooLarge, TooMany, Unavailable
 
 MOST_KEY_BYTES = 1024  #: what S3 allows, so that a key that one store takes can be copied to the next

@@ -11,12 +11,13 @@ import importlib
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from paddleflow.base.names import nearest
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Fault, Invalid, Unavailable
 from paddleflow.objects.local import LocalStore
 from paddleflow.objects.memory import MemoryStore

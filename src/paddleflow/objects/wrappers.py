@@ -11,10 +11,11 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from io import SEEK_SET
 from typing import BinaryIO, TypeVar
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import PaddleFlowError, TooMany, Unavailable
 from paddleflow.objects.store import RETRYABLE, Entry, ObjectStore
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 from paddleflow.base.clock import Clock
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Forbidden, PaddleFlowError
 from paddleflow.kube.cache import Cache, all_unpacked, packed, unpacked
 from paddleflow.kube.client import Client

@@ -11,9 +11,9 @@ import base64
 import http.client
 import json
 import ssl
-from dataclasses import dataclass
 from typing import Any
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Invalid, Unavailable
 
 TIMEOUT = 3.0

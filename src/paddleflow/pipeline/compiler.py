@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from paddleflow.base.names import nearest
+from paddleflow.base.values import dataclass
 from paddleflow.pipeline.components import DAG, Component, Step
 from paddleflow.pipeline.names import LOOP, PARENT, PF_LOOP_ARGUMENT, TEMPLATE, code, made_up, refuse, template
 from paddleflow.pipeline.options import CacheOptions, mounts, requirement_lines

@@ -26,12 +26,13 @@ import dis
 import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, overload
 
 from paddleflow.base.names import nearest
+from paddleflow.base.values import dataclass
 from paddleflow.pipeline import step_runner
 from paddleflow.pipeline.components import Component, Step, around
 from paddleflow.pipeline.names import PF_LOOP_ARGUMENT, SYSTEM, TEMPLATE, refuse

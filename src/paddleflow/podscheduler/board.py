@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from paddleflow.base.ids import AttemptId, parse_attempt
 from paddleflow.base.quantity import Resources
+from paddleflow.base.values import dataclass
 from paddleflow.kube.selectors import Labels, PodTerm
 from paddleflow.podscheduler.groups import PodGroup, QueueObject, first_pods, with_pods
 from paddleflow.podscheduler.neighbours import Neighbours

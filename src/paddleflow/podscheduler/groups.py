@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from paddleflow.base.quantity import Resources
+from paddleflow.base.values import dataclass
 from paddleflow.podscheduler.pods import DEFAULT_QUEUE, Pod, moment, resources
 from paddleflow.scheduling.model import Queue
 

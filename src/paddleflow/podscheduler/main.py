@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from paddleflow.base.clock import SystemClock
 from paddleflow.base.log import Log
+from paddleflow.base.values import dataclass
 from paddleflow.kube import process
 from paddleflow.kube.client import Client
 from paddleflow.kube.lease import Lease

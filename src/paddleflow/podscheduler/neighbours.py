@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from paddleflow.base.values import dataclass
 from paddleflow.kube.selectors import Labels, PodTerm, Requirements, Spread, matches
 from paddleflow.podscheduler.nodes import HARD, KubeNode, PodFilter
 from paddleflow.podscheduler.pods import Pod, Template, ports_collide

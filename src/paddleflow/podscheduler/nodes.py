@@ -6,9 +6,9 @@ The filters are those of kube-scheduler: node name, unschedulable, taints, node 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from paddleflow.base.values import dataclass
 from paddleflow.kube.selectors import NodeTerm, Taint, Toleration, taints
 from paddleflow.podscheduler.pods import Template, resources
 from paddleflow.scheduling.model import Node

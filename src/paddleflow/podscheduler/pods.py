@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from paddleflow.base.quantity import Resources, parse_milli, parse_quantity
+from paddleflow.base.values import dataclass
 from paddleflow.kube.selectors import (
     NodeTerm,
     PodTerm,

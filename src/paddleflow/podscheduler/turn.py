@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from paddleflow.base.values import dataclass
 from paddleflow.podscheduler.pods import Pod
 from paddleflow.podscheduler.volumes import Preparation
 

@@ -8,10 +8,10 @@ bound the pod has its place and no binding.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from paddleflow.base.quantity import parse_quantity
+from paddleflow.base.values import dataclass
 from paddleflow.kube.selectors import (
     NodeTerm,
     Requirement,

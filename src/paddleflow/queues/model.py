@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from paddleflow.base.quantity import Resources
+from paddleflow.base.values import dataclass
 from paddleflow.scheduling.quota import ROOT
 from paddleflow.store.database import Row
 

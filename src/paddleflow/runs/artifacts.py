@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import NotFound
 from paddleflow.store.conditions import Conditions
 from paddleflow.store.database import Row, Tx, Value

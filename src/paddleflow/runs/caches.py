@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import NotFound
 from paddleflow.runs.artifacts import select
 from paddleflow.runs.facts import Fingerprints

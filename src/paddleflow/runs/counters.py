@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from paddleflow.base.values import dataclass
 
 REUSED = "reused"  #: how a step ended whose result came from the cache
 

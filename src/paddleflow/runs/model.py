@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
+from paddleflow.base.values import dataclass
 from paddleflow.spec.pipeline.model import Pipeline, Value
 
 PAUSED = "paused before it"  #: message of a component that waits at a breakpoint

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from paddleflow.base.names import nearest
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, Invalid, NotFound
 from paddleflow.store.conditions import Conditions
 from paddleflow.store.database import Row, Tx

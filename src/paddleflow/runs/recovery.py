@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from paddleflow.base.values import dataclass
 from paddleflow.runs import codec, values
 from paddleflow.runs.facts import Fingerprints, JobEnded
 from paddleflow.runs.machine import first_failure, group_result

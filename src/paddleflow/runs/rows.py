@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, NamedTuple
 
+from paddleflow.base.values import dataclass
 from paddleflow.runs.state import Instance, RunState
 from paddleflow.runs.values import Rendered
 from paddleflow.spec.pipeline.model import Dag

@@ -10,10 +10,10 @@ import hashlib
 import json
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from paddleflow.base.names import nearest
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, Fault, Invalid, NotFound
 from paddleflow.jobs.changes import forget_job
 from paddleflow.jobs.queries import jobs_of_run

@@ -9,10 +9,11 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
+from paddleflow.base.values import dataclass
 from paddleflow.runs.facts import Fingerprints, Measurement
 from paddleflow.runs.model import ComponentStatus, RunStatus
 from paddleflow.runs.names import with_seq

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from html import escape
 
+from paddleflow.base.values import dataclass
 from paddleflow.runs.graph import COLOURS, label
 from paddleflow.spec import wire_runs as wire
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Invalid
 from paddleflow.runs.names import artifact_folder, with_seq
 from paddleflow.runs.state import Frame, Instance, RunState

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from paddleflow.base.values import dataclass
 from paddleflow.runtimes.runtime import RUN_VARIABLE
 
 INPUTS, OUTPUTS = "PF_INPUT_ARTIFACT_", "PF_OUTPUT_ARTIFACT_"

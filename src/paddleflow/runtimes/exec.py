@@ -12,10 +12,10 @@ knows nothing of processes or pods. What an implementation must keep:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from paddleflow.base.ids import AttemptId
+from paddleflow.base.values import dataclass
 
 STDOUT, STDERR = 1, 2
 

@@ -7,8 +7,9 @@ job calls `remove`. First implementations: a folder of the data folder (`local.j
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from paddleflow.base.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

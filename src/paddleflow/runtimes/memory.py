@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from paddleflow.base.clock import Clock
 from paddleflow.base.ids import AttemptId, parse_attempt
 from paddleflow.base.quantity import Resources
+from paddleflow.base.values import dataclass
 from paddleflow.errors import NotFound
 from paddleflow.runtimes.log_store import LogChunk, Sample, TaskAddress
 from paddleflow.runtimes.prefetch import Returned

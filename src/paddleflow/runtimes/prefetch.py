@@ -15,10 +15,10 @@ complete: its `Runtime.prefetching` is None, and nobody gives it a launch with a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from paddleflow.base.ids import AttemptId
+from paddleflow.base.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,13 @@ implementation:
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol
 
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
+from paddleflow.base.values import dataclass
 from paddleflow.runtimes.foreign_pods import ForeignPods
 from paddleflow.runtimes.log_store import LogStore, Sample, SampleStore
 from paddleflow.runtimes.prefetch import Prefetching, PrefetchRequest, Returned

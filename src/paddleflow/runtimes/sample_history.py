@@ -13,9 +13,10 @@ import os
 import stat
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from paddleflow.base.values import dataclass
 from paddleflow.runtimes.log_store import Sample
 
 MOST = 1024

@@ -8,8 +8,9 @@ that jumps back makes the loop wait and never fires a slot again. A long outage 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from paddleflow.base.values import dataclass
 from paddleflow.schedules.model import Policy, Schedule, ScheduleStatus
 from paddleflow.schedules.timetable import Timetable
 

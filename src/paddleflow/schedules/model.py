@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
+
+from paddleflow.base.values import dataclass
 
 _ID = re.compile(r"schedule-(\d{6,18})", re.ASCII)
 

@@ -6,8 +6,9 @@ Each change of status writes its event (kind ``schedule``) in the same transacti
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, NotFound
 from paddleflow.schedules.model import Policy, Schedule, ScheduleOptions, ScheduleStatus, parse_schedule_id, schedule_id
 from paddleflow.store import events

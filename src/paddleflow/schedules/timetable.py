@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo, available_timezones
@@ -22,6 +21,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from cronsim import CronSim, CronSimError
 
 from paddleflow.base.names import nearest
+from paddleflow.base.values import dataclass
 
 DESCRIPTORS = {
     "@yearly": "0 0 1 1 *",

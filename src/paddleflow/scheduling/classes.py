@@ -11,11 +11,12 @@ All equality and all order of the pending side is in this module; `core` moves t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import heapify, heappop, heappush
 from operator import itemgetter
 
 from paddleflow.base.quantity import Resources
+from paddleflow.base.values import dataclass
 from paddleflow.scheduling.model import Allocation, Constraint, Request
 from paddleflow.scheduling.nodes import NodeSelector, Pool
 from paddleflow.scheduling.placement import SizeGroup, sizes_of

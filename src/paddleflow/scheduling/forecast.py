@@ -12,10 +12,10 @@ import math
 from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from paddleflow.base.values import dataclass
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import Request, Snapshot, Start
 from paddleflow.scheduling.playback import Outcome, Playback

@@ -7,10 +7,11 @@ indexes stay true between cycles; rebuilding a `Core` from a snapshot gives the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from paddleflow.base.quantity import Resources
+from paddleflow.base.values import dataclass
 from paddleflow.scheduling.rules import DEFAULTS, Rules
 
 if TYPE_CHECKING:

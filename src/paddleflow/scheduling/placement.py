@@ -8,9 +8,8 @@ they do not fit in any way. For members of several sizes it is a heuristic, so `
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from paddleflow.base.quantity import Resources
+from paddleflow.base.values import dataclass
 from paddleflow.scheduling.model import Assignment, Constraint, MemberSet
 from paddleflow.scheduling.nodes import Cluster, DeviceNumbers, NodeState, Pool, fractional
 

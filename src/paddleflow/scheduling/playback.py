@@ -6,9 +6,10 @@ Forecasts and what-ifs are made of it. Members that are told to go are gone, and
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import heappop, heappush
 
+from paddleflow.base.values import dataclass
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import Allocation, Preempt, Request, Resize, Start
 from paddleflow.scheduling.record import Action, actions_of

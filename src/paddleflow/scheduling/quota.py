@@ -7,9 +7,9 @@ under `root`, a guarantee above the ceiling is never reached. The REST layer cal
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from paddleflow.base.quantity import LARGEST, Resources, total
+from paddleflow.base.values import dataclass
 from paddleflow.scheduling import rules
 from paddleflow.scheduling.model import Queue
 

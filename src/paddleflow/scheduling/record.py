@@ -8,8 +8,8 @@ them away with `take`; if nobody does, the record begins anew with a snapshot in
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from paddleflow.base.values import dataclass
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import (
     Allocation,

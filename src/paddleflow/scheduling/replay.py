@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from paddleflow.base.values import dataclass
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import Preempt, Start
 from paddleflow.scheduling.record import Action, Checkpoint, Decided, Entry, actions_of, apply

@@ -9,10 +9,11 @@ them to others). Victims are suggested together with the room that `apply` keeps
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 from paddleflow.base.quantity import Resources
+from paddleflow.base.values import dataclass
 from paddleflow.scheduling.classes import JobClass, allocated_total, fault_of, total_of
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import Eviction, Request, Reservation

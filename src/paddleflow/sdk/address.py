@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from paddleflow import environment
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Invalid
 
 DEFAULT_PORT = 8999

@@ -16,11 +16,12 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from paddleflow import environment
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Invalid, NotFound, TooLarge
 from paddleflow.sdk.ignore import DEFAULTS, FILES, Rule, is_ignored, read_rules
 from paddleflow.sdk.records import items, table

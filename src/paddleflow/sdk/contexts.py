@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib import import_module
 from pathlib import Path
 
 from paddleflow import environment
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Invalid, NotFound
 from paddleflow.sdk import address
 

@@ -12,9 +12,10 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Internal, Unavailable
 from paddleflow.sdk.records import Record, record, table, wire
 from paddleflow.sdk.transport import Transport, segment

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from paddleflow.base.values import dataclass
 
 FILES = (".gitignore", ".paddleflowignore")
 #: Never sent: what tools make anew, and what belongs to one machine; folders, or links to them.

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Generic, Self, TypeVar, dataclass_transform
+
+from paddleflow.base.values import dataclass
 
 T = TypeVar("T")
 R = TypeVar("R", bound="Record")

@@ -21,12 +21,12 @@ from base64 import b64encode
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from paddleflow import __version__
+from paddleflow.base.values import dataclass
 from paddleflow.errors import (
     BY_STATUS,
     HINT,

@@ -18,9 +18,10 @@ from __future__ import annotations
 import asyncio
 import resource
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Unavailable
 from paddleflow.settings import ServerSettings
 

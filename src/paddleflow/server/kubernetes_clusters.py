@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,6 +15,7 @@ from paddleflow.access.callers import mount_scope
 from paddleflow.api.cluster_view import ClusterCheck, ClusterFinding
 from paddleflow.api.platform import CLUSTERS_FOLDER
 from paddleflow.base.clock import Clock
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Invalid, NotFound, PaddleFlowError
 from paddleflow.jobs.code import FOLDER as CODE_FOLDER
 from paddleflow.jobs.code import CodeStore

@@ -9,7 +9,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import uvicorn
@@ -18,6 +18,7 @@ from paddleflow.api.application import build
 from paddleflow.api.platform import Platform
 from paddleflow.api.routes import ROUTE_GROUPS, SOCKETS
 from paddleflow.base.log import Log
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Invalid, PaddleFlowError, Unavailable
 from paddleflow.server.connections import budget
 from paddleflow.server.transport import bounded

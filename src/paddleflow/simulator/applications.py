@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+
+from paddleflow.base.values import dataclass
 
 Times = tuple[float, float]  #: seconds of a step, and those of them that synchronise
 Curve = Sequence[tuple[int, Times]]  #: by batch size of one GPU, ascending

@@ -9,10 +9,11 @@ for that. The service's members go before everything.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from random import Random
 
 from paddleflow.base.quantity import Resources
+from paddleflow.base.values import dataclass
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import MemberSet, Node, Queue, Request, Start
 from paddleflow.scheduling.rounds.trainers import Elastic

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 
+from paddleflow.base.values import dataclass
 from paddleflow.scheduling.classes import total_of
 from paddleflow.scheduling.forecast import TOGETHER, Calibration, Durations, Forecast, expect
 from paddleflow.scheduling.model import Request, Snapshot

@@ -12,8 +12,8 @@ import pickle
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from paddleflow.base.values import dataclass
 from paddleflow.scheduling.forecast import Estimate, StartForecast, forecast_starts
 from paddleflow.scheduling.model import Snapshot
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from paddleflow.base.quantity import Resources, total
+from paddleflow.base.values import dataclass
 from paddleflow.scheduling.classes import total_of
 from paddleflow.scheduling.playback import Outcome
 from paddleflow.scheduling.shares import dominant

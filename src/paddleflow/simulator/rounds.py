@@ -8,9 +8,9 @@ is over, as the published simulator has it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from paddleflow.base.quantity import Resources
+from paddleflow.base.values import dataclass
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import Allocation, Assignment, MemberSet, Node, Queue, Request
 from paddleflow.scheduling.rounds.model import Policy, Spread, gpus

@@ -9,8 +9,9 @@ nothing ends every job before the very cycle before which it ended then.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from paddleflow.base.values import dataclass
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import Preempt, Request, Resize, Snapshot, Start
 from paddleflow.scheduling.record import (

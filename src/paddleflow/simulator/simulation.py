@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import heappop, heappush
 from typing import Protocol
 
+from paddleflow.base.values import dataclass
 from paddleflow.scheduling.baselines.model import Discipline, Waiting
 from paddleflow.scheduling.classes import total_of
 from paddleflow.scheduling.core import Core

@@ -9,10 +9,10 @@ from __future__ import annotations
 import csv
 import gzip
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import NotFound
 from paddleflow.simulator.applications import Application, Curve, Epoch
 

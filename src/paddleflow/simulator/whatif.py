@@ -9,10 +9,11 @@ says where it does not.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from heapq import heappop, heappush
 from itertools import zip_longest
 
+from paddleflow.base.values import dataclass
 from paddleflow.scheduling.classes import allocated_total
 from paddleflow.scheduling.cluster_state import by_node
 from paddleflow.scheduling.core import Core

@@ -12,9 +12,9 @@ import json
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Fault, Invalid
 
 MOST_FILES = 20_000  #: of one snapshot, links included

@@ -11,13 +11,14 @@ This is the quick way of documents that are in order. Whatever it does not under
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeAlias
 
 from pydantic_core import from_json, to_json
 
 from paddleflow.base.names import JOB_ID
+from paddleflow.base.values import dataclass
 from paddleflow.errors import MOST_FAULTS, Fault, Invalid
 from paddleflow.spec.document import decode, parse
 from paddleflow.spec.job import MOST_JOBS, MOST_NAME, DistributedJob, JobBatch, SingleJob, WorkflowJob

@@ -7,8 +7,9 @@ person who wrote it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from paddleflow.base.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

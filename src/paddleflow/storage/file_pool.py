@@ -16,11 +16,11 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from paddleflow.base.user_limit import UserLimit
+from paddleflow.base.values import dataclass
 from paddleflow.errors import TooMany
 
 THREADS = 16

@@ -14,8 +14,8 @@ import io
 import re
 import secrets
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, Invalid, NotFound, OverQuota
 from paddleflow.objects.store import CHANGED, CHUNK, Entry, Kind, ObjectStore, stat_file
 from paddleflow.storage.file_pool import Progress

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import NotFound
 from paddleflow.storage.model import Storage
 from paddleflow.storage.storages import MOUNT_LOST

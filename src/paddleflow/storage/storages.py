@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from paddleflow.base import names
 from paddleflow.base.names import nearest
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, Invalid, NotFound
 from paddleflow.objects.urls import INVALID_PROPERTIES, SCHEMES, check_properties
 from paddleflow.spec.faults import Faults

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, PaddleFlowError, TooLarge
 from paddleflow.objects.links import LinkTarget, open_linked
 from paddleflow.objects.local import LocalStore

@@ -16,9 +16,9 @@ Guarantees, checked by ``tests/contract/test_database.py`` for every implementat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeAlias, TypeVar
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import PaddleFlowError
 from paddleflow.store.statements import Statement
 

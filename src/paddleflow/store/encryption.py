@@ -24,12 +24,12 @@ import re
 import shlex
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paddleflow.base.ids import new_short_id
 from paddleflow.base.log import Log
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, Invalid, Unavailable
 from paddleflow.settings import EncryptionSettings
 from paddleflow.store.database import Database, Tx

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from paddleflow.base.values import dataclass
 from paddleflow.store.database import Row, Tx
 from paddleflow.store.statements import load
 

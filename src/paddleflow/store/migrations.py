@@ -15,9 +15,9 @@ import hashlib
 import re
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from importlib import resources
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Invalid
 from paddleflow.store.database import Database, Tx
 from paddleflow.store.statements import Statement, load

@@ -5,8 +5,7 @@ A server announces itself at its start and every `ANNOUNCE_EVERY` seconds. Calle
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from paddleflow.base.values import dataclass
 from paddleflow.store.database import Tx
 from paddleflow.store.statements import load
 

@@ -15,10 +15,11 @@ dialect instead of the plain one. ``$NAME`` stands for one of `FRAGMENTS`, what 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Final
+
+from paddleflow.base.values import dataclass
 
 #: Status lists of jobs, which jobs, queues, access and storage ask for. The index of active jobs (migration 0005) has the
 #: same words, so that both engines use it.

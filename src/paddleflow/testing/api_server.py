@@ -16,13 +16,13 @@ import base64
 import copy
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import orjson
 
 from paddleflow.base.clock import Clock, SystemClock
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Unavailable
 from paddleflow.kube import resources
 from paddleflow.kube.resources import NAMESPACES, Object, Resource, View

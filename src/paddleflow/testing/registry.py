@@ -9,10 +9,11 @@ import copy
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from paddleflow.base.clock import Clock, rfc3339
+from paddleflow.base.values import dataclass
 from paddleflow.kube.resources import Object, Resource, View
 from paddleflow.testing.managed_fields import Owners
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from paddleflow.base.values import dataclass
 from paddleflow.operator.paddlejob.job import Job, Object, OperatorOptions
 from paddleflow.operator.paddlejob.pods import Pod, pod_name
 from paddleflow.spec.paddlejob.model import MOST_REPLICAS, PaddleJobSpec, Role

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any
 
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Invalid
 from paddleflow.spec.paddlejob.model import LONGEST_NAME, PaddleJobSpec, read_spec
 

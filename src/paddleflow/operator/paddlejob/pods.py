@@ -7,9 +7,9 @@ number of its *formation*: the members that share one list of endpoints. A pod o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from paddleflow.base.values import dataclass
 from paddleflow.operator.paddlejob.job import Job, Object, moment
 from paddleflow.spec.paddlejob.model import ROLES
 

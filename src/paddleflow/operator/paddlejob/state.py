@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from paddleflow.base.values import dataclass
 from paddleflow.operator.paddlejob.contract import Membership, elastic_by_etcd, members_map, read_membership
 from paddleflow.operator.paddlejob.job import Job, Object, OperatorOptions
 from paddleflow.operator.paddlejob.pods import Pod, wanted

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from paddleflow.base.values import dataclass
 from paddleflow.operator.paddlejob.job import Job, moment, stamp
 from paddleflow.operator.paddlejob.pods import Pod, selector
 from paddleflow.spec.paddlejob.model import ROLES

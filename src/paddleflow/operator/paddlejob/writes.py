@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from paddleflow.base.values import dataclass
 from paddleflow.operator.paddlejob.job import Object
 
 

@@ -7,10 +7,10 @@ status, whatever its operator calls things, becomes the state of one container.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from paddleflow.base.ids import parse_attempt
+from paddleflow.base.values import dataclass
 from paddleflow.kube.resources import Object, Resource, View
 from paddleflow.runtimes.kubernetes import templates
 from paddleflow.runtimes.kubernetes.pods import (

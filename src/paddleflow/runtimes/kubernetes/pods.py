@@ -14,10 +14,11 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from paddleflow.base.ids import AttemptId, parse_attempt
 from paddleflow.base.quantity import Resources
+from paddleflow.base.values import dataclass
 from paddleflow.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES, Object
 from paddleflow.runtimes.kubernetes import environments, storages, templates
 from paddleflow.runtimes.kubernetes.storages import StorageSettings

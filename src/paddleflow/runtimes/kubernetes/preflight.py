@@ -6,9 +6,9 @@ import base64
 import binascii
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from paddleflow.base.clock import Clock, rfc3339
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Forbidden, NotFound, PaddleFlowError, Unauthenticated
 from paddleflow.kube.client import Client
 from paddleflow.kube.resources import CONFIG_MAPS, EVENTS, LEASES, NAMESPACES, NODES, PODS, SECRETS, SERVICES

@@ -6,12 +6,12 @@ import json
 import re
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources, format_bytes, parse_milli, parse_quantity, total
+from paddleflow.base.values import dataclass
 from paddleflow.kube.resources import Object, View
 from paddleflow.runtimes.kubernetes import environments, storages
 from paddleflow.runtimes.kubernetes.pods import ATTEMPT, CLUSTER_LABEL, CODE_CONTAINER, CONTAINER, DISK, SENT_CODE

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
+from paddleflow.base.values import dataclass
 from paddleflow.kube.resources import Object
 from paddleflow.runtimes.artifacts import artifacts_of
 from paddleflow.runtimes.runtime import RUN_VARIABLE, Launch, Mount

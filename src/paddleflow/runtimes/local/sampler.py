@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from paddleflow.base.ids import AttemptId
+from paddleflow.base.values import dataclass
 from paddleflow.runtimes.local import sockets
 from paddleflow.runtimes.local.procfs import pids, read
 from paddleflow.runtimes.local.sockets import Traffic

@@ -6,8 +6,9 @@ its policy preempts, to evict a running one, which then arrives again with what 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
+
+from paddleflow.base.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ Guarantees: no node gives more than it has; no job more than `most`; the answer 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
+from paddleflow.base.values import dataclass
 from paddleflow.scheduling.rounds.model import RoundJob, Spread, free_after, gpus, take_emptiest
 
 RESTART = 30.0  #: seconds that a start or move costs

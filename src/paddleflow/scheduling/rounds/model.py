@@ -8,8 +8,9 @@ other change costs the job a restart.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from paddleflow.base.values import dataclass
 
 Spread = tuple[tuple[str, int], ...]  #: node and number of GPUs there, in the order of the job's ring of workers
 

@@ -8,7 +8,8 @@ than `band` apart, so that nothing swings to and fro. Pure; the elastic experime
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from paddleflow.base.values import dataclass
 
 BAND = 2  #: trainers by which two jobs may differ before one gives to the other
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self
 
+from paddleflow.base.values import dataclass
 from paddleflow.sdk.records import Record, record, table, wire
 from paddleflow.sdk.statistics import JobDetail
 

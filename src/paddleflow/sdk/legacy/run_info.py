@@ -6,9 +6,9 @@ Like the new client's records they are read from the server's answer, which thos
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from paddleflow.base.values import dataclass
 from paddleflow.sdk.records import Record, items, record, table, wire, wire_keys
 
 

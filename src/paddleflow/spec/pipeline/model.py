@@ -7,8 +7,10 @@ only: no check, no default that depends on the world.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
+
+from paddleflow.base.values import dataclass
 
 Value: TypeAlias = "str | int | float | list[Value]"  #: of a parameter
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from paddleflow.base import names
+from paddleflow.base.values import dataclass
 from paddleflow.spec.pipeline.faults import shown
 from paddleflow.spec.pipeline.model import Cache, FsMount, FsScope, Retry
 from paddleflow.spec.pipeline.nodes import YamlNode

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
 from paddleflow.base import names
 from paddleflow.base.names import nearest
+from paddleflow.base.values import dataclass
 from paddleflow.spec.pipeline.faults import DocumentFaults, near, shown
 from paddleflow.spec.pipeline.model import (
     CONTINUE,
