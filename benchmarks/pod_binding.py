@@ -329,7 +329,8 @@ async def measure(bench: Bench, part: str, kubeconfig: Path, nodes: int, folder:
             await measure_binding(bench, arena, kubeconfig, nodes, folder, count, (OURS, KUBE, VOLCANO))
         else:
             count = 300 if bench.quick else 5000
-            await measure_binding(bench, arena, kubeconfig, nodes, folder, count, (PLAIN, OURS, RAISED, OURS, PLAIN))
+            names = (PLAIN, OURS, RAISED, OURS, PLAIN) if bench.quick else (PLAIN, OURS, RAISED, PLAIN)
+            await measure_binding(bench, arena, kubeconfig, nodes, folder, count, names)
     finally:
         await arena.close()
 
