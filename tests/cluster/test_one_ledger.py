@@ -157,6 +157,20 @@ def test_pods_of_a_paddlejob_of_the_platform_count_in_its_queue(scene: Scene, de
     eventually(lambda: scene.status(second) == "terminated", "the second has ended")
 
 
+def test_pods_of_jobs_pass_the_restricted_standard(scene: Scene) -> None:
+    with scene.cluster.namespace() as space:
+        scene.cluster.kubectl("label", "namespace", space, "pod-security.kubernetes.io/enforce=restricted")
+        scene.client.queues.create("strict", space, {"cpu": "1", "mem": "1Gi"}, cluster="ledger")
+        flavour, policy = {"cpu": "50m", "mem": "32Mi"}, {"schedulingPolicy": {"queue": "strict"}}
+        extra = {"name": "extra", "image": IMAGE, "command": ["true"]}
+        spec = {"containers": [{"name": "main"}], "initContainers": [extra]}
+        template = {"kind": "Pod", "spec": spec}
+        job = scene.client.jobs.submit(
+            {"command": "id -u", "flavour": flavour, "extensionTemplate": template, **policy}
+        ).wait(200)
+        assert (job.status, "".join(job.logs())) == ("succeeded", "65534\n"), job.record.message
+
+
 @pytest.mark.parametrize("scheduler", ["volcano", "kube-scheduler", "paddleflow"])
 def test_a_cluster_may_hand_its_pods_to_another_scheduler(scene: Scene, scheduler: str) -> None:
     setting = json.dumps({"defaultImage": IMAGE, "runAsUser": 65534, "scheduler": scheduler})

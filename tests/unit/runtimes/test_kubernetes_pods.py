@@ -414,6 +414,23 @@ def test_an_object_keeps_what_its_user_wrote() -> None:
     assert operator_kinds.kind_of({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding"}) is None
 
 
+def test_containers_of_a_template_have_no_more_rights_than_the_job_s() -> None:
+    hostile = {"runAsNonRoot": False, "seccompProfile": {"type": "Unconfined"}, "runAsUser": 5, "capabilities": {}}
+    extra = {"name": "x", "image": "i", "securityContext": hostile}
+    spec = {"containers": [{"name": "first"}, extra], "initContainers": [extra, {"name": "y", "image": "i"}]}
+    made = pods.pod(launch(template={"kind": "Pod", "spec": spec}), SETTINGS)["spec"]
+    for each in (made["containers"][1], *made["initContainers"]):
+        rights = {**each["securityContext"]}
+        assert rights.pop("runAsUser", 5) == 5
+        assert rights == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    one_user = replace(SETTINGS, run_as_user=1000)
+    made = pods.pod(launch(template={"kind": "Pod", "spec": spec}), one_user)["spec"]
+    assert "runAsUser" not in made["containers"][1]["securityContext"]
+    rooted = replace(SETTINGS, root_queues=["*"])
+    made = pods.pod(launch(template={"kind": "Pod", "spec": spec}), rooted)["spec"]
+    assert all("capabilities" not in each["securityContext"] for each in made["containers"])
+
+
 def test_what_is_installed_may_stay_on_the_node_for_its_user() -> None:
     settings = replace(SETTINGS, platform_image="pf:1", environments_folder="/var/lib/envs")
 

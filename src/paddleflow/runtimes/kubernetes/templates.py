@@ -26,6 +26,8 @@ _VOLUMES = ("name", "emptyDir", "persistentVolumeClaim", "ephemeral", "downwardA
 _ON_THE_NODE = ("hostNetwork", "hostPID", "hostIPC", "hostUsers", "hostPath", "hostPort", "procMount")
 _IDENTITY = ("serviceAccountName", "serviceAccount", "automountServiceAccountToken", "schedulerName", "nodeName")
 _CONTAINER_RIGHTS = ("privileged", "allowPrivilegeEscalation")
+_OWN_USER = ("runAsUser", "runAsGroup")
+NO_CAPABILITIES: Mapping[str, Any] = {"capabilities": {"drop": ["ALL"]}}
 
 
 def refused(template: Template, *, scheduler: str = "") -> str:
@@ -59,8 +61,8 @@ def strange_volume(template: Template) -> str:
     return ""
 
 
-def fill(spec: Object, template: Template) -> None:
-    """Put what a template says into the spec of a pod."""
+def fill(spec: Object, template: Template, *, root: bool) -> None:
+    """Put what a template says into the spec of a pod; `root`: its containers may be root's."""
     given = _pod_spec(template)
     if not given:
         return
@@ -77,10 +79,22 @@ def fill(spec: Object, template: Template) -> None:
         container |= {name: first[name] for name in _OF_CONTAINER if first.get(name)}
         container["volumeMounts"] = [*container["volumeMounts"], *(first.get("volumeMounts") or ())]
         _add_resources(container, first)
-    spec["containers"] += [dict(each) for each in containers[1:]]
-    if given.get("initContainers"):
-        spec["initContainers"] = [*(spec.get("initContainers") or ()), *given["initContainers"]]
+    user = spec["securityContext"].get("runAsUser")
+    spec["containers"] += [_restricted(each, user, root) for each in containers[1:]]
+    before = [_restricted(each, user, root) for each in given.get("initContainers") or () if isinstance(each, Mapping)]
+    if before:
+        spec["initContainers"] = [*(spec.get("initContainers") or ()), *before]
     spec["volumes"] = [*spec["volumes"], *(given.get("volumes") or ())]
+
+
+def _restricted(container: Template, user: int | None, root: bool) -> Object:
+    """A container beside the job's: what it says of its rights cannot make more of them than the job's own has."""
+    said = container.get("securityContext")
+    given = said if isinstance(said, Mapping) else {}
+    kept = ("readOnlyRootFilesystem", *(_OWN_USER if user is None else ()))
+    rights: Object = {name: given[name] for name in kept if given.get(name) is not None}
+    rights |= {"allowPrivilegeEscalation": False, **({} if root else NO_CAPABILITIES)}
+    return {**container, "securityContext": rights}
 
 
 def _add_resources(container: Object, first: Template) -> None:
