@@ -132,13 +132,13 @@ def test_pods_of_a_paddlejob_of_the_platform_count_in_its_queue(scene: Scene, de
         "narrow", scene.namespace, {"cpu": "0.1", "mem": "1Gi"}, cluster="ledger",
         node_selector={"kubernetes.io/hostname": scene.node},
     )  # fmt: skip
-    resources = {"requests": {"cpu": "0.1", "memory": "16Mi"}}
+    resources = {"requests": {"cpu": "0.05", "memory": "16Mi"}}
     container = {"name": "main", "image": IMAGE, "command": SLEEP, "resources": resources}
     spec = {"schedulerName": "paddleflow", "terminationGracePeriodSeconds": 1, "containers": [container]}
     template = {
         "apiVersion": "batch.paddlepaddle.org/v1",
         "kind": "PaddleJob",
-        "spec": {"worker": {"replicas": 1, "template": {"spec": spec}}},
+        "spec": {"worker": {"replicas": 2, "template": {"spec": spec}}},
     }
     asked = {"framework": "paddle", "extensionTemplate": template, "schedulingPolicy": {"queue": "narrow"}}
     first = scene.client.jobs.submit(asked)

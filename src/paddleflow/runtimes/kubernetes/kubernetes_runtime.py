@@ -28,6 +28,7 @@ from paddleflow.kube.cache import Cache
 from paddleflow.kube.client import Client
 from paddleflow.kube.errors import AlreadyExists
 from paddleflow.kube.lease import Lease, LeaseLost
+from paddleflow.kube.queue import Backoff
 from paddleflow.kube.resources import NODES, PODS, Object, Resource, View
 from paddleflow.runtimes.exec import ExecRequest
 from paddleflow.runtimes.foreign_pods import ForeignPods
@@ -61,6 +62,10 @@ OPEN_TIMEOUT = 30.0  #: seconds to list pods and nodes, and to get the lease
 CHECK_EVERY = 5.0  #: seconds between two checks of pods that are stuck or lost
 IMAGE_GRACE = 120.0  #: seconds that a container may fail to start, for its image, its configuration or its volumes
 DRAIN = 10.0  #: seconds that an end waits for its log
+LOG_PAUSE = (
+    0.2,
+    5.0,
+)  #: seconds before a stream of a log that ended, or cannot be had, is asked for again: at first, and at most
 EVENTS_AFTER = 3.0  #: seconds after which the events of a pod that has not started are read
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 #: Gives a snapshot of a user's code as a compressed tar file. Reads files: not on the event loop.
@@ -141,6 +146,7 @@ class KubernetesRuntime:
         self._probed: set[AttemptId] = set()  # those whose readiness is probed
         self._dirty: dict[AttemptId, None] = {}
         self._collectors: dict[AttemptId, asyncio.Task[None]] = {}
+        self._ends: dict[AttemptId, asyncio.Event] = {}  # of those whose log is collected
         self._deliveries: dict[AttemptId, asyncio.Task[None]] = {}  # of code
         self._taken: defaultdict[str, Resources] = defaultdict(Resources)  # by pods of others, on each node
         self._node_news: dict[str, NodeInfo | None] = {}
@@ -441,6 +447,8 @@ class KubernetesRuntime:
                 self._send_code(attempt, new)
                 if "deletionTimestamp" not in new["metadata"] and (why := status.hopeless(new)):
                     self._spawn(self._give_up(attempt, why))
+        if attempt in self._ends and (new is None or status.ended(new, self._time.now()) is not None):
+            self._ends[attempt].set()
         self._mark(attempt)
 
     async def _give_up(self, attempt: AttemptId, why: str) -> None:
@@ -455,6 +463,7 @@ class KubernetesRuntime:
             if status.ended(found, self._time.now()) is not None:
                 self._collectors[attempt] = self._spawn(self._collect_all(attempt, found))
         elif status.started_at(found) is not None:
+            self._ends[attempt] = asyncio.Event()
             self._collectors[attempt] = self._spawn(self._collect(attempt, metadata["name"], metadata["namespace"]))
 
     def _send_code(self, attempt: AttemptId, found: View) -> None:
@@ -598,7 +607,7 @@ class KubernetesRuntime:
         self._cache(resource).record_delete(found)
         self._collectors.pop(attempt, None)
         self._probed.discard(attempt)
-        for table in (self._reported, self._dirty, self._delays):
+        for table in (self._reported, self._dirty, self._delays, self._ends):
             table.pop(attempt, None)
 
     async def _check(self) -> None:
@@ -641,7 +650,7 @@ class KubernetesRuntime:
         self._mark(attempt)
 
     async def _copy_all(self, attempt: AttemptId, name: str, space: str) -> None:
-        task = task_of(attempt)
+        pause = Backoff(*LOG_PAUSE)
         while True:
             over = attempt not in self._known or status.ended(self._known[attempt], self._time.now()) is not None
             try:
@@ -652,8 +661,10 @@ class KubernetesRuntime:
                 if over:
                     _log.warning("log incomplete", attempt=attempt, error=error.message)
                     break
-            await asyncio.sleep(0.2)
-        await asyncio.to_thread(self.logs.touch, task)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause.next()):
+                    await self._ends[attempt].wait()
+        await asyncio.to_thread(self.logs.touch, task_of(attempt))
 
     async def _collect_all(self, attempt: AttemptId, found: View) -> None:
         """Copy the logs of the pods of an operator's object, which has ended."""
