@@ -152,8 +152,7 @@ class KubernetesRuntime:
         self._node_news: dict[str, NodeInfo | None] = {}
         self._node_seen: dict[str, NodeInfo] = {}
         self._active = False  # whether this server moves the cluster's jobs
-        self._wake = asyncio.Event()
-        self._leading = asyncio.Event()
+        self._wake, self._leading = asyncio.Event(), asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         if lease is not None:
             client.fence = lease.check

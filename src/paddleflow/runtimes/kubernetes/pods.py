@@ -230,11 +230,7 @@ def pod(launch: Launch, settings: PodSettings, code_size: int = 0) -> Object:
         folder = settings.environments_folder
         environments.add(spec, launch.requirements, settings.platform_image, folder, launch.user)
     storages.add(spec, launch, settings.storages, settings.platform_image, pod_name(launch.attempt))
-    root = settings.allows_root(launch.queue)
-    for each in (*spec["containers"], *(spec.get("initContainers") or ())):
-        if not root and each["securityContext"].get("runAsUser") != 0:
-            each["securityContext"] |= templates.NO_CAPABILITIES
-    templates.fill(spec, launch.template, root=root)
+    templates.fill(spec, launch.template, root=settings.allows_root(launch.queue))
     if launch.node:
         spec["nodeName"] = launch.node
     made = PODS.object(pod_name(launch.attempt), launch.namespace or settings.namespace, spec=spec)

@@ -62,7 +62,10 @@ def strange_volume(template: Template) -> str:
 
 
 def fill(spec: Object, template: Template, *, root: bool) -> None:
-    """Put what a template says into the spec of a pod; `root`: its containers may be root's."""
+    """Put what a template says into the spec of a pod; `root`: its containers may be root's, and otherwise have no capabilities."""
+    for each in () if root else (*spec["containers"], *(spec.get("initContainers") or ())):
+        if each["securityContext"].get("runAsUser") != 0:
+            each["securityContext"] |= NO_CAPABILITIES
     given = _pod_spec(template)
     if not given:
         return
