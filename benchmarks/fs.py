@@ -19,11 +19,12 @@ import struct
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.fs_peers import Client, juicefs, rclone, s3fs
 from benchmarks.harness import Bench, begin, timed
@@ -248,40 +249,78 @@ def per_operation(
         bench.figure(f"processor time: {figure}", "µs", found[places[0].name], name, value)
 
 
-def main() -> None:
-    bench = begin("fs", __doc__)
-    sizes = QUICK if bench.quick else FULL
+class Setting(NamedTuple):
+    """A server with the data of the benchmark in a bucket, in a plain folder, and in JuiceFS."""
+
+    stack: ExitStack
+    scratch: Path
+    server: S3Server
+    bucket: Bucket
+    places: Sequence[Place]  #: ours, ext4, and the other clients
+
+
+@contextmanager
+def setting(bench: Bench, sizes: Sizes, *options: str) -> Iterator[Setting]:
+    """All clients mounted, their caches warm. `options` are those of our mount."""
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pf-bench-")))
         server = stack.enter_context(seaweedfs())
-        bucket = server.bucket()
+        bucket, plain = server.bucket(), scratch / "plain"
         store = S3Store(bucket)
+        stack.callback(store.close)
         bench.note("files are made")
-        plain = scratch / "plain"
         for name in ("small", "pictures"):
             (plain / name).mkdir(parents=True)
+            store.make_folder(name)
         fill(lambda key, content: (plain / key).write_bytes(content), sizes)
         fill(lambda key, content: store.write(key, content), sizes)
-        mine = stack.enter_context(ours(bucket, scratch / "ours"))
-        places = [Place("ours", mine.folder, mine), Place("ext4", plain)]
+        mine = stack.enter_context(ours(bucket, scratch / "ours", *options))
         others = _peers(bench, stack, server, bucket, scratch, sizes)
+        places = [Place("ours", mine.folder, mine), Place("ext4", plain), *others]
         bench.note("caches are warmed")
-        for place in [places[0], *others]:
+        for place in places:
             place.read_small_at_once()
             place.read_large()
             place.train()
-        read(bench, places + others, sizes)
-        cold(bench, server, bucket, scratch, sizes)
-        write(bench, stack, server, places + others, scratch, sizes)
-        with ours(bucket, scratch / "frozen", "--immutable", "--plain") as frozen:
-            immutable = [Place("ours, immutable", frozen.folder, frozen), *places[1:], *others]
-            for place in immutable:
-                place.read_small()
-                place.train()
-            compare(bench, "immutable mount: small files of 100 KiB, hot", "files/s", Place.read_small, immutable[:3], sizes.rounds)  # fmt: skip
-            compare(bench, f"immutable mount: training loop, {sizes.pictures} pictures, warm", "pictures/s", Place.train, immutable, sizes.rounds)  # fmt: skip
-    names(bench, sizes)
+        yield Setting(stack, scratch, server, bucket, places)
+
+
+def main() -> None:
+    bench = begin("fs", __doc__, parts=tuple(PARTS))
+    sizes = QUICK if bench.quick else FULL
+    for name, measure in PARTS.items():
+        if bench.begins(name):
+            measure(bench, sizes)
     bench.finish()
+
+
+def measure_files(bench: Bench, sizes: Sizes) -> None:
+    with setting(bench, replace(sizes, pictures=0)) as found:
+        read(bench, found.places, sizes)
+
+
+def measure_training(bench: Bench, sizes: Sizes) -> None:
+    with setting(bench, replace(sizes, small=0, large=1 << 20)) as found:
+        figure = f"training loop, {sizes.pictures} pictures, warm"
+        compare(bench, figure, "pictures/s", Place.train, found.places, sizes.rounds)
+
+
+def measure_cold(bench: Bench, sizes: Sizes) -> None:
+    with setting(bench, replace(sizes, pictures=0)) as found:
+        cold(bench, found.server, found.bucket, found.scratch, sizes)
+
+
+def measure_writes(bench: Bench, sizes: Sizes) -> None:
+    with setting(bench, replace(sizes, pictures=0, small=0, large=1 << 20)) as found:
+        write(bench, found.stack, found.server, found.places, found.scratch, sizes)
+
+
+def measure_immutable(bench: Bench, sizes: Sizes) -> None:
+    with setting(bench, replace(sizes, large=1 << 20), "--immutable", "--plain") as found:
+        three = found.places[:3]
+        compare(bench, "immutable mount: small files of 100 KiB, hot", "files/s", Place.read_small, three, sizes.rounds)
+        figure = f"immutable mount: training loop, {sizes.pictures} pictures, warm"
+        compare(bench, figure, "pictures/s", Place.train, found.places, sizes.rounds)
 
 
 def _peers(
@@ -315,7 +354,6 @@ def read(bench: Bench, places: Sequence[Place], sizes: Sizes) -> None:
     compare(bench, "small files of 100 KiB, hot", "files/s", Place.read_small, two, rounds)
     compare(bench, "walk with attributes, page cache dropped", "entries/s", dropped(Place.walk), two, rounds)
     compare(bench, "walk with attributes, hot", "entries/s", Place.walk, two, rounds)
-    compare(bench, f"training loop, {sizes.pictures} pictures, warm", "pictures/s", Place.train, places, rounds)
     count = len(places[0].small)
     per_operation(bench, "small file opened and read, page cache dropped", dropped(Place.read_small), count, two)
     per_operation(bench, "small file opened and read, hot", Place.read_small, count, two)
@@ -386,7 +424,7 @@ def write(
     compare(bench, "write of small files, write-back: synced to this machine's disk at close", "files/s", lambda place: place.write_small(sizes.written_small), peers, rounds)  # fmt: skip
 
 
-def names(bench: Bench, sizes: Sizes) -> None:
+def measure_names(bench: Bench, sizes: Sizes) -> None:
     """Many names: the first `find` of a bucket, the next one, and the memory of the client. They are made as files below the server."""
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pf-bench-")))
@@ -430,6 +468,15 @@ def find(client: Client, count: int) -> tuple[float, float, float]:
 
     return run(), run(), client.memory()
 
+
+PARTS: Mapping[str, Callable[[Bench, Sizes], None]] = {
+    "files": measure_files,
+    "training": measure_training,
+    "cold": measure_cold,
+    "writes": measure_writes,
+    "immutable": measure_immutable,
+    "names": measure_names,
+}
 
 if __name__ == "__main__":
     main()

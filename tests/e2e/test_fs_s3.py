@@ -377,13 +377,13 @@ def test_warmup(bucket: Bucket, store: S3Store, tmp_path: Path) -> None:
     for number in range(40):
         store.write(f"f/deep/file{number}", b"x" * 1000)
     store.write("f/large", bytes(9_000_000))
-    store.write("other", b"x" * 1000)
+    store.write("other", bytes(500_000))
     with mount_of(bucket, tmp_path, "--ttl", "600") as mount:
         (mount.folder / "f" / "nowhere").symlink_to("absent")
         done = mount.run("warmup", "--json", "--threads", "4", str(mount.folder / "f"))
         assert json.loads(done.stdout) == [{"files": 41, "bytes": 9_040_000}]
         assert mount.stats()["tree"]["bytes fetched"] == 9_040_000
-        assert {each.stat().st_size for each in mount.folder.iterdir() if each.is_file()} == {1000}
+        assert {each.stat().st_size for each in mount.folder.iterdir() if each.is_file()} == {500_000}
         store.write("other", b"changed")  # unknown to the mount for a while
         done = mount.run("warmup", "--json", str(mount.folder), check=False)
         assert (done.returncode, "other: Stale" in done.stderr) == (1, True), done.stderr

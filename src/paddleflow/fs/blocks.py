@@ -1,12 +1,12 @@
 """The data cache: objects as plain sparse files on a local disk, filled by blocks, one fetch per block.
 
-A cached object is one file, so that a whole one can be lent to the kernel (passthrough). While it is being filled it lies
-under a temporary name and its blocks are known in memory only; when the last block has arrived it gets its final name, made of
-key and tag, with a checksum beside it (an extended attribute). So whatever has a final name is whole, also after a crash; it is
-verified when a later process first opens it. The least recently used files go when the cache is over its size or a
-disk under its floor of free space; those of pinned paths stay (`inventory`). A cache may lie on several disks: an object is on the
+A cached object is one file, so that a whole one can be lent to the kernel (passthrough). A small object is fetched when it is opened, and
+written in one go. A large one is filled as it is read: until then it lies under a temporary name and its blocks are known in memory only; when
+the last block has arrived it gets its final name, made of key and tag. Either has a checksum beside it (an extended attribute), which a later
+process verifies when it first opens the file: one that a crash cut short is fetched again. The least recently used files go when the cache is over
+its size or a disk under its floor of free space; those of pinned paths stay (`inventory`). A cache may lie on several disks: an object is on the
 one that its name chooses, or where it was written. A disk that takes nothing (full, over quota, broken) costs speed, not reads: blocks are then
-served from memory, of which a few are kept. All may be called from many threads.
+served from memory, of which a few are kept. Small files stay open for a while after their last use. All may be called from many threads.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import logging
 import os
 import shutil
 import threading
+import time
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -25,12 +26,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from paddleflow.fs.inventory import CHECKSUM, FILLING, Pins, label
+from paddleflow.fs.inventory import FILLING, Label, Pins, read_label
 from paddleflow.fs.options import FREE_FLOOR
 
 log = logging.getLogger(__name__)
 BLOCK = 4 * 2**20
-WHOLE_UP_TO = BLOCK  #: bytes; objects up to this size are fetched in one request
+SMALL = 256 * 1024  #: bytes; objects up to this size are fetched when they are opened, and stay open for a while
+MOST_IDLE = 1024  #: small files that stay open although nobody uses them
+USED_SECONDS = 3600.0  #: how exactly the order of use is known to a later process
+SPACE_STEP = 0.001  #: part of the smallest disk that is stored before its free space is looked at again
 MOST_IN_MEMORY = 16  #: blocks that the disk did not take, of all files together
 
 #: Fetches a range of the object, all of one version: offset, size.
@@ -123,11 +127,7 @@ class BlockFile:
         """Fetch a block. None: it is in the file; otherwise the content, which the disk did not take."""
         try:
             wanted = min(BLOCK, self.size - block * BLOCK)
-            content = self._fetch(block * BLOCK, wanted)
-            if len(content) != wanted:
-                raise OSError(errno.EIO, f"{len(content)} of {wanted} bytes came")
-            self._cache.count("blocks fetched", 1)
-            self._cache.count("bytes fetched", len(content))
+            content = self._cache.fetched(self._fetch, block * BLOCK, wanted)
             if not (self.on_disk and self._cache.write_block(self.fd, content, block * BLOCK)):
                 self._cache.remember(self.path, block, content)
                 return content
@@ -157,12 +157,17 @@ class DataCache:
         self._elsewhere: dict[str, Path] = {}  #: folders of files that lie on another disk than their name says
         self._pins = Pins(self._folders)
         self._lock = threading.Lock()
+        self._shelves = {folder: [folder / f"{number:02x}" for number in range(256)] for folder in self._folders}
         self._open: dict[Path, BlockFile] = {}
+        self._idle: OrderedDict[Path, BlockFile] = OrderedDict()  #: those of `_open` that nobody uses
+        self._arriving: set[Path] = set()  #: small objects that are being fetched
         self._stored: OrderedDict[Path, int] = OrderedDict()  #: whole files, least recently used first, with their size
         self._used = 0
         self._trusted: set[Path] = set()  #: verified, or written by this process
         self._unstored: OrderedDict[tuple[Path, int], bytes] = OrderedDict()  #: blocks that the disk did not take
         self._refused = False  #: the disk did not take the last block
+        self._step = 0  #: bytes that may be stored before the free space is looked at again
+        self._unchecked = 0  #: bytes that were stored since
         for folder in self._folders:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._scan()
@@ -186,7 +191,7 @@ class DataCache:
 
     def path(self, key: str, tag: str) -> Path:
         word = hashlib.blake2b(f"{key}\0{tag}".encode("utf-8", "surrogateescape"), digest_size=20).hexdigest()
-        return (self._elsewhere.get(word) or self._usual(word)) / word[:2] / word
+        return self._shelves[self._elsewhere.get(word) or self._usual(word)][int(word[:2], 16)] / word
 
     def _usual(self, word: str) -> Path:
         return self._folders[int(word[-8:], 16) % len(self._folders)]
@@ -204,25 +209,95 @@ class DataCache:
                 return folder / path.parent.name / path.name
         return path
 
-    def open(self, key: str, tag: str, size: int, fetch: Fetch) -> BlockFile:
-        """The local file of an object; whole if it is in the cache, otherwise filled as it is read."""
-        path = self.path(key, tag)
+    def open(self, key: str, tag: str, size: int, fetch: Fetch, *, at_once: bool = True) -> BlockFile:
+        """The local file of an object; whole if it is in the cache, otherwise filled as it is read, or `at_once` if it is small."""
+        path, name = self.path(key, tag), Name(key, tag)
+        with self._lock:
+            found = self._open_known(path, size) or self._open_stored(path, name, size, fetch)
+            if found is None:
+                self.figures["misses"] += 1
+                # Somebody who is fetching it already is rare: who opens a node has its lock. Both get it whole.
+                if size == 0 or size > SMALL or not at_once or path in self._arriving:
+                    found = self._open_new(path, name, size, fetch)
+                    self._open[path] = found
+                    return found
+                self._arriving.add(path)
+            else:
+                self.figures["hits"] += 1
+                self._open[path] = found
+                return found
+        try:
+            return self._fetch_whole(path, name, size, fetch)
+        finally:
+            with self._lock:
+                self._arriving.discard(path)
+
+    def _open_known(self, path: Path, size: int) -> BlockFile | None:
+        """A file that is open already, unless it was removed under us while nobody used it."""
+        known = self._open.get(path)
+        if known is None:
+            return None
+        if not known.users:
+            about = os.fstat(known.fd)
+            if not about.st_nlink or about.st_size != size:
+                self._close_idle(path)
+                return None
+            self._idle.pop(path, None)
+            self._note_use(path, known.fd, about.st_mtime)
+        known.users += 1
+        return known
+
+    def _close_idle(self, path: Path) -> None:
+        """With the lock held."""
+        file = self._idle.pop(path, None)
+        if file is not None:
+            self._open.pop(path, None)
+            os.close(file.fd)
+
+    def _note_use(self, path: Path, fd: int, noted_at: float) -> None:
+        if path in self._stored:
+            self._stored.move_to_end(path)
+        if time.time() - noted_at > USED_SECONDS:
+            with suppress(OSError):
+                os.utime(fd)  # the order of use, for a later process
+
+    def _fetch_whole(self, path: Path, name: Name, size: int, fetch: Fetch) -> BlockFile:
+        """A small object, which is not here yet."""
+        content = self.fetched(fetch, 0, size)
+        crc = zlib.crc32(content)
+        try:
+            fd = _make_whole(path, content)
+        except OSError as error:
+            self._note_refusal(error)
+            with self._lock:
+                found = self._open[path] = self._open_new(path, name, size, fetch)
+            self.remember(path, 0, content)
+            return found
         with self._lock:
             known = self._open.get(path)
-            if known is not None:
+            if known is None or not known.whole:
+                known = BlockFile(self, path, name, fd, size, fetch, whole=True)
+                self._open[path] = known
+                self._store(path, name, fd, size, crc)
+            else:
                 known.users += 1
-                self.figures["hits"] += 1
-                return known
-            name = Name(key, tag)
-            found = self._open_stored(path, name, size, fetch) or self._open_new(path, name, size, fetch)
-            self._open[path] = found
-            return found
+                os.close(fd)
+        self.evict()
+        return known
+
+    def fetched(self, fetch: Fetch, offset: int, wanted: int) -> bytes:
+        content = fetch(offset, wanted)
+        if len(content) != wanted:
+            raise OSError(errno.EIO, f"{len(content)} of {wanted} bytes came")
+        self.count("blocks fetched", 1)
+        self.count("bytes fetched", wanted)
+        return content
 
     def reopen(self, key: str, tag: str, size: int, fetch: Fetch, whole: int, old: int) -> BlockFile:
         """The file of an object that a worker before this one had open as `old`; `whole` is the same, or -1 if parts lacked."""
         if whole < 0:
             os.close(old)  # which parts it had is not known any more
-            return self.open(key, tag, size, fetch)
+            return self.open(key, tag, size, fetch, at_once=False)  # the store may be away, and a worker must start
         path = self.path(key, tag)
         with self._lock:
             found = self._open[path] = BlockFile(self, path, Name(key, tag), whole, size, fetch, whole=True)
@@ -238,32 +313,26 @@ class DataCache:
         except OSError:  # the folder was cleared under us
             self._drop(path)
             return None
-        if not self._verify(path, fd, size):
+        about = os.fstat(fd)
+        if about.st_size != size or not self._verify(path, fd, size):
             os.close(fd)
             self._drop(path)
             path.unlink(missing_ok=True)
             return None
-        self._stored.move_to_end(path)
-        with suppress(OSError):
-            os.utime(fd)  # the order of use, for a later process
-        self.figures["hits"] += 1
+        self._note_use(path, fd, about.st_mtime)
         return BlockFile(self, path, name, fd, size, fetch, whole=True)
 
     def _verify(self, path: Path, fd: int, size: int) -> bool:
         if path in self._trusted:
-            return os.fstat(fd).st_size == size
-        try:
-            wanted = int(os.getxattr(fd, CHECKSUM))
-        except (OSError, ValueError):
-            return False
-        if os.fstat(fd).st_size != size or checksum(fd, size) != wanted:
+            return True
+        label = read_label(fd)
+        if label is None or checksum(fd, size) != label.crc:
             log.warning("cached file %s is damaged; it is fetched again", path)
             return False
         self._trusted.add(path)
         return True
 
     def _open_new(self, path: Path, name: Name, size: int, fetch: Fetch) -> BlockFile:
-        self.figures["misses"] += 1
         try:
             fd = _make_sparse(path, size)
         except OSError as error:
@@ -325,10 +394,10 @@ class DataCache:
 
     def _store(self, path: Path, name: Name, fd: int, size: int, crc: int) -> None:
         with suppress(OSError):  # without extended attributes the file is good for this process only
-            os.setxattr(fd, CHECKSUM, str(crc).encode())
-            label(fd, *name)
+            Label(crc, name.tag, name.key).write(fd)
         self._note_place(path)
         self._trusted.add(path)
+        self._unchecked += size
         self._used += size - self._stored.pop(path, 0)
         self._stored[path] = size
 
@@ -342,6 +411,11 @@ class DataCache:
             if file.users:
                 return
             if self._open.get(file.path) is file:
+                if file.whole and file.size <= SMALL and file.path in self._stored:
+                    self._idle[file.path] = file
+                    if len(self._idle) > MOST_IDLE:
+                        self._close_idle(next(iter(self._idle)))
+                    return
                 del self._open[file.path]
         if not file.whole:
             with suppress(OSError):
@@ -375,13 +449,17 @@ class DataCache:
         old = self.path(key, tag)
         new = self._beside(self.path(new_key, new_tag), old)
         with self._lock:
+            self._close_idle(old)
             if old not in self._stored or old in self._open or old == new:
                 return
             trusted, size = old in self._trusted, self._stored[old]
             with suppress(OSError):
                 new.parent.mkdir(parents=True, exist_ok=True)
                 old.rename(new)
-                label(new, new_key, new_tag)
+                self._close_idle(new)
+                label = read_label(new)
+                if label is not None:
+                    Label(label.crc, new_tag, new_key).write(new)
                 self._drop(old)
                 self._note_place(new)
                 self._used += size - self._stored.pop(new, 0)
@@ -396,13 +474,16 @@ class DataCache:
 
     def _evict(self, wanted: int) -> None:
         over = self._used - self._limit
+        if over <= 0 and not wanted and self._unchecked < self._step:
+            return
         short = {folder: self._missing_space(folder) + wanted for folder in self._folders}
         if over <= 0 and all(space <= 0 for space in short.values()):
             return
-        for path in [path for path in self._stored if path not in self._open]:
+        for path in [path for path in self._stored if path not in self._open or path in self._idle]:
             folder = path.parents[1]
             if (over <= 0 and short[folder] <= 0) or self._pins.hold(path):
                 continue
+            self._close_idle(path)
             over -= self._stored[path]
             short[folder] -= self._stored[path]
             self._drop(path)
@@ -417,6 +498,8 @@ class DataCache:
             disk = shutil.disk_usage(folder)
         except OSError:  # the folder was removed under us
             return 0
+        step = int(disk.total * SPACE_STEP)
+        self._step, self._unchecked = min(self._step or step, step), 0
         return int(disk.total * self._free_floor) - disk.free
 
     def _drop(self, path: Path) -> None:
@@ -430,6 +513,9 @@ class DataCache:
 
     def close(self) -> None:
         self.pool.shutdown(wait=True, cancel_futures=True)
+        with self._lock:
+            for path in list(self._idle):
+                self._close_idle(path)
 
 
 def _filling(path: Path) -> Path:
@@ -444,6 +530,23 @@ def _make_sparse(path: Path, size: int) -> int:
         os.ftruncate(fd, size)
     except BaseException:
         os.close(fd)
+        raise
+    return fd
+
+
+def _make_whole(path: Path, content: bytes) -> int:
+    """A file with its content. Nobody reads it yet; what a crash leaves of it has no checksum, or not the right one."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    try:
+        fd = os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(path, flags, 0o600)
+    try:
+        _write_all(fd, content, 0)
+    except BaseException:
+        os.close(fd)
+        path.unlink(missing_ok=True)
         raise
     return fd
 

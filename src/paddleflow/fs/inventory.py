@@ -18,16 +18,33 @@ from paddleflow.base.values import dataclass
 from paddleflow.errors import Invalid
 
 FILLING = ".filling"  #: end of the names of files that are not whole yet
-CHECKSUM = "user.paddleflow.crc32"
-_OBJECT = "user.paddleflow.object"
+#: One attribute for checksum, version and key, so that it mostly fits into the inode and costs no block of its own.
+_LABEL = "user.paddleflow"
 _PINS = "pins"
 MOST_PINS = 10_000
 _PIECE = 4 * 2**20
 
 
-def label(file: int | Path, key: str, tag: str) -> None:
-    """Write down which object a file is."""
-    os.setxattr(file, _OBJECT, f"{tag}\0{key}".encode("utf-8", "surrogateescape"))
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What a cached file says of itself."""
+
+    crc: int  #: CRC-32 of its content
+    tag: str
+    key: str
+
+    def write(self, file: int | Path) -> None:
+        os.setxattr(file, _LABEL, f"{self.crc:08x}{self.tag}\0{self.key}".encode("utf-8", "surrogateescape"))
+
+
+def read_label(file: int | Path) -> Label | None:
+    """None: it has none, or one that is none of ours."""
+    try:
+        text = os.getxattr(file, _LABEL).decode("utf-8", "surrogateescape")
+        tag, _, key = text[8:].partition("\0")
+        return Label(int(text[:8], 16), tag, key)
+    except (OSError, ValueError):
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +61,12 @@ class CachedObject:
         """Whether the content is what was fetched. A file without a checksum is not."""
         try:
             with self.path.open("rb") as file:
-                wanted, crc = int(os.getxattr(file.fileno(), CHECKSUM)), 0
+                label, crc = read_label(file.fileno()), 0
                 while piece := file.read(_PIECE):
                     crc = zlib.crc32(piece, crc)
-        except (OSError, ValueError):
+        except OSError:
             return False
-        return crc == wanted
+        return label is not None and crc == label.crc
 
 
 def cached_objects(folders: Sequence[Path]) -> Iterator[CachedObject]:
@@ -60,16 +77,8 @@ def cached_objects(folders: Sequence[Path]) -> Iterator[CachedObject]:
                 continue
             with suppress(OSError):  # removed meanwhile
                 about = path.stat()
-                tag, key = _labelled(path)
-                yield CachedObject(path, key, tag, about.st_size, about.st_mtime)
-
-
-def _labelled(path: Path) -> tuple[str, str]:
-    try:
-        tag, _, key = os.getxattr(path, _OBJECT).decode("utf-8", "surrogateescape").partition("\0")
-    except OSError:
-        return "", ""
-    return tag, key
+                label = read_label(path) or Label(0, "", "")
+                yield CachedObject(path, label.key, label.tag, about.st_size, about.st_mtime)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +148,6 @@ class Pins:
             self._read_at = (about.st_mtime_ns, about.st_ino)
         if not self._pins:
             return False
-        key = _labelled(path)[1]
-        parts = key.split("/")
+        label = read_label(path)
+        parts = label.key.split("/") if label is not None else [""]
         return any("/".join(parts[:count]) in self._pins for count in range(len(parts) + 1))

@@ -18,9 +18,9 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from paddleflow.errors import NotFound
+from paddleflow.errors import Conflict, NotFound
 from paddleflow.fs import kernel
-from paddleflow.fs.blocks import DataCache, Fetch
+from paddleflow.fs.blocks import BlockFile, DataCache, Fetch
 from paddleflow.fs.folders import Folders
 from paddleflow.fs.index import Index
 from paddleflow.fs.kernel import Attributes
@@ -421,10 +421,9 @@ class RemoteTree:
     def open(self, node: int, flags: int, *, kill_suid: bool = False) -> RemoteFile:
         known = self._known_node(node)
         writable = flags & os.O_ACCMODE != os.O_RDONLY
-        if self._options.strict and not known.is_local and not known.handles and not known.unlinked:
-            known.checked_at = 0.0
-            if known.parent is not None:
-                known = self._child(known.parent, known.name)
+        settled = known.is_local or known.handles or known.unlinked
+        if self._options.strict and not settled and known.parent is not None:
+            known = self._ask_again(known, known.parent)
         with known.lock:
             fresh = flags & os.O_TRUNC and not known.handles and known.staged is None and writable
             if fresh:
@@ -432,7 +431,7 @@ class RemoteTree:
             elif known.fd < 0 and known.unlinked:
                 raise OSError(errno.ESTALE, "the object is gone")
             elif known.fd < 0:
-                known.file = self._cache.open(known.key(), known.tag, known.size, self._fetcher(known))
+                known.file = self._open_content(known)
                 known.fd = known.file.fd
             try:
                 if writable and known.staged is None:
@@ -451,6 +450,24 @@ class RemoteTree:
             if known.handles == 1 or writable:
                 self._describe(known)
             return RemoteFile(self, known, writable=writable)
+
+    def _open_content(self, node: Node) -> BlockFile:
+        """The local file of a node's version; of the one that the store has now if that one is gone."""
+        try:
+            return self._cache.open(node.key(), node.tag, node.size, self._fetcher(node))
+        except (Conflict, NotFound):
+            if node.parent is None:
+                raise
+            self._ask_again(node, node.parent)
+            return self._cache.open(node.key(), node.tag, node.size, self._fetcher(node))
+
+    def _ask_again(self, node: Node, parent: Node) -> Node:
+        """Ask the store whether it has another version now. The kernel, which knows the size of the old one, is told at open."""
+        before, node.checked_at = node.tag, 0.0
+        found = self._child(parent, node.name)
+        if found.tag != before:
+            found.kept_tag = before
+        return found
 
     def _fetcher(self, node: Node) -> Fetch:
         key, tag = node.key(), node.tag
@@ -489,9 +506,7 @@ class RemoteTree:
         node.staged, node.ctime = self._staging.path(found["staged"]), found["ctime"]
         node.clean_as = found["clean"] and (found["clean"][0], found["clean"][1])
         node.checked_at = time.monotonic()
-        if found["pending"]:
-            node.pending = True
-            self._staging.upload_later(lambda: self._upload_pending(node), found["key"])
+        node.pending = found["pending"]  # goes on when it is known who has the file open: `settle`
 
     def _find_place(self, node: Node, key: str) -> None:
         """A file on its way to the store, whose folder is not known any more."""
@@ -521,6 +536,12 @@ class RemoteTree:
             if node.staged is not None:
                 named.add(node.staged)
         self._staging.remove_others(named)
+        for node in self._nodes.with_content():
+            if node.pending:
+                self._upload_later(node)
+
+    def _upload_later(self, node: Node) -> None:
+        self._staging.upload_later(lambda: self._upload_pending(node), node.key())
 
     def _stage(self, node: Node) -> None:
         """Move the whole content to where it may be written to. It is the same file, so whoever reads it sees writes."""
@@ -599,7 +620,7 @@ class RemoteTree:
         node.clean_as, node.commits = self._state(node), node.commits + 1  # another close has nothing more to commit
         if not node.pending:
             node.pending = True
-            self._staging.upload_later(lambda: self._upload_pending(node), node.key())
+            self._upload_later(node)
         self._describe(node)
         return True
 

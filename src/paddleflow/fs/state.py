@@ -172,10 +172,13 @@ class HandleTable(_Table):
 
 
 class Heap:
-    """Records of any length, found by their offset; 0 is none."""
+    """Records of any length, found by their offset; 0 is none. Mapped: a system call would let another thread run each time."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        if os.fstat(fd).st_size == 0:
+            os.ftruncate(fd, 256 * _LEAST)
+        self._map = mmap.mmap(fd, os.fstat(fd).st_size)
         self._end = _LEAST
         self._free: dict[int, list[int]] = {}
         self._lock = threading.Lock()
@@ -189,26 +192,33 @@ class Heap:
             else:
                 at = self._end
                 self._end += size
-        os.pwrite(self._fd, _LENGTH.pack(len(data)) + data, at)
+                if self._end > len(self._map):
+                    room = max(self._end, len(self._map) + min(len(self._map), _STEP * _LEAST))
+                    os.ftruncate(self._fd, room)
+                    self._map.resize(room)
+            self._map[at : at + _LENGTH.size + len(data)] = _LENGTH.pack(len(data)) + data
         return at
 
     def get(self, at: int) -> bytes:
-        (length,) = _LENGTH.unpack(os.pread(self._fd, _LENGTH.size, at))
-        return os.pread(self._fd, length, at + _LENGTH.size)
+        (length,) = _LENGTH.unpack_from(self._map, at)
+        return self._map[at + _LENGTH.size : at + _LENGTH.size + length]
 
     def remove(self, at: int) -> None:
         """Give a record's place back. Whatever named it must name something else already."""
         if at:
-            size = _room(_LENGTH.unpack(os.pread(self._fd, _LENGTH.size, at))[0])
             with self._lock:
+                size = _room(_LENGTH.unpack_from(self._map, at)[0])
                 self._free.setdefault(size, []).append(at)
+
+    def unmap(self) -> None:
+        self._map.close()
 
     def restore(self, live: Collection[int]) -> None:
         """Only these records are there; all other room is free."""
         end = _LEAST
         for at in sorted(live):
             self._add_gap(end, at)
-            end = at + _room(_LENGTH.unpack(os.pread(self._fd, _LENGTH.size, at))[0])
+            end = at + _room(_LENGTH.unpack_from(self._map, at)[0])
         self._end = end
 
     def _add_gap(self, begin: int, end: int) -> None:
@@ -292,6 +302,7 @@ class State:
         self._intents.close()
         self.nodes.unmap()
         self.handles.unmap()
+        self.heap.unmap()
 
 
 def make_state_files() -> StateFiles:

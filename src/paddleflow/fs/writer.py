@@ -6,7 +6,7 @@ is the journal: whatever has a note was acknowledged and is uploaded by the next
 
 Two modes. Without write-back a commit is uploaded before `close` and `fsync` return: they mean *durable in the store*, and
 no note is needed. With it they return when file and note are on this machine's disk, and uploads go on in the background, again and again
-while the store is away.
+while the store is away. Small files and their notes get there by way of a `journal`, which is many times faster.
 
 A file may be changed while an upload of it goes on, so after a crash the store may have a version of this machine's that no note knows: its
 metadata names the staged file (`STAGED`), and it is no conflict. A store without metadata cannot say so; there the note of a file that was committed
@@ -29,6 +29,7 @@ from pathlib import Path
 
 from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, NotFound, PaddleFlowError
+from paddleflow.fs.journal import MOST_CONTENT, NAME, Journal
 from paddleflow.objects.store import RETRYABLE, Entry, ObjectStore, iterate_content
 
 log = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ class Staging:
         self._ended = threading.Event()
         self.figures: dict[str, int] = {"uploads": 0, "bytes uploaded": 0, "waiting": 0, "failed": 0}
         self._lock = threading.Lock()
+        self._journal = Journal(self._folders[0])
 
     def new_path(self, near: Path | None = None) -> Path:
         """A path for a new file; on the disk of `near`, so that it can be moved there, or where most is free."""
@@ -74,7 +76,7 @@ class Staging:
         return next((each / name for each in self._folders if (each / name).exists()), self._folders[0] / name)
 
     def _files(self) -> list[Path]:
-        return [file for folder in self._folders for file in sorted(folder.iterdir())]
+        return [file for folder in self._folders for file in sorted(folder.iterdir()) if file.name != NAME]
 
     def remove_others(self, named: set[Path]) -> None:
         """Remove what was staged by a worker that is gone and belongs to nobody: neither named nor acknowledged."""
@@ -88,35 +90,31 @@ class Staging:
 
         An error of the file itself is raised: its content may not be what was written.
         """
-        os.fsync(fd)
-        note = path.with_suffix(".note")
         content = {
             "key": commit.key,
             "metadata": dict(commit.metadata),
             "replaces": commit.replaces,
             "again": commit.again,
         }
-        fresh = path.with_suffix(".new")
-        try:
-            with fresh.open("w", encoding="utf-8") as file:
-                json.dump(content, file)
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.rename(note)
-        except OSError as error:
-            log.warning("no note of %s in %s: %s", commit.key, path.parent, error.strerror)
-            fresh.unlink(missing_ok=True)
+        note = json.dumps(content)
+        size = os.fstat(fd).st_size
+        small = size <= MOST_CONTENT
+        if (
+            small
+            and _write_note(path, note, sync=False)
+            and self._journal.append(path.name, note, os.pread(fd, size, 0))
+        ):
+            return True
+        os.fsync(fd)
+        if not _write_note(path, note, sync=True):
             return False
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        self._journal.forget(path.name, sync=True)
         return True
 
     def forget(self, path: Path) -> None:
         """The file is in the store, or no longer wanted: take back the note."""
         path.with_suffix(".note").unlink(missing_ok=True)
+        self._journal.forget(path.name)
 
     def upload(self, fd: int, commit: Commit) -> Entry:
         """Bring the content into the store, in one step. Raises what the store raises."""
@@ -163,13 +161,32 @@ class Staging:
     def recover(self) -> int:
         """Upload what an earlier mount had acknowledged; how many files that were. Files without a note go."""
         done = 0
+        self._restore()
         for file in self._files():
             if file.suffix == ".note":
                 done += self._recover_one(file)
         for file in self._files():
             if file.suffix == ".new" or (file.suffix == ".data" and not file.with_suffix(".note").exists()):
                 file.unlink()
+        for name in self._journal.names():
+            if not self.path(name).exists():
+                self._journal.forget(name)
+        if not self._journal.names():
+            self._journal.remove()
         return done
+
+    def _restore(self) -> None:
+        """After a crash of the machine: small files and their notes as they were acknowledged. They were not synced themselves."""
+        if self._journal.is_of_this_boot or not self._journal.names():
+            return
+        for record in self._journal.records():
+            path = self.path(record.name)
+            with path.open("wb") as file:
+                file.write(record.content)
+                file.flush()
+                os.fsync(file.fileno())
+            _write_note(path, record.note, sync=True)
+        self._journal.adopt()
 
     def _recover_one(self, note: Path) -> int:
         data = note.with_suffix(".data")
@@ -230,6 +247,32 @@ class Staging:
             if not file.with_suffix(".note").exists():
                 with suppress(OSError):
                     file.unlink()
+        if not self._journal.names():
+            self._journal.remove()
+
+
+def _write_note(path: Path, note: str, *, sync: bool) -> bool:
+    """Put a note beside a staged file. False: the disk does not take it, and an earlier one is as it was."""
+    fresh = path.with_suffix(".new")
+    try:
+        with fresh.open("w", encoding="utf-8") as file:
+            file.write(note)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        fresh.rename(path.with_suffix(".note"))
+    except OSError as error:
+        log.warning("no note of %s in %s: %s", path.name, path.parent, error.strerror)
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        return False
+    if sync:
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    return True
 
 
 def _free(folder: Path) -> int:

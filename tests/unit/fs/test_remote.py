@@ -1,0 +1,131 @@
+"""A store as a tree: what a worker takes over, and versions that change between a look and an open."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from paddleflow.errors import Unavailable
+from paddleflow.fs import kernel
+from paddleflow.fs.blocks import DataCache
+from paddleflow.fs.index import Index
+from paddleflow.fs.meta import Defaults
+from paddleflow.fs.options import RemoteOptions
+from paddleflow.fs.remote import RemoteTree
+from paddleflow.fs.state import HandleRecord, State, make_state_files
+from paddleflow.fs.tree import Owner
+from paddleflow.fs.writer import Staging
+from paddleflow.objects.memory import MemoryStore
+from paddleflow.objects.store import Entry
+from tests.patience import eventually
+
+ROOT = Owner(0, 0)
+
+
+class Gate(MemoryStore):
+    """Holds writes up until it is opened; then they fail, as those of a worker that was killed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened = threading.Event()
+
+    def write(
+        self,
+        key: str,
+        content: bytes | BinaryIO,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        if_absent: bool = False,
+        if_tag: str = "",
+    ) -> Entry:
+        self.opened.wait(60)
+        raise RuntimeError("this worker was killed")
+
+
+def make_tree(folder: Path, store: MemoryStore, state: State, options: RemoteOptions) -> RemoteTree:
+    again = state.agreed.device >= 0
+    cache, staging = DataCache([folder / "data"], 2**30), Staging([folder / "staging"], store)
+    return RemoteTree(
+        store, cache, staging, Defaults(0, 0), options, state, Index(folder / "names.db", again=again, keep=True)
+    )
+
+
+@pytest.fixture
+def state() -> Iterator[State]:
+    made = State(make_state_files())
+    yield made
+    made.unmap()
+
+
+def test_a_worker_uploads_when_it_knows_who_has_the_file_open(tmp_path: Path, state: State) -> None:
+    options, gate, store = RemoteOptions(ttl=3600.0, writeback=True), Gate(), MemoryStore()
+    killed = make_tree(tmp_path, gate, state, options)
+    try:
+        found, file = killed.create(kernel.ROOT, b"name", os.O_WRONLY, 0o644, ROOT)
+        file.write(memoryview(b"one"), 0)
+        file.flush()
+        state.agreed.device = 0  # mounted: whoever comes next takes over
+        state.save_agreed()
+        later = State(state.files)
+        tree = make_tree(tmp_path, store, later, options)
+        try:
+            eventually(lambda: not tree.stats()["waiting"])
+            taken = tree.reopen(HandleRecord(2, found.node, -1, os.O_WRONLY, 0, 0, 1))
+            tree.settle()
+            taken.write(memoryview(b"two"), 0)
+            taken.flush()
+            taken.release()
+            eventually(lambda: not tree.stats()["waiting"])
+            assert store.read("name", size=10) == b"two"
+        finally:
+            tree.close()
+            later.unmap()
+    finally:
+        gate.opened.set()
+        killed.close()
+
+
+def test_an_object_that_was_replaced_since_it_was_listed_is_opened_as_it_is_now(tmp_path: Path, state: State) -> None:
+    store = MemoryStore()
+    store.write("name", b"old")
+    tree = make_tree(tmp_path, store, state, RemoteOptions(ttl=3600.0))
+    try:
+        found = tree.lookup(kernel.ROOT, b"name")
+        store.write("name", b"as it is now")
+        file = tree.open(found.node, os.O_RDONLY)
+        assert file.read(100, 0) == b"as it is now"
+        assert file.changed, "the kernel knows the old size"
+        file.release()
+        store.remove("name")
+        assert tree.open(found.node, os.O_RDONLY).read(100, 0) == b"as it is now", "this version is cached"
+    finally:
+        tree.close()
+
+
+def test_an_object_that_cannot_be_fetched_is_not_opened(tmp_path: Path, state: State) -> None:
+    class Away(MemoryStore):
+        away = False
+
+        def read(self, key: str, *, size: int, offset: int = 0, tag: str = "") -> bytes:
+            if self.away:
+                raise Unavailable("no answer")
+            return super().read(key, size=size, offset=offset, tag=tag)
+
+    store = Away()
+    store.write("name", b"content")
+    tree = make_tree(tmp_path, store, state, RemoteOptions(ttl=3600.0))
+    try:
+        found, store.away = tree.lookup(kernel.ROOT, b"name"), True
+        with pytest.raises(Unavailable):
+            tree.open(found.node, os.O_RDONLY)
+        store.away = False
+        file = tree.open(found.node, os.O_RDONLY)
+        assert file.read(100, 0) == b"content"
+        assert file.backing() is not None
+    finally:
+        tree.close()
