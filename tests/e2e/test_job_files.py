@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import paddleflow
 from tests.e2e.conftest import ServerProcess
 
 WRITE = "mkdir out && echo 0.93 > out/score && ln -s /etc/passwd leak && ln -s out/score again && mkfifo pipe && touch empty"
@@ -62,10 +63,27 @@ def test_only_its_owner_and_root_get_a_job_s_files(server: ServerProcess) -> Non
             assert server.cli("job", "get", own, "file", "--to", "-", environment=environment).stdout == "his\n"
 
 
-def test_a_job_that_ran_in_a_folder_of_the_caller_says_so(server: ServerProcess, tmp_path: Path) -> None:
+def test_files_of_a_job_that_ran_in_a_folder_of_the_caller(server: ServerProcess, tmp_path: Path) -> None:
     project = tmp_path / "project"
-    project.mkdir()
-    server.cli("job", "run", "echo 1 > result", cwd=project)
-    refused = server.cli("job", "get", "@latest", "result", check=False)
+    (project / "inner").mkdir(parents=True)
+    server.cli("job", "run", "--workdir", "inner", "echo 1 > result; ln -s /etc/passwd leak", cwd=project)
+    assert server.cli("job", "get", "@latest", "result", "--to", "-").stdout == "1\n"
+    refused = server.cli("job", "get", "@latest", "absent", check=False)
     assert f"the job ran in the folder {project} of its machine" in refused.stderr
-    assert (project / "result").exists()
+    refused = server.cli("job", "get", "@latest", "leak", "--to", "-", check=False)
+    assert (refused.returncode, refused.stdout) == (1, "")
+
+
+def test_a_folder_that_another_user_names_is_not_served(server: ServerProcess, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("of root")
+    server.cli("user", "add", "namer", "namerpass1")
+    server.cli("queue", "grant", "namer", "default-queue")
+    with tempfile.TemporaryDirectory() as home:
+        namer = {"PADDLEFLOW_HOME": home}
+        server.cli("login", server.url, "-u", "namer", "--password-stdin", stdin="namerpass1", environment=namer)
+        with paddleflow.connect(server.url, username="namer", password="namerpass1") as client:
+            job = client.jobs.submit({"command": "true", "code": {"path": str(tmp_path)}})
+            job.wait()
+        refused = server.cli("job", "get", job.id, "secret", "--to", "-", check=False, environment=namer)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "the job ran in the folder" in refused.stderr

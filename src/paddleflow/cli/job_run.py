@@ -410,8 +410,8 @@ def code(session: Session, jobid: str, to: Path | None) -> None:
 def get(session: Session, jobid: str, path: str, to: str | None) -> None:
     """Download a file that a job wrote. PATH is relative to the folder that the job started in.
 
-    This works for jobs that ran from a snapshot of code or without code. Jobs that ran in your own folder or in a storage
-    left their files there.
+    This works on the server's machine, for jobs that ran in your own folder, in a snapshot of it, or without code. Jobs that
+    started in a storage left their files there.
 
     \b
     Examples:

@@ -354,8 +354,16 @@ def _meant(step: str | None, name: str, full_name: str) -> bool:
 def _written(transport: Transport, steps: list[StepView]) -> Iterator[str]:
     several = len(steps) > 1
     for one in steps:
-        for line in Job(transport, one.job_id).logs():
+        for line in _job_lines(transport, one.job_id, follow=False):
             yield _prefixed(one.full_name or one.step_name, line) if several else line
+
+
+def _job_lines(transport: Transport, job: str, *, follow: bool) -> Iterator[str]:
+    """The log of a step's job. Deleted jobs, also those of other runs that a step was reused from, do not hide the others' logs."""
+    try:
+        yield from Job(transport, job).logs(follow=follow)
+    except NotFound:
+        yield f"paddleflow: {job} was deleted, and its log with it\n"
 
 
 def _prefixed(name: str, line: str) -> str:
@@ -439,7 +447,7 @@ class _Following:
 
     def _write(self, job: str, name: str) -> None:
         try:
-            for line in Job(self._transport, job).logs(follow=True):
+            for line in _job_lines(self._transport, job, follow=True):
                 self._queue.put(_prefixed(name, line) if self._step is None else line)
                 if self._left.is_set():
                     return

@@ -135,7 +135,7 @@ class KubernetesClusters:
         raise Invalid(
             f"cluster[{cluster.name}] has no credential, and this server does not run in a cluster",
             code="InvalidClusterCredential",
-            hint=f"paddleflow cluster update {cluster.name} -c KUBECONFIG",
+            hint="give its kubeconfig with -c FILE",
         )
 
     async def _grants(self, launch: Launch, wanted: Sequence[Mount]) -> Sequence[StorageGrant]:

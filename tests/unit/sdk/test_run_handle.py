@@ -108,6 +108,16 @@ def test_logs_of_a_run_are_those_of_its_steps(stub: Stub, pf: PaddleFlow) -> Non
     assert "each.train" in caught.value.hint
 
 
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_deleted_job_does_not_hide_the_logs_of_others(stub: Stub, pf: PaddleFlow, follow: bool) -> None:
+    stub.on("GET /run/run-000001", WHOLE)
+    stub.on("GET /run/run-000001/events", events(("status", {"status": "succeeded"})))
+    stub.refuse("GET /job/job-1/log", 404, "JobNotFound", "job[job-1] does not exist")
+    stub.on("GET /job/job-2/log", lines_of("three\n"))
+    found = sorted(run(pf).logs(follow=follow))
+    assert found == ["[each.train] three\n", "[prepare] paddleflow: job-1 was deleted, and its log with it\n"]
+
+
 def test_following_logs_begins_each_step_as_it_starts(stub: Stub, pf: PaddleFlow) -> None:
     begun = {
         "runID": "run-000001",
