@@ -114,6 +114,7 @@ def test_a_deleted_job_does_not_hide_the_logs_of_others(stub: Stub, pf: PaddleFl
     stub.on("GET /run/run-000001/events", events(("status", {"status": "succeeded"})))
     stub.refuse("GET /job/job-1/log", 404, "JobNotFound", "job[job-1] does not exist")
     stub.on("GET /job/job-2/log", lines_of("three\n"))
+    stub.on("GET /job/job-2", {"id": "job-2", "status": "succeeded"})
     found = sorted(run(pf).logs(follow=follow))
     assert found == ["[each.train] three\n", "[prepare] paddleflow: job-1 was deleted, and its log with it\n"]
 
