@@ -43,10 +43,10 @@ def cli_page() -> str:
         "# Command line",
         NOTE,
         "`paddleflow [OPTIONS] GROUP COMMAND …`. How to work with it: [guide](../guides/cli.md).",
-        "Exit codes: 0 done, 1 refused or failed, 2 called wrongly, 130 interrupted; `job run` ends with the job's code.",
+        "Exit codes: 0 success, 1 error or failed job, 2 wrong usage, 130 interrupted; `job run` exits with the job's own code.",
         "## Variables",
         _table(["variable", "meaning"], [[f"`{name}`", text] for name, text in CLIENT_VARIABLES.items()]),
-        "Every option has a variable: `PADDLEFLOW_` and the words of its command, as in `PADDLEFLOW_JOB_LIST_QUEUE`.",
+        "Every option can also be set by a variable named after its command, for example `PADDLEFLOW_JOB_LIST_QUEUE`.",
         "## paddleflow",
         _help(root, "paddleflow", None),
     ]

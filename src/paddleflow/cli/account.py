@@ -123,7 +123,7 @@ USER: Kind[User] = Kind(
     "no users found ",
 )
 
-user = group(help="Manage users. Only root may; everybody may change their own password.")
+user = group(help="Manage users (root only). Everybody may change their own password.")
 
 
 @user.command("list")
@@ -141,7 +141,7 @@ def list_(session: Session, paging: Paging) -> None:
 @_from_stdin
 @pass_session
 def add(session: Session, username: str, password: str | None, password_stdin: bool) -> None:
-    """Add a user. Without PASSWORD it is prompted for; one on the command line is visible to others on this machine.
+    """Add a user. Without PASSWORD you are prompted for it; on the command line it is visible to other users of this machine.
 
     \b
     Examples:
@@ -158,7 +158,7 @@ def add(session: Session, username: str, password: str | None, password_stdin: b
 @_from_stdin
 @pass_session
 def set_(session: Session, username: str, password: str | None, password_stdin: bool) -> None:
-    """Change the password of a user and revoke all tokens of that user. Without PASSWORD it is prompted for.
+    """Change the password of a user and revoke all their tokens. Without PASSWORD you are prompted for it.
 
     \b
     Example:

@@ -37,7 +37,7 @@ ARTIFACT: Kind[Artifact] = Kind(
     ),
 )
 
-artifact = group(help="Artifacts: the inputs and outputs of steps, their content and their lineage.")
+artifact = group(help="List, download and trace artifacts, the inputs and outputs of steps.")
 
 
 @click.command("list", cls=Command)

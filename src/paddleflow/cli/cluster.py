@@ -52,7 +52,7 @@ SHOWN = CLUSTER._replace(
     ]
 )
 
-cluster = group(help="Clusters and their resources. Creating, changing and deleting is for root.")
+cluster = group(help="Manage clusters and show their resources. Only root may create, change and delete them.")
 
 
 def _credential(context: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -110,7 +110,7 @@ def list_(session: Session, clusternames: list[str] | None, clusterstatus: str |
 @click.argument("clustername")
 @pass_session
 def show(session: Session, clustername: str) -> None:
-    """Show a cluster with its nodes: capacity, what jobs and others use, kubelet versions. Its credential is never shown."""
+    """Show a cluster with the capacity, usage and kubelet version of its nodes. Its credential is never shown."""
     found = session.client.clusters.get(clustername)
     facts = {column.compat.capitalize(): column.value(found) for column in SHOWN.columns}
     output.show_one(session, SHOWN, found, facts, ("", {}))
@@ -163,7 +163,7 @@ def delete(session: Session, clustername: str) -> None:
 @pass_session
 @click.pass_context
 def check(ctx: click.Context, session: Session, clustername: str) -> None:
-    """Connect to a Kubernetes cluster and say what it lacks for running jobs. Exits with 1 if jobs cannot run there."""
+    """Check that a Kubernetes cluster can be reached and can run jobs. Exits with 1 if it cannot."""
     found = session.client.clusters.check(clustername)
     if session.machine:
         output.print_data(session, found.raw)

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 HEADERS = ["current", "name", "server", "user", "logged in"]
 
-context = group(help="Contexts: the servers you work with, each with a user and a token. `paddleflow login` adds one.")
+context = group(
+    help="Manage contexts, the servers you work with, each with a user and a token. `paddleflow login` adds one."
+)
 
 
 def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -30,7 +32,7 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 @context.command("list")
 @pass_session
 def list_(session: Session) -> None:
-    """List contexts; the current one has a star."""
+    """List contexts; a star marks the current one."""
     from paddleflow.sdk import contexts
 
     known = contexts.load()
@@ -56,7 +58,7 @@ def use(session: Session, name: str) -> None:
 @click.argument("name", required=False, shell_complete=_names)
 @pass_session
 def show(session: Session, name: str | None) -> None:
-    """Show the context that commands use now, or another one by name. The token is not shown."""
+    """Show the current context, or the one called NAME. The token is not shown."""
     from paddleflow.sdk import contexts
 
     known = contexts.load()

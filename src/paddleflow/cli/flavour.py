@@ -29,7 +29,7 @@ FLAVOUR: Kind[Flavour] = Kind(
     "not find flavour",
 )
 
-flavour = group(help="Flavours: named sizes of a job's members. Creating, changing and deleting is for root.")
+flavour = group(help="Manage flavours, the named sizes of jobs. Only root may create, change and delete them.")
 
 
 @flavour.command("list")

@@ -48,26 +48,28 @@ LINK: Kind[Link] = Kind(
 )
 
 LATE = {
-    "cat": Late("fs_files:cat", "Print a file of a store, by URL."),
+    "cat": Late("fs_files:cat", "Print a file."),
     "cp": Late("fs_files:cp", "Copy files between stores and this machine."),
-    "du": Late("fs_files:du", "Show how many files and bytes lie below a URL."),
-    "get": Late("fs_files:get", "Download a file of a store, by URL."),
-    "cache": Late("fs_cache:cache", "What lies in the cache of a mount: ls, clear, pin, unpin."),
-    "check": Late("fs_cache:check", "Compare cache and journal of a mount with the store."),
-    "bench": Late("fs_bench:bench", "Measure how fast a folder reads and writes."),
-    "profile": Late("fs_profile:profile", "Look at which files of a mount programs open, as a picture."),
-    "mv": Late("fs_files:mv", "Move files within a store, or from one to another."),
-    "sync": Late("fs_files:sync", "Make a folder of a store or of this machine hold what another holds."),
-    "ls": Late("fs_files:ls", "List what lies at a URL of a store."),
-    "put": Late("fs_files:put", "Upload a file to a store, by URL."),
-    "rm": Late("fs_files:rm", "Remove a file or folder of a store, by URL."),
+    "du": Late("fs_files:du", "Show the number and total size of the files below a URL."),
+    "get": Late("fs_files:get", "Download a file."),
+    "cache": Late("fs_cache:cache", "List, clear and pin the cached content of a mount."),
+    "check": Late("fs_cache:check", "Check the cache and journal of a mount against the store."),
+    "bench": Late("fs_bench:bench", "Measure the read and write speed of a folder."),
+    "profile": Late("fs_profile:profile", "Record which files programs open on a mount."),
+    "mv": Late("fs_files:mv", "Move files within a store or between stores."),
+    "sync": Late("fs_files:sync", "Copy what is new or changed from one folder to another."),
+    "ls": Late("fs_files:ls", "List the files at a URL."),
+    "put": Late("fs_files:put", "Upload a file."),
+    "rm": Late("fs_files:rm", "Remove a file or folder."),
     "mount": Late("fs_mount:mount", "Mount a storage or a URL on a folder of this machine."),
-    "reload": Late("fs_mount:reload", "Replace the program behind a mount by the one installed now."),
-    "stats": Late("fs_mount:stats", "Show what a mount did: requests, times, how files were opened."),
+    "reload": Late("fs_mount:reload", "Upgrade a mount to the installed version while it is in use."),
+    "stats": Late("fs_mount:stats", "Show statistics of a mount: requests, latencies, opened files."),
     "umount": Late("fs_mount:umount", "Unmount a folder."),
-    "warmup": Late("fs_warmup:warmup", "Read files and folders of a mount, so that their content is in its cache."),
+    "warmup": Late("fs_warmup:warmup", "Read files and folders of a mount into its cache."),
 }
-fs = group(help="Storages (fs): named places for files that jobs see at a path.", late=LATE)
+fs = group(
+    help="Manage storages (fs), the named places where jobs keep files, and mount and copy their files.", late=LATE
+)
 _owner = click.option("-u", "--username", help="Owner of the storage (root only). [default: yourself]")
 
 _properties = click.option(
@@ -111,7 +113,7 @@ def create(session: Session, fsname: str, url: str, username: str | None, proper
 @_owner
 @pass_session
 def show(session: Session, fsname: str, username: str | None) -> None:
-    """Show a storage: where it is, who mounts it, and which nodes hold how much of it in their caches."""
+    """Show a storage: its location, its mounts, and how much of it each node has cached."""
     storages = session.client.storages
     found = storages.get(fsname, user=username)
     facts = {column.table.capitalize(): column.value(found) for column in STORAGE.columns}
@@ -135,14 +137,14 @@ def delete(session: Session, fsname: str, username: str | None) -> None:
 
 @fs.command()
 @click.argument("fsname")
-@click.option("--url", help="New URL; only while nothing uses the storage.")
+@click.option("--url", help="New URL; refused while the storage is in use.")
 @_owner
 @_properties
 @pass_session
 def update(
     session: Session, fsname: str, url: str | None, username: str | None, properties: dict[str, str] | None
 ) -> None:
-    """Change a storage. Properties that are given are replaced, the others stay; an empty value removes one.
+    """Change a storage. Properties that are not given keep their value; an empty value removes one.
 
     \b
     Example:
@@ -167,7 +169,7 @@ def update(
 def link(
     session: Session, fsname: str, fspath: str, url: str, username: str | None, properties: dict[str, str] | None
 ) -> None:
-    """Show another store at a path inside a storage.
+    """Make another store visible at a path inside a storage.
 
     \b
     Example:
@@ -221,10 +223,10 @@ def listlink(session: Session, fsname: str, username: str | None, paging: Paging
 @fs.command()
 @click.argument("fsname")
 @_owner
-@click.option("-o", "--o", "options", multiple=True, callback=pair_each, help="Setting, name=value. Repeatable.")
+@click.option("-o", "--o", "options", multiple=True, callback=pair_each, help="Option, name=value. Repeatable.")
 @pass_session
 def createfscache(session: Session, fsname: str, username: str | None, options: dict[str, str] | None) -> None:
-    """Set how mounts of a storage cache: cacheDir, quota, metaDriver (mem or disk), cleanCache.
+    """Set the cache options of a storage: cacheDir, quota, metaDriver (mem or disk), cleanCache.
 
     \b
     Example:
@@ -242,7 +244,7 @@ def createfscache(session: Session, fsname: str, username: str | None, options: 
 @_owner
 @pass_session
 def getfscache(session: Session, fsname: str, username: str | None) -> None:
-    """Show how mounts of a storage cache."""
+    """Show the cache options of a storage."""
     found = session.client.storages.get_cache(fsname, user=username)
     if session.output in output.MACHINE:
         output.print_data(session, found.raw)
@@ -255,7 +257,7 @@ def getfscache(session: Session, fsname: str, username: str | None) -> None:
 @_owner
 @pass_session
 def deletefscache(session: Session, fsname: str, username: str | None) -> None:
-    """Delete the cache settings of a storage; mounts use the defaults again."""
+    """Delete the cache options of a storage, so that its mounts use the defaults."""
     session.client.storages.delete_cache(fsname, user=username)
     output.done(session, f"fs[{fsname}] delete cache success", fsname)
 

@@ -32,12 +32,20 @@ _SECONDS = 5.0  #: of random reads
 @click.command(cls=Command)
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR")
 @click.option("--size", default="256Mi", show_default=True, help="Size of the large file.")
-@click.option("--files", type=click.IntRange(1, 1_000_000), default=1000, show_default=True, help="Small files.")
+@click.option(
+    "--files", type=click.IntRange(1, 1_000_000), default=1000, show_default=True, help="Number of small files."
+)
 @click.option("--file-size", default="100Ki", show_default=True, help="Size of each small file.")
-@click.option("--threads", type=click.IntRange(1, 64), default=4, show_default=True, help="Small files at once.")
+@click.option(
+    "--threads",
+    type=click.IntRange(1, 64),
+    default=4,
+    show_default=True,
+    help="Number of small files that are written and read in parallel.",
+)
 @pass_session
 def bench(session: Session, folder: Path, size: str, files: int, file_size: str, threads: int) -> None:
-    """Measure how fast a folder reads and writes: one large file, random reads in it, many small files.
+    """Measure the read and write speed of a folder: one large file, random reads in it, many small files.
 
     \b
     Examples:

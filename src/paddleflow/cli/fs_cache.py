@@ -30,7 +30,7 @@ _BATCH = 256  #: objects that are asked for at once
 
 def _place(function: F) -> F:
     folder = click.Path(exists=True, file_okay=False, path_type=Path)
-    help_text = "The cache folder of a mount, instead of its mount point. Repeatable."
+    help_text = "Cache folder of a mount, instead of its mount point. Repeatable."
     function = click.option("--cache-dir", "folders", multiple=True, type=folder, help=help_text)(function)
     return click.argument("mount", required=False, type=click.Path(path_type=Path), metavar="[DIR]")(function)
 
@@ -54,14 +54,14 @@ def _data(folders: list[Path]) -> list[Path]:
     return [folder / "data" for folder in folders]
 
 
-cache = group(help="What lies in the cache of a mount.")
+cache = group(help="List, clear and pin the cached content of a mount.")
 
 
 @cache.command("ls")
 @_place
 @pass_session
 def ls(session: Session, mount: Path | None, folders: tuple[Path, ...]) -> None:
-    """List what is cached, and what is pinned. DIR is the folder of a mount."""
+    """List what is cached and what is pinned. DIR is the mount point."""
     from paddleflow.fs.inventory import cached_objects, is_below, read_pins
 
     data = _data(_folders(mount, folders))
@@ -73,10 +73,10 @@ def ls(session: Session, mount: Path | None, folders: tuple[Path, ...]) -> None:
 
 @cache.command("clear")
 @_place
-@click.option("--path", "paths", multiple=True, help="Only what lies at or below this path of the store. Repeatable.")
+@click.option("--path", "paths", multiple=True, help="Only content at or below this path of the store. Repeatable.")
 @pass_session
 def clear(session: Session, mount: Path | None, folders: tuple[Path, ...], paths: tuple[str, ...]) -> None:
-    """Remove content from the cache, pinned or not. Files that are open now, and files that wait for the store, stay."""
+    """Remove content from the cache, pinned or not. Open files, and files that are not in the store yet, are kept."""
     from paddleflow.fs.inventory import cached_objects, is_below
 
     wanted = [path.strip("/") for path in paths]
@@ -91,19 +91,19 @@ def clear(session: Session, mount: Path | None, folders: tuple[Path, ...], paths
 
 @cache.command("pin")
 @_place
-@click.option("--path", "paths", multiple=True, required=True, help="A path of the store. Repeatable.")
+@click.option("--path", "paths", multiple=True, required=True, help="Path in the store. Repeatable.")
 @pass_session
 def pin(session: Session, mount: Path | None, folders: tuple[Path, ...], paths: tuple[str, ...]) -> None:
-    """Keep what lies at or below a path in the cache, whatever else needs its place. `fs warmup` fetches it."""
+    """Pin a path: content at or below it is not evicted from the cache. `fs warmup` fetches it."""
     _change_pins(session, _folders(mount, folders), add={path.strip("/") for path in paths})
 
 
 @cache.command("unpin")
 @_place
-@click.option("--path", "paths", multiple=True, required=True, help="A path that was pinned. Repeatable.")
+@click.option("--path", "paths", multiple=True, required=True, help="Pinned path. Repeatable.")
 @pass_session
 def unpin(session: Session, mount: Path | None, folders: tuple[Path, ...], paths: tuple[str, ...]) -> None:
-    """Let what lies at or below a path leave the cache again."""
+    """Unpin a path: content at or below it may be evicted again."""
     _change_pins(session, _folders(mount, folders), remove={path.strip("/") for path in paths})
 
 
@@ -139,16 +139,16 @@ class _Finding(NamedTuple):
     "folders",
     multiple=True,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The cache folder; the usual one of this URL if not given. Repeatable.",
+    help="Cache folder. Repeatable. [default: the one that mounts of this URL use]",
 )
 @click.option("--repair", is_flag=True, help="Remove cached files that are damaged, old or gone from the store.")
 @store_options
 @pass_session
 def check(session: Session, /, url: str, folders: tuple[Path, ...], repair: bool, **access: Any) -> None:
-    """Compare cache and journal of a mount of URL with the store. Exit code 1 if something is damaged.
+    """Check the cache and journal of the mounts of URL against the store. Exits with 1 if something is damaged.
 
-    Cached content is read and compared with its checksum, its version with that of the store. Files that were acknowledged
-    and are not in the store yet are named; the next mount uploads them.
+    Cached content is compared with its checksum, and its version with that in the store. Files that were acknowledged but
+    are not in the store yet are listed; the next mount uploads them.
     """
     from paddleflow.fs.inventory import cached_objects, staged_files
     from paddleflow.fs.mount import default_cache

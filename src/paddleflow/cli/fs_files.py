@@ -36,11 +36,17 @@ _url = click.argument("url", metavar="URL")
 def access_options(function: F) -> F:
     """The options that say where the server of a bucket is, and who asks."""
     for option in (
-        click.option("--session-token", "token", envvar="AWS_SESSION_TOKEN", help="S3: of temporary keys."),
-        click.option("--secret-key", envvar="AWS_SECRET_ACCESS_KEY", help="S3: better by AWS_SECRET_ACCESS_KEY."),
-        click.option("--access-key", envvar="AWS_ACCESS_KEY_ID", help="S3: the access key."),
-        click.option("--region", envvar="AWS_REGION", default="us-east-1", show_default=True, help="S3: the region."),
-        click.option("--endpoint", envvar="AWS_ENDPOINT_URL", help="S3: the server, such as https://s3.example.com."),
+        click.option(
+            "--session-token", "token", envvar="AWS_SESSION_TOKEN", help="S3: session token of temporary keys."
+        ),
+        click.option(
+            "--secret-key",
+            envvar="AWS_SECRET_ACCESS_KEY",
+            help="S3: secret key; prefer the variable AWS_SECRET_ACCESS_KEY.",
+        ),
+        click.option("--access-key", envvar="AWS_ACCESS_KEY_ID", help="S3: access key."),
+        click.option("--region", envvar="AWS_REGION", default="us-east-1", show_default=True, help="S3: region."),
+        click.option("--endpoint", envvar="AWS_ENDPOINT_URL", help="S3: endpoint, for example https://s3.example.com."),
     ):
         function = option(function)
     return function
@@ -48,7 +54,7 @@ def access_options(function: F) -> F:
 
 def store_options(function: F) -> F:
     """The options of commands that take a URL of any store: those of S3, and -o for the properties of the others."""
-    help_text = "Property of a store other than S3, name=value, or name=@FILE. Repeatable."
+    help_text = "Property of a store other than S3: name=value or name=@FILE. Repeatable."
     option = click.option("-o", "--o", "properties", multiple=True, callback=pair_each, help=help_text)
     return access_options(option(function))
 
@@ -112,7 +118,7 @@ def _files(store: ObjectStore, key: str) -> list[Entry]:
 @store_options
 @pass_session
 def ls(session: Session, /, url: str, **access: Any) -> None:
-    """List what lies at a URL, such as s3://bucket/prefix or file:///data/team."""
+    """List the files at a URL, for example s3://bucket/prefix or file:///data/team."""
     from paddleflow.objects.store import Kind
 
     store, key = _open(url, access)
@@ -140,9 +146,9 @@ def cat(url: str, **access: Any) -> None:
 @store_options
 @pass_session
 def put(session: Session, /, file: Path, url: str, **access: Any) -> None:
-    """Upload a file. A URL that ends with a slash is a folder to put it into.
+    """Upload a file. A URL that ends with a slash names the folder to put it into.
 
-    A large file goes by parts; asked again after an interruption, only those are sent that S3 lacks.
+    Large files are uploaded in parts. Run again after an interruption, it sends only the parts that S3 does not have yet.
     """
     from paddleflow.objects.transfer import upload
 
@@ -160,7 +166,7 @@ def put(session: Session, /, file: Path, url: str, **access: Any) -> None:
 @store_options
 @pass_session
 def get(session: Session, /, url: str, file: Path, **access: Any) -> None:
-    """Download a file, to a file or into a folder. Asked again after an interruption, it goes on where it was."""
+    """Download a file, to a file or into a folder. Run again after an interruption, it resumes."""
     from paddleflow.objects.transfer import download
 
     store, key = _open(url, access)
@@ -192,21 +198,25 @@ def _to_this_machine(call: Callable[[], T], target: Path) -> T:
 _source = click.argument("source", metavar="SOURCE")
 _target = click.argument("target", metavar="TARGET")
 _threads = click.option(
-    "--threads", type=click.IntRange(1, 64), default=8, show_default=True, help="Files on their way at once."
+    "--threads",
+    type=click.IntRange(1, 64),
+    default=8,
+    show_default=True,
+    help="Number of files transferred in parallel.",
 )
 
 
 @click.command(cls=Command)
 @_source
 @_target
-@click.option("-r", "--recursive", is_flag=True, help="A folder with everything in it.")
+@click.option("-r", "--recursive", is_flag=True, help="Include folders and all their files.")
 @_threads
 @store_options
 @pass_session
 def cp(session: Session, /, source: str, target: str, recursive: bool, threads: int, **access: Any) -> None:
     """Copy a file, or with -r a folder, between stores and this machine. SOURCE and TARGET are URLs or paths.
 
-    What the target has already, with the same size and no older, is left out: a copy that was interrupted goes on.
+    Files that the target already has, with the same size and no older, are skipped, so an interrupted copy can be resumed.
 
     \b
     Examples:
@@ -228,10 +238,10 @@ def cp(session: Session, /, source: str, target: str, recursive: bool, threads: 
 @store_options
 @pass_session
 def mv(session: Session, /, source: str, target: str, threads: int, **access: Any) -> None:
-    """Move a file or folder within a store, or from one to another. SOURCE and TARGET are URLs or paths.
+    """Move a file or folder within a store or between stores. SOURCE and TARGET are URLs or paths.
 
-    Within a store files are renamed; otherwise each is copied whole, then removed from SOURCE. A move that was interrupted
-    goes on when it is asked for again.
+    Within a store files are renamed; between stores each file is copied, then removed from SOURCE. An interrupted move can be
+    run again.
     """
     plan = _plan(source, target, access, everything=True)
     if plan.same_store and f"{plan.place}/".startswith(f"{plan.key}/"):
@@ -257,14 +267,14 @@ def mv(session: Session, /, source: str, target: str, threads: int, **access: An
 @_source
 @_target
 @click.option("--delete", is_flag=True, help="Remove files of TARGET that SOURCE does not have.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be copied and removed.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be copied and removed.")
 @_threads
 @store_options
 @pass_session
 def sync(
     session: Session, /, source: str, target: str, delete: bool, dry_run: bool, threads: int, **access: Any
 ) -> None:
-    """Make the folder TARGET hold what the folder SOURCE holds: copy what is absent, of another size or older.
+    """Copy files from the folder SOURCE that TARGET lacks, or has in another size or older.
 
     \b
     Examples:
@@ -407,7 +417,7 @@ def _copy_file(plan: _Plan, entry: Entry, goal: str, progress: Progress) -> None
 
 @click.command(cls=Command)
 @_url
-@click.option("-r", "--recursive", is_flag=True, help="A folder with everything in it.")
+@click.option("-r", "--recursive", is_flag=True, help="Include folders and all their files.")
 @store_options
 @pass_session
 def rm(session: Session, /, url: str, recursive: bool, **access: Any) -> None:
@@ -447,7 +457,7 @@ def _remove_folder(store: ObjectStore, key: str) -> int:
 @store_options
 @pass_session
 def du(session: Session, /, url: str, **access: Any) -> None:
-    """Show how many files and bytes lie below a URL."""
+    """Show the number and total size of the files below a URL."""
     store, key = _open(url, access)
     found = _files(store, key)
     output.show_rows(session, ["files", "bytes", "url"], [[len(found), sum(entry.size for entry in found), url]])

@@ -36,14 +36,21 @@ def absolute(folder: Path) -> Path:
 @click.argument("places", nargs=-1, required=True, metavar="[FSNAME] DIR")
 @click.option(
     "--url",
-    help="What to mount, without a server: file:///data/team, s3://bucket/prefix, sftp://host/path, hdfs://host/path.",
+    help="URL to mount, without a server: file:///data/team, s3://bucket/prefix, sftp://host/path, hdfs://host/path.",
 )
-@click.option("-u", "--username", help="Whose storage FSNAME is; yours if not given.")
-@click.option("--read-only", is_flag=True, help="Refuse changes.")
-@click.option("--immutable", is_flag=True, help="The source never changes while mounted: fastest; read-only.")
-@click.option("--allow-other", is_flag=True, help="Other users of this machine may use the mount, as modes allow.")
+@click.option("-u", "--username", help="Owner of the storage FSNAME. [default: yourself]")
+@click.option("--read-only", is_flag=True, help="Mount read-only.")
 @click.option(
-    "--ttl", "seconds", type=click.FloatRange(0), help="Seconds until a change made elsewhere is seen: 1; S3: 10."
+    "--immutable", is_flag=True, help="Read-only, for a source that does not change while it is mounted: fastest."
+)
+@click.option(
+    "--allow-other", is_flag=True, help="Let other users of this machine use the mount, within file permissions."
+)
+@click.option(
+    "--ttl",
+    "seconds",
+    type=click.FloatRange(0),
+    help="Seconds until changes made elsewhere become visible. [default: 1; S3: 10]",
 )
 @store_options
 @click.option(
@@ -51,40 +58,46 @@ def absolute(folder: Path) -> Path:
     "links",
     multiple=True,
     callback=pair_each,
-    help="PATH=URL: another store at a path inside, with the same options as far as its type has them. Repeatable.",
+    help="PATH=URL: another store at a path inside the mount. It gets those of the options that its type has. Repeatable.",
 )
 @click.option(
     "--cache-dir",
     "cache_folders",
     multiple=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Stores: where content is cached; once for each disk.",
+    help="Stores: cache folder; repeat it to use several disks.",
 )
-@click.option("--cache-size", default="20Gi", show_default=True, help="Stores: most bytes that are cached, in all.")
+@click.option("--cache-size", default="20Gi", show_default=True, help="Stores: maximum size of the cache.")
 @click.option(
     "--free-space",
     type=click.FloatRange(0, 90),
     default=5.0,
     show_default=True,
-    help="Stores: percent of each cache disk that the cache leaves free.",
+    help="Stores: percentage of each cache disk to leave free.",
 )
 @click.option(
     "--meta",
     type=click.Choice(["disk", "memory"]),
     default="disk",
     show_default=True,
-    help="Stores: where names and attributes are kept; on disk, the next mount begins with them.",
+    help="Stores: where names and attributes are kept; on disk, the next mount reuses them.",
 )
-@click.option("--strict", is_flag=True, help="Stores: see changes made elsewhere at every open.")
+@click.option("--strict", is_flag=True, help="Stores: check for changes made elsewhere at every open.")
 @click.option(
-    "--writeback", is_flag=True, help="Stores: close and fsync wait for this machine's disk, not for the store."
+    "--writeback", is_flag=True, help="Stores: close and fsync wait for the local disk only; upload in the background."
 )
 @click.option(
-    "--plain", is_flag=True, help="Stores: objects carry no modes, owners, links: list without asking for them."
+    "--plain", is_flag=True, help="Stores: objects have no modes, owners or links; list faster by not asking for them."
 )
-@click.option("--passthrough/--no-passthrough", default=True, help="Let the kernel read local files by itself.")
-@click.option("--threads", type=click.IntRange(1, 64), default=16, show_default=True, help="Requests answered at once.")
-@click.option("--foreground", is_flag=True, help="Stay here until unmounted or Ctrl-C.")
+@click.option("--passthrough/--no-passthrough", default=True, help="Let the kernel read cached files directly.")
+@click.option(
+    "--threads",
+    type=click.IntRange(1, 64),
+    default=16,
+    show_default=True,
+    help="Number of requests handled in parallel.",
+)
+@click.option("--foreground", is_flag=True, help="Stay in the foreground until unmounted or Ctrl-C.")
 @pass_session
 def mount(
     session: Session,
@@ -101,7 +114,7 @@ def mount(
     properties: dict[str, str] | None,
     **rest: Any,
 ) -> None:
-    """Mount a storage, or a URL, on a folder of this machine. As root or, with fusermount3, as anybody.
+    """Mount a storage or a URL on a folder of this machine. Accounts other than root need fusermount3.
 
     \b
     Examples:
@@ -184,7 +197,9 @@ def _of_type(url: str, access: dict[str, Any]) -> dict[str, str]:
 
 @click.command(cls=Command)
 @_folder
-@click.option("-f", "--force", is_flag=True, help="Also while it is in use: it goes when the last user closes it.")
+@click.option(
+    "-f", "--force", is_flag=True, help="Detach it even if it is in use; it ends when the last user closes it."
+)
 @pass_session
 def umount(session: Session, folder: Path, force: bool) -> None:
     """Unmount a folder."""
@@ -220,7 +235,7 @@ def _wait_for(pids: list[int], seconds: float = 30.0) -> None:
 @_folder
 @pass_session
 def reload(session: Session, folder: Path) -> None:
-    """Replace the program behind a mount by the one installed now; programs that use the mount go on."""
+    """Upgrade a mount to the installed version while it is in use."""
     from paddleflow.fs.background import reload_mount
 
     where = absolute(folder)
@@ -230,12 +245,10 @@ def reload(session: Session, folder: Path) -> None:
 
 @click.command(cls=Command)
 @_folder
-@click.option(
-    "-w", "--watch", is_flag=True, help="Redraw every second until Ctrl-C, with what happened in that second."
-)
+@click.option("-w", "--watch", is_flag=True, help="Redraw every second until Ctrl-C, with the figures of that second.")
 @pass_session
 def stats(session: Session, folder: Path, watch: bool) -> None:
-    """Show what a mount did: requests with their times, and how files were opened."""
+    """Show statistics of a mount: requests, latencies, and how files were opened."""
     from paddleflow.fs.control import ask_stats
 
     where = absolute(folder)

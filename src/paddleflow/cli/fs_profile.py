@@ -30,14 +30,12 @@ _COLOURS = {"first, cached": "#2a9d8f", "again": "#457b9d", "not cached": "#e639
 @click.command(cls=Command)
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 @click.option(
-    "--seconds", type=click.FloatRange(0.1, 86_400), default=10.0, show_default=True, help="How long to look."
+    "--seconds", type=click.FloatRange(0.1, 86_400), default=10.0, show_default=True, help="How long to record."
 )
-@click.option(
-    "--picture", type=click.Path(dir_okay=False, path_type=Path), help="Draw what was read into this SVG file."
-)
+@click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="SVG file to draw the accesses into.")
 @pass_session
 def profile(session: Session, folder: Path, seconds: float, picture: Path | None) -> None:
-    """Look for a while at which files of a mount programs open: how many, how often again, how many were not cached.
+    """Record for a while which files programs open on a mount: how many, how often, and how many were not cached.
 
     \b
     Example:

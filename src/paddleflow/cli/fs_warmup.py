@@ -29,13 +29,15 @@ _MOST_LISTED = 64 * 2**20  #: bytes of a list of files
     "--from",
     "listed",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file that names paths, one a line.",
+    help="File that lists paths, one per line.",
 )
-@click.option("--threads", type=click.IntRange(1, 64), default=16, show_default=True, help="Files read at once.")
+@click.option(
+    "--threads", type=click.IntRange(1, 64), default=16, show_default=True, help="Number of files read in parallel."
+)
 @pass_session
 def warmup(session: Session, paths: tuple[Path, ...], listed: Path | None, threads: int) -> None:
-    """Read files and folders of a mount, so that their content is in its cache. What is cached already costs no transfer,
-    so a warm-up that was interrupted goes on where it was."""
+    """Read files and folders of a mount into its cache. Content that is cached already is not transferred again, so an
+    interrupted warm-up can be resumed."""
     paths += _read_list(listed) if listed else ()
     if not paths:
         raise click.UsageError("name paths, or a file with paths by --from")

@@ -77,9 +77,7 @@ def _ago(context: click.Context, param: click.Parameter, value: str | None) -> f
 @click.option("--task", "--member", "task", help="Only this member, for example worker-0.")
 @click.option("--tail", type=click.IntRange(0, 1_000_000), help="Only the last lines, of each member.")
 @click.option("--since", callback=_ago, help="Only what was written within this time, for example 90s, 10m or 2h.")
-@click.option(
-    "--try", "attempt", type=click.IntRange(1), help="Only this try of a job that was started again; 1 is the first."
-)
+@click.option("--try", "attempt", type=click.IntRange(1), help="Only this try of a restarted job; 1 is the first.")
 @pass_session
 def logs(
     session: Session,
@@ -92,7 +90,7 @@ def logs(
 ) -> None:
     """Print the log of a job. With several members each line begins with its member: [worker-0].
 
-    The log of a job that was started again holds all tries, one after the other. When lines were written is known to about five
+    The log of a restarted job holds all tries, one after the other. When lines were written is known to about five
     seconds, so --since may print a few more.
 
     \b

@@ -86,7 +86,7 @@ def _code_options(function: Callable[..., None]) -> Callable[..., None]:
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
             help="Requirements file; its packages are installed once and kept on the node.",
         ),
-        click.option("--no-code", is_flag=True, help="Do not use or send a folder."),
+        click.option("--no-code", is_flag=True, help="Run without a code folder."),
         click.option("--workdir", default="", help="Working directory below the code folder."),
         click.option(
             "--code",
@@ -101,7 +101,7 @@ def _code_options(function: Callable[..., None]) -> Callable[..., None]:
 @click.command(cls=Command, context_settings={"allow_interspersed_args": False})
 @click.option("--name", help="Name of the job. [default: the first word of the command]")
 @click.option("-q", "--queue", help="Queue. [default: default-queue]")
-@click.option("--cluster", help="Cluster to run on, by its name: uses the queue of it that you may use.")
+@click.option("--cluster", help="Name of the cluster to run on; takes a queue of it that you may use.")
 @_resource_options
 @click.option("--priority", help="very_low, low, normal, high or very_high.")
 @click.option("-e", "--env", multiple=True, callback=pair_each, help="Environment variable, NAME=value. Repeatable.")
@@ -115,7 +115,7 @@ def _code_options(function: Callable[..., None]) -> Callable[..., None]:
     "--secret",
     multiple=True,
     metavar="NAME[=VAR]",
-    help="Secret that the job finds in the variable VAR (default: NAME); NAME=@FILE: in $PF_SECRETS_DIR/FILE. Repeatable.",
+    help="Secret to pass in the variable VAR (default: NAME), or with NAME=@FILE in the file $PF_SECRETS_DIR/FILE. Repeatable.",
 )
 @click.option("-l", "--label", multiple=True, callback=pair_each, help="Label, name=value. Repeatable.")
 @click.option("--fs", help="Storage to mount; with --no-code the job starts in it.")
@@ -126,17 +126,21 @@ def _code_options(function: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--timeout",
     callback=_duration,
-    help="Stop the command after this time, for example 90s, 30m or 2h, counted for each try; it then exits with 124.",
+    help="Stop the command after this time, for example 90s, 30m or 2h, per try; it then exits with 124.",
 )
-@click.option("--retries", type=click.IntRange(0, 100), help="Start a failed job again, at most this often.")
+@click.option("--retries", type=click.IntRange(0, 100), help="Restart a failed job up to this many times.")
 @click.option(
     "--after",
     metavar="[any:|failed:]JOBID",
     multiple=True,
-    help="Start only when this job has succeeded; any: when it has ended in whatever way; failed: when it has not succeeded. "
-    "If it ends otherwise, this one is cancelled. Repeatable.",
+    help="Start only after this job has succeeded; with any: after it has finished, with failed: after it has failed. "
+    "If it ends otherwise, this job is cancelled. Repeatable.",
 )
-@click.option("--array", callback=_indexes, help="Submit one job per index, 1-100 or 1,5,9; it is in PF_ARRAY_INDEX.")
+@click.option(
+    "--array",
+    callback=_indexes,
+    help="Submit one job per index, for example 1-100 or 1,5,9; the job finds it in PF_ARRAY_INDEX.",
+)
 @click.option("-d", "--detach", is_flag=True, help="Submit the job, print its id and return.")
 @click.option("--quiet", is_flag=True, help="Print nothing but the output of the job.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)

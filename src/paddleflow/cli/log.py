@@ -79,7 +79,7 @@ def job(
     "-fp",
     "--logfileposition",
     type=click.Choice(["begin", "end"]),
-    help="Whether page 1 is the begin or the end of the log. [default: end]",
+    help="Whether page 1 is the beginning or the end of the log. [default: end]",
 )
 @pass_session
 def run(

@@ -18,27 +18,27 @@ from paddleflow.cli.session import Session
 INTERRUPTED = 130
 
 COMMANDS = {
-    "artifact": Late("artifact:artifact", "Artifacts: inputs and outputs of steps."),
-    "audit": Late("token:audit", "Who changed what."),
-    "cluster": Late("cluster:cluster", "Clusters and their resources."),
-    "completion": Late("completion:completion", "Shell completion for bash, zsh and fish."),
-    "context": Late("context:context", "Contexts: the servers you work with."),
-    "flavour": Late("flavour:flavour", "Flavours: named sizes of a job's members."),
-    "fs": Late("fs:fs", "Storages that jobs see at a path."),
+    "artifact": Late("artifact:artifact", "List, download and trace artifacts, the inputs and outputs of steps."),
+    "audit": Late("token:audit", "Show who changed what."),
+    "cluster": Late("cluster:cluster", "Manage clusters and show their resources."),
+    "completion": Late("completion:completion", "Print the completion script for bash, zsh or fish."),
+    "context": Late("context:context", "Manage contexts, the servers you work with."),
+    "flavour": Late("flavour:flavour", "Manage flavours, the named sizes of jobs."),
+    "fs": Late("fs:fs", "Manage storages, mount them, and copy their files."),
     "job": Late("job:job", "Submit, list, follow and stop jobs."),
-    "log": Late("log:log", "Logs of jobs and runs, as in the original client."),
+    "log": Late("log:log", "Print logs, with the options of the original client."),
     "login": Late("account:login", "Log in to a server."),
     "logout": Late("account:logout", "Log out of a server."),
     "operator": Late("operator:operator", "Run the Kubernetes operator for PaddleJobs."),
     "pipeline": Late("pipeline:pipeline", "Check, register, version and export pipelines."),
-    "queue": Late("queue:queue", "Queues, and who may use them."),
+    "queue": Late("queue:queue", "Manage queues, who may use them, and what-if questions."),
     "run": Late("run:run", "Start, watch, stop, retry and compare runs of pipelines."),
-    "schedule": Late("schedule:schedule", "Schedules: run pipelines at the times of a crontab."),
-    "scheduler": Late("scheduler:scheduler", "Run the pod scheduler on a Kubernetes cluster; recorded decisions."),
-    "secret": Late("secret:secret", "Secrets: named values that jobs are given."),
+    "schedule": Late("schedule:schedule", "Run pipelines on a schedule."),
+    "scheduler": Late("scheduler:scheduler", "Run the pod scheduler on a Kubernetes cluster, or replay its decisions."),
+    "secret": Late("secret:secret", "Manage secrets that jobs use."),
     "server": Late("server:server", "Start a server on this machine."),
-    "statistics": Late("statistics:statistics", "Resource usage of jobs, and accelerator hours."),
-    "token": Late("token:token", "Tokens for scripts."),
+    "statistics": Late("statistics:statistics", "Show resource usage of jobs and accelerator hours."),
+    "token": Late("token:token", "Manage access tokens for scripts."),
     "top": Late("top:top", "Show nodes, queues, running and pending jobs on one screen."),
     "user": Late("account:user", "Manage users."),
     "version": Late("version:version", "Print the versions of client and server."),
@@ -110,7 +110,7 @@ def _usage(error: click.ClickException) -> None:
 @click.option(
     "--pf_config",
     type=click.Path(dir_okay=False),
-    help="Ini file with server, user and password, as the original client has it.",
+    help="INI file of the original client, with server, user and password.",
 )
 @click.option(
     "--output",
@@ -121,7 +121,7 @@ def _usage(error: click.ClickException) -> None:
     help=f"Output format: {', '.join(FORMATS[:-1])} or {FORMATS[-1]}; also after the command, as -o FORMAT.",
 )
 @click.option(
-    "--server", metavar="URL", allow_from_autoenv=False, help="Server address. [default: the one of the context]"
+    "--server", metavar="URL", allow_from_autoenv=False, help="Server address. [default: that of the context]"
 )
 @click.option("--context", metavar="NAME", allow_from_autoenv=False, help="Context to use. [default: the current one]")
 @click.version_option(__version__, prog_name="paddleflow", message="%(prog)s %(version)s")

@@ -52,9 +52,9 @@ SHOWN = QUEUE._replace(
 )
 
 queue = group(
-    help="Queues, and who may use them. Creating, changing, deleting and granting is for root.",
+    help="Manage queues and who may use them. Only root may create, change, delete and grant them.",
     late={
-        "whatif": Late("scheduler:whatif", "Simulate a change on the recent past, without applying it."),
+        "whatif": Late("scheduler:whatif", "Simulate a change with the jobs of the recent past."),
     },
 )
 
@@ -67,12 +67,16 @@ def _amounts(cpu: str | None, mem: str | None, scalar: dict[str, str] | None) ->
 def _shape(function: Callable[..., None]) -> Callable[..., None]:
     """The options that create and update share."""
     for option in (
-        click.option("--location", callback=pairs, help="Description of where it is: label1=value1,label2=value2."),
+        click.option("--location", callback=pairs, help="Description of the location: label1=value1,label2=value2."),
         click.option(
-            "--node-selector", callback=pairs, help="Labels that a node must carry to run its jobs: zone=a,gpu=a100."
+            "--node-selector", callback=pairs, help="Labels that nodes must have to run its jobs: zone=a,gpu=a100."
         ),
         click.option("--policy", callback=listed, help="Scheduling policies: priority."),
-        click.option("--otherclusters", callback=listed, help="Further clusters of its jobs, in order of preference."),
+        click.option(
+            "--otherclusters",
+            callback=listed,
+            help="Further clusters that its jobs may run on, in order of preference.",
+        ),
         click.option("--order", type=click.Choice(ORDERS), help="Order of jobs that have the same priority."),
         click.option("--weight", type=int, help="Share of unused resources, relative to sibling queues."),
         click.option("--parent", help="Parent queue; root for none."),

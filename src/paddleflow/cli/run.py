@@ -249,13 +249,13 @@ def stop(session: Session, runid: str, force: bool) -> None:
 
 @run.command()
 @click.argument("runid")
-@click.option("--from", "from_step", metavar="STEP", help="Rerun this step and all steps that follow it.")
+@click.option("--from", "from_step", metavar="STEP", help="Rerun this step and all that depend on it.")
 @click.option(
     "--with",
     "document",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Run this changed pipeline; steps that it leaves unchanged are not rerun.",
+    help="Run this changed document; unchanged steps are not rerun.",
 )
 @click.option("--watch", is_flag=True, help="Watch the new run until it has finished.")
 @pass_session
@@ -371,7 +371,7 @@ def listcache(session: Session, username: str | None, fsname: str | None, runid:
 @click.argument("cacheid")
 @pass_session
 def showcache(session: Session, cacheid: str) -> None:
-    """Show a cached result and its two fingerprints."""
+    """Show a cached result and its fingerprints."""
     found = session.client.caches.get(cacheid)
     rest: dict[str, object] = {
         "first fingerprint": found.first_fingerprint,

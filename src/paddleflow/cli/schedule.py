@@ -37,7 +37,7 @@ SCHEDULE: Kind[Schedule] = Kind(
 )
 OPTION_HEADERS = ["catchup", "expire interval", "concurrency", "concurrency policy", "timezone", "desc"]
 
-schedule = group(help="Schedules: run registered pipelines at the times of a crontab.")
+schedule = group(help="Run registered pipelines at the times of a crontab.")
 
 
 def _options(found: Schedule) -> list[object]:

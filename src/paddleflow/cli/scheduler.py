@@ -29,7 +29,7 @@ HEADERS = ["begins", "ends", "cycles", "events", "starts", "evictions", "resizes
     type=click.Choice(["pack", "spread"]),
     default="pack",
     show_default=True,
-    help="pack: the fullest node that fits. spread: the emptiest.",
+    help="pack: prefer full nodes; spread: prefer empty ones.",
 )
 @click.option(
     "--preemption/--no-preemption", default=True, show_default=True, help="Evict pods to make room for others."
@@ -198,9 +198,9 @@ def whatif(
     past: float | None,
     file: IO[str] | None,
 ) -> None:
-    """Simulate a change of queues, nodes or rules on the recent past and the jobs pending now. Nothing is applied.
+    """Simulate a change of queues, nodes or rules with the jobs of the recent past and those pending now. Nothing is changed.
 
-    Every figure is shown without and with the change: before -> after.
+    Figures are shown without and with the change: before -> after.
 
     \b
     Examples:

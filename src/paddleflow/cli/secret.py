@@ -32,7 +32,7 @@ SECRET: Kind[Secret] = Kind(
 )
 
 secret = group(
-    help="Secrets: named values that jobs are given as variables or files. They are encrypted and never shown."
+    help="Manage secrets: named values that jobs get as variables or files. They are encrypted and never shown."
 )
 
 
@@ -46,9 +46,9 @@ secret = group(
 )
 @pass_session
 def set_(session: Session, name: str, from_file: str | None) -> None:
-    """Set a secret, or give it another value. Jobs that start from now on are given it.
+    """Create or replace a secret. Jobs that start from now on get the new value.
 
-    A single line end at the end of the value is dropped, unless the value comes from a file.
+    One trailing newline is removed, unless the value comes from a file.
 
     \b
     Examples:
@@ -91,6 +91,6 @@ def list_(session: Session) -> None:
 @click.argument("name")
 @pass_session
 def delete(session: Session, name: str) -> None:
-    """Delete a secret. Running jobs keep what they were given."""
+    """Delete a secret. Running jobs keep their value."""
     session.client.secrets.delete(name)
     output.done(session, f"secret[{name}] delete success", name, lambda: {"name": name})

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 CARD_HEADERS = ["queue name", "card time", "device type", "user name", "job count", "total card time"]
 
-statistics = group(help="Resource usage of jobs, and accelerator hours.")
+statistics = group(help="Show resource usage of jobs and accelerator hours.")
 
 
 @statistics.command()

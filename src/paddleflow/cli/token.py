@@ -41,7 +41,7 @@ AUDIT: Kind[AuditEntry] = Kind(
     "no entries found ",
 )
 
-token = group(help="Tokens for scripts: named, with a scope and an end.")
+token = group(help="Manage access tokens for scripts, each with a name, a scope and an expiry date.")
 
 
 @token.command()
@@ -51,14 +51,14 @@ token = group(help="Tokens for scripts: named, with a scope and an end.")
     type=click.Choice(["read", "submit", "admin"]),
     default="submit",
     show_default=True,
-    help="read: only look; submit: also jobs, runs, pipelines, schedules, storages; admin: all that you may do.",
+    help="read: read-only; submit: also jobs, runs, pipelines, schedules and storages; admin: everything that you may do.",
 )
 @click.option(
-    "--days", type=click.FloatRange(0, min_open=True), default=90.0, show_default=True, help="Days until it ends."
+    "--days", type=click.FloatRange(0, min_open=True), default=90.0, show_default=True, help="Days until it expires."
 )
 @pass_session
 def create(session: Session, name: str, scope: str, days: float) -> None:
-    """Make a token and print it. It is shown this once; PADDLEFLOW_TOKEN takes it.
+    """Create a token and print it. It cannot be shown again; put it into PADDLEFLOW_TOKEN.
 
     \b
     Examples:
@@ -83,7 +83,7 @@ def list_(session: Session) -> None:
 @click.argument("name")
 @pass_session
 def revoke(session: Session, name: str) -> None:
-    """Revoke a token; it becomes invalid at once."""
+    """Revoke a token. It becomes invalid immediately."""
     session.client.tokens.revoke(name)
     output.done(session, f"token[{name}] revoke success", name, lambda: {"name": name})
 
@@ -93,7 +93,7 @@ def revoke(session: Session, name: str) -> None:
 @paging("maxsize", 100)
 @pass_session
 def audit(session: Session, user: str | None, paging: Paging) -> None:
-    """Show who changed what, newest first. Only root may.
+    """Show who changed what, newest first (root only).
 
     \b
     Example:

@@ -83,7 +83,7 @@ def _part(session: Session, title: str, headers: list[str], rows: list[list[obje
 @_watch
 @pass_session
 def job_top(session: Session, jobids: tuple[str, ...], watch: bool) -> None:
-    """Show the CPU and memory usage of running jobs, or of these jobs, as they were measured last.
+    """Show the last measured CPU and memory usage of running jobs, or of the given jobs.
 
     \b
     Examples:

@@ -107,8 +107,7 @@ Usage: paddleflow job run [OPTIONS] COMMAND...
 Options:
   --name TEXT                  Name of the job. [default: the first word of the command]
   -q, --queue TEXT             Queue. [default: default-queue]
-  --cluster TEXT               Cluster to run on, by its name: uses the queue of it that you may
-                               use.
+  --cluster TEXT               Name of the cluster to run on; takes a queue of it that you may use.
   --flavour TEXT               Flavour: a named size, instead of --cpu, --mem and --gpu.
   --cpu TEXT                   Cores, for example 2 or 500m. [default: 1]
   --mem TEXT                   Memory, for example 4Gi. [default: 1Gi]
@@ -116,25 +115,26 @@ Options:
   --priority TEXT              very_low, low, normal, high or very_high.
   -e, --env TEXT               Environment variable, NAME=value. Repeatable.
   --env-file FILE              File of NAME=value lines.
-  --secret NAME[=VAR]          Secret that the job finds in the variable VAR (default: NAME);
-                               NAME=@FILE: in $PF_SECRETS_DIR/FILE. Repeatable.
+  --secret NAME[=VAR]          Secret to pass in the variable VAR (default: NAME), or with
+                               NAME=@FILE in the file $PF_SECRETS_DIR/FILE. Repeatable.
   -l, --label TEXT             Label, name=value. Repeatable.
   --fs TEXT                    Storage to mount; with --no-code the job starts in it.
   --image TEXT                 Container image, on clusters that run containers.
   --code DIRECTORY             Folder with the code. [default: the current folder]
   --workdir TEXT               Working directory below the code folder.
-  --no-code                    Do not use or send a folder.
+  --no-code                    Run without a code folder.
   --requirements FILE          Requirements file; its packages are installed once and kept on the
                                node.
   --framework TEXT             Framework of a distributed job, for example pytorch, paddle or mpi.
   --workers, --nodes N         Number of workers; needs --framework.  [x>=1]
-  --timeout TEXT               Stop the command after this time, for example 90s, 30m or 2h, counted
-                               for each try; it then exits with 124.
-  --retries INTEGER RANGE      Start a failed job again, at most this often.  [0<=x<=100]
-  --after [any:|failed:]JOBID  Start only when this job has succeeded; any: when it has ended in
-                               whatever way; failed: when it has not succeeded. If it ends
-                               otherwise, this one is cancelled. Repeatable.
-  --array TEXT                 Submit one job per index, 1-100 or 1,5,9; it is in PF_ARRAY_INDEX.
+  --timeout TEXT               Stop the command after this time, for example 90s, 30m or 2h, per
+                               try; it then exits with 124.
+  --retries INTEGER RANGE      Restart a failed job up to this many times.  [0<=x<=100]
+  --after [any:|failed:]JOBID  Start only after this job has succeeded; with any: after it has
+                               finished, with failed: after it has failed. If it ends otherwise,
+                               this job is cancelled. Repeatable.
+  --array TEXT                 Submit one job per index, for example 1-100 or 1,5,9; the job finds
+                               it in PF_ARRAY_INDEX.
   -d, --detach                 Submit the job, print its id and return.
   --quiet                      Print nothing but the output of the job.
   -o, --output FORMAT          Output format: table, wide, json, yaml, name, text or compat.
@@ -157,36 +157,36 @@ Usage: paddleflow [OPTIONS] COMMAND [ARGS]...
     paddleflow run create run.yaml --watch         run a pipeline and watch it
 
 Options:
-  --pf_config FILE  Ini file with server, user and password, as the original client has it.
+  --pf_config FILE  INI file of the original client, with server, user and password.
   --output FORMAT   Output format: table, wide, json, yaml, name, text or compat; also after the
                     command, as -o FORMAT.  [default: table]
-  --server URL      Server address. [default: the one of the context]
+  --server URL      Server address. [default: that of the context]
   --context NAME    Context to use. [default: the current one]
   --version         Show the version and exit.
   -h, --help        Show this message and exit.
 
 Commands:
-  artifact    Artifacts: inputs and outputs of steps.
-  audit       Who changed what.
-  cluster     Clusters and their resources.
-  completion  Shell completion for bash, zsh and fish.
-  context     Contexts: the servers you work with.
-  flavour     Flavours: named sizes of a job's members.
-  fs          Storages that jobs see at a path.
+  artifact    List, download and trace artifacts, the inputs and outputs of steps.
+  audit       Show who changed what.
+  cluster     Manage clusters and show their resources.
+  completion  Print the completion script for bash, zsh or fish.
+  context     Manage contexts, the servers you work with.
+  flavour     Manage flavours, the named sizes of jobs.
+  fs          Manage storages, mount them, and copy their files.
   job         Submit, list, follow and stop jobs.
-  log         Logs of jobs and runs, as in the original client.
+  log         Print logs, with the options of the original client.
   login       Log in to a server.
   logout      Log out of a server.
   operator    Run the Kubernetes operator for PaddleJobs.
   pipeline    Check, register, version and export pipelines.
-  queue       Queues, and who may use them.
+  queue       Manage queues, who may use them, and what-if questions.
   run         Start, watch, stop, retry and compare runs of pipelines.
-  schedule    Schedules: run pipelines at the times of a crontab.
-  scheduler   Run the pod scheduler on a Kubernetes cluster; recorded decisions.
-  secret      Secrets: named values that jobs are given.
+  schedule    Run pipelines on a schedule.
+  scheduler   Run the pod scheduler on a Kubernetes cluster, or replay its decisions.
+  secret      Manage secrets that jobs use.
   server      Start a server on this machine.
-  statistics  Resource usage of jobs, and accelerator hours.
-  token       Tokens for scripts.
+  statistics  Show resource usage of jobs and accelerator hours.
+  token       Manage access tokens for scripts.
   top         Show nodes, queues, running and pending jobs on one screen.
   user        Manage users.
   version     Print the versions of client and server.
