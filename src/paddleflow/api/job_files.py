@@ -32,7 +32,7 @@ from paddleflow.store.database import Tx
 
 CODE, WORK = "code", "work"  #: folders of a job: see `runtimes.runtime.Runtime.folder_on_disk`
 MOST_NAMES = 20  #: of a folder that are shown when it is asked for as a file
-_HINT = "only files that the job wrote to its work folder or to the snapshot of its code can be had"
+_HINT = "only files that the job wrote to its work folder or to the snapshot of its code can be downloaded"
 
 
 class JobFileQuery(Query):

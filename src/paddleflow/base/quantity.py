@@ -21,6 +21,8 @@ _SUFFIXES = {
 _QUANTITY = re.compile(
     r"(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:(?P<suffix>[numkKMGTPE]|[KMGTPE]i)|[eE](?P<exponent>[+-]?[0-9]{1,2}))?"
 )
+#: How people write bytes elsewhere: 1GB, 1gb, 1 GiB, 512 MB, 4g. The exact forms are taken by the pattern above first.
+_SPOKEN = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?) ?(?P<letter>[kmgtpe]?)i?b?", re.ASCII | re.IGNORECASE)
 LARGEST = 2**62  #: of any amount; sums of a cluster still fit a signed 64-bit column
 
 
@@ -34,10 +36,10 @@ def parse_quantity(text: str | int | float, *, unit: Decimal = Decimal(1)) -> in
     if match is None:
         if shown.startswith("-"):
             raise ValueError(f"quantity {shown!r} is negative, it must be 0 or more")
-        if shown[-1:] in {"B", "b"} and _QUANTITY.fullmatch(shown[:-1]):
-            digits, letter = shown[:-1].rstrip("iKMGTPEk"), shown[:-1].lstrip("0123456789.")[:1]
+        if bytes_as_spoken := _SPOKEN.fullmatch(shown):
+            digits, letter = bytes_as_spoken["number"], bytes_as_spoken["letter"].upper()
             wanted = f"{digits}{letter}i or {digits}{letter}" if letter else digits
-            raise ValueError(f"quantity {shown!r} has the unit B: write {wanted}")
+            raise ValueError(f"quantity {shown!r} is not a Kubernetes quantity: write {wanted}")
         raise ValueError(f"quantity {shown!r} is not a number with an optional suffix such as 500m, 2 or 20Gi")
     number = Decimal(match["number"])
     factor = Decimal(10) ** int(match["exponent"]) if match["exponent"] else _SUFFIXES[match["suffix"] or ""]

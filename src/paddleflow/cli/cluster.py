@@ -112,9 +112,24 @@ def list_(session: Session, clusternames: list[str] | None, clusterstatus: str |
 def show(session: Session, clustername: str) -> None:
     """Show a cluster with the capacity, usage and kubelet version of its nodes. Its credential is never shown."""
     found = session.client.clusters.get(clustername)
-    facts = {column.compat.capitalize(): column.value(found) for column in SHOWN.columns}
+    for_people = session.output in {"table", "wide"}
+    facts = {
+        "Name": found.name,
+        "ID": found.id,
+        "Description": found.description,
+        "Type": found.type,
+        "Endpoint": found.endpoint,
+        "Source": found.source,
+        "Version": found.version,
+        "Status": found.status,
+        "Health": (session.client.clusters.resources([clustername])[clustername].error or "ok") if for_people else "",
+        "Settings": found.setting,
+        "Namespaces": list(found.namespaces),
+        "Created": found.create_time,
+        "Updated": found.update_time,
+    }
     output.show_one(session, SHOWN, found, facts, ("", {}))
-    if session.output not in {"compat", "text"} and not session.machine:
+    if for_people:
         _show_nodes(session, clustername)
 
 
@@ -213,8 +228,6 @@ def statistic(
 
 def _show_nodes(session: Session, name: str) -> None:
     """The nodes of a cluster, behind what is shown of itself."""
-    trouble = session.client.clusters.resources([name])[name].error
-    click.echo(f"Health:         {trouble or 'ok'}")
     rows: list[list[object]] = [
         [
             node.name,

@@ -223,6 +223,6 @@ def why(session: Session, jobid: str) -> None:
     for cause in causes:
         click.echo(f"  {cause.code}: {cause.text}")
     if found.suggestions:
-        click.echo("it would start now with one of:")
+        click.echo("suggestions:")
     for suggestion in found.suggestions:
         click.echo(f"  {suggestion.text}")

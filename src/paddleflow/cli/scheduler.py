@@ -169,7 +169,8 @@ _TEAM = {
 _RULES: dict[str, tuple[str, ...]] = {
     name: (name,) for name in ("preemption", "elastic", "patience", "leastRun", "window", "halfLife")
 }
-WHATIF_HEADERS = ["queue", "jobs", "mean wait", "p90 wait", "mean completion", "use", "victims", "lost"]
+SPOKEN = {"victims": "preempted"}  #: what people read for a key of the API
+WHATIF_HEADERS = ["queue", "jobs", "mean wait", "p90 wait", "mean completion", "use", "preempted", "lost"]
 
 
 @click.command(cls=Command)
@@ -270,7 +271,7 @@ def _show(session: Session, answer: WhatIf) -> None:
     output.show_rows(session, WHATIF_HEADERS, rows)
     for name, words in (("fairness", "{:.2f}".format), ("use", "{:.0%}".format), ("victims", "{:.0f}".format)):
         texts = [words(getattr(side, name)) for side in (answer.before, answer.after)]
-        click.echo(f"{name}: {_change(*texts)}", err=session.output == "text")
+        click.echo(f"{SPOKEN.get(name, name)}: {_change(*texts)}", err=session.output == "text")
     note = f"replayed {answer.cycles} decisions from {answer.begins} to {answer.now}, which reproduced all of them"
     if answer.first_change:
         note += f"; the first effect of the change is at {answer.first_change}"

@@ -74,7 +74,10 @@ class Session:
         prefix = id if id.startswith("job-") else f"job-{id}"
         found = [job.id for job in self.client.jobs.page(max_keys=SEARCHED) if job.id.startswith(prefix)]
         if len(found) > 1:
-            raise Invalid(f"{len(found)} jobs begin with {prefix}", hint=f"such as {found[0]} and {found[1]}")
+            raise Invalid(
+                f"{len(found)} jobs begin with {prefix}",
+                hint=f"write more of the id: {found[0]} or {found[1]}, for example",
+            )
         return found[0] if found else id
 
     def run(self, id: str) -> Run:

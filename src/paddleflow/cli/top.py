@@ -107,7 +107,7 @@ def _show_usage(session: Session, jobids: tuple[str, ...]) -> None:
             job.id,
             job.name,
             job.user,
-            usage.get("cpu_usage_rate", "-"),
+            usage.get("cpu_usage_rate") or "-",
             _memory(usage),
             output.elapsed(job.start_time, job.finish_time),
         ]

@@ -129,9 +129,9 @@ def test_what_a_change_would_do_is_in_units_for_people(stub: Stub, shell: Shell)
     answer = {"begins": "b", "now": "n", "cycles": 2, "before": side(12.3, 0.41), "after": side(260.0, 0.38)}
     stub.on("POST /queue/whatif", answer)
     assert shell("queue", "whatif", "--queue", "q,maxcpu=1").stdout == snapshot("""\
-QUEUE  JOBS  MEAN WAIT     P90 WAIT      MEAN COMPLETION  USE         VICTIMS  LOST
-q      3     12s -> 4m20s  12s -> 4m20s  1m10s            41% -> 38%  0        0s
+QUEUE  JOBS  MEAN WAIT     P90 WAIT      MEAN COMPLETION  USE         PREEMPTED  LOST
+q      3     12s -> 4m20s  12s -> 4m20s  1m10s            41% -> 38%  0          0s
 fairness: 1.00
 use: 41% -> 38%
-victims: 0
+preempted: 0
 """)

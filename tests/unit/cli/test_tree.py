@@ -88,7 +88,7 @@ job-1 is pending in queue dev
   quota: queue lab has cpu 1 of 4 free, the job needs 2
 also blocked by:
   busy: the only node has cpu 1 free, the job needs 2
-it would start now with one of:
+suggestions:
   in queue default-queue it starts now
 """)
     assert json.loads(shell("job", "why", "job-1", "--json").stdout) == WHY
