@@ -87,9 +87,18 @@ class Progress:
         step.job_id = str(event.raw.get("jobID") or "") or step.job_id
         return step
 
+    def expect(self, names: Iterable[tuple[str, str]]) -> None:
+        """Steps that the run has, with their states: those that have not begun have no events yet, and count all the same."""
+        for name, status in names:
+            self.steps.setdefault(name, StepState(name, status if status in ENDED else ""))
+
+    def finish(self) -> None:
+        """The run is over: what never began is no part of it."""
+        self.steps = {name: step for name, step in self.steps.items() if step.status}
+
     def counts(self) -> tuple[int, int, int, int]:
         """Done, running, waiting, failed."""
-        found = [step.status for step in self.steps.values()]
+        found = [step.status for step in list(self.steps.values())]  # another thread adds steps
         failed = sum(status in FAILED for status in found)
         done = sum(status in ENDED for status in found) - failed
         waiting = sum(status in WAITING for status in found)
@@ -98,7 +107,7 @@ class Progress:
     def remaining(self) -> float | None:
         """Rough seconds until the known steps have ended, by the mean of those that have; None without knowledge."""
         done, running, waiting, _ = self.counts()
-        times = [step.ended - step.started for step in self.steps.values() if step.started and step.ended]
+        times = [step.ended - step.started for step in list(self.steps.values()) if step.started and step.ended]
         if len(times) < 3 or not done or not running + waiting:
             return None
         return sum(times) / len(times) * (waiting + running / 2) / max(running, 1)
@@ -128,21 +137,32 @@ def screen(
     groups: dict[str, list[StepState]] = {}
     for step in steps:
         groups.setdefault(_group(step.name), []).append(step)
-    urgent = [step for step in steps if step.status in FAILED] + [
-        step for step in steps if step.status not in ENDED | WAITING
-    ]
-    single = {step.name for step in urgent if len(groups[_group(step.name)]) == 1}  # its own line says it all
-    folded = [_folded(name, members) for name, members in groups.items() if members[0].name not in single]
-    most = max(room - min(len(folded), room // 2), 1)
+    failed = [step for step in steps if step.status in FAILED]
+    urgent = failed + [step for step in steps if step.status not in ENDED | WAITING]
+    alone = [members[0] for members in groups.values() if len(members) == 1]
+    done = [step for step in alone if step.status in ENDED - FAILED]
+    several = [(name, members) for name, members in groups.items() if len(members) > 1]
+    several.sort(key=lambda group: all(step.status in ENDED for step in group[1]))  # what goes on comes first
+    folds = len(several) + bool(done) + any(step.status in WAITING for step in alone)
+    most = max(room - min(folds, room // 2), 1)
     lines = [_line(step, now, tail) for step in urgent[:most]]
     if len(urgent) > most:
         lines[-1] = f"  … {len(urgent) - most + 1} more running or failed"
     next_ones = [step for step in steps if step.status in WAITING and step.job_id][:EXPLAINED]
-    lines += [_line(step, now, tail) for step in next_ones[: max(room - len(lines) - len(folded), 0)]]
-    left = room - len(lines)
-    if len(folded) > left:
-        folded = [*folded[: max(left - 1, 0)], f"  … {len(folded) - max(left - 1, 0)} more groups"]
-    return [*head, *lines, *folded[: max(left, 0)]]
+    next_ones = next_ones[: max(room - len(lines) - folds, 0)]
+    lines += [_line(step, now, tail) for step in next_ones]
+    shown = {step.name for step in next_ones}
+    waiting = [step for step in alone if step.status in WAITING and step.name not in shown]
+    sums = [
+        f"{mark} {output.count(len(found), f'more {word} step')}"
+        for mark, word, found in (("·", "waiting", waiting), ("✓", "finished", done))
+        if found
+    ]
+    left = max(room - len(lines) - len(sums), 0)
+    folded = [_folded(name, members) for name, members in several[:left]]
+    if len(several) > left and left:
+        folded[-1] = f"  … {output.count(len(several) - left + 1, 'more group')}"
+    return [*head, *lines, *folded, *sums][:rows]
 
 
 def _group(name: str) -> str:
@@ -205,7 +225,7 @@ class _Details:
         pending = []
         for step in steps:
             if step.status in WAITING:
-                pending.append(step.job_id)
+                pending += [step.job_id] if step.job_id else []
             elif step.status not in ENDED and step.job_id not in self._followed and self._active < TAILED:
                 self._followed.add(step.job_id)
                 self._active += 1
@@ -278,8 +298,10 @@ def _draw(run: Run, progress: Progress, client: PaddleFlow | None) -> None:
     failures: list[PaddleFlowError] = []
 
     def follow() -> None:
+        another = run.another()
         try:
-            for event in run.another().events():
+            progress.expect([(view.full_name, view.status) for _, view in another.refresh().named_steps()])
+            for event in another.events():
                 progress.apply(event)
                 changed.set()
         except PaddleFlowError as error:
@@ -293,6 +315,8 @@ def _draw(run: Run, progress: Progress, client: PaddleFlow | None) -> None:
     with Live(console=Console(), auto_refresh=False) as live:
         while True:
             ended = over.is_set()
+            if ended:
+                progress.finish()
             changed.clear()
             now = time.time()
             details.update(list(progress.steps.values()), now)

@@ -67,11 +67,32 @@ def test_many_steps_are_folded() -> None:
             "▶ dag.train-0  running  30.0 s",
             "▶ dag.train-1  running  30.0 s",
             "▶ dag.train-2  running  30.0 s",
-            "✓ prepare  300 done",
             "▶ dag  3 running, 50 waiting",
+            "✓ prepare  300 done",
         ]
     )
     assert len(lines) <= 10
+
+
+def test_steps_that_have_not_begun_count_and_single_ones_are_summed_up() -> None:
+    found = Progress()
+    found.expect([(f"s{number}", "init") for number in range(30)] + [("off", "skipped")])
+    for event in [*(step(f"s{n}", "succeeded", n) for n in range(20)), step("s20", "running", 20, job="job-20")]:
+        found.apply(event)
+    found.apply(step("s21", "pending", 20, job="job-21"))
+    lines = screen("run-000004", found, 9, 21.0)
+    assert lines == snapshot(
+        [
+            "run-000004",
+            "21/31 done · 1 running · 9 waiting · 0 failed · 21s elapsed",
+            "▶ s20  running  1.0 s",
+            "· s21  pending  job-21",
+            "· 8 more waiting steps",
+            "✓ 21 more finished steps",
+        ]
+    )
+    found.finish()
+    assert sum(found.counts()) == 23
 
 
 def test_free_rows_show_what_starts_next_and_a_group_of_one_is_one_line() -> None:
