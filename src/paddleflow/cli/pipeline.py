@@ -75,7 +75,10 @@ def check(ctx: click.Context, session: Session, file: str, param: dict[str, str]
     if session.machine:
         output.print_data(session, {"file": name, "ok": True, **facts})
     else:
-        click.echo(f"{name}: ok: {', '.join(f'{key} {value}' for key, value in facts.items())}")
+        words = [f"pipeline {facts['pipeline']}", output.count(facts["steps"], "step")]
+        words += [output.count(facts["dags"], "dag")] if facts["dags"] else []
+        words += [f"post_process {facts['post_process']}"] if found.post_process else []
+        click.echo(f"{name}: ok: {', '.join(words)}")
 
 
 @pipeline.command()

@@ -40,9 +40,7 @@ def job(session: Session, jobid: str, detail: bool, start: int | None, end: int 
     headers = [name.replace("_", " ") for name in metrics]
     if metrics and session.output in {"table", "wide"}:  # too many columns for a table
         click.echo(
-            output.describe(
-                {name.capitalize(): value or "-" for name, value in zip(headers, metrics.values(), strict=True)}
-            )
+            output.describe({_title(name): value or "-" for name, value in zip(headers, metrics.values(), strict=True)})
         )
         return
     output.show_rows(session, headers, [list(metrics.values())] if metrics else [], empty="no data")
@@ -62,6 +60,12 @@ def table(detail: JobDetail) -> tuple[list[str], list[list[object]]]:
             for moment, values in sorted(by_moment.items(), key=lambda item: float(str(item[0])))
         ]
     return ["timestamp", *(metric.replace("_", " ") for metric in metrics), "task name"], rows
+
+
+def _title(name: str) -> str:
+    """The name of a metric for people: CPU usage rate."""
+    first, _, rest = name.partition(" ")
+    return f"{first.upper() if first in {'cpu', 'gpu'} else first.capitalize()} {rest}".rstrip()
 
 
 @statistics.command("card-time")

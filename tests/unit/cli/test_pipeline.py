@@ -56,7 +56,7 @@ def test_a_good_document(folder: Path, name: str) -> None:
 def test_what_a_good_document_is(folder: Path) -> None:
     (folder / "run.yaml").write_text(documents.ARTIFACTS)
     assert call("check", "run.yaml").stdout == snapshot(
-        "run.yaml: ok: pipeline artifact_example, steps 3, dags 0, post_process mail\n"
+        "run.yaml: ok: pipeline artifact_example, 3 steps, post_process mail\n"
     )
     assert json.loads(call("check", "run.yaml", "--json").stdout) == snapshot(
         {
