@@ -116,8 +116,8 @@ def test_usage_of_one_job(stub: Stub, shell: Shell) -> None:
 def test_usage_of_a_job_fits_a_terminal(stub: Stub, shell: Shell) -> None:
     stub.on("GET /statistics/job/job-1", {"metricsInfo": {"cpu_usage_rate": "1.00%", "gpu_util": ""}})
     assert shell("statistics", "job", "job-1").stdout == snapshot("""\
-Cpu usage rate:  1.00%
-Gpu util:        -
+CPU usage rate:  1.00%
+GPU util:        -
 """)
 
 
