@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -322,6 +323,17 @@ async def test_a_job_beyond_the_limit_is_refused_by_itself_and_in_a_batch(alice:
     refused = (await alice.post("/job/batch", {"jobs": [JOB, large]})).refused(400, "JobInvalidField")
     assert refused["details"][0]["where"].startswith("jobs[1]")
     assert await ids(alice) == []
+
+
+async def test_a_user_has_one_large_page_at_a_time(alice: Api, bob: Api, platform: Platform) -> None:
+    await platform.large_pages.enter("alice")
+    async with asyncio.TaskGroup() as group:
+        large = group.create_task(alice.get("/job", maxKeys=1000))
+        (await alice.get("/job", maxKeys=100)).ok()
+        (await bob.get("/job", maxKeys=1000)).ok()
+        assert not large.done()
+        platform.large_pages.leave("alice")
+    large.result().ok()
 
 
 async def test_a_page_of_large_jobs_has_fewer_of_them_and_none_is_lost(alice: Api) -> None:

@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from starlette.types import Message
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from paddleflow.api import bodies, events, jobs, users
+from paddleflow.api.application import PIECE
 from paddleflow.api.fair_use import READS
 from paddleflow.api.platform import Platform
-from paddleflow.api.routing import Call, NoBody, NoQuery, Route
+from paddleflow.api.routing import PREFIX, Call, NoBody, NoQuery, Route
 from paddleflow.errors import MOST_FAULTS, Fault, Invalid
 from paddleflow.spec import wire
 from paddleflow.spec.document import Document, decode
@@ -23,6 +24,7 @@ from tests.api.workshop import TINY
 from tests.patience import soon
 
 NAMES: list[str] = []
+LARGE = 300_000  #: bytes of a large answer
 SLOW: list[asyncio.Event] = []  #: until when a slow handler waits
 
 
@@ -47,6 +49,11 @@ async def wait(platform: Platform, call: Call[NoBody, NoQuery]) -> dict[str, obj
     return {"name": "slow"}
 
 
+async def large(platform: Platform, call: Call[NoBody, NoQuery]) -> bytes:
+    NAMES.append(call.caller.name)
+    return b" " * LARGE
+
+
 @pytest.fixture
 def database_url() -> str:
     """Nothing here depends on the engine."""
@@ -59,6 +66,7 @@ def routes() -> list[Route]:
         *users.ROUTES,
         *jobs.ROUTES,
         *events.ROUTES,
+        Route("GET", "/large", large, "x", answer=wire.Name),
         Route("GET", "/slow", wait, "x", answer=wire.Name),
         Route("POST", "/things", count, "x", body=Things, reader=read_things, answer=wire.Name),
         Route("POST", "/many", count, "x", body=Things, bulk=True, reader=read_things, answer=wire.Name),
@@ -117,6 +125,38 @@ async def test_a_user_has_few_requests_in_work_and_others_do_not_wait_for_them(a
         assert NAMES == ["alice"] * READS
         SLOW[0].set()
     assert [call.result().status for call in calls] == [200] * len(calls)
+
+
+async def test_an_answer_that_is_not_taken_keeps_its_place(alice: Api) -> None:
+    """What a client does not read stays in memory: of one user, no more than a few answers."""
+    taken = asyncio.Event()
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+        await taken.wait()
+
+    scope = {
+        "type": "http", "method": "GET", "path": f"{PREFIX}/large", "query_string": b"",
+        "headers": [(b"x-pf-authorization", alice.token.encode())],
+    }  # fmt: skip
+    NAMES.clear()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(READS + 3):
+            group.create_task(_run(alice.app, dict(scope), receive, send))
+        await soon(lambda: len(sent) == READS)
+        assert len(NAMES) == READS
+        taken.set()
+    pieces = [len(message["body"]) for message in sent if message["type"] == "http.response.body"]
+    assert max(pieces) == PIECE
+    assert sum(pieces) == (READS + 3) * LARGE
+
+
+async def _run(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    await app(scope, receive, send)
 
 
 async def test_a_user_has_few_large_bodies_at_once(alice: Api, root: Api) -> None:

@@ -26,7 +26,7 @@ from paddleflow.access.callers import NOBODY, Caller, require_mount, require_roo
 from paddleflow.api import answers, codes, health, metrics, openapi, requests
 from paddleflow.api.bodies import Bodies
 from paddleflow.api.dispatch import Table
-from paddleflow.api.fair_use import READS, WRITES, UserQueue
+from paddleflow.api.fair_use import READS, WRITES, Turn, UserQueue
 from paddleflow.api.peers import FORWARDED
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import PREFIX, Call, Route, Socket
@@ -36,6 +36,8 @@ from paddleflow.errors import Internal, NotFound, PaddleFlowError, TooMany, Unav
 from paddleflow.spec.document import Document
 
 _log = logging.getLogger("paddleflow.api")
+
+PIECE = 64 * 1024  #: bytes of an answer that are handed to the connection at once
 
 #: The id of the request that is being answered; the log's formatter adds it to every line.
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
@@ -84,6 +86,14 @@ class Application:
         if scope["type"] != "http":
             await (self._websocket if scope["type"] == "websocket" else self._lifespan)(scope, receive, send)
             return
+        turn = Turn()
+        try:
+            await self._exchange(scope, receive, send, turn)
+        finally:
+            turn.leave()
+
+    async def _exchange(self, scope: Scope, receive: Receive, send: Send, turn: Turn) -> None:
+        """A request and its answer. The turn lasts until the client has taken the answer, but for streams, which have small pieces."""
         began = perf_counter()
         headers = dict(scope["headers"])
         request_id = requests.request_id(headers)
@@ -107,7 +117,7 @@ class Application:
                 result = await self._ask_leader(route, path, headers, scope, receive)
             if result is None:
                 call = await self._decode(entry, path, headers, caller, request_id, Request(scope, receive))
-                result = await self._answer(route, call)
+                result = await self._answer(route, call, turn)
             status, content = route.status, b"" if isinstance(result, Response) else answers.encoded(result)
         except PaddleFlowError as error:
             result, status, content = None, error.status, answers.refusal(error, request_id)
@@ -121,12 +131,14 @@ class Application:
         if isinstance(result, Response):
             status = result.status_code
             result.headers["x-pf-request-id"] = request_id
+            if isinstance(result, EventStream | StreamingResponse):
+                turn.leave()
             await self._stream(result, headers, scope, receive, send)
         else:
             start = {"type": "http.response.start", "status": status}
             start["headers"] = [*answers.headers(content, request_id), *extra]
             await send(start)
-            await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else content})
+            await _send_body(send, b"" if scope["method"] == "HEAD" else content)
         self._note(scope, entry, status, (perf_counter() - began) * 1000)
         if entry is not None and entry.route.audited and entry.route.method != "GET":
             self._audit(scope, caller, status, request_id)
@@ -151,18 +163,14 @@ class Application:
                 requests.refuse_other_user(getattr(body, entry.user_field) or "", caller.name)
         return Call(caller, path, body, query, request_id, request)
 
-    async def _answer(self, route: Route, call: Call[Any, Any]) -> object:
+    async def _answer(self, route: Route, call: Call[Any, Any], turn: Turn) -> object:
         """What the handler says, in this user's turn. Nobody waits for those who have no name: their routes are cheap."""
         if route.open:
             return await route.handler(self._platform, call)
         in_work = self._reads if route.method == "GET" else self._writes
-        waited = await in_work.enter(call.caller.name)
-        try:
-            if waited and await call.request.is_disconnected():
-                raise ClientDisconnect
-            return await route.handler(self._platform, call)
-        finally:
-            in_work.leave(call.caller.name)
+        if await turn.enter(in_work, call.caller.name) and await call.request.is_disconnected():
+            raise ClientDisconnect
+        return await route.handler(self._platform, call)
 
     async def _ask_leader(
         self, route: Route, path: Mapping[str, str], headers: requests.RawHeaders, scope: Scope, receive: Receive
@@ -292,6 +300,15 @@ class Application:
             await send({"type": f"{message['type']}.complete"})
             if message["type"] == "lifespan.shutdown":
                 return
+
+
+async def _send_body(send: Send, content: bytes) -> None:
+    """In pieces, each when the client has taken those before it."""
+    begin = 0
+    while begin + PIECE < len(content):
+        await send({"type": "http.response.body", "body": content[begin : begin + PIECE], "more_body": True})
+        begin += PIECE
+    await send({"type": "http.response.body", "body": content[begin:] if begin else content})
 
 
 def _entry(route: Route) -> _Entry:

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from typing import Generic, ParamSpec, TypeVar
 
 from paddleflow.errors import TooMany
@@ -59,6 +59,15 @@ class UserQueue:
             raise
         return True
 
+    @asynccontextmanager
+    async def turn(self, user: str) -> AsyncIterator[None]:
+        """A place for the length of an ``async with``."""
+        await self.enter(user)
+        try:
+            yield
+        finally:
+            self.leave(user)
+
     def leave(self, user: str) -> None:
         """Give the place to whoever waits longest."""
         waiting = self._waiting.get(user)
@@ -73,6 +82,26 @@ class UserQueue:
             self._inside[user] = inside
         else:
             del self._inside[user]
+
+
+class Turn:
+    """A place in a `UserQueue`, once it was entered, that is given back once."""
+
+    __slots__ = ("_queue", "_user")
+
+    def __init__(self) -> None:
+        self._queue: UserQueue | None = None
+        self._user = ""
+
+    async def enter(self, queue: UserQueue, user: str) -> bool:
+        waited = await queue.enter(user)
+        self._queue, self._user = queue, user
+        return waited
+
+    def leave(self) -> None:
+        if self._queue is not None:
+            self._queue.leave(self._user)
+            self._queue = None
 
 
 class Shared(Generic[T]):

@@ -81,6 +81,13 @@ async def list_jobs(platform: Platform, call: Call[NoBody, JobListQuery]) -> byt
         run=query.run_id,
         fold=query.fold,
     )
+    if query.limit <= AT_ONCE:
+        return await _jobs_page(platform, query, wanted)
+    async with platform.large_pages.turn(call.caller.name):
+        return await _jobs_page(platform, query, wanted)
+
+
+async def _jobs_page(platform: Platform, query: JobListQuery, wanted: JobFilter) -> bytes:
     found = await platform.database.read(find_page, wanted, query.after, query.limit, LIST_BYTES)
     shown, truncated, marker = page(found.rows, query, cut=found.cut)
     groups = await platform.database.read(find_groups, shown) if query.fold else {}

@@ -15,7 +15,7 @@ ARENAS = 2
 EVERY = 5.0  #: seconds between two looks at the memory of this process
 GROWN = 16 * 2**20  #: bytes that it has grown by since it was last trimmed, before it is again
 GAIN = 2**20  #: bytes that make it worth the time
-LONGEST = 60.0  #: seconds between two looks where it does not
+LONGEST = 10.0  #: seconds between two looks where it does not
 _M_ARENA_MAX = -8
 _PAGE = 4096
 

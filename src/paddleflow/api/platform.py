@@ -15,7 +15,7 @@ from paddleflow.access.audit import AuditLog
 from paddleflow.access.sessions import Sessions
 from paddleflow.access.user_folders import UIDS, UserFolders
 from paddleflow.api.cluster_view import CheckCluster, ClusterView, NoNodes
-from paddleflow.api.fair_use import Computing, Shared
+from paddleflow.api.fair_use import Computing, Shared, UserQueue
 from paddleflow.api.forecaster import Forecaster
 from paddleflow.api.peers import Peers
 from paddleflow.api.store_checks import StoreChecks
@@ -184,6 +184,7 @@ class Platform:
     check_cluster: CheckCluster | None = None  #: None: clusters are recorded without a look at them
     files: FilePool = field(default_factory=FilePool)  #: where files of users are read
     computing: Computing = field(default_factory=Computing)  #: where what takes long is computed
+    large_pages: UserQueue = field(default_factory=lambda: UserQueue(1))  #: of jobs; they take the interpreter as long
     keyring: Keyring = field(default_factory=Keyring.random)  #: what secrets in rows are encrypted with
     store_checks: StoreChecks = field(default_factory=StoreChecks)  #: where stores are tried out
     sessions: Sessions = field(init=False)  #: who calls

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -451,8 +452,9 @@ def test_the_filter_refuses_bits_and_limits_and_nothing_else() -> None:
     """By reading the program as the kernel does."""
     numbers = seccomp.MACHINES["x86_64"]
     program = seccomp.program(numbers)
+    own, narrow = (calls.audit for calls in numbers.filtered)
 
-    def answer(call: int, *words: int, audit: int = numbers.audit) -> int:
+    def answer(call: int, *words: int, audit: int = own) -> int:
         data = {0: call, 4: audit} | {16 + 4 * place: word for place, word in enumerate(words)}
         value, place = 0, 0
         while True:
@@ -473,10 +475,88 @@ def test_the_filter_refuses_bits_and_limits_and_nothing_else() -> None:
     assert answer(302, 0, 0, 6, 0, 0, 1) == errno.EPERM
     assert answer(302, 0, 0, 6, 0, 0, 0) == 0
     assert answer(302, 0, 0, 7, 0, 1, 1) == 0
-    assert answer(437) == errno.ENOSYS
-    assert answer(90, audit=0x40000003) == errno.ENOSYS
+    assert answer(425) == answer(425, audit=narrow) == errno.ENOSYS
     assert answer(0x40000000 + 1) == errno.ENOSYS
-    assert answer(1) == 0
+    assert answer(1) == answer(437) == 0
+    assert (
+        answer(15, 0, 0, 0o4755, audit=narrow) == answer(295, *(0, 0, 0, 0, os.O_CREAT, 0, 0o2755), audit=narrow) == 1
+    )
+    assert answer(340, 0, 0, 6, 0, 1, audit=narrow) == answer(75, 6, audit=narrow) == errno.EPERM
+    assert answer(90, 0, 0, 0o4755, audit=narrow) == answer(15, 0, 0, 0o755, audit=narrow) == 0
+    assert answer(1, audit=0xC00000B7) == errno.ENOSYS
+    assert all(len(seccomp.program(each)) < 256 for each in seccomp.MACHINES.values()), "jumps have 8 bits"
+
+
+OPENAT2 = """
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+how = struct.pack("QQQ", os.O_RDWR | os.O_CREAT, 0o6755, 0)
+fd = libc.syscall(437, -100, sys.argv[1].encode(), how, len(how))
+assert fd >= 0, os.strerror(ctypes.get_errno())
+way = sys.argv[2]
+if way == "write":
+    os.write(fd, b"program")
+elif way == "truncate":
+    os.ftruncate(fd, 7)
+elif way == "allocate":
+    os.posix_fallocate(fd, 0, 7)
+elif way == "copy":
+    os.write((source := os.open("source", os.O_RDWR | os.O_CREAT)), b"program")
+    os.lseek(source, 0, 0)
+    os.copy_file_range(source, fd, 7)
+print(os.fstat(fd).st_size)
+"""
+
+
+@needs_root
+@pytest.mark.parametrize("way", ["write", "truncate", "allocate", "copy"])
+async def test_a_file_with_bits_of_openat2_loses_them_with_its_first_byte(scene: Scene, way: str) -> None:
+    """Whose mode no filter can see. Also in a user namespace, in which the job has every capability."""
+    python = f'"{sys.executable}" -c "$SCRIPT"'
+    launch = of(
+        "alice", scene.shell("one", f'cd "$PF_WORK_DIR"; {python} plain {way}; unshare -Ur {python} inside {way}')
+    )
+    assert await said(scene, replace(launch, env={**launch.env, "SCRIPT": OPENAT2})) == ["7", "7"]
+    for name in ("plain", "inside"):
+        assert (work_of(scene, launch) / name).stat().st_mode & 0o7777 in (0o755, 0o777 & ~0o022)
+
+
+def program_of_32_bits(mode: int) -> bytes:
+    """An x86 program that sets the mode of the file ``f`` and exits with the error that this gave."""
+    base, head = 0x08048000, 84
+    name = base + head + 26
+    code = b"\xb8" + struct.pack("<I", 15) + b"\xbb" + struct.pack("<I", name) + b"\xb9" + struct.pack("<I", mode)
+    code += b"\xcd\x80" + b"\xf7\xd8\x89\xc3" + b"\x31\xc0\x40" + b"\xcd\x80" + b"f\0"  # call; exit(-result)
+    size = head + len(code)
+    elf = b"\x7fELF\1\1\1" + bytes(9)
+    elf += struct.pack("<HHIIIIIHHHHHH", 2, 3, 1, base + head, 52, 0, 0, 52, 32, 1, 0, 0, 0)
+    return elf + struct.pack("<IIIIIIII", 1, 0, base, base, size, size, 5, 4096) + code
+
+
+def runs_32_bits() -> bool:
+    if os.uname().machine != "x86_64":
+        return False
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder, "program")
+        program.write_bytes(program_of_32_bits(0o755))
+        program.chmod(0o755)
+        try:
+            return subprocess.run([program], cwd=folder).returncode == errno.ENOENT
+        except OSError:
+            return False
+
+
+@needs_root
+@pytest.mark.skipif(not runs_32_bits(), reason="this kernel runs no 32-bit programs")
+async def test_programs_of_32_bits_run_and_are_refused_the_same(scene: Scene) -> None:
+    launch = of("alice", scene.shell("one", 'cd "$PF_WORK_DIR"; touch f; ./good; echo $?; ./bad; echo $?'))
+    for name, mode in (("good", 0o711), ("bad", 0o4755)):
+        program = work_of(scene, launch) / name
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.write_bytes(program_of_32_bits(mode))
+        program.chmod(0o755)
+    assert await said(scene, launch) == ["0", str(errno.EPERM)]
+    assert (work_of(scene, launch) / "f").stat().st_mode & 0o7777 == 0o711
 
 
 def test_numbers_are_given_once_and_kept(tmp_path: Path) -> None:

@@ -127,7 +127,33 @@ async def test_two_targets_below_one_folder_and_one_inside_the_other(scene: Scen
     launch = replace(scene.shell("x", f"cd {outer}; ls a b/c a/inner"), mounts=(*mounts_of, inner))
     assert (await scene.run(launch)).exit_code == 0, await scene.log_of(launch)
     assert (await scene.log_of(launch)).split() == b"a: inner s-one a/inner: s-two b/c: s-two".split()
-    assert sorted(each.name for each in one.iterdir()) == ["s-one"]
+    assert sorted(each.name for each in one.iterdir()) == ["inner", "s-one"]
+
+
+@needs_namespaces
+async def test_a_storage_with_a_mount_inside_can_be_written_to(scene: Scene) -> None:
+    """Its target is made in the storage, as in a volume; of a storage that is read-only, or where a link is in the way, it is not."""
+    sources = {name: scene.folder / name for name in ("outer", "inner", "fixed", "led")}
+    for source in sources.values():
+        source.mkdir()
+    elsewhere = scene.folder / "elsewhere"
+    elsewhere.mkdir()
+    (sources["led"] / "deep").symlink_to(elsewhere)
+    target = scene.folder / "target"
+    outer = {
+        name: Mount(f"fs-{name}", str(target / name), str(sources[name]), read_only=name == "fixed")
+        for name in ("outer", "fixed", "led")
+    }
+    inner = [Mount("fs-inner", str(target / name / "deep" / "inner"), str(sources["inner"])) for name in outer]
+    script = f"cd {target}; touch outer/new outer/deep/inner/seen; touch fixed/new; ls fixed/deep/inner"
+    launch = replace(scene.shell("x", script), mounts=(*outer.values(), *inner[:2]))
+    assert (await scene.run(launch)).exit_code == 0, await scene.log_of(launch)
+    assert {each.name for each in sources["outer"].iterdir()} == {"new", "deep"}
+    assert {each.name for each in (sources["outer"] / "deep" / "inner").iterdir()} == set()
+    assert b"Read-only file system" in await scene.log_of(launch)
+    assert not any(sources["fixed"].iterdir())
+    await scene.run(replace(scene.shell("y", "true"), mounts=(outer["led"], inner[2])))
+    assert not any(elsewhere.iterdir())
 
 
 @needs_namespaces

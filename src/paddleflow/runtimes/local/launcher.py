@@ -94,11 +94,13 @@ class Launcher:
             argv, env, cwd, note = mounts.mounted(wanted, argv, {**env, **launch.get("own_env", {})}, cwd)
             folder = launch["work"].rpartition("/")[0]
             wanted = [mounts.Mount(folder, folder, False), *wanted]
+            mounts.make_nested(wanted)
         elif wanted:
             mounts.check(wanted)
             targets = [mount.target for mount in wanted]
             entered = self._can_enter() and not self._covers_ours(targets, plan["log"])
             if entered or self._can_fork():
+                mounts.make_nested(wanted)
                 argv, env, cwd, note = mounts.mounted(wanted, argv, env, cwd)
             else:
                 argv, env, cwd, note = mounts.rewritten(wanted, argv, env, cwd)

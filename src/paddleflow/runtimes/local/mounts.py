@@ -1,7 +1,8 @@
 """Folders that appear at another place for one attempt only: bind mounts in a mount namespace of its own.
 
 Nothing is made on the host for it: where a target is missing, its nearest parent that exists is shown as a small read-only
-tmpfs in which all that was there is bound again, with the target beside it. `apply` does that in a namespace that was made
+tmpfs in which all that was there is bound again, with the target beside it. Only a target inside of another mount, or of the
+job's own folder, is made for real (`make_nested`), as in volumes of containers: that is the user's, and stays writable. `apply` does that in a namespace that was made
 before (see `namespaces`). Where namespaces are forbidden, `rewrite` puts the real folders into the command, its environment
 and its working directory instead. Variables say where each mount is in both cases.
 
@@ -92,6 +93,41 @@ def open_source(mount: Mount) -> int:
         finally:
             os.close(above)
     return fd
+
+
+def make_nested(mounts: Sequence[Mount]) -> None:
+    """Make the targets that lie inside of earlier mounts, where those show a folder that may be written to.
+
+    They belong to whoever the folder above belongs to. What is in the way, such as a link, is left for `MountTable` to refuse or cover.
+    """
+    for number, mount in enumerate(mounts):
+        target = os.path.normpath(mount.target)
+        outer = max(
+            (each for each in mounts[:number] if target.startswith(os.path.normpath(each.target) + "/")),
+            key=lambda each: len(os.path.normpath(each.target)),
+            default=None,
+        )
+        if outer is not None and not outer.read_only:
+            with contextlib.suppress(OSError):
+                _make_folders(open_source(outer), target[len(os.path.normpath(outer.target)) + 1 :].split("/"))
+
+
+def _make_folders(current: int, parts: Sequence[str]) -> None:
+    """Below a descriptor, which is closed. The user may change everything there at any moment, so no name is trusted twice."""
+    try:
+        for part in parts:
+            made = False
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(part, 0o755, dir_fd=current)
+                made = True
+            below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
+            if made and not os.geteuid():
+                above = os.fstat(current)
+                os.fchown(below, above.st_uid, above.st_gid)
+            os.close(current)
+            current = below
+    finally:
+        os.close(current)
 
 
 def covered(path: str, targets: Iterable[str]) -> bool:

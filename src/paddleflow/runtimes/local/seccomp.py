@@ -2,8 +2,12 @@
 
 Refused are set-user-ID and set-group-ID bits on files, and raising the limit on processes. The bits, because the files of a
 storage belong to its owner on the disk: a program with such a bit would run with the owner's rights for everybody who finds it
-there. The limit, because a server without CAP_SYS_RESOURCE can only set the soft one. Calls whose arguments a filter cannot
-see (openat2, io_uring) do not exist for such jobs, and neither do the 32-bit calls of a 64-bit machine.
+there. The limit, because a server without CAP_SYS_RESOURCE can only set the soft one.
+
+A filter sees no memory, so not the mode that `openat2` is given. It is let through all the same: a file that it makes is empty,
+and whatever puts content into a file takes the bits from it (of everybody without CAP_FSETID, which no job has). io_uring does
+not exist for such jobs, because what it does passes no filter at all. Of the calls for 32-bit programs, which have other numbers,
+the same are refused.
 """
 
 from __future__ import annotations
@@ -19,7 +23,8 @@ _MAKES = 0o100 | 0o20000000  #: O_CREAT, O_TMPFILE: only with these is there a m
 _PROCESSES = 6  #: RLIMIT_NPROC
 _SET_FILTER, _NO_NEW_PRIVILEGES = 1, 38
 _LOAD, _EQUAL, _ANY_BIT, _AT_LEAST, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
-_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
+_ALLOW, _ERROR = 0x7FFF0000, 0x00050000
+_REFUSED, _UNKNOWN = _ERROR | errno.EPERM, _ERROR | errno.ENOSYS
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 _FOREIGN = 0x40000000  #: of x86-64's second set of calls
 
@@ -27,33 +32,55 @@ Test = tuple[int, int, int]  #: which word of the arguments, how it is compared,
 Instruction = tuple[int, int, int, int]
 
 
-class Machine(NamedTuple):
-    """Numbers of the calls on one architecture."""
+class Calls(NamedTuple):
+    """Numbers of the calls that the filter looks at, for programs of one kind."""
 
-    audit: int
-    seccomp: int
-    setgroups: int
-    setresgid: int
-    setresuid: int
-    keyctl: int
+    audit: int  #: which kind
     modes: dict[int, int]  #: calls that set a mode, and which argument it is
     opens: dict[int, tuple[int, int]]  #: calls that may make a file: which arguments are flags and mode
     setrlimit: int
     prlimit: int
 
 
+class Machine(NamedTuple):
+    """Numbers of the calls on one architecture."""
+
+    seccomp: int
+    setgroups: int
+    setresgid: int
+    setresuid: int
+    keyctl: int
+    filtered: tuple[Calls, Calls]  #: of its own programs, and of those for 32 bits
+
+
 MACHINES = {
     "x86_64": Machine(
-        audit=0xC000003E, seccomp=317, setgroups=116, setresgid=119, setresuid=117, keyctl=250,
-        modes={90: 1, 91: 1, 268: 2, 452: 2, 85: 1, 133: 1, 259: 2}, opens={2: (1, 2), 257: (2, 3)},
-        setrlimit=160, prlimit=302,
+        seccomp=317, setgroups=116, setresgid=119, setresuid=117, keyctl=250,
+        filtered=(
+            Calls(
+                audit=0xC000003E, modes={90: 1, 91: 1, 268: 2, 452: 2, 85: 1, 133: 1, 259: 2},
+                opens={2: (1, 2), 257: (2, 3)}, setrlimit=160, prlimit=302,
+            ),
+            Calls(
+                audit=0x40000003, modes={15: 1, 94: 1, 306: 2, 452: 2, 8: 1, 14: 1, 297: 2},
+                opens={5: (1, 2), 295: (2, 3)}, setrlimit=75, prlimit=340,
+            ),
+        ),
     ),
     "aarch64": Machine(
-        audit=0xC00000B7, seccomp=277, setgroups=159, setresgid=149, setresuid=147, keyctl=219,
-        modes={52: 1, 53: 2, 452: 2, 33: 2}, opens={56: (2, 3)}, setrlimit=164, prlimit=261,
+        seccomp=277, setgroups=159, setresgid=149, setresuid=147, keyctl=219,
+        filtered=(
+            Calls(
+                audit=0xC00000B7, modes={52: 1, 53: 2, 452: 2, 33: 2}, opens={56: (2, 3)}, setrlimit=164, prlimit=261
+            ),
+            Calls(
+                audit=0x40000028, modes={15: 1, 94: 1, 333: 2, 452: 2, 8: 1, 14: 1, 324: 2},
+                opens={5: (1, 2), 322: (2, 3)}, setrlimit=75, prlimit=369,
+            ),
+        ),
     ),
 }  # fmt: skip
-_UNSEEN = (437, 425)  #: openat2, io_uring_setup
+_IO_URING_SETUP = 425  #: everywhere
 
 
 def machine() -> Machine:
@@ -66,26 +93,24 @@ def machine() -> Machine:
 
 def program(numbers: Machine, *, contained: bool = False) -> list[Instruction]:
     """The filter; for containers without the limit on processes, which their engine sets."""
-    refused = _REFUSE | errno.EPERM
-    unknown = _REFUSE | errno.ENOSYS
-    found: list[Instruction] = [
-        (_LOAD, 0, 0, _ARCHITECTURE),
-        (_EQUAL, 1, 0, numbers.audit),
-        (_RETURN, 0, 0, unknown),
-        (_LOAD, 0, 0, _NUMBER),
-        (_AT_LEAST, 0, 1, _FOREIGN),
-        (_RETURN, 0, 0, unknown),
-    ]
-    for call in _UNSEEN:
-        found += _rule(call, [], unknown)
-    for call, mode in numbers.modes.items():
-        found += _rule(call, [(2 * mode, _ANY_BIT, BITS)], refused)
-    for call, (flags, mode) in numbers.opens.items():
-        found += _rule(call, [(2 * flags, _ANY_BIT, _MAKES), (2 * mode, _ANY_BIT, BITS)], refused)
+    found: list[Instruction] = []
+    for calls in numbers.filtered:
+        rules = _rules(calls, contained)
+        found += [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 0, len(rules), calls.audit), *rules]
+    return [*found, (_RETURN, 0, 0, _UNKNOWN)]
+
+
+def _rules(calls: Calls, contained: bool) -> list[Instruction]:
+    found: list[Instruction] = [(_LOAD, 0, 0, _NUMBER), (_AT_LEAST, 0, 1, _FOREIGN), (_RETURN, 0, 0, _UNKNOWN)]
+    found += _rule(_IO_URING_SETUP, [], _UNKNOWN)
+    for call, mode in calls.modes.items():
+        found += _rule(call, [(2 * mode, _ANY_BIT, BITS)], _REFUSED)
+    for call, (flags, mode) in calls.opens.items():
+        found += _rule(call, [(2 * flags, _ANY_BIT, _MAKES), (2 * mode, _ANY_BIT, BITS)], _REFUSED)
     if not contained:
-        found += _rule(numbers.setrlimit, [(0, _EQUAL, _PROCESSES)], refused)
+        found += _rule(calls.setrlimit, [(0, _EQUAL, _PROCESSES)], _REFUSED)
     for half in () if contained else (4, 5):  # a pointer that is not null
-        found += _rule(numbers.prlimit, [(2, _EQUAL, _PROCESSES), (half, _ANY_BIT, 0xFFFFFFFF)], refused)
+        found += _rule(calls.prlimit, [(2, _EQUAL, _PROCESSES), (half, _ANY_BIT, 0xFFFFFFFF)], _REFUSED)
     return [*found, (_RETURN, 0, 0, _ALLOW)]
 
 
