@@ -81,7 +81,7 @@ async def list_jobs(platform: Platform, call: Call[NoBody, JobListQuery]) -> byt
         run=query.run_id,
         fold=query.fold,
     )
-    if query.limit <= AT_ONCE:
+    if query.max_keys <= AT_ONCE:
         return await _jobs_page(platform, query, wanted)
     async with platform.large_pages.turn(call.caller.name):
         return await _jobs_page(platform, query, wanted)
