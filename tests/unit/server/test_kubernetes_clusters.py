@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from paddleflow.kube.config import Endpoint
 from paddleflow.kube.credentials import StaticToken
-from paddleflow.kube.transport import HttpTransport, Request
+from paddleflow.kube.transport import Endpoint, HttpTransport, Request
 from paddleflow.server.kubernetes_clusters import CHECK_CONNECTIONS, CONNECTIONS
 from tests.patience import soon
 
