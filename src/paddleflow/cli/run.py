@@ -119,6 +119,10 @@ def create(
     if file and runyamlraw:
         raise click.UsageError(f"two documents: {file} and -yr {runyamlraw}")
     local = file or runyamlraw
+    if not (local or pipelineid or fsname):
+        raise click.UsageError(
+            "name a pipeline document, a registered pipeline (-pplid), or a storage with a document (-f, -yp)"
+        )
     with faults_of(local):
         made = session.client.runs.create(
             yaml=local.read_bytes() if local else None,

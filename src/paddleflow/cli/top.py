@@ -10,7 +10,7 @@ import click
 from paddleflow.cli import output
 from paddleflow.cli.lazy import Command
 from paddleflow.cli.session import Session, pass_session
-from paddleflow.errors import PaddleFlowError
+from paddleflow.errors import Forbidden, PaddleFlowError
 
 if TYPE_CHECKING:
     from paddleflow.sdk.jobs import JobRecord
@@ -24,13 +24,16 @@ _watch = click.option("-w", "--watch", is_flag=True, help="Redraw every two seco
 @_watch
 @pass_session
 def top(session: Session, watch: bool) -> None:
-    """Show nodes, queues with their use, running jobs, and pending jobs with their reason."""
+    """Show nodes (root only), queues with their usage, running jobs, and pending jobs with their reason."""
     output.repeat(lambda: _show(session)) if watch else _show(session)
 
 
 def _show(session: Session) -> None:
     client = session.client
-    clusters = {name: found.raw for name, found in client.clusters.resources().items()}
+    try:
+        clusters = {name: found.raw for name, found in client.clusters.resources().items()}
+    except Forbidden:
+        clusters = {}  # nodes are for root; queues and jobs are for everybody
     queues = list(client.queues.list(usage=True))
     running = [job.record for job in client.jobs.page(status="running", max_keys=SHOWN)]
     pending = [job.record for job in client.jobs.page(status="pending", max_keys=SHOWN)]
@@ -53,11 +56,11 @@ def _show(session: Session) -> None:
         for name, found in clusters.items()
         for node in found.get("nodeList") or []
     ]
-    _part(session, "Nodes", ["node", "cluster", "total", "free"], nodes)
+    _part(session, "Nodes", ["node", "cluster", "total", "free"], nodes, first=True)
     used: list[list[object]] = [
         [q.name, q.status, *(output.amounts(each) or "-" for each in (q.minimum, q.used, q.maximum))] for q in queues
     ]
-    _part(session, "Queues", ["queue", "status", "guarantee", "used", "maximum"], used)
+    _part(session, "Queues", ["queue", "status", "guarantee", "used", "maximum"], used, first=not nodes)
     _part(
         session,
         "Running",
@@ -72,9 +75,9 @@ def _show(session: Session) -> None:
     )
 
 
-def _part(session: Session, title: str, headers: list[str], rows: list[list[object]]) -> None:
+def _part(session: Session, title: str, headers: list[str], rows: list[list[object]], *, first: bool = False) -> None:
     if rows:
-        click.echo(f"\n{title}" if title != "Nodes" else title)
+        click.echo(title if first else f"\n{title}")
         output.show_rows(session, headers, rows)
 
 

@@ -44,6 +44,15 @@ job-2  train  ann        queue q has cpu 1 of 4 free, the job needs 2
     assert [seen.query.get("status") for seen in stub.requests if seen.path == "/job"] == ["running", "pending"]
 
 
+def test_who_may_not_see_nodes_sees_queues_and_jobs(stub: Stub, shell: Shell) -> None:
+    stub.refuse("GET /cluster/resource", 403, "AccessDenied", "user[bob] may not call GET /cluster/resource")
+    prepared(stub)
+    shown = shell("top").stdout
+    assert shown.startswith("Queues\n")
+    assert "Running" in shown
+    assert "Nodes" not in shown
+
+
 def test_the_screen_for_programs(stub: Stub, shell: Shell) -> None:
     prepared(stub)
     found = json.loads(shell("top", "-o", "json").stdout)
