@@ -116,13 +116,7 @@ def create(
       paddleflow run create run.yaml -p epochs=5 -p train.lr=0.1
       paddleflow run create -pplid ppl-000001 -f data
     """
-    if file and runyamlraw:
-        raise click.UsageError(f"two documents: {file} and -yr {runyamlraw}")
-    local = file or runyamlraw
-    if not (local or pipelineid or fsname):
-        raise click.UsageError(
-            "name a pipeline document, a registered pipeline (-pplid), or a storage with a document (-f, -yp)"
-        )
+    local = _local_document(file, runyamlraw, needed=not (pipelineid or fsname))
     with faults_of(local):
         made = session.client.runs.create(
             yaml=local.read_bytes() if local else None,
@@ -153,6 +147,16 @@ def create(
         if session.machine:
             output.print_data(session, RUN.data(made.refresh().record))
         ctx.exit(code)
+
+
+def _local_document(file: Path | None, raw: Path | None, *, needed: bool) -> Path | None:
+    if file and raw:
+        raise click.UsageError(f"two documents: {file} and -yr {raw}")
+    if needed and not (file or raw):
+        raise click.UsageError(
+            "name a pipeline document, a registered pipeline (-pplid), or a storage with a document (-f, -yp)"
+        )
+    return file or raw
 
 
 def _note_ignored_image(session: Session, record: RunRecord) -> None:
