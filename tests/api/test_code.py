@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import tarfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from paddleflow.api.platform import Platform
+from paddleflow.jobs.code import FOLDER, CodeStore
 from paddleflow.spec.code import CodeFile, Manifest, Part, pack_chunk
 from tests.api.client import Api
+from tests.patience import soon
 
 CONTENT = b"print('hello')"
 NAME = hashlib.sha256(CONTENT).hexdigest()
@@ -40,6 +47,43 @@ async def test_a_job_s_code_can_be_had_again(alice: Api, bob: Api, root: Api) ->
     assert (await bob.post("/code/missing", MANIFEST.to_json())).ok()["missing"] == [NAME], (
         "what others sent is not shown"
     )
+
+
+@pytest.mark.usefixtures("ready")
+async def test_it_is_kept_and_read_by_the_user_s_threads_for_files(alice: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of which each user has a few: large snapshots of one keep nobody's small files waiting."""
+    threads: set[str] = set()
+
+    def noted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            threads.add(threading.current_thread().name.partition("_")[0])
+            return function(*args)
+
+        return call
+
+    for name in ("missing", "put_chunk", "put_manifest", "contents"):
+        monkeypatch.setattr(CodeStore, name, noted(getattr(CodeStore, name)))
+    job = (await alice.post("/job/single", {"command": "true", "code": {"snapshot": await sent(alice)}})).ok()["id"]
+    assert (await alice.get(f"/job/{job}/code")).status == 200
+    assert threads == {"files"}
+
+
+@pytest.mark.usefixtures("ready")
+async def test_no_request_leaves_a_descriptor_open(alice: Api, platform: Platform) -> None:
+    """Of which a server has a few thousand; what is closed by whoever waits for a thread is closed soon."""
+    snapshot = await sent(alice)
+    job = (await alice.post("/job/single", {"command": "true", "code": {"snapshot": snapshot}})).ok()["id"]
+    folder = str(platform.settings.files_folder / FOLDER)
+
+    def opened() -> int:
+        return sum(os.path.realpath(each) == folder for each in Path("/proc/self/fd").iterdir())
+
+    for _ in range(5):
+        (await alice.post("/code/missing", MANIFEST.to_json())).ok()
+        (await alice.post("/code/chunks", pack_chunk(CONTENT))).ok()
+        (await alice.post("/code", MANIFEST.to_json())).ok()
+        assert (await alice.get(f"/job/{job}/code")).status == 200
+    await soon(lambda: not opened(), "all are closed")
 
 
 @pytest.mark.usefixtures("ready")

@@ -6,8 +6,9 @@ in threads.
 
 from __future__ import annotations
 
-import asyncio
 import json
+from collections.abc import Callable, Generator
+from contextlib import closing
 from typing import Any
 
 from pydantic import Field
@@ -60,29 +61,31 @@ def _store(platform: Platform) -> CodeStore:
 
 async def missing_chunks(platform: Platform, call: Call[Manifest, NoQuery]) -> wire.MissingChunks:
     def find() -> list[str]:
-        return _store(platform).missing(call.caller.name, call.body.chunks)
+        with closing(_store(platform)) as store:
+            return store.missing(call.caller.name, call.body.chunks)
 
-    return {"id": call.body.id, "missing": await asyncio.to_thread(find)}
+    return {"id": call.body.id, "missing": await platform.files.of(call.caller.name).run(find)}
 
 
 async def put_chunks(platform: Platform, call: Call[list[tuple[str, bytes]], NoQuery]) -> wire.StoredChunks:
     def keep() -> None:
-        store = _store(platform)
-        limit = parse_quantity(platform.settings.jobs.code_limit)
-        store.make_space(call.caller.name, sum(len(content) for _, content in call.body), limit, platform.clock.now())
-        for name, content in call.body:
-            store.put_chunk(call.caller.name, name, content)
+        limit, size = parse_quantity(platform.settings.jobs.code_limit), sum(len(content) for _, content in call.body)
+        with closing(_store(platform)) as store:
+            store.make_space(call.caller.name, size, limit, platform.clock.now())
+            for name, content in call.body:
+                store.put_chunk(call.caller.name, name, content)
 
-    await asyncio.to_thread(keep)
+    await platform.files.of(call.caller.name).run(keep)
     return {"stored": len(call.body)}
 
 
 async def create_snapshot(platform: Platform, call: Call[Manifest, NoQuery]) -> wire.CodeSnapshot:
     def keep() -> str:
-        return _store(platform).put_manifest(call.caller.name, call.body)
+        with closing(_store(platform)) as store:
+            return store.put_manifest(call.caller.name, call.body)
 
     files = len(call.body.files) + len(call.body.links)
-    return {"id": await asyncio.to_thread(keep), "files": files, "size": call.body.size}
+    return {"id": await platform.files.of(call.caller.name).run(keep), "files": files, "size": call.body.size}
 
 
 async def job_code(platform: Platform, call: Call[NoBody, NoQuery]) -> StreamingResponse:
@@ -101,8 +104,19 @@ async def job_code(platform: Platform, call: Call[NoBody, NoQuery]) -> Streaming
             code="CodeNotFound",
             hint="it ran in a folder of this machine, or without code",
         )
-    chunks = await asyncio.to_thread(lambda: _store(platform).tar(user, snapshot))
+    files = platform.files.of(call.caller.name)
+    chunks = files.iterate(*await files.run(_tar, platform, user, snapshot))
     return StreamingResponse(chunks, media_type="application/x-tar")
+
+
+def _tar(platform: Platform, user: str, snapshot: str) -> tuple[Generator[bytes, None, None], Callable[[], None]]:
+    """The pieces of a snapshot, and what closes their store."""
+    store = _store(platform)
+    try:
+        return store.tar(user, snapshot), store.close
+    except BaseException:
+        store.close()
+        raise
 
 
 ROUTES: tuple[Route, ...] = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 from paddleflow.api.platform import Platform
@@ -19,7 +18,7 @@ from paddleflow.store.database import Tx
 
 
 async def create_cache(platform: Platform, call: Call[CacheSettings, NoQuery]) -> None:
-    await asyncio.to_thread(_check_folder, platform.settings.data_folder, call)
+    await platform.files.of(call.caller.name).run(_check_folder, platform.settings.data_folder, call)
     user, now = call.body.username or call.caller.name, platform.clock.now()
 
     def create(tx: Tx) -> None:
@@ -30,7 +29,7 @@ async def create_cache(platform: Platform, call: Call[CacheSettings, NoQuery]) -
 
 
 async def change_cache(platform: Platform, call: Call[CacheSettings, NoQuery]) -> None:
-    await asyncio.to_thread(_check_folder, platform.settings.data_folder, call)
+    await platform.files.of(call.caller.name).run(_check_folder, platform.settings.data_folder, call)
     user, now = call.body.username or call.caller.name, platform.clock.now()
 
     def change(tx: Tx) -> None:

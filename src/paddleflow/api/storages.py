@@ -6,7 +6,6 @@ key or bucket is said at once.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -34,7 +33,7 @@ async def create_storage(platform: Platform, call: Call[NewStorage, NoQuery]) ->
     try:
         storage = await platform.database.write(storages.create_storage, wanted, platform.clock.now())
     except (Conflict, NotFound):  # refused; after anything else the row may be there
-        await asyncio.to_thread(places.unmake, made)
+        await platform.files.of(user).run(places.unmake, made)
         raise
     return {"fsName": storage.name, "fsID": storage.id}
 
@@ -61,7 +60,7 @@ async def change_storage(platform: Platform, call: Call[StorageChange, NoQuery])
     try:
         storage = await platform.database.write(storages.change_storage, wanted, platform.clock.now())
     except (Conflict, NotFound):
-        await asyncio.to_thread(places.unmake, made)
+        await platform.files.of(user).run(places.unmake, made)
         raise
     return {"fsName": storage.name, "fsID": storage.id}
 
@@ -97,7 +96,7 @@ async def prepare(
         await platform.store_checks.check(user, place.url, properties)
         return []
     await platform.user_folders.follow()
-    return await asyncio.to_thread(_prepare_folder, place, platform.settings.data_folder, user, confined)
+    return await platform.files.of(user).run(_prepare_folder, place, platform.settings.data_folder, user, confined)
 
 
 def _prepare_folder(place: Place, data: Path, user: str, confined: bool) -> list[Path]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import tarfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -29,6 +29,10 @@ class CodeStore:
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
+
+    def close(self) -> None:
+        """The store, which may hold descriptors."""
+        self._store.close()
 
     def missing(self, user: str, chunks: Iterable[str]) -> list[str]:
         """Those of the chunks that must be sent."""
@@ -112,12 +116,12 @@ class CodeStore:
             _make_parent(folder, link.path, made)
             (folder / link.path).symlink_to(link.target)
 
-    def tar(self, user: str, id: str) -> Iterator[bytes]:
+    def tar(self, user: str, id: str) -> Generator[bytes, None, None]:
         """The snapshot as a tar file, in pieces."""
         manifest = self.manifest(user, id)
         return self._tar(user, manifest)
 
-    def _tar(self, user: str, manifest: Manifest) -> Iterator[bytes]:
+    def _tar(self, user: str, manifest: Manifest) -> Generator[bytes, None, None]:
         for file, parts in self.contents(user, manifest):
             entry = tarfile.TarInfo(file.path)
             entry.size, entry.mode = file.size, 0o755 if file.executable else 0o644

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -160,7 +161,8 @@ class KubernetesClusters:
         folder = self.files / CODE_FOLDER
         if not folder.is_dir():
             raise NotFound(f"code snapshot[{snapshot[:80]}] of user[{user}] is not on this server")
-        return gzip.compress(b"".join(CodeStore(LocalStore(folder, name="the code store")).tar(user, snapshot)), 6)
+        with closing(CodeStore(LocalStore(folder, name="the code store"))) as store:
+            return gzip.compress(b"".join(store.tar(user, snapshot)), 6)
 
 
 def _compare_endpoints(cluster: Cluster, endpoint: Endpoint) -> None:
