@@ -11,8 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
+from typing import Any
 
 import uvicorn
+from uvicorn.config import WS_PROTOCOLS
+from uvicorn.importer import import_from_string
 
 from paddleflow.api.application import build
 from paddleflow.api.platform import Platform
@@ -88,7 +91,7 @@ class HttpServer:
             log_config=None,
             access_log=False,
             http=bounded(budget(settings)),
-            ws="websockets-sansio",
+            ws=_websocket,  # type: ignore[arg-type]  # uvicorn calls it, as it calls a class
             ws_max_size=MOST_MESSAGE,
             lifespan="off",
             server_header=False,
@@ -150,6 +153,13 @@ class HttpServer:
                 log.warning("the certificate was not reloaded", reason=error.message)
             else:
                 log.info("certificate reloaded", file=settings.tls_cert)
+
+
+def _websocket(**parts: Any) -> asyncio.Protocol:
+    """uvicorn's protocol of an upgraded connection, imported with the first one."""
+    kind = import_from_string(WS_PROTOCOLS["websockets-sansio"])
+    made: asyncio.Protocol = kind(**parts)
+    return made
 
 
 def tls_context(settings: ServerSettings) -> ssl.SSLContext:

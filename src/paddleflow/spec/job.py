@@ -8,6 +8,7 @@ no queue, flavours as ``{name, cpu: "", mem: ""}``, and empty objects and lists;
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
@@ -264,9 +265,18 @@ After = Annotated[list[str], BeforeValidator(_one_or_more), Field(max_length=MOS
 Secrets = Annotated[list[SecretUse], Field(max_length=MOST_SECRETS), AfterValidator(_each_once)]
 
 
-#: Shared by all who name none: documents are frozen, and a default that pydantic has to copy costs every submission.
-_NO_POLICY = SchedulingPolicy()
-_NO_FLAVOUR = FlavourChoice()
+# Shared by all who name none: documents are frozen, and a default that pydantic has to copy costs every submission. Not made before the
+# first one is asked for: pydantic builds a document's validator with its first object.
+
+
+@cache
+def _no_policy() -> SchedulingPolicy:
+    return SchedulingPolicy()
+
+
+@cache
+def _no_flavour() -> FlavourChoice:
+    return FlavourChoice()
 
 
 class Named(Document):
@@ -281,7 +291,7 @@ class Named(Document):
         default_factory=dict, description="for people and tools; paddleflow/job-ttl-seconds deletes the job"
     )
     scheduling_policy: SchedulingPolicy = Field(
-        default_factory=lambda: _NO_POLICY, description="queue and priority; of a member: those of the job"
+        default_factory=_no_policy, description="queue and priority; of a member: those of the job"
     )
 
     @field_validator("name")
@@ -320,10 +330,10 @@ class JobSpec(Named):
     """What to run."""
 
     flavour: FlavourChoice = Field(
-        default_factory=lambda: _NO_FLAVOUR, description="what each member asks for; 1 core and 1Gi if left out"
+        default_factory=_no_flavour, description="what each member asks for; 1 core and 1Gi if left out"
     )
     limit_flavour: FlavourChoice = Field(
-        default_factory=lambda: _NO_FLAVOUR, description="what each member may use at most, if that is more"
+        default_factory=_no_flavour, description="what each member may use at most, if that is more"
     )
     fs: Annotated[StorageMount | None, BeforeValidator(_not_given)] = Field(
         default=None, description="a storage to mount"

@@ -37,8 +37,8 @@ class NewPool(Document):
     cluster_name: ShortText = Field(default="", description="empty: default-cluster")
     description: Annotated[Text, Field(max_length=2048)] = ""
     quota_type: QuotaType = "elasticQuota"
-    total_resources: Amounts = Amounts()
-    min_resources: Amounts = Amounts()
+    total_resources: Amounts = Field(default_factory=Amounts)
+    min_resources: Amounts = Field(default_factory=Amounts)
     annotations: Annotations = {}
     labels: Labels = {}
     is_hybrid: Flag = False
@@ -49,7 +49,7 @@ class PoolChange(Document):
 
     code: ClassVar[str] = "InvalidArguments"
 
-    total_resources: Amounts = Amounts()
+    total_resources: Amounts = Field(default_factory=Amounts)
     annotations: Annotations = Field(default={}, description="merged; a key with an empty value is taken away")
     status: Annotated[str, one_of("status", ("open", "closed"))] | None = None
 

@@ -64,7 +64,7 @@ class NewQueue(Document):
     other_clusters: OtherClusters = []
     quota_type: QuotaType = "elasticQuota"
     max_resources: Amounts = Field(description="the ceiling of all jobs of this queue together")
-    min_resources: Amounts = Field(default=Amounts(), description="what the queue is guaranteed")
+    min_resources: Amounts = Field(default_factory=Amounts, description="what the queue is guaranteed")
     location: Labels = Field(default={}, description="where the queue is, as a description")
     node_selector: Labels = Field(default={}, description="labels that a node must carry to take jobs of this queue")
     scheduling_policy: Policies = Field(default=[], description=f"of: {', '.join(POLICIES)}")
@@ -78,8 +78,8 @@ class QueueChange(Document):
 
     code: ClassVar[str] = "QueueInvalidField"
 
-    max_resources: Amounts = Amounts()
-    min_resources: Amounts = Amounts()
+    max_resources: Amounts = Field(default_factory=Amounts)
+    min_resources: Amounts = Field(default_factory=Amounts)
     location: Labels = Field(default={}, description="merged; a key with an empty value is taken away")
     node_selector: Labels = Field(default={}, description="merged; a key with an empty value is taken away")
     scheduling_policy: Policies = Field(default=[], description="added; a name that ends in - is taken away")

@@ -139,7 +139,7 @@ class CacheSettings(Document):
     block_size: int = Field(default=0, ge=0, le=2**30, description="kept for clients; content is cached by ranges")
     debug: bool = Field(default=False, description="kept for clients")
     clean_cache: bool = Field(default=False, description="remove the cached content when the last mount ends")
-    resource: CacheResource = Field(default=CacheResource(), description="limits of a mount pod on Kubernetes")
+    resource: CacheResource = Field(default_factory=CacheResource, description="limits of a mount pod on Kubernetes")
     node_taint_toleration: Annotated[dict[str, LooseText], Field(max_length=MOST_ENTRIES)] = Field(
         default={}, description="tolerations of a mount pod on Kubernetes"
     )

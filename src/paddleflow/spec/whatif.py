@@ -61,7 +61,7 @@ class WhatIf(Document):
     nodes_lost: Annotated[list[str], Field(max_length=MOST_ENTRIES)] = Field(default=[])
     nodes_added: Annotated[list[NodesIf], Field(max_length=MOST_ENTRIES)] = Field(default=[])
     team: TeamIf | None = None
-    rules: RulesIf = RulesIf()
+    rules: RulesIf = Field(default_factory=RulesIf)
     past: Seconds = Field(default=3600.0, description="seconds of the past that are played again")
     horizon: Seconds = Field(default=86_400.0, description="seconds after now at which the play ends at the latest")
 
