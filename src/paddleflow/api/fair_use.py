@@ -144,4 +144,7 @@ class Computing:
                 loop.call_soon_threadsafe(self._users.leave, user)
 
         future.add_done_callback(free)
-        return await asyncio.wrap_future(future)
+        try:
+            return await asyncio.wrap_future(future)
+        finally:
+            del future  # an error's traceback holds this frame: they would hold each other, with all that was computed

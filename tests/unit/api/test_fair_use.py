@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
+from contextlib import suppress
 
 import pytest
 
@@ -93,6 +96,29 @@ async def test_an_error_frees_the_turn() -> None:
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             await computing.run("alice", lambda: 1 // 0)
+
+
+async def test_what_an_error_held_is_freed_at_once() -> None:
+    """Not when the collector comes: a refused document of many megabytes would wait for it."""
+    computing = Computing()
+
+    class Large:
+        pass
+
+    kept: list[weakref.ref[Large]] = []
+
+    def refuse() -> None:
+        large = Large()
+        kept.append(weakref.ref(large))
+        raise ValueError("no")
+
+    gc.disable()
+    try:
+        with suppress(ValueError):
+            await computing.run("alice", refuse)
+        await soon(lambda: kept[0]() is None, seconds=10)
+    finally:
+        gc.enable()
 
 
 async def test_all_who_ask_before_an_answer_is_begun_share_it() -> None:
