@@ -140,6 +140,8 @@ def _mount_by_helper(source: str, folder: Path, *, read_only: bool, allow_other:
         if done.returncode != 0:
             why = done.stderr.strip() or f"fusermount3 ended with {done.returncode}"
             hint = "set user_allow_other in /etc/fuse.conf" if "user_allow_other" in why else ""
+            if "/dev/fuse" in why:
+                hint = "have root let users open the device: chmod 666 /dev/fuse"
             raise Forbidden(f"mounting on {folder} failed: {why}", hint=hint)
         descriptors = array.array("i")
         _, ancillary, _, _ = ours.recvmsg(1, socket.CMSG_SPACE(descriptors.itemsize))

@@ -119,7 +119,7 @@ class S3Store:
         """Raise what an answer other than success means."""
         code = _word(answer.body, "Code")
         what, said = (
-            f"{shorten(key)} in {self.name}",
+            f"{shorten(key)} in {self.name}" if key else self.name,
             _word(answer.body, "Message") or code or f"status {answer.status}",
         )
         match answer.status, code:

@@ -115,6 +115,7 @@ def test_what_is_wrong_is_said(
         with pytest.raises(error) as raised:
             call()
         assert words in raised.value.message + raised.value.hint
+        assert "''" not in raised.value.message, "the store itself has no key"
     store.close()
 
 
