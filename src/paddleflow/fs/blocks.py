@@ -15,6 +15,7 @@ import errno
 import hashlib
 import logging
 import os
+import resource
 import shutil
 import threading
 import time
@@ -413,7 +414,7 @@ class DataCache:
             if self._open.get(file.path) is file:
                 if file.whole and file.size <= SMALL and file.path in self._stored:
                     self._idle[file.path] = file
-                    if len(self._idle) > MOST_IDLE:
+                    if len(self._idle) > min(MOST_IDLE, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4):
                         self._close_idle(next(iter(self._idle)))
                     return
                 del self._open[file.path]

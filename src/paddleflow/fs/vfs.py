@@ -23,6 +23,7 @@ import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 
 from paddleflow.errors import NotFound, PaddleFlowError
@@ -148,6 +149,15 @@ class _Usage:
         self.way, self.backing, self.count = way, backing, 0
 
 
+class _Kept:
+    """A file that stays open where the kernel neither opens nor closes; it may go while nobody reads it."""
+
+    __slots__ = ("file", "users")
+
+    def __init__(self, file: OpenFile) -> None:
+        self.file, self.users = file, 0
+
+
 class Vfs:
     """Answers requests. `handle` may be called from many threads."""
 
@@ -166,7 +176,7 @@ class Vfs:
         self._folders: dict[int, _Folder] = {}
         self._usage: dict[int, _Usage] = {}
         self._unanswered: dict[int, int] = {}  #: handles whose OPEN or CREATE may not have been answered, by its number
-        self._idle: OrderedDict[int, OpenFile] = OrderedDict()  #: by node, where the kernel never opens
+        self._idle: OrderedDict[int, _Kept] = OrderedDict()  #: by node, where the kernel never opens
         self._methods: dict[int, Callable[[Request, memoryview], Answer]] = {
             Op.INIT: self._init,
             Op.DESTROY: self._destroy,
@@ -463,25 +473,57 @@ class Vfs:
 
     def _file(self, request: Request, fh: int) -> OpenFile:
         known = self._files.get(fh)
-        if known is not None:
-            return known[0]
-        if not self.no_open:
+        if known is None:
             raise OSError(errno.EBADF, "no such handle")
+        return known[0]
+
+    @contextmanager
+    def _borrowed(self, request: Request, fh: int) -> Iterator[OpenFile]:
+        """The file of a handle; where the kernel never opens, one of the node that is opened here and kept for a while."""
+        if not self.no_open:
+            yield self._file(request, fh)
+            return
+        node = request.node
+        kept = self._borrow(node)
+        if kept is None:
+            file = self.tree.open(node, os.O_RDONLY)  # may have to wait for the store, and others must not
+            if self.trace.wanted:
+                self.trace.note(self.tree.name_of(node), file.backing() is not None)
+            kept = self._keep(node, file)
+        try:
+            yield kept.file
+        finally:
+            with self._lock:
+                kept.users -= 1
+
+    def _borrow(self, node: int) -> _Kept | None:
         with self._lock:
-            file = self._idle.pop(request.node, None)
-            if file is None:
-                file = self.tree.open(request.node, os.O_RDONLY)
-                if self.trace.wanted:
-                    self.trace.note(self.tree.name_of(request.node), file.backing() is not None)
-            self._idle[request.node] = file
-            old = self._idle.popitem(last=False)[1] if len(self._idle) > MOST_IDLE_FILES else None
-        if old is not None:
-            old.release()
-        return file
+            kept = self._idle.get(node)
+            if kept is not None:
+                kept.users += 1
+                self._idle.move_to_end(node)
+            return kept
+
+    def _keep(self, node: int, file: OpenFile) -> _Kept:
+        """Keep a file that was just opened, in place of one that nobody reads now."""
+        with self._lock:
+            kept = self._idle.setdefault(node, _Kept(file))
+            kept.users += 1
+            spare = [] if kept.file is file else [file]  # another thread was faster
+            if len(self._idle) > MOST_IDLE_FILES:
+                oldest = next((each for each, other in self._idle.items() if not other.users), None)
+                if oldest is not None:
+                    spare.append(self._idle.pop(oldest).file)
+        for each in spare:
+            each.release()
+        return kept
 
     def _read(self, request: Request, body: memoryview) -> Answer:
         fh, offset, size, *_ = kernel.READ_IN.unpack_from(body)
-        return self._file(request, fh).read(size, offset)
+        if not self.no_open:
+            return self._file(request, fh).read(size, offset)
+        with self._borrowed(request, fh) as file:
+            return file.read(size, offset)
 
     def _write(self, request: Request, body: memoryview) -> Answer:
         fh, offset, size, flags, *_ = kernel.WRITE_IN.unpack_from(body)
@@ -497,6 +539,8 @@ class Vfs:
 
     def _fsync(self, request: Request, body: memoryview) -> Answer:
         fh, flags, _ = kernel.FSYNC_IN.unpack_from(body)
+        if self.no_open:
+            return b""  # nothing is ever written
         self._file(request, fh).fsync(data_only=bool(flags & kernel.FSYNC_DATA))
         return b""
 
@@ -529,7 +573,8 @@ class Vfs:
 
     def _lseek(self, request: Request, body: memoryview) -> Answer:
         fh, offset, whence, _ = kernel.LSEEK_IN.unpack_from(body)
-        return kernel.LSEEK_OUT.pack(self._file(request, fh).seek(offset, whence))
+        with self._borrowed(request, fh) as file:
+            return kernel.LSEEK_OUT.pack(file.seek(offset, whence))
 
     # ---- folders ----
 
@@ -610,7 +655,7 @@ class Vfs:
     def close(self) -> None:
         """Let go of everything that is open; the mount is gone."""
         with self._lock:
-            files = [file for file, _, _ in self._files.values()] + list(self._idle.values())
+            files = [file for file, _, _ in self._files.values()] + [kept.file for kept in self._idle.values()]
             self._files.clear()
             self._idle.clear()
         for file in files:
