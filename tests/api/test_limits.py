@@ -43,7 +43,7 @@ async def count(platform: Platform, call: Call[Things, NoQuery]) -> dict[str, ob
     return {"count": len(call.body.things)}
 
 
-async def wait(platform: Platform, call: Call[NoBody, NoQuery]) -> dict[str, object]:
+async def wait(platform: Platform, call: Call[Any, NoQuery]) -> dict[str, object]:
     NAMES.append(call.caller.name)
     await SLOW[0].wait()
     return {"name": "slow"}
@@ -68,6 +68,7 @@ def routes() -> list[Route]:
         *events.ROUTES,
         Route("GET", "/large", large, "x", answer=wire.Name),
         Route("GET", "/slow", wait, "x", answer=wire.Name),
+        Route("POST", "/slow", wait, "x", body=Things, answer=wire.Name),
         Route("POST", "/things", count, "x", body=Things, reader=read_things, answer=wire.Name),
         Route("POST", "/many", count, "x", body=Things, bulk=True, reader=read_things, answer=wire.Name),
     ]
@@ -178,6 +179,24 @@ async def test_a_user_has_few_large_bodies_at_once(alice: Api, root: Api) -> Non
         gate.set()
     assert all(task.result().ok() == {"count": 1} for task in held)
     (await alice.post("/things", {"things": [1] * 20_000})).ok()
+
+
+async def test_a_body_of_unknown_size_is_in_memory_until_it_is_answered(alice: Api, root: Api) -> None:
+    """What one user's slow handlers hold is bounded: further bodies are not read before an earlier one is answered."""
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b'{"things": ['
+        yield b"1]}"
+
+    NAMES.clear()
+    SLOW[:] = [asyncio.Event()]
+    async with asyncio.TaskGroup() as group:
+        posts = [group.create_task(alice.call("POST", "/slow", chunks=body())) for _ in range(bodies.HELD_PER_USER + 3)]
+        await soon(lambda: len(NAMES) >= bodies.HELD_PER_USER)
+        (await root.call("POST", "/things", chunks=body())).ok()
+        assert NAMES.count("alice") == bodies.HELD_PER_USER
+        SLOW[0].set()
+    assert [post.result().status for post in posts] == [200] * len(posts)
 
 
 def alice_is_held(client: Api) -> int:

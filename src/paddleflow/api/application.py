@@ -116,7 +116,7 @@ class Application:
             if route.leader and self._platform.peers is not None and FORWARDED not in headers:
                 result = await self._ask_leader(route, path, headers, scope, receive)
             if result is None:
-                call = await self._decode(entry, path, headers, caller, request_id, Request(scope, receive))
+                call = await self._decode(entry, path, headers, caller, request_id, Request(scope, receive), turn)
                 result = await self._answer(route, call, turn)
             status, content = route.status, b"" if isinstance(result, Response) else answers.encoded(result)
         except PaddleFlowError as error:
@@ -151,6 +151,7 @@ class Application:
         caller: Caller,
         request_id: str,
         request: Request,
+        turn: Turn,
     ) -> Call[Any, Any]:
         """What the handler gets: query and body as documents, each naming nobody but the caller unless that is root."""
         route, query, text = entry.route, entry.no_query, request.scope["query_string"]
@@ -158,7 +159,7 @@ class Application:
             query = _query(route, caller, text)
         body = None
         if route.body is not None:
-            body = await self._bodies.document(route, headers, request.receive, caller.name)
+            body = await self._bodies.document(route, headers, request.receive, caller.name, turn)
             if entry.user_field and body is not None and not caller.root and not route.open:
                 requests.refuse_other_user(getattr(body, entry.user_field) or "", caller.name)
         return Call(caller, path, body, query, request_id, request)

@@ -8,6 +8,8 @@ The rules (``docs/internals/limits.md``), held for every route by `Application`:
 * It holds at most `MOST_VALUES` JSON values: what a value costs to check is far more than its bytes.
 * One above `LARGE` bytes is decoded off the event loop, one at a time of each user, and counts against its user: at most
   `LARGE_PER_USER` at once, so that nobody fills the memory of the server. Its memory goes back to the system afterwards.
+* One above `HELD` bytes, or of unknown size, is read when fewer than `HELD_PER_USER` of its user are in memory, which they are until they are
+  answered. The others stay with their senders meanwhile.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
 from paddleflow.api import memory
-from paddleflow.api.fair_use import Computing
+from paddleflow.api.fair_use import Computing, Turn, UserQueue
 from paddleflow.api.routing import Route
 from paddleflow.base.user_limit import UserLimit
 from paddleflow.errors import Invalid, TimedOut, TooLarge
@@ -30,6 +32,8 @@ from paddleflow.settings import ServerSettings
 
 LARGE = 32 * 1024  #: bytes above which a body is decoded by a thread
 LARGE_PER_USER = 4  #: large bodies of one user that are read or decoded at once
+HELD = 2**20  #: bytes of a body that has a place of its own in memory
+HELD_PER_USER = 8  #: such bodies of one user that are in memory at once
 MOST_VALUES = 400_000  #: JSON values of one body
 _TRIM = 2**20  #: bytes above which memory is given back to the system after decoding
 
@@ -44,9 +48,12 @@ class Bodies:
         self._settings = settings
         self._ignore_unknown = settings.unknown_fields == "ignore"
         self._large = UserLimit("large requests", LARGE_PER_USER)
+        self._held = UserQueue(HELD_PER_USER)
         self._computing = computing
 
-    async def document(self, route: Route, headers: Mapping[bytes, bytes], receive: Receive, user: str) -> Any:
+    async def document(
+        self, route: Route, headers: Mapping[bytes, bytes], receive: Receive, user: str, turn: Turn
+    ) -> Any:
         """What the route's reader makes of the body; None only for an optional one that was left out."""
         limit = self.limit(route)
         declared = headers.get(b"content-length", b"0")
@@ -59,6 +66,8 @@ class Bodies:
         more: bool = message.get("more_body", False)
         if not more and len(body) <= LARGE:  # nearly all
             return self._decode(route, body, limit)
+        if more and not (declared.isdigit() and 0 < int(declared) <= HELD):
+            await turn.enter(self._held, user)
         with self._large.counted(user):
             if more:
                 body = await self._rest(receive, body, limit)

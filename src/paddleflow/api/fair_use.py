@@ -85,23 +85,22 @@ class UserQueue:
 
 
 class Turn:
-    """A place in a `UserQueue`, once it was entered, that is given back once."""
+    """The places of one request in queues of its user, given back together and once."""
 
-    __slots__ = ("_queue", "_user")
+    __slots__ = ("_places",)
 
     def __init__(self) -> None:
-        self._queue: UserQueue | None = None
-        self._user = ""
+        self._places: list[tuple[UserQueue, str]] = []
 
     async def enter(self, queue: UserQueue, user: str) -> bool:
         waited = await queue.enter(user)
-        self._queue, self._user = queue, user
+        self._places.append((queue, user))
         return waited
 
     def leave(self) -> None:
-        if self._queue is not None:
-            self._queue.leave(self._user)
-            self._queue = None
+        while self._places:
+            queue, user = self._places.pop()
+            queue.leave(user)
 
 
 class Shared(Generic[T]):
