@@ -10,6 +10,7 @@ import pytest
 
 from paddleflow.access import grants
 from paddleflow.base.clock import ManualClock
+from paddleflow.jobs.changes import MOST_REFUSED
 from paddleflow.jobs.queries import waiting_classes, waiting_jobs
 from paddleflow.jobs.rows import request_of, requests_of
 from paddleflow.queues.model import COUNTER, DEFAULT_CLUSTER
@@ -77,21 +78,18 @@ async def test_a_grant_that_is_given_and_taken(root: Api, alice: Api, database: 
     (await alice.post("/job/single", document)).refused(403, "AccessDenied")
 
 
-async def test_waiting_jobs_are_refused_when_the_grant_is_taken_back(
-    root: Api, alice: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Those of its user in that queue, however many, and no others."""
-    monkeypatch.setattr("paddleflow.jobs.changes.MOST_REFUSED", 2)
+async def test_waiting_jobs_are_refused_when_the_grant_is_taken_back(root: Api, alice: Api) -> None:
+    """Those of its user in that queue, more than one transaction ends, and no others."""
     (await root.post("/queue", QUEUE)).ok()
     grant = {"userName": "alice", "resourceType": "queue", "resourceID": "q1"}
     (await root.post("/grant", grant)).ok()
     document = {**JOB, "schedulingPolicy": {"queue": "q1"}}
-    waiting = [(await alice.post("/job/single", document)).ok()["id"] for _ in range(5)]
+    waiting = (await alice.post("/job/batch", {"jobs": [document] * (MOST_REFUSED + 1)})).ok()["ids"]
     other = (await alice.post("/job/single", JOB)).ok()["id"]
     roots = (await root.post("/job/single", document)).ok()["id"]
     (await root.delete("/grant", username="alice", resourceType="queue", resourceID="q1")).ok()
-    shown = [(await root.get(f"/job/{job}")).ok() for job in (*waiting, other, roots)]
-    assert [job["status"] for job in shown] == ["terminated"] * 5 + ["init"] * 2
+    shown = [(await root.get(f"/job/{job}")).ok() for job in (waiting[0], waiting[-1], other, roots)]
+    assert [job["status"] for job in shown] == ["terminated"] * 2 + ["init"] * 2
     assert shown[0]["message"] == "user[alice] may not use queue[q1] any more: the grant was taken back"
     (await root.delete("/grant", username="alice", resourceType="queue", resourceID="q1")).refused(404, "GrantNotFound")
 

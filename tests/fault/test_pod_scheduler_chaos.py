@@ -18,9 +18,9 @@ from paddleflow.kube.client import Client
 from paddleflow.kube.recorder import Recorder
 from paddleflow.kube.resources import NODES, PODS, Object
 from paddleflow.kube.transport import HttpTransport
-from paddleflow.podscheduler import writer
 from paddleflow.podscheduler.pods import pod_request
 from paddleflow.podscheduler.scheduler import PodScheduler
+from paddleflow.podscheduler.writer import WriterTiming
 from paddleflow.scheduling.rules import Rules
 from paddleflow.testing.api_server import MemoryApiServer
 from tests.fault.kube_proxy import FaultProxy
@@ -29,6 +29,7 @@ NAMES = [f"n{number}" for number in range(5)]
 ZONES = ("a", "b")
 CORES = 4000
 FEWEST_FAULTS = 20
+TIMING = WriterTiming(retry=(0.02, 0.2))
 
 
 class People:
@@ -116,7 +117,7 @@ class People:
 async def scheduling(client: Client) -> AsyncIterator[PodScheduler]:
     clock = SystemClock()
     recorder = Recorder(client, "test", clock)
-    scheduler = PodScheduler(client, recorder, clock, Rules(patience=float("inf")), "pack", "paddleflow")
+    scheduler = PodScheduler(client, recorder, clock, Rules(patience=float("inf")), "pack", "paddleflow", TIMING)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(cache.run()) for cache in scheduler.caches.all]
         tasks += [group.create_task(recorder.run()), group.create_task(scheduler.run())]
@@ -137,8 +138,7 @@ async def no_drift(people: People, scheduler: PodScheduler) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_no_drift_after_wild_times(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "RETRY", (0.02, 0.2))
+async def test_no_drift_after_wild_times(seed: int) -> None:
     server = MemoryApiServer()
     people = People(Client(server, manager="people"), seed)
     async with asyncio.timeout(200), FaultProxy(server, seed).serving() as proxy:

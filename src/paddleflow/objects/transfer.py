@@ -55,35 +55,46 @@ def download(store: ObjectStore, key: str, target: Path, progress: Progress = ig
     return entry
 
 
-def upload(store: ObjectStore, source: Path, key: str, notes: Path, progress: Progress = ignore) -> Entry:
+def upload(
+    store: ObjectStore,
+    source: Path,
+    key: str,
+    notes: Path,
+    progress: Progress = ignore,
+    *,
+    part: int = PART,
+    at_once: int = PARTS_AT_ONCE,
+) -> Entry:
     """Bring a file of this machine into the store. `notes`: the folder that remembers uploads by parts."""
     with source.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
-        if not store.capabilities.multipart or size <= PART:
+        if not store.capabilities.multipart or size <= part:
             entry = store.write(key, file)
             progress(size)
             return entry
-        return _Upload(store, source, file.fileno(), key, notes, progress).run()
+        return _Upload(store, source, file.fileno(), key, notes, progress, part).run(at_once)
 
 
 class _Upload:
     """One file on its way by parts."""
 
-    def __init__(self, store: ObjectStore, source: Path, fd: int, key: str, notes: Path, progress: Progress) -> None:
+    def __init__(
+        self, store: ObjectStore, source: Path, fd: int, key: str, notes: Path, progress: Progress, part: int
+    ) -> None:
         self._retrying = store if isinstance(store, Retrying) else Retrying(store)
         self._store = cast(MultipartStore, self._retrying.inner)
         self._source, self._fd, self._key, self._progress = source, fd, key, progress
         self._about = os.fstat(fd)
-        self._part = max(PART, -(-self._about.st_size // MOST_PARTS))
+        self._part = max(part, -(-self._about.st_size // MOST_PARTS))
         word = _word(store.name, key, str(source.absolute()), str(self._about.st_size), str(self._about.st_mtime_ns))
         self._note = notes / f"{word}.json"
 
-    def run(self) -> Entry:
+    def run(self, at_once: int) -> Entry:
         upload, have = self._resume() or (self._start(), {})
         numbers = range(1, -(-self._about.st_size // self._part) + 1)
         for number in have:
             self._progress(len(self._range(number)))
-        with ThreadPoolExecutor(PARTS_AT_ONCE, "upload") as pool:
+        with ThreadPoolExecutor(at_once, "upload") as pool:
             coming = [pool.submit(self._send, upload, number) for number in numbers if number not in have]
             try:
                 have |= {part.number: part for part in (each.result() for each in coming)}

@@ -17,7 +17,8 @@ LONGEST = 1024  #: characters of a message
 class Reasons:
     """Those of one scheduler. What was told is remembered until the pod is forgotten."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell_after: tuple[float, float] = TELL_AFTER) -> None:
+        self._first, self._longest = tell_after
         self._waiting: dict[str, tuple[Pod, str]] = {}  # to be told, by uid
         self._due: list[tuple[float, str]] = []  # when; an entry whose uid is not waiting is old
         self._reported: dict[str, tuple[str, int]] = {}  # what was told last, and how many times something was
@@ -33,8 +34,7 @@ class Reasons:
             self._waiting.pop(pod.uid, None)
             return
         if pod.uid not in self._waiting:
-            first, longest = TELL_AFTER
-            heappush(self._due, (now + min(first * 2.0 ** min(times, 30), longest), pod.uid))
+            heappush(self._due, (now + min(self._first * 2.0 ** min(times, 30), self._longest), pod.uid))
         self._waiting[pod.uid] = (pod, why)
 
     def take(self, now: float) -> tuple[Pod, str] | None:

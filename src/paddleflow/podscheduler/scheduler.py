@@ -19,7 +19,7 @@ from paddleflow.podscheduler.board import Board
 from paddleflow.podscheduler.caches import Caches, Put
 from paddleflow.podscheduler.metrics import Metrics
 from paddleflow.podscheduler.pods import Pod, PodReader
-from paddleflow.podscheduler.writer import Feedback, PodWriter
+from paddleflow.podscheduler.writer import TIMING, Feedback, PodWriter, WriterTiming
 from paddleflow.scheduling.rules import Rules
 
 BATCH = 128  #: jobs that one decision starts at most
@@ -29,13 +29,20 @@ class PodScheduler:
     """One scheduler of one cluster."""
 
     def __init__(
-        self, client: Client, recorder: Recorder, clock: Clock, rules: Rules, placement: str, scheduler: str
+        self,
+        client: Client,
+        recorder: Recorder,
+        clock: Clock,
+        rules: Rules,
+        placement: str,
+        scheduler: str,
+        timing: WriterTiming = TIMING,
     ) -> None:
         self.caches = Caches(client, PodReader(scheduler))
         self.board = Board(rules, placement)
         self.metrics: Metrics | None = None
         self._client, self._recorder, self._clock = client, recorder, clock
-        self._rules, self._placement = rules, placement
+        self._rules, self._placement, self._timing = rules, placement, timing
         self._writer: PodWriter | None = None  # while it leads
         self._wake = asyncio.Event()
         self._puts: list[Put] = []
@@ -64,6 +71,7 @@ class PodScheduler:
             volcano=self.caches.has_volcano,
             claim=self.caches.claims.get,
             metrics=self.metrics,
+            timing=self._timing,
         )
         self._puts = self.caches.fill(board)
         self._wake.set()

@@ -13,6 +13,7 @@ from typing import Any
 
 from paddleflow.base.clock import Clock, rfc3339
 from paddleflow.base.log import Log
+from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, NotFound, PaddleFlowError, TooMany, Unavailable
 from paddleflow.kube.client import Client
 from paddleflow.kube.lease import LeaseLost
@@ -21,7 +22,7 @@ from paddleflow.kube.resources import CLAIMS, PODGROUPS, PODS, QUEUES, VOLUMES, 
 from paddleflow.podscheduler.board import Board
 from paddleflow.podscheduler.metrics import Metrics
 from paddleflow.podscheduler.pods import Pod
-from paddleflow.podscheduler.reasons import LONGEST, Reasons
+from paddleflow.podscheduler.reasons import LONGEST, TELL_AFTER, Reasons
 from paddleflow.podscheduler.statuses import Statuses
 from paddleflow.podscheduler.turn import Turn
 from paddleflow.podscheduler.volumes import SELECTED_NODE, Claim, Preparation
@@ -31,16 +32,29 @@ LINE = 32  #: pods that wait for their turn before the line is long
 REPORTERS = 4  #: writes of reasons at once
 REPORT_LOOK = 0.2  #: seconds between two looks at reasons that are to be told
 REPORT_AGAIN = 30.0  #: seconds after which reasons that have changed are told again
-STATUS_EVERY = 1.0  #: seconds between two looks at the statuses of queues and groups
 STATUS_LATEST = 5.0  #: the same while pods are being bound
 VOLUMES_WITHIN = 600.0  #: seconds that a pod waits for its volumes once it has a place, as long as with kube-scheduler
 VOLUMES_LOOK = 0.1  #: seconds between two looks at them
-RETRY = (1.0, 60.0)  #: seconds before a pod whose binding was refused is tried again: at first, and at most
 _log = Log("podscheduler")
 
 
 async def _at_once() -> None:
     """Nobody else changes the board."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriterTiming:
+    """How long the writer waits; each in seconds."""
+
+    tell_after: tuple[float, float] = TELL_AFTER  #: before a reason is told: at first, and at most
+    status_every: float = 1.0  #: between two looks at the statuses of queues and groups
+    retry: tuple[float, float] = (
+        1.0,
+        60.0,
+    )  #: before a pod whose binding was refused is tried again: at first, and at most
+
+
+TIMING = WriterTiming()
 
 
 class Feedback:
@@ -66,6 +80,7 @@ class PodWriter:
         claim: Callable[[str], Claim | None],
         free: Callable[[], Awaitable[None]] = _at_once,
         metrics: Metrics | None = None,
+        timing: WriterTiming = TIMING,
     ) -> None:
         """`volcano`: whether queues and groups are known; `claim`: a PersistentVolumeClaim as it is now, by its key; `free` waits until
         no thread changes the board."""
@@ -77,7 +92,8 @@ class PodWriter:
         self._line: asyncio.Queue[tuple[Pod, str]] = asyncio.Queue()
         self._short = asyncio.Event()
         self._short.set()
-        self._reasons = Reasons()
+        self._reasons = Reasons(timing.tell_after)
+        self._timing = timing
         self._reportable = asyncio.Event()
         self._retries: dict[str, float] = {}
         self._statuses = Statuses(board)
@@ -102,7 +118,7 @@ class PodWriter:
                 for _ in range(IN_FLIGHT):
                     group.create_task(self._bind_from_line())
                 group.create_task(self._report_reasons())
-                group.create_task(self._forever(self._keep_statuses, STATUS_EVERY))
+                group.create_task(self._forever(self._keep_statuses, self._timing.status_every))
                 group.create_task(self._forever(self._report_again, REPORT_AGAIN))
         finally:
             self._over = True
@@ -164,7 +180,7 @@ class PodWriter:
 
     async def _settle(self, pod: Pod, node: str, error: PaddleFlowError) -> str:
         """What became of a binding whose answer is lost, or that was refused because the pod has changed."""
-        pause = RETRY[0]
+        pause = self._timing.retry[0]
         while True:
             try:
                 there = await self._client.get(PODS, pod.name, pod.namespace)
@@ -174,7 +190,7 @@ class PodWriter:
                 raise
             except PaddleFlowError:
                 await asyncio.sleep(pause)
-                pause = min(pause * 2, RETRY[1])
+                pause = min(pause * 2, self._timing.retry[1])
                 continue
             if there["metadata"]["uid"] != pod.uid:
                 return "gone"
@@ -189,7 +205,9 @@ class PodWriter:
         if gone:  # the watch will say what it is now
             self._retries.pop(pod.uid, None)
             return
-        pause = self._retries[pod.uid] = min(self._retries.get(pod.uid, RETRY[0] / 2) * 2, RETRY[1])
+        pause = self._retries[pod.uid] = min(
+            self._retries.get(pod.uid, self._timing.retry[0] / 2) * 2, self._timing.retry[1]
+        )
 
         def again() -> None:
             if not self._over:
@@ -307,7 +325,7 @@ class PodWriter:
         body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
         await self._try(pod.key, self._patch_status(PODS, pod.key, body, "strategic"))
         self._recorder.record(_reference(pod), "Preempted", why, warning=True)
-        pause = RETRY[0]
+        pause = self._timing.retry[0]
         while True:
             try:
                 await self._client.evict(pod.name, pod.namespace, pod.uid)
@@ -318,7 +336,7 @@ class PodWriter:
             except PaddleFlowError as error:
                 _log.warning("eviction failed", pod=pod.key, error=error.message)
                 await asyncio.sleep(pause)
-                pause = min(pause * 2, RETRY[1])
+                pause = min(pause * 2, self._timing.retry[1])
                 continue
             if self.metrics:
                 self.metrics.evictions.inc()

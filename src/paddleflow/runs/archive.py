@@ -18,16 +18,14 @@ MOST_FILES = 100_000  #: of an archive; their names are sorted in memory
 _BLOCK = 512
 
 
-def tar(store: ObjectStore, folder: str) -> Generator[bytes, None, None]:
+def tar(store: ObjectStore, folder: str, most: int = MOST_FILES) -> Generator[bytes, None, None]:
     """All files below a folder. One that changes meanwhile is cut or filled to the size it had; one that cannot be read any
     more ends the stream with an error. The store is closed behind it."""
     try:
         files = (entry for entry in store.list_entries(folder, recursive=True) if entry.kind is Kind.FILE)
-        entries = list(islice(files, MOST_FILES + 1))
-        if len(entries) > MOST_FILES:
-            raise TooLarge(
-                f"more than {MOST_FILES:,} files lie in {folder!r}", hint="take the folders in it one by one"
-            )
+        entries = list(islice(files, most + 1))
+        if len(entries) > most:
+            raise TooLarge(f"more than {most:,} files lie in {folder!r}", hint="take the folders in it one by one")
         for entry in sorted(entries, key=lambda entry: entry.key):
             yield _header(entry, folder)
             yield from _padded(store, entry)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from paddleflow.errors import Conflict, NotFound, Unavailable
-from paddleflow.objects import transfer
 from paddleflow.objects.memory import MemoryStore
 from paddleflow.objects.s3 import S3Store
 from paddleflow.objects.store import CHUNK, Part
@@ -86,20 +85,26 @@ class _Counted:
 def test_an_upload_sends_only_what_the_store_lacks(
     bucket: S3Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfer, "PART", LEAST_PART)
-    monkeypatch.setattr(transfer, "PARTS_AT_ONCE", 1)
     content = os.urandom(3 * LEAST_PART + 1)
     (tmp_path / "file").write_bytes(content)
     with monkeypatch.context() as patched:
         _Counted(bucket, patched, fails=3)
         with pytest.raises(Conflict):
-            upload(bucket, tmp_path / "file", "large", tmp_path / "notes")
+            upload(bucket, tmp_path / "file", "large", tmp_path / "notes", part=LEAST_PART, at_once=1)
     with pytest.raises(NotFound):
         bucket.stat("large")
     told = [0]
     with monkeypatch.context() as patched:
         counted = _Counted(bucket, patched, fails=0)
-        upload(bucket, tmp_path / "file", "large", tmp_path / "notes", lambda size: told.append(size))
+        upload(
+            bucket,
+            tmp_path / "file",
+            "large",
+            tmp_path / "notes",
+            lambda size: told.append(size),
+            part=LEAST_PART,
+            at_once=1,
+        )
     assert 3 in counted.numbers
     assert not {1, 2} & set(counted.numbers)
     assert sum(told) == len(content)
@@ -110,7 +115,6 @@ def test_an_upload_sends_only_what_the_store_lacks(
 def test_an_upload_that_the_store_forgot_starts_anew(
     bucket: S3Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfer, "PART", LEAST_PART)
     content = os.urandom(LEAST_PART + 1)
     (tmp_path / "file").write_bytes(content)
     started: list[str] = []
@@ -124,9 +128,9 @@ def test_an_upload_that_the_store_forgot_starts_anew(
     with monkeypatch.context() as patched:
         _Counted(bucket, patched, fails=2)
         with pytest.raises(Conflict):
-            upload(bucket, tmp_path / "file", "again", tmp_path / "notes")
+            upload(bucket, tmp_path / "file", "again", tmp_path / "notes", part=LEAST_PART)
     bucket.abort_upload("again", started[0])
-    upload(bucket, tmp_path / "file", "again", tmp_path / "notes")
+    upload(bucket, tmp_path / "file", "again", tmp_path / "notes", part=LEAST_PART)
     assert bucket.read("again", size=len(content)) == content
     assert len(started) == 2
 
@@ -134,10 +138,16 @@ def test_an_upload_that_the_store_forgot_starts_anew(
 def test_a_file_that_changes_under_its_upload_is_refused(
     bucket: S3Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfer, "PART", LEAST_PART)
     (tmp_path / "file").write_bytes(bytes(2 * LEAST_PART))
     os.utime(tmp_path / "file", (1, 1))
     with pytest.raises(Conflict, match="changed while"):
-        upload(bucket, tmp_path / "file", "moving", tmp_path / "notes", lambda size: os.utime(tmp_path / "file"))
+        upload(
+            bucket,
+            tmp_path / "file",
+            "moving",
+            tmp_path / "notes",
+            lambda size: os.utime(tmp_path / "file"),
+            part=LEAST_PART,
+        )
     with pytest.raises(NotFound):
         bucket.stat("moving")

@@ -24,9 +24,10 @@ from paddleflow.kube.resources import (
     Object,
 )
 from paddleflow.kube.transport import Request, Response
-from paddleflow.podscheduler import reasons, statuses, writer
+from paddleflow.podscheduler import statuses
 from paddleflow.podscheduler.scheduler import PodScheduler
 from paddleflow.podscheduler.volumes import SELECTED_NODE
+from paddleflow.podscheduler.writer import TIMING, WriterTiming
 from paddleflow.scheduling.rules import Rules
 from paddleflow.testing.api_server import MemoryApiServer
 
@@ -46,10 +47,10 @@ def pod(name: str, cpu: str = "1", group: str = "", **more: Any) -> Object:
 
 
 @asynccontextmanager
-async def scheduling(server: MemoryApiServer, **rules: Any) -> AsyncIterator[Client]:
+async def scheduling(server: MemoryApiServer, timing: WriterTiming = TIMING, **rules: Any) -> AsyncIterator[Client]:
     client, clock = Client(server), SystemClock()
     recorder = Recorder(client, "test", clock)
-    scheduler = PodScheduler(client, recorder, clock, Rules(**rules), "pack", "paddleflow")
+    scheduler = PodScheduler(client, recorder, clock, Rules(**rules), "pack", "paddleflow", timing)
     scheduler.caches.watched = scheduler.caches.all
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(cache.run()) for cache in scheduler.caches.all]
@@ -99,10 +100,10 @@ async def test_binds_gangs_and_pods_and_keeps_the_statuses_true() -> None:
         assert (await client.get(PODGROUPS, "g", "default"))["status"]["phase"] == "Running"
 
 
-async def test_a_gang_that_is_being_created_costs_one_write_for_each_pod(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reasons, "TELL_AFTER", (3600.0, 3600.0))  # however slow this machine is
+async def test_a_gang_that_is_being_created_costs_one_write_for_each_pod() -> None:
+    timing = WriterTiming(tell_after=(3600.0, 3600.0))  # however slow this machine is
     server = MemoryApiServer()
-    async with scheduling(server) as client:
+    async with scheduling(server, timing) as client:
         await add_node(client, "n0")
         await client.create(PODGROUPS, PODGROUPS.object("g", "default", spec={"minMember": 4}))
         for number in range(4):
@@ -116,10 +117,9 @@ async def test_a_gang_that_is_being_created_costs_one_write_for_each_pod(monkeyp
 
 
 async def test_a_scheduler_that_starts_anew_writes_nothing_that_is_so_already(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reasons, "TELL_AFTER", (0.05, 0.05))
-    monkeypatch.setattr(writer, "STATUS_EVERY", 0.05)
+    timing = WriterTiming(tell_after=(0.05, 0.05), status_every=0.05)
     server = MemoryApiServer()
-    async with scheduling(server) as client:
+    async with scheduling(server, timing) as client:
         await add_node(client, "n0")
         await client.create(QUEUES, QUEUES.object("q", spec={"capability": {"cpu": "3"}}))
         await client.create(PODGROUPS, PODGROUPS.object("g", "default", spec={"minMember": 2, "queue": "q"}))
@@ -139,7 +139,7 @@ async def test_a_scheduler_that_starts_anew_writes_nothing_that_is_so_already(mo
         return wrong_queues(self)
 
     monkeypatch.setattr(statuses.Statuses, "wrong_queues", look)
-    async with scheduling(server) as client:
+    async with scheduling(server, timing) as client:
         await client.create(PODS, pod("next"))
         await until(client, "next", placed)
         async with asyncio.timeout(60):
@@ -247,10 +247,10 @@ async def test_a_pod_is_bound_when_its_volume_was_made_for_its_node() -> None:
         await until(client, "a", placed)
 
 
-async def test_a_node_that_the_provisioner_gives_back_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "RETRY", (0.05, 0.05))
+async def test_a_node_that_the_provisioner_gives_back_is_tried_again() -> None:
+    timing = WriterTiming(retry=(0.05, 0.05))
     server = MemoryApiServer()
-    async with scheduling(server) as client:
+    async with scheduling(server, timing) as client:
         await client.create(STORAGE_CLASSES, STORAGE_CLASSES.object("late", **CLASS))
         await add_node(client, "n0")
         await client.create(CLAIMS, CLAIMS.object("data", "default", spec=CLAIM))
