@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import click
 
+from paddleflow.cli.kubernetes_process import (
+    health_option,
+    kubeconfig_option,
+    metrics_option,
+    needs_kubernetes,
+    print_definitions,
+)
 from paddleflow.cli.lazy import Command
-from paddleflow.errors import Invalid, Unavailable
+from paddleflow.errors import Invalid
 
 
 @click.command(cls=Command)
-@click.option("--kubeconfig", default="", help="Kubeconfig file. [default: the cluster it runs in]")
+@kubeconfig_option
 @click.option("--namespace", default="", help="Namespace to watch. [default: all]")
 @click.option(
     "--scheduling",
@@ -33,13 +40,8 @@ from paddleflow.errors import Invalid, Unavailable
 @click.option(
     "--leader-elect-namespace", default="", help="Namespace of the leader lease. [default: the one of the operator]"
 )
-@click.option("--metrics-bind-address", default=":8080", help="Address of /metrics; 0 disables it.", show_default=True)
-@click.option(
-    "--health-probe-bind-address",
-    default=":8081",
-    help="Address of /healthz and /readyz; 0 disables them.",
-    show_default=True,
-)
+@metrics_option
+@health_option
 @click.option("--crd", is_flag=True, help="Print the CustomResourceDefinitions for kubectl apply, and exit.")
 @click.pass_context
 def operator(
@@ -67,19 +69,13 @@ def operator(
       paddleflow operator --namespace research --scheduling volcano
     """
     low, high = _ports(port_range)
-    try:
-        if crd:
-            _print_definitions()
-            return
+    with needs_kubernetes("operator"):
         from paddleflow.operator.etcd import Keys
-        from paddleflow.operator.main import Arguments, run
+        from paddleflow.operator.main import Arguments, definitions, run
         from paddleflow.operator.paddlejob.job import OperatorOptions
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("paddleflow"):
-            raise
-        raise Unavailable(
-            f"the operator needs {error.name}, which is not installed", hint="pip install 'paddleflow[kubernetes]'"
-        ) from error
+    if crd:
+        print_definitions(definitions())
+        return
     options = OperatorOptions(
         volcano=bool(scheduling),
         gang_scheduler=scheduling or "volcano",
@@ -102,14 +98,6 @@ def operator(
             )
         )
     )
-
-
-def _print_definitions() -> None:
-    import yaml
-
-    from paddleflow.operator.main import definitions
-
-    click.echo(yaml.safe_dump_all(definitions(), sort_keys=False), nl=False)
 
 
 def _endpoints(text: str) -> str:

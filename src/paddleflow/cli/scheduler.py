@@ -9,9 +9,16 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from paddleflow.cli import output
+from paddleflow.cli.kubernetes_process import (
+    health_option,
+    kubeconfig_option,
+    metrics_option,
+    needs_kubernetes,
+    print_definitions,
+)
 from paddleflow.cli.lazy import Command, Group
 from paddleflow.cli.session import Session, pass_session
-from paddleflow.errors import Invalid, Unavailable
+from paddleflow.errors import Invalid
 
 if TYPE_CHECKING:
     from paddleflow.sdk.scheduler import QueueOutcome, WhatIf
@@ -20,7 +27,7 @@ HEADERS = ["begins", "ends", "cycles", "events", "starts", "evictions", "resizes
 
 
 @click.group(cls=Group, invoke_without_command=True)
-@click.option("--kubeconfig", default="", help="Kubeconfig file. [default: the cluster it runs in]")
+@kubeconfig_option
 @click.option(
     "--scheduler-name", default="paddleflow", show_default=True, help="schedulerName of the pods that it places."
 )
@@ -51,13 +58,8 @@ HEADERS = ["begins", "ends", "cycles", "events", "starts", "evictions", "resizes
 @click.option(
     "--leader-elect-namespace", default="kube-system", show_default=True, help="Namespace of the leader lease."
 )
-@click.option("--metrics-bind-address", default=":8080", help="Address of /metrics; 0 disables it.", show_default=True)
-@click.option(
-    "--health-probe-bind-address",
-    default=":8081",
-    help="Address of /healthz and /readyz; 0 disables them.",
-    show_default=True,
-)
+@metrics_option
+@health_option
 @click.option("--crd", is_flag=True, help="Print the definitions of Queue and PodGroup, and exit.")
 @click.pass_context
 def scheduler(
@@ -85,18 +87,13 @@ def scheduler(
     """
     if ctx.invoked_subcommand is not None:
         return
-    try:
-        if crd:
-            _print_definitions()
-            return
+    with needs_kubernetes("scheduler"):
+        from paddleflow.podscheduler.definitions import definitions
         from paddleflow.podscheduler.main import Arguments, run
         from paddleflow.scheduling.rules import Rules
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("paddleflow"):
-            raise
-        raise Unavailable(
-            f"the scheduler needs {error.name}, which is not installed", hint="pip install 'paddleflow[kubernetes]'"
-        ) from error
+    if crd:
+        print_definitions(definitions())
+        return
     ctx.exit(
         run(
             Arguments(
@@ -110,14 +107,6 @@ def scheduler(
             )
         )
     )
-
-
-def _print_definitions() -> None:
-    import yaml
-
-    from paddleflow.podscheduler.definitions import definitions
-
-    click.echo(yaml.safe_dump_all(definitions(), sort_keys=False), nl=False)
 
 
 @scheduler.command()
