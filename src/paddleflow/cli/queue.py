@@ -54,7 +54,7 @@ SHOWN = QUEUE._replace(
 queue = group(
     help="Manage queues and who may use them. Only root may create, change, delete and grant them.",
     late={
-        "whatif": Late("scheduler:whatif", "Simulate a change with the jobs of the recent past."),
+        "whatif": Late("queue_whatif:whatif", "Simulate a change with the jobs of the recent past."),
     },
 )
 
