@@ -83,7 +83,7 @@ class Lines:
         for one in watched:
             if one.changed:
                 one.changed = False
-                note(f"{one.work.id} {one.status} {one.elapsed}" + (f" {one.reason}" if one.reason else ""))
+                note(f"{one.work.id} {one.status}" + (f" {one.reason}" if one.reason else ""))
 
 
 class Live:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +147,7 @@ def test_wait_shows_changes_and_ends_by_the_result(stub: Stub, shell: Shell) -> 
     assert shell("job", "wait", "a", "-o", "text").stdout == "a\tname a\tsucceeded\t\n"
     result = shell("job", "wait", "a", "b", "-o", "text", code=1)
     assert result.stdout == "a\tname a\tsucceeded\t\nb\tname b\tfailed\t\n"
-    assert re.search(r"^b failed \d:\d\d:\d\d$", result.stderr, re.MULTILINE)
+    assert result.stderr == "a succeeded\nb failed\n"
 
 
 def test_wait_has_an_end(stub: Stub, shell: Shell) -> None:
