@@ -94,7 +94,7 @@ def mini_cluster(kerberos: KeyServer | None = None, *, protection: str = "") -> 
     command = program("hdfs-mini-cluster")
     with tempfile.TemporaryDirectory(prefix="pf-hdfs-") as place:
         settings = {"dfs.replication": "1", "dfs.namenode.fs-limits.min-block-size": "1024"}
-        options = "-Djava.net.preferIPv4Stack=true"
+        options = f"-Djava.net.preferIPv4Stack=true -Djava.io.tmpdir={place}"
         if kerberos is not None:
             settings |= _secured(kerberos.keytab("servers.keytab", "hdfs/localhost", "HTTP/localhost"), protection)
             options += f" -Djava.security.krb5.conf={kerberos.config}"
