@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import random
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -24,15 +25,17 @@ from scripts.lib.cluster.paths import PROGRAMS
 
 CREATORS = 32  #: creates in flight of the plain client
 FLAVOUR = {"cpu": "50m", "mem": "16Mi"}
-COMMAND = "exec sleep 600"
+COMMAND = "trap exit TERM; sleep 600 & wait"  # ends at once when it is told to
+TICK = 1.0  #: seconds between two looks of the kubelet at its containers
 
 
 class Watcher:
-    """When pods began to run."""
+    """When pods began to run, and which are there."""
 
     def __init__(self, kubeconfig: Path) -> None:
         self.client = Client(HttpTransport(config.from_kubeconfig(kubeconfig), limit=CREATORS))
         self.began: dict[str, float] = {}  #: by name
+        self._there: set[str] = set()
         self._changed = asyncio.Event()
 
     @asynccontextmanager
@@ -50,13 +53,19 @@ class Watcher:
     def _note(self, key: str, old: bool | None, new: bool | None) -> None:
         if new:
             self.began.setdefault(split(key)[1], time.monotonic())
-            self._changed.set()
+        (self._there.discard if new is None else self._there.add)(key)
+        self._changed.set()
 
     async def until(self, condition: Callable[[], bool], within: float = 300.0) -> None:
         async with asyncio.timeout(within):
             while not condition():
                 self._changed.clear()
                 await self._changed.wait()
+
+    async def idle(self) -> None:
+        """Wait until no pod is there, and then for any part of a kubelet's tick: a pod that began right after one would always wait for the next."""
+        await self.until(lambda: not self._there)
+        await asyncio.sleep(random.uniform(0, TICK))
 
     async def runs(self, part: str) -> float:
         """When the pod began to run whose name has this part."""
@@ -82,7 +91,7 @@ def job(name: str) -> dict[str, object]:
 
 
 async def measure_submit(bench: Bench, kubeconfig: Path, image: str) -> None:
-    """On a real node, one at a time."""
+    """On a real node, one at a time, each when the one before it is gone."""
     rounds = 5 if bench.quick else 20
     watcher = Watcher(kubeconfig)
     mine, theirs = list[float](), list[float]()
@@ -93,11 +102,13 @@ async def measure_submit(bench: Bench, kubeconfig: Path, image: str) -> None:
             for number in range(rounds + 1):
                 name = f"kubectl-{number}"
                 words = ["run", name, "--image", image, "--restart", "Never", "--command", "--", "sh", "-c", COMMAND]
+                await watcher.idle()
                 began = time.monotonic()
                 process = await asyncio.create_subprocess_exec(*kubectl, *words, stdout=asyncio.subprocess.DEVNULL)
                 theirs.append(await watcher.runs(name) - began)
                 await process.wait()
                 await watcher.client.delete(PODS, name, "default", grace=0)
+                await watcher.idle()
                 began = time.monotonic()
                 made = await asyncio.to_thread(server.call, "POST", "/job/single", job(f"job-{number}"))
                 mine.append(await watcher.runs(made["id"]) - began)
