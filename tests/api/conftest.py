@@ -63,7 +63,7 @@ async def platform(
     settings: Settings, database: Database, clock: ManualClock, workshop: Workshop, streaming: Streaming
 ) -> Platform:
     return Platform(
-        settings=settings, database=database, clock=clock, bus=LocalBus(), workplace=workshop.place, streaming=streaming
+        settings=settings, database=database, clock=clock, bus=LocalBus(), compute=workshop.place, streaming=streaming
     )
 
 

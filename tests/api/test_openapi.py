@@ -24,7 +24,7 @@ from paddleflow.access import tokens, users
 from paddleflow.api import health, metrics
 from paddleflow.api.application import build
 from paddleflow.api.openapi import describe
-from paddleflow.api.platform import Platform, Workplace
+from paddleflow.api.platform import Compute, Platform
 from paddleflow.api.routing import PREFIX, Route
 from paddleflow.base.clock import SystemClock
 from paddleflow.base.quantity import Resources
@@ -130,7 +130,7 @@ class Seeded:
             database=asyncio.run(self._database(folder)),
             clock=clock,
             bus=LocalBus(),
-            workplace=Workplace(folder, MemoryRuntime(clock, CAPACITY), OneEngine()),
+            compute=Compute(folder, MemoryRuntime(clock, CAPACITY), OneEngine()),
         )
         self.platform.closing.set()  # streams end at once
         self.app: ASGIApp = build(self.platform, [routes])

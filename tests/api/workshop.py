@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from paddleflow.api.platform import Platform, Workplace
+from paddleflow.api.platform import Compute, Platform
 from paddleflow.base.clock import Clock
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.quantity import Resources
@@ -58,7 +58,7 @@ class Workshop:
     def __init__(self, clock: Clock, settings: Settings) -> None:
         self.runtime = MemoryRuntime(clock, CAPACITY)
         self._engines = OneEngine()
-        self.place = Workplace(settings.data_folder, self.runtime, self._engines)
+        self.place = Compute(settings.data_folder, self.runtime, self._engines)
 
     @property
     def engine(self) -> ClusterEngine | None:

@@ -43,9 +43,9 @@ async def _nodes(platform: Platform, cluster: Cluster) -> tuple[Sequence[NodeUse
         return (), not_connected(cluster)
     if not cluster.local and not cluster.online:
         return (), f"cluster[{cluster.name}] is offline"
-    workplace = platform.workplace
+    compute = platform.compute
     nodes = await platform.clusters.nodes(cluster.name)
-    return nodes, "" if workplace is None else workplace.engines.trouble(cluster.name)
+    return nodes, "" if compute is None else compute.engines.trouble(cluster.name)
 
 
 def _totals(nodes: Sequence[NodeUse], why: str) -> wire.ClusterTotals:

@@ -105,7 +105,7 @@ class Engines(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Workplace:
+class Compute:
     """Where this server runs jobs, as handlers see it."""
 
     data: Path  #: folder with the jobs' files
@@ -179,7 +179,7 @@ class Platform:
     database: Database
     clock: Clock
     bus: Bus
-    workplace: Workplace | None = None  #: None in tests of routes that run nothing
+    compute: Compute | None = None  #: None in tests of routes that run nothing
     clusters: ClusterView = field(default_factory=NoNodes)  #: who knows the nodes
     check_cluster: CheckCluster | None = None  #: None: clusters are recorded without a look at them
     files: FilePool = field(default_factory=FilePool)  #: where files of users are read
@@ -216,7 +216,7 @@ class Platform:
         return Stores(self.settings.data_folder, self.keyring)
 
     @property
-    def jobs_run_here(self) -> Workplace:
-        """The workplace of a server that has one."""
-        assert self.workplace is not None, "this platform was put together without a cluster"
-        return self.workplace
+    def jobs_run_here(self) -> Compute:
+        """What runs the jobs of a server that has it."""
+        assert self.compute is not None, "this platform was put together without a cluster"
+        return self.compute

@@ -30,7 +30,7 @@ async def create_queue(platform: Platform, call: Call[NewQueue, NoQuery]) -> wir
 
 async def _warnings(platform: Platform, queue: Queue) -> list[str]:
     """Guarantees that this machine cannot keep. Accepted all the same, for a machine may grow."""
-    nodes = platform.workplace.engines.nodes(queue.cluster) if platform.workplace else ()
+    nodes = platform.compute.engines.nodes(queue.cluster) if platform.compute else ()
     if not nodes:
         return []
     beside = await platform.database.read(queues.cluster_queues, queue.cluster)

@@ -8,7 +8,7 @@ import click
 
 from paddleflow.cli import output
 from paddleflow.cli.account import show_grants
-from paddleflow.cli.lazy import Late, Paging, group, paging, pair_each
+from paddleflow.cli.lazy import LazyCommand, Paging, group, paging, pair_each
 from paddleflow.cli.output import Column, Kind
 from paddleflow.cli.session import Session, pass_session
 from paddleflow.errors import NotFound
@@ -47,28 +47,28 @@ LINK: Kind[Link] = Kind(
     "no link found ",
 )
 
-LATE = {
-    "cat": Late("fs_files:cat", "Print a file."),
-    "cp": Late("fs_files:cp", "Copy files between stores and this machine."),
-    "du": Late("fs_files:du", "Show the number and total size of the files below a URL."),
-    "get": Late("fs_files:get", "Download a file."),
-    "cache": Late("fs_cache:cache", "List, clear and pin the cached content of a mount."),
-    "check": Late("fs_cache:check", "Check the cache and journal of a mount against the store."),
-    "bench": Late("fs_bench:bench", "Measure the read and write speed of a folder."),
-    "profile": Late("fs_profile:profile", "Record which files programs open on a mount."),
-    "mv": Late("fs_files:mv", "Move files within a store or between stores."),
-    "sync": Late("fs_files:sync", "Copy what is new or changed from one folder to another."),
-    "ls": Late("fs_files:ls", "List the files at a URL."),
-    "put": Late("fs_files:put", "Upload a file."),
-    "rm": Late("fs_files:rm", "Remove a file or folder."),
-    "mount": Late("fs_mount:mount", "Mount a storage or a URL on a folder of this machine."),
-    "reload": Late("fs_mount:reload", "Upgrade a mount to the installed version while it is in use."),
-    "stats": Late("fs_mount:stats", "Show statistics of a mount: requests, latencies, opened files."),
-    "umount": Late("fs_mount:umount", "Unmount a folder."),
-    "warmup": Late("fs_warmup:warmup", "Read files and folders of a mount into its cache."),
+LAZY = {
+    "cat": LazyCommand("fs_files:cat", "Print a file."),
+    "cp": LazyCommand("fs_files:cp", "Copy files between stores and this machine."),
+    "du": LazyCommand("fs_files:du", "Show the number and total size of the files below a URL."),
+    "get": LazyCommand("fs_files:get", "Download a file."),
+    "cache": LazyCommand("fs_cache:cache", "List, clear and pin the cached content of a mount."),
+    "check": LazyCommand("fs_cache:check", "Check the cache and journal of a mount against the store."),
+    "bench": LazyCommand("fs_bench:bench", "Measure the read and write speed of a folder."),
+    "profile": LazyCommand("fs_profile:profile", "Record which files programs open on a mount."),
+    "mv": LazyCommand("fs_files:mv", "Move files within a store or between stores."),
+    "sync": LazyCommand("fs_files:sync", "Copy what is new or changed from one folder to another."),
+    "ls": LazyCommand("fs_files:ls", "List the files at a URL."),
+    "put": LazyCommand("fs_files:put", "Upload a file."),
+    "rm": LazyCommand("fs_files:rm", "Remove a file or folder."),
+    "mount": LazyCommand("fs_mount:mount", "Mount a storage or a URL on a folder of this machine."),
+    "reload": LazyCommand("fs_mount:reload", "Upgrade a mount to the installed version while it is in use."),
+    "stats": LazyCommand("fs_mount:stats", "Show statistics of a mount: requests, latencies, opened files."),
+    "umount": LazyCommand("fs_mount:umount", "Unmount a folder."),
+    "warmup": LazyCommand("fs_warmup:warmup", "Read files and folders of a mount into its cache."),
 }
 fs = group(
-    help="Manage storages (fs), the named places where jobs keep files, and mount and copy their files.", late=LATE
+    help="Manage storages (fs), the named places where jobs keep files, and mount and copy their files.", lazy=LAZY
 )
 _owner = click.option("-u", "--username", help="Owner of the storage (root only). [default: yourself]")
 

@@ -12,7 +12,7 @@ import click
 
 from paddleflow.cli import output
 from paddleflow.cli.errors import each
-from paddleflow.cli.lazy import Late, Paging, group, paging, pairs
+from paddleflow.cli.lazy import LazyCommand, Paging, group, paging, pairs
 from paddleflow.cli.output import Column, Kind
 from paddleflow.cli.session import Session, pass_session
 from paddleflow.errors import Invalid
@@ -105,18 +105,18 @@ JOB: Kind[JobRecord] = Kind(
 
 job = group(
     help="Submit, list, follow and stop jobs.",
-    late={
-        "code": Late("job_run:code", "Download the code that a job ran with."),
-        "eta": Late("job_follow:eta", "Estimate when a pending job will start."),
-        "events": Late("job_follow:events", "Show the events of a job."),
-        "exec": Late("job_exec:exec_", "Run a command inside a running job."),
-        "shell": Late("job_exec:shell", "Open a shell inside a running job."),
-        "get": Late("job_run:get", "Download a file that a job wrote."),
-        "logs": Late("job_follow:logs", "Print or follow the log of a job."),
-        "top": Late("top:job_top", "Show the CPU and memory usage of running jobs."),
-        "run": Late("job_run:run", "Run a command as a job, print its log and exit with its exit code."),
-        "wait": Late("job_follow:wait", "Wait until jobs have finished."),
-        "why": Late("job_follow:why", "Explain why a job is pending, and what would start it now."),
+    lazy={
+        "code": LazyCommand("job_run:code", "Download the code that a job ran with."),
+        "eta": LazyCommand("job_follow:eta", "Estimate when a pending job will start."),
+        "events": LazyCommand("job_follow:events", "Show the events of a job."),
+        "exec": LazyCommand("job_exec:exec_", "Run a command inside a running job."),
+        "shell": LazyCommand("job_exec:shell", "Open a shell inside a running job."),
+        "get": LazyCommand("job_run:get", "Download a file that a job wrote."),
+        "logs": LazyCommand("job_follow:logs", "Print or follow the log of a job."),
+        "top": LazyCommand("top:job_top", "Show the CPU and memory usage of running jobs."),
+        "run": LazyCommand("job_run:run", "Run a command as a job, print its log and exit with its exit code."),
+        "wait": LazyCommand("job_follow:wait", "Wait until jobs have finished."),
+        "why": LazyCommand("job_follow:why", "Explain why a job is pending, and what would start it now."),
     },
 )
 

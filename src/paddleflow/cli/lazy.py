@@ -19,7 +19,7 @@ PAGE = 500  #: rows of one request of --all
 T = TypeVar("T")
 
 
-class Late(NamedTuple):
+class LazyCommand(NamedTuple):
     """A command that is imported when it is called; `help` is its line in the list of commands."""
 
     target: str  #: "module:attribute", below paddleflow.cli
@@ -60,27 +60,27 @@ def _choose(context: click.Context, param: click.Parameter, value: str | None) -
 
 
 class Group(click.Group):
-    """A group; the commands in `late` are imported when they are called."""
+    """A group; the commands in `lazy` are imported when they are called."""
 
     command_class = Command
 
-    def __init__(self, *args: Any, late: Mapping[str, Late] | None = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, lazy: Mapping[str, LazyCommand] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.late = late or {}
+        self.lazy = lazy or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*self.commands, *self.late})
+        return sorted({*self.commands, *self.lazy})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.commands and cmd_name in self.late:
-            module, _, attribute = self.late[cmd_name].target.partition(":")
+        if cmd_name not in self.commands and cmd_name in self.lazy:
+            module, _, attribute = self.lazy[cmd_name].target.partition(":")
             self.add_command(getattr(import_module(f"paddleflow.cli.{module}"), attribute), cmd_name)
         return super().get_command(ctx, cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does it, but late commands are suggested too."""
+        """As click does it, but lazy commands are suggested too."""
         name = args[0]
         if not name.startswith("-") and not ctx.resilient_parsing and self.get_command(ctx, name) is None:
             from paddleflow.base.names import nearest
@@ -89,19 +89,19 @@ class Group(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands, without importing the late ones."""
+        """The list of commands, without importing the lazy ones."""
         rows = []
         for name in self.list_commands(ctx):
-            late = self.late.get(name)
-            rows.append((name, late.help if late else self.commands[name].get_short_help_str(limit=90)))
+            lazy = self.lazy.get(name)
+            rows.append((name, lazy.help if lazy else self.commands[name].get_short_help_str(limit=90)))
         if rows:
             with formatter.section("Commands"):
                 formatter.write_dl(rows)
 
 
-def group(*, help: str, late: Mapping[str, Late] | None = None) -> Group:
+def group(*, help: str, lazy: Mapping[str, LazyCommand] | None = None) -> Group:
     """A group of commands."""
-    return Group(help=help, late=late)
+    return Group(help=help, lazy=lazy)
 
 
 # ---- options that several commands share ----------------------------------------------------------------------------

@@ -12,37 +12,41 @@ from typing import Any
 import click
 
 from paddleflow import __version__
-from paddleflow.cli.lazy import FORMATS, Group, Late
+from paddleflow.cli.lazy import FORMATS, Group, LazyCommand
 from paddleflow.cli.session import Session
 
 INTERRUPTED = 130
 
 COMMANDS = {
-    "artifact": Late("artifact:artifact", "List, download and trace artifacts, the inputs and outputs of steps."),
-    "audit": Late("token:audit", "Show who changed what."),
-    "cluster": Late("cluster:cluster", "Manage clusters and show their resources."),
-    "completion": Late("completion:completion", "Print the completion script for bash, zsh or fish."),
-    "context": Late("context:context", "Manage contexts, the servers you work with."),
-    "flavour": Late("flavour:flavour", "Manage flavours, the named sizes of jobs."),
-    "fs": Late("fs:fs", "Manage storages, mount them, and copy their files."),
-    "job": Late("job:job", "Submit, list, follow and stop jobs."),
-    "log": Late("log:log", "Print logs, with the options of the original client."),
-    "login": Late("account:login", "Log in to a server."),
-    "logout": Late("account:logout", "Log out of a server."),
-    "operator": Late("operator:operator", "Run the Kubernetes operator for PaddleJobs."),
-    "pipeline": Late("pipeline:pipeline", "Check, register, version and export pipelines."),
-    "queue": Late("queue:queue", "Manage queues, who may use them, and what-if questions."),
-    "run": Late("run:run", "Start, watch, stop, retry and compare runs of pipelines."),
-    "schedule": Late("schedule:schedule", "Run pipelines on a schedule."),
-    "scheduler": Late("scheduler:scheduler", "Run the pod scheduler on a Kubernetes cluster, or replay its decisions."),
-    "secret": Late("secret:secret", "Manage secrets that jobs use."),
-    "server": Late("server:server", "Start a server on this machine."),
-    "statistics": Late("statistics:statistics", "Show resource usage of jobs and accelerator hours."),
-    "token": Late("token:token", "Manage access tokens for scripts."),
-    "top": Late("top:top", "Show nodes, queues, running and pending jobs on one screen."),
-    "user": Late("account:user", "Manage users."),
-    "version": Late("version:version", "Print the versions of client and server."),
-    "whoami": Late("account:whoami", "Show the current user."),
+    "artifact": LazyCommand(
+        "artifact:artifact", "List, download and trace artifacts, the inputs and outputs of steps."
+    ),
+    "audit": LazyCommand("token:audit", "Show who changed what."),
+    "cluster": LazyCommand("cluster:cluster", "Manage clusters and show their resources."),
+    "completion": LazyCommand("completion:completion", "Print the completion script for bash, zsh or fish."),
+    "context": LazyCommand("context:context", "Manage contexts, the servers you work with."),
+    "flavour": LazyCommand("flavour:flavour", "Manage flavours, the named sizes of jobs."),
+    "fs": LazyCommand("fs:fs", "Manage storages, mount them, and copy their files."),
+    "job": LazyCommand("job:job", "Submit, list, follow and stop jobs."),
+    "log": LazyCommand("log:log", "Print logs, with the options of the original client."),
+    "login": LazyCommand("account:login", "Log in to a server."),
+    "logout": LazyCommand("account:logout", "Log out of a server."),
+    "operator": LazyCommand("operator:operator", "Run the Kubernetes operator for PaddleJobs."),
+    "pipeline": LazyCommand("pipeline:pipeline", "Check, register, version and export pipelines."),
+    "queue": LazyCommand("queue:queue", "Manage queues, who may use them, and what-if questions."),
+    "run": LazyCommand("run:run", "Start, watch, stop, retry and compare runs of pipelines."),
+    "schedule": LazyCommand("schedule:schedule", "Run pipelines on a schedule."),
+    "scheduler": LazyCommand(
+        "scheduler:scheduler", "Run the pod scheduler on a Kubernetes cluster, or replay its decisions."
+    ),
+    "secret": LazyCommand("secret:secret", "Manage secrets that jobs use."),
+    "server": LazyCommand("server:server", "Start a server on this machine."),
+    "statistics": LazyCommand("statistics:statistics", "Show resource usage of jobs and accelerator hours."),
+    "token": LazyCommand("token:token", "Manage access tokens for scripts."),
+    "top": LazyCommand("top:top", "Show nodes, queues, running and pending jobs on one screen."),
+    "user": LazyCommand("account:user", "Manage users."),
+    "version": LazyCommand("version:version", "Print the versions of client and server."),
+    "whoami": LazyCommand("account:whoami", "Show the current user."),
 }
 
 
@@ -100,7 +104,7 @@ def _usage(error: click.ClickException) -> None:
 
 @click.group(
     cls=Root,
-    late=COMMANDS,
+    lazy=COMMANDS,
     context_settings={
         "help_option_names": ["-h", "--help"],
         "auto_envvar_prefix": "PADDLEFLOW",

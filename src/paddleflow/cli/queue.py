@@ -9,7 +9,7 @@ import click
 
 from paddleflow.cli import output
 from paddleflow.cli.account import show_grants
-from paddleflow.cli.lazy import Late, Paging, group, listed, paging, pairs
+from paddleflow.cli.lazy import LazyCommand, Paging, group, listed, paging, pairs
 from paddleflow.cli.output import Column, Kind
 from paddleflow.cli.session import Session, pass_session
 
@@ -53,8 +53,8 @@ SHOWN = QUEUE._replace(
 
 queue = group(
     help="Manage queues and who may use them. Only root may create, change, delete and grant them.",
-    late={
-        "whatif": Late("queue_whatif:whatif", "Simulate a change with the jobs of the recent past."),
+    lazy={
+        "whatif": LazyCommand("queue_whatif:whatif", "Simulate a change with the jobs of the recent past."),
     },
 )
 

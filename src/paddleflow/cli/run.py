@@ -9,7 +9,7 @@ import click
 
 from paddleflow.cli import output
 from paddleflow.cli.errors import faults_of
-from paddleflow.cli.lazy import Late, Paging, group, paging, pair_each
+from paddleflow.cli.lazy import LazyCommand, Paging, group, paging, pair_each
 from paddleflow.cli.output import Column, Kind, with_id
 from paddleflow.cli.session import Session, note, pass_session
 
@@ -47,14 +47,14 @@ RUN: Kind[RunRecord] = Kind(
 
 run = group(
     help="Start, watch, stop, retry and compare runs of pipelines.",
-    late={
-        "diff": Late("run_compare:diff", "Compare two runs: parameters, documents, fingerprints, durations."),
-        "events": Late("run_watch:events", "Show the events of a run and its steps."),
-        "graph": Late("run_compare:graph", "Print the graph of a run as Mermaid, SVG or JSON."),
-        "listartifact": Late("artifact:list_", "List the artifacts of runs."),
-        "logs": Late("run_watch:logs", "Print or follow the logs of a run's steps."),
-        "wait": Late("run_watch:wait", "Wait until runs have finished."),
-        "watch": Late("run_watch:watch", "Watch the steps of a run until it has finished."),
+    lazy={
+        "diff": LazyCommand("run_compare:diff", "Compare two runs: parameters, documents, fingerprints, durations."),
+        "events": LazyCommand("run_watch:events", "Show the events of a run and its steps."),
+        "graph": LazyCommand("run_compare:graph", "Print the graph of a run as Mermaid, SVG or JSON."),
+        "listartifact": LazyCommand("artifact:list_", "List the artifacts of runs."),
+        "logs": LazyCommand("run_watch:logs", "Print or follow the logs of a run's steps."),
+        "wait": LazyCommand("run_watch:wait", "Wait until runs have finished."),
+        "watch": LazyCommand("run_watch:watch", "Watch the steps of a run until it has finished."),
     },
 )
 

@@ -21,6 +21,7 @@ from paddleflow.base.quantity import Resources, parse_quantity
 from paddleflow.base.values import dataclass
 from paddleflow.engine.board import Board
 from paddleflow.engine.changeset import Changeset, Written, write_turn
+from paddleflow.engine.cycle_thread import CycleThread
 from paddleflow.engine.decision_log import folder_of, keep_log
 from paddleflow.engine.decision_log import read as read_log
 from paddleflow.engine.expected_durations import ExpectedDurations
@@ -33,7 +34,6 @@ from paddleflow.engine.recovery import compare, read_jobs, read_records, rebuild
 from paddleflow.engine.run_engine import RunEngine, RunFact, read_active
 from paddleflow.engine.run_io import RunIO
 from paddleflow.engine.step_admission import Admission
-from paddleflow.engine.thinker import Thinker
 from paddleflow.engine.turn import STARTS_A_TURN, apply_observations, apply_placements, apply_row_changes, decide
 from paddleflow.errors import Conflict, PaddleFlowError
 from paddleflow.jobs.queries import changed_jobs
@@ -140,7 +140,7 @@ class ClusterEngine:
         self.nodes: Sequence[NodeInfo] = ()
         self.capacities: Sequence[tuple[str, Resources]] = ()  #: name and capacity of each node
         self._node_changes: list[NodeObservation] = []  #: that no turn has applied yet
-        self._thinker = Thinker()
+        self._cycle_thread = CycleThread()
         self._problem = ""  #: what ended the last round; empty once a turn went well
         self._turn_began: float | None = None  #: monotonic; None between turns
         self.first_turn = asyncio.Event()  #: set once the board was rebuilt and decided upon
@@ -153,20 +153,20 @@ class ClusterEngine:
     def why(self, job: str) -> Reason | None:
         """Why a job waits, as of now; None when this server does not know it as waiting, or is deciding just now."""
         board = self._board
-        if board is None or self._thinker.busy or job not in board.waiting or job in board.gated:
+        if board is None or self._cycle_thread.busy or job not in board.waiting or job in board.gated:
             return None
         return board.core.why(job)
 
     async def waiting(self) -> Mapping[tuple[str, str], int]:
         """How many jobs wait, by queue and code of the reason; nothing while this server does not move jobs."""
-        await self._thinker.free()
+        await self._cycle_thread.free()
         return {} if self._board is None else self._board.core.waiting(CLASSES_EXPLAINED)
 
     async def explain(
         self, job: str, queues: Iterable[str], sizes: Iterable[Resources]
     ) -> tuple[Reason, Sequence[Suggestion]] | None:
         """The same with everything that is in its way, and the smallest changes that would start it now."""
-        await self._thinker.free()
+        await self._cycle_thread.free()
         board = self._board
         if board is None or job not in board.waiting or job in board.gated:
             return None
@@ -174,17 +174,17 @@ class ClusterEngine:
 
     async def fitting(self, requests: Sequence[Request]) -> list[Request]:
         """Which of these, that wait elsewhere, would start here now; none while this server does not move jobs."""
-        await self._thinker.free()
+        await self._cycle_thread.free()
         return [] if self._board is None else fitting(self._board.core, requests)
 
     async def why_not(self, request: Request) -> str | None:
         """Why one that waits elsewhere would not start here now; empty when it would, None when that is not known here."""
-        await self._thinker.free()
+        await self._cycle_thread.free()
         return None if self._board is None else why_not(self._board.core, request)
 
     async def snapshot(self, now: float) -> Snapshot | None:
         """Everything that the scheduler would decide by; None while this server does not move jobs."""
-        await self._thinker.free()
+        await self._cycle_thread.free()
         return None if self._board is None else _portable(self._board.core.snapshot(now))
 
     def decisions(self, since: float) -> Iterator[Entry]:
@@ -194,7 +194,7 @@ class ClusterEngine:
     @property
     def scheduler(self) -> Recorded | None:
         """What decides here; None while this server does not move jobs, or is deciding just now."""
-        return None if self._board is None or self._thinker.busy else self._board.core
+        return None if self._board is None or self._cycle_thread.busy else self._board.core
 
     async def keep_decisions(self) -> None:
         """Write the decision log, for ever."""
@@ -379,9 +379,11 @@ class ClusterEngine:
                 board.core.begin(now)
             return board
 
-        board = await self._thinker.think(rebuilt, sum(len(each.jobs) for each in records.waiting) + len(records.held))
+        board = await self._cycle_thread.run(
+            rebuilt, sum(len(each.jobs) for each in records.waiting) + len(records.held)
+        )
         if foreign is not None:
-            foreign.attach(board.core, queues, nodes, self._wake.set, self._thinker.free)
+            foreign.attach(board.core, queues, nodes, self._wake.set, self._cycle_thread.free)
             board.foreign = foreign
         changes = Changeset()
         changes.writes.changes += board.take_failures()
@@ -431,7 +433,7 @@ class ClusterEngine:
             more = bool(self._changed or started or self._observations or self._runs.inbox or board.failures)
 
     async def _decide(self, board: Board, changes: Changeset, now: float) -> None:
-        await self._thinker.think(
+        await self._cycle_thread.run(
             lambda: decide(board, changes, self._launch_context, now), len(board.core.unexplained)
         )
 

@@ -131,13 +131,13 @@ class ClusterState:
         self.unexplained.pop(job, None)
         first, priority = job_class.key[3] == job, -job_class.key[0]
         if first:
-            ledger.delist(job_class)
+            ledger.remove_class(job_class)
         job_class.remove(job)
         if not job_class.jobs:
             self.classes.forget(job_class)
             ledger.forget(job_class, priority)
         elif first:
-            ledger.enlist(job_class)
+            ledger.insert_class(job_class)
 
     def reserve(self, reservation: Reservation, job_class: JobClass) -> None:
         self.reservations[reservation.job] = reservation
@@ -157,7 +157,7 @@ class ClusterState:
         allocation = self.allocations[job] = self.allocations[job]._replace(
             assignments=assignments, changed_at=self.now
         )
-        self.ledgers[allocation.request.queue].recharge(job, allocated_total(allocation))
+        self.ledgers[allocation.request.queue].change_charge(job, allocated_total(allocation))
 
     # --- leaving ------------------------------------------------------------------------------------------------
 

@@ -89,9 +89,9 @@ class Core(ClusterState):
         self.dirty = self.touched = True
         if job_class.leads(request):
             if job_class.key != LAST:
-                ledger.delist(job_class)
+                ledger.remove_class(job_class)
             job_class.add(request, leads=True)
-            ledger.enlist(job_class)
+            ledger.insert_class(job_class)
         else:
             job_class.add(request, leads=False)
         return True
@@ -112,9 +112,9 @@ class Core(ClusterState):
             self.unexplained.update(dict.fromkeys(new))
             self.dirty = self.touched = True
             if job_class.key != LAST:
-                ledger.delist(job_class)
+                ledger.remove_class(job_class)
             job_class.add_many(new)
-            ledger.enlist(job_class)
+            ledger.insert_class(job_class)
             return list(new.values())
         return [request for request in new.values() if self.submit(request)]
 

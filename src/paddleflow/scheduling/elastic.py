@@ -159,7 +159,7 @@ def _helps(state: ClusterState, high: Allocation, removed: tuple[Assignment, ...
     part, cluster, version = high._replace(assignments=removed), state.cluster, state.cluster.version
     before = state.allocations[high.request.job]
     ledger = state.ledgers[high.request.queue]
-    ledger.recharge(high.request.job, allocated_total(high._replace(assignments=_without(high, removed))))
+    ledger.change_charge(high.request.job, allocated_total(high._replace(assignments=_without(high, removed))))
     places = [(cluster.states[name], rows) for name, rows in by_node(part).items() if name in cluster.states]
     for node, rows in places:
         cluster.put(node, rows)
@@ -169,7 +169,7 @@ def _helps(state: ClusterState, high: Allocation, removed: tuple[Assignment, ...
         cluster.put(cluster.states[new.node], [(each, new.devices)])
     for node, rows in places:
         cluster.hold(node, rows)
-    ledger.recharge(high.request.job, allocated_total(before))
+    ledger.change_charge(high.request.job, allocated_total(before))
     cluster.version = version
     return new is not None
 

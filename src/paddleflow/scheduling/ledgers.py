@@ -77,7 +77,7 @@ class QueueLedger:
         if self.sorts_by_user:
             self.users[user] = self.users.get(user, Resources()) - total
 
-    def recharge(self, job: str, total: Resources) -> None:
+    def change_charge(self, job: str, total: Resources) -> None:
         """A running job takes another amount now."""
         user, _ = self.charges[job]
         self.refund(job)
@@ -140,7 +140,7 @@ class QueueLedger:
 
     # --- order --------------------------------------------------------------------------------------------------
 
-    def enlist(self, job_class: JobClass) -> None:
+    def insert_class(self, job_class: JobClass) -> None:
         """The class stands where its first job belongs."""
         band = self.bands.get(-job_class.key[0])
         if band is None:
@@ -152,7 +152,7 @@ class QueueLedger:
             rows = band.by_user.setdefault(job_class.sample.user if self.sorts_by_user else "", [])
             insort(rows, (self._sort_key(job_class), job_class.serial, job_class))
 
-    def delist(self, job_class: JobClass) -> None:
+    def remove_class(self, job_class: JobClass) -> None:
         """The reverse, before the class's first job changes."""
         band = self.bands[-job_class.key[0]]
         by_age = band.by_age

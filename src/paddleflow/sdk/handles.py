@@ -12,7 +12,7 @@ from paddleflow.sdk.follow import Event
 from paddleflow.sdk.transport import Transport, segment
 
 
-class Lasting(Protocol):
+class Followable(Protocol):
     """A record of something that goes on until it ends."""
 
     @property
@@ -21,7 +21,7 @@ class Lasting(Protocol):
     def status(self) -> str: ...
 
 
-R = TypeVar("R", bound=Lasting)
+R = TypeVar("R", bound=Followable)
 
 
 class Handle(ABC, Generic[R]):

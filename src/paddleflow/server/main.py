@@ -16,7 +16,7 @@ import uvloop
 from paddleflow.api import memory
 from paddleflow.api.job_metrics import JobMetrics, RunMetrics, WaitingMetrics
 from paddleflow.api.peers import Peers
-from paddleflow.api.platform import Platform, Workplace
+from paddleflow.api.platform import Compute, Platform
 from paddleflow.base.clock import Clock, SystemClock
 from paddleflow.base.log import Log
 from paddleflow.base.quantity import total
@@ -154,7 +154,7 @@ async def assembled(
                 return runtime
             return make_local(data / "clusters" / cluster.name)
 
-        clusters = LateClusters(settings.files_folder, clock, keyring, spawn, database)
+        clusters = LazyKubernetesClusters(settings.files_folder, clock, keyring, spawn, database)
         factories = {LOCAL: local, **dict.fromkeys(KUBERNETES, clusters.runtime)}
         engines = ClusterEngines(parts, factories, partial(base_environment, settings), counters)
         await engines.prepare()
@@ -168,7 +168,7 @@ async def assembled(
             bus=bus,
             files=files,
             keyring=keyring,
-            workplace=Workplace(data, runtime, engines, files=settings.files_folder),
+            compute=Compute(data, runtime, engines, files=settings.files_folder),
             clusters=ClusterNodes(database, engines.nodes),
             check_cluster=clusters.check,
             peers=Peers(database, clock, parts.holder, DEFAULT_CLUSTER, peer_contexts(settings.server))
@@ -179,7 +179,7 @@ async def assembled(
         yield parts, platform, engines, schedules
 
 
-class LateClusters:
+class LazyKubernetesClusters:
     """`KubernetesClusters`, imported with the first cluster of that type: most servers have none, and it is a tenth of what a start imports."""
 
     def __init__(self, files: Path, clock: Clock, keyring: Keyring, spawn: Spawn, database: Database) -> None:

@@ -120,9 +120,9 @@ def test_an_end_waits_until_what_was_written_is_stored() -> None:
 
 def test_storages_that_cannot_be_had_are_tried_again_or_not() -> None:
     passing = seen({}, {"waiting": {"reason": "CrashLoopBackOff"}}, {"terminated": {"exitCode": 1, "message": "away"}})
-    assert (status.stuck(passing), status.hopeless(passing)) == ("away", "")
+    assert (status.stuck(passing), status.permanent_failure(passing)) == ("away", "")
     final = seen({}, {"waiting": {}}, {"terminated": {"exitCode": storages.FINAL, "message": "no such folder"}})
-    assert status.hopeless(final) == "no such folder"
+    assert status.permanent_failure(final) == "no such folder"
 
 
 def test_an_image_of_root_is_named_where_the_queue_does_not_allow_it() -> None:
@@ -130,8 +130,8 @@ def test_an_image_of_root_is_named_where_the_queue_does_not_allow_it() -> None:
     allowed = pods.pod(launch(), PodSettings("lab", "team", "image:1", root_queues=["*"]))
     assert "runAsNonRoot" not in allowed["spec"]["securityContext"]
     said = {"reason": "CreateContainerConfigError", "message": "container has runAsNonRoot and image will run as root"}
-    assert "runs as root" in status.hopeless(seen({"waiting": said}, {}))
-    assert status.hopeless(seen({"running": {"startedAt": "2026-01-01T00:00:00Z"}}, {})) == ""
+    assert "runs as root" in status.permanent_failure(seen({"waiting": said}, {}))
+    assert status.permanent_failure(seen({"running": {"startedAt": "2026-01-01T00:00:00Z"}}, {})) == ""
 
 
 @pytest.mark.parametrize(

@@ -444,7 +444,7 @@ class KubernetesRuntime:
             if self._active:
                 self._follow_log(attempt, new)
                 self._send_code(attempt, new)
-                if "deletionTimestamp" not in new["metadata"] and (why := status.hopeless(new)):
+                if "deletionTimestamp" not in new["metadata"] and (why := status.permanent_failure(new)):
                     self._spawn(self._give_up(attempt, why))
         if attempt in self._ends and (new is None or status.ended(new, self._time.now()) is not None):
             self._ends[attempt].set()
@@ -617,7 +617,7 @@ class KubernetesRuntime:
             if status.ended(found, now) is not None:
                 self._mark(attempt)
                 continue
-            if why := status.hopeless(found):
+            if why := status.permanent_failure(found):
                 await self._stop(attempt, 1.0, why)
                 continue
             if storages.preparing(found):

@@ -111,7 +111,7 @@ def refusal(launch: Launch, settings: PodSettings) -> str:
             f"requirements are installed in pods by the image platformImage of cluster {settings.cluster}, which names none: "
             "use an image that has these packages"
         )
-    if asked := templates.refused(launch.template) or templates.strange_volume(launch.template):
+    if asked := templates.refused(launch.template) or templates.unsupported_volume(launch.template):
         return f"{asked} is not allowed in jobs of this cluster"
     return storages.refusal(launch, settings.storages, settings.cluster, launch.namespace or settings.namespace)
 

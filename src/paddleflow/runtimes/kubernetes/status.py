@@ -170,7 +170,7 @@ def is_ready(found: View, probed: bool) -> bool:
     return not probed or any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
 
 
-def hopeless(found: View) -> str:
+def permanent_failure(found: View) -> str:
     """Why its container will never start, in words; empty when it may."""
     if started_at(found) is not None:
         return ""

@@ -53,7 +53,7 @@ def _privileges(found: Any, where: str, scheduler: str) -> Iterator[str]:
             yield from _privileges(each, f"{where}[{number}]", scheduler)
 
 
-def strange_volume(template: Template) -> str:
+def unsupported_volume(template: Template) -> str:
     """A volume of a kind that is not taken over, as a path."""
     for number, volume in enumerate(_pod_spec(template).get("volumes") or ()):
         if isinstance(volume, Mapping) and (strange := sorted(set(volume) - set(_VOLUMES))):

@@ -21,9 +21,9 @@ from paddleflow.runtimes.local.group_pool import GroupPool
 from paddleflow.runtimes.local.isolation import Account, IdMaps, Restricted, View, limited
 from paddleflow.runtimes.local.namespaces import Namespaces, can_fork_into, fork_into
 from paddleflow.runtimes.local.process import reason
-from paddleflow.runtimes.local.sandbox import Entrance, Entrances, Later, Sandbox, Sandboxes
+from paddleflow.runtimes.local.sandbox import Later, RootSandboxDriver, Sandbox, SandboxDriver, Sandboxes
 from paddleflow.runtimes.local.turns import take_short_turns
-from paddleflow.runtimes.local.user_sandbox import UserEntrance, own_folders
+from paddleflow.runtimes.local.user_sandbox import UserSandboxDriver, own_folders
 
 NOBODY = 65534
 SHORT = 1.0  #: seconds; the groups of an attempt that ran longer are not used again
@@ -188,8 +188,8 @@ class Launcher:
 
     def _isolated(self, word: str, spec: SpawnSpec, account: Account, streams: process.Actions) -> int:
         """In the sandbox of its job, by the restricted thread."""
-        entrance = self.sandboxes.entrance
-        assert entrance is not None, "only where it was found possible"
+        driver = self.sandboxes.driver
+        assert driver is not None, "only where it was found possible"
         sandbox = self.sandboxes.lease(spec.name, job_of(spec.name), account.uid, self.view)
         maps: dict[str, int] = {}
         for mount in spec.mounts[1:] if self._root else ():
@@ -206,7 +206,7 @@ class Launcher:
             return self._posix_spawn(file, spec, streams)
 
         with limited(account.processes if self._root else 0):
-            return self._in_groups(spec, lambda: entrance.spawn(sandbox, account, spec.mounts, maps, start))
+            return self._in_groups(spec, lambda: driver.spawn(sandbox, account, spec.mounts, maps, start))
 
     @property
     def view(self) -> View:
@@ -230,9 +230,9 @@ class Launcher:
         if not wanted:
             return "off: all jobs run as the server's account"
         try:
-            if self.sandboxes.entrance is None:
-                self.sandboxes.entrance = self._tried(
-                    Entrance(Restricted(take_short_turns)) if self._root else UserEntrance()
+            if self.sandboxes.driver is None:
+                self.sandboxes.driver = self._tried(
+                    RootSandboxDriver(Restricted(take_short_turns)) if self._root else UserSandboxDriver()
                 )
         except (process.Refused, OSError) as error:
             if not self._root:
@@ -246,12 +246,12 @@ class Launcher:
             )
         return "by user: jobs of users other than root run under their own user numbers and see only their own files"
 
-    def _tried(self, entrance: Entrances) -> Entrances:
+    def _tried(self, driver: SandboxDriver) -> SandboxDriver:
         """The same after a trial of all that it does."""
         folder = f"{os.path.dirname(self._marker)}/isolation-trial"
         os.makedirs(folder, exist_ok=True)
         self.sandboxes.sign()
-        sandbox = Sandbox(entrance.make(self.view, self.sandboxes.environment(NOBODY), kept=False), NOBODY, self.view)
+        sandbox = Sandbox(driver.make(self.view, self.sandboxes.environment(NOBODY), kept=False), NOBODY, self.view)
         try:
             inside = [mounts.Mount(folder, folder, False), mounts.Mount("/usr", f"{folder}/usr", True)]
             maps = {"/usr": self._id_maps.get(0, NOBODY)} if self._root else {}
@@ -262,14 +262,14 @@ class Launcher:
                     process.execute(command[0], command, {}, "/", "")
                 return process.spawn("/bin/sh", command, {}, [])
 
-            child = entrance.spawn(sandbox, Account(NOBODY, 0), inside, maps, start)
+            child = driver.spawn(sandbox, Account(NOBODY, 0), inside, maps, start)
             if os.waitpid(child, 0)[1]:
                 raise OSError(errno.EINVAL, "its own processes are not what a job would see in /proc")
         finally:
             os.kill(sandbox.pid, signal.SIGKILL)
             os.waitpid(sandbox.pid, 0)
             os.rmdir(folder)
-        return entrance
+        return driver
 
     def _posix_spawn(self, file: str, spec: SpawnSpec, streams: process.Actions) -> int:
         try:

@@ -183,7 +183,7 @@ def _may_read(pid: int) -> bool:
     return os.geteuid() in (0, owner(pid))
 
 
-def status_of_stranger(pid: int, ticks: int, pidfd: int) -> int | None:
+def exit_status_of_non_child(pid: int, ticks: int, pidfd: int) -> int | None:
     """How a process that is not our child ended, as wait() gives it.
 
     While it is a zombie /proc tells; after that, Linux 6.15 and later tell whoever held a pidfd. None: not known.

@@ -83,7 +83,7 @@ class Recovery:
             supervisor.main_ended(attempt, None)
             return
         if seen.state in "ZX":
-            supervisor.main_ended(attempt, procfs.status_of_stranger(attempt.pid, attempt.ticks, -1))
+            supervisor.main_ended(attempt, procfs.exit_status_of_non_child(attempt.pid, attempt.ticks, -1))
             return
         try:
             attempt.pidfd = os.pidfd_open(attempt.pid)
@@ -107,7 +107,7 @@ class Recovery:
 
     def _ended(self, attempt: Attempt) -> None:
         if attempt.end is None:
-            status = procfs.status_of_stranger(attempt.pid, attempt.ticks, attempt.pidfd)
+            status = procfs.exit_status_of_non_child(attempt.pid, attempt.ticks, attempt.pidfd)
             self._supervisor.main_ended(attempt, status)
 
     def _clear(self, processes: dict[str, list[procfs.Stat]]) -> None:

@@ -43,7 +43,7 @@ _SET_STRING, _CREATE, _CLOSE_ON_EXEC = 1, 6, 1
 Later = Callable[[float, Callable[[], None]], None]
 
 
-class Made(NamedTuple):
+class NewSandbox(NamedTuple):
     """A new sandbox."""
 
     pid: int  #: of its first process
@@ -51,10 +51,10 @@ class Made(NamedTuple):
     memory: tuple[int, ...] = ()  #: descriptors of what tells its shared memory
 
 
-class Entrances(Protocol):
+class SandboxDriver(Protocol):
     """How sandboxes are made, entered and checked."""
 
-    def make(self, view: View, environment: Mapping[str, str], *, kept: bool) -> Made: ...
+    def make(self, view: View, environment: Mapping[str, str], *, kept: bool) -> NewSandbox: ...
 
     def is_clean(self, sandbox: Sandbox) -> bool: ...
 
@@ -76,7 +76,7 @@ class Sandbox:
         *("round", "ticks", "uid", "uses", "view"),
     )
 
-    def __init__(self, made: Made, uid: int, view: View | None) -> None:
+    def __init__(self, made: NewSandbox, uid: int, view: View | None) -> None:
         self.made = made
         self.pid = made.pid  #: of its first process
         self.folder = ""  #: of its job, when that is mounted
@@ -96,10 +96,10 @@ class Sandbox:
         for each in (self.made.root, *self.made.memory):
             if each >= 0:
                 os.close(each)
-        self.made = Made(self.pid)
+        self.made = NewSandbox(self.pid)
 
 
-class Entrance:
+class RootSandboxDriver:
     """Steps of the restricted thread in and out of sandboxes. As root."""
 
     def __init__(self, restricted: Restricted) -> None:
@@ -110,11 +110,11 @@ class Entrance:
         self._private = [os.path.realpath(folder) for folder in PRIVATE]  # no link may lead out of a sandbox's root
         self._is_quick = restricted.run(self._can_be_quick)
 
-    def make(self, view: View, environment: Mapping[str, str], *, kept: bool) -> Made:
+    def make(self, view: View, environment: Mapping[str, str], *, kept: bool) -> NewSandbox:
         """A new sandbox; one that may be kept can be looked at."""
         return self._restricted.run(lambda: self._make(view, environment, kept))
 
-    def _make(self, view: View, environment: Mapping[str, str], kept: bool) -> Made:
+    def _make(self, view: View, environment: Mapping[str, str], kept: bool) -> NewSandbox:
         pid = 0
         try:
             call(self._libc, "unshare", _INSIDE)
@@ -129,7 +129,7 @@ class Entrance:
                 self._mount_proc(table, pid)
             else:
                 pid = fork_and(partial(_become_pause, table, environment))
-            return self._inspectable(pid) if kept else Made(pid)
+            return self._inspectable(pid) if kept else NewSandbox(pid)
         except BaseException:
             if pid:
                 os.kill(pid, signal.SIGKILL)
@@ -138,7 +138,7 @@ class Entrance:
             self._leave()
 
     @staticmethod
-    def _inspectable(pid: int) -> Made:
+    def _inspectable(pid: int) -> NewSandbox:
         """From inside: what tells shared memory tells that of whoever opens it."""
         opened = []
         try:
@@ -147,8 +147,8 @@ class Entrance:
         except OSError:  # too few descriptors, or a kernel without them
             for each in opened:
                 os.close(each)
-            return Made(pid)
-        return Made(pid, opened[0], tuple(opened[1:]))
+            return NewSandbox(pid)
+        return NewSandbox(pid, opened[0], tuple(opened[1:]))
 
     def _can_be_quick(self) -> bool:
         """Whether a sandbox can be made without a fork: Linux 6.17 and GNU coreutils 8.31."""
@@ -315,7 +315,7 @@ class Sandboxes:
 
     def __init__(self, keeper: str, sign: str, later: Later) -> None:
         self._sign = sign  #: a file that is there as long as there may be sandboxes
-        self.entrance: Entrances | None = None  #: None: jobs are not isolated, or in another way
+        self.driver: SandboxDriver | None = None  #: None: jobs are not isolated, or in another way
         self._keeper = keeper
         self._later = later
         self._all: dict[int, Sandbox] = {}  #: by their first process, until that is gone
@@ -355,10 +355,10 @@ class Sandboxes:
         os.close(os.open(self._sign, os.O_WRONLY | os.O_CREAT, 0o600))
 
     def _make(self, uid: int, view: View) -> Sandbox:
-        assert self.entrance is not None, "only where it was found possible"
+        assert self.driver is not None, "only where it was found possible"
         if not self._all:
             self.sign()
-        made = self.entrance.make(view, self.environment(uid), kept=len(self._all) < MOST_KEPT)
+        made = self.driver.make(view, self.environment(uid), kept=len(self._all) < MOST_KEPT)
         sandbox = self._all[made.pid] = Sandbox(made, uid, view)
         return sandbox
 
@@ -384,12 +384,7 @@ class Sandboxes:
         self._of.pop(attempt, None)
 
     def _keep(self, sandbox: Sandbox) -> bool:
-        if (
-            self.entrance is None
-            or not sandbox.child
-            or sandbox.uses >= MOST_USES
-            or not self.entrance.is_clean(sandbox)
-        ):
+        if self.driver is None or not sandbox.child or sandbox.uses >= MOST_USES or not self.driver.is_clean(sandbox):
             return False
         sandbox.round = self._round
         self._idle.setdefault(sandbox.uid, []).append(sandbox)
@@ -453,7 +448,7 @@ class Sandboxes:
                 with suppress(OSError):
                     os.kill(seen.pid, signal.SIGKILL)
                 continue
-            sandbox = self._all[seen.pid] = Sandbox(Made(seen.pid), uid, None)
+            sandbox = self._all[seen.pid] = Sandbox(NewSandbox(seen.pid), uid, None)
             sandbox.ticks = seen.ticks
             sandbox.attempts |= attempts
             self._of |= dict.fromkeys(attempts, sandbox)

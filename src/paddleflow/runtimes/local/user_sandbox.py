@@ -29,7 +29,7 @@ from paddleflow.runtimes.local.namespaces import (
     unshare,
 )
 from paddleflow.runtimes.local.process import Refused
-from paddleflow.runtimes.local.sandbox import PAUSE, SILENT, Made, Sandbox, detach, mount_proc
+from paddleflow.runtimes.local.sandbox import PAUSE, SILENT, NewSandbox, Sandbox, detach, mount_proc
 
 _CLONE = {"x86_64": 56, "aarch64": 220}
 _SIBLING = 0x8000 | signal.SIGCHLD  #: CLONE_PARENT: a child of our parent
@@ -42,14 +42,14 @@ def own_folders() -> list[str]:
     return [os.path.expanduser("~"), f"/run/user/{os.geteuid()}", "/var/spool/cron", "/var/mail"]
 
 
-class UserEntrance:
-    """The same as `sandbox.Entrance`, for an ordinary account."""
+class UserSandboxDriver:
+    """The same as `sandbox.RootSandboxDriver`, for an ordinary account."""
 
     def __init__(self) -> None:
         seccomp.machine()
         self._libc = ctypes.CDLL(None, use_errno=True)
 
-    def make(self, view: View, environment: Mapping[str, str], *, kept: bool) -> Made:
+    def make(self, view: View, environment: Mapping[str, str], *, kept: bool) -> NewSandbox:
         def prepare() -> None:
             unshare(users=True, others=NEW_PROCESSES | NEW_IPC)
             self._cover(MountTable(self._libc), view, ())
@@ -61,7 +61,7 @@ class UserEntrance:
             process.apply(SILENT)
             process.execute(PAUSE[0], list(PAUSE), environment, "/", "")
 
-        return Made(self._fork(prepare, become))
+        return NewSandbox(self._fork(prepare, become))
 
     def is_clean(self, sandbox: Sandbox) -> bool:
         """Never: whether it is would cost as much as a new one."""

@@ -376,7 +376,7 @@ def check_order(siblings: Mapping[str, Draft], faults: DocumentFaults) -> None:
                     dep,
                     (name for name in siblings if name != draft.name),
                 )
-    for circle in islice(circles({name: draft.deps for name, draft in siblings.items()}), MOST_CIRCLES):
+    for circle in islice(dependency_cycles({name: draft.deps for name, draft in siblings.items()}), MOST_CIRCLES):
         names = circle if len(circle) <= SHOWN else [*circle[:SHOWN], "…"]
         draft = siblings[circle[0]]
         faults.add(
@@ -387,7 +387,7 @@ def check_order(siblings: Mapping[str, Draft], faults: DocumentFaults) -> None:
         )
 
 
-def circles(after: Mapping[str, tuple[str, ...]]) -> Iterator[list[str]]:
+def dependency_cycles(after: Mapping[str, tuple[str, ...]]) -> Iterator[list[str]]:
     """A way round for each circle of dependencies, as [a, b, a]; those of one name only are left out. No recursion."""
     state: dict[str, int] = {}  # 1: on the way, 2: done
     for start in after:

@@ -22,7 +22,7 @@ LONG = 0.01  #: seconds; so does what took longer than that the last time
 T = TypeVar("T")
 
 
-class Thinker:
+class CycleThread:
     """Runs the pure part of turns, one after the other."""
 
     def __init__(self, large: int = LARGE, long: float = LONG) -> None:
@@ -31,7 +31,7 @@ class Thinker:
         self._last = 0.0  # seconds that the last work took
         self._free = asyncio.Event()
         self._free.set()
-        self._thread = ThreadPoolExecutor(1, "engine-thinker")  # starts its thread when it is first needed
+        self._thread = ThreadPoolExecutor(1, "engine-cycle")  # starts its thread when it is first needed
 
     @property
     def busy(self) -> bool:
@@ -42,7 +42,7 @@ class Thinker:
         """Wait until no thread is changing the board."""
         await self._free.wait()
 
-    async def think(self, work: Callable[[], T], size: int) -> T:
+    async def run(self, work: Callable[[], T], size: int) -> T:
         """What `work` returns; `size` is how many jobs it is about."""
         if size < self._large and self._last < self._long:
             return self._timed(work)

@@ -7,47 +7,47 @@ import threading
 
 import pytest
 
-from paddleflow.engine.thinker import Thinker
+from paddleflow.engine.cycle_thread import CycleThread
 from tests.patience import PATIENCE
 
 
 async def test_short_work_stays_on_the_loop() -> None:
-    assert await Thinker(large=10).think(threading.get_ident, 9) == threading.get_ident()
+    assert await CycleThread(large=10).run(threading.get_ident, 9) == threading.get_ident()
 
 
 async def test_large_work_runs_on_a_thread_while_the_loop_goes_on() -> None:
-    thinker, go_on = Thinker(large=10), threading.Event()
+    thread, go_on = CycleThread(large=10), threading.Event()
     async with asyncio.TaskGroup() as group:
-        thinking = group.create_task(thinker.think(lambda: go_on.wait(PATIENCE) and threading.get_ident(), 10))
+        running = group.create_task(thread.run(lambda: go_on.wait(PATIENCE) and threading.get_ident(), 10))
         await asyncio.sleep(0)
-        assert thinker.busy
-        waiting = group.create_task(thinker.free())
+        assert thread.busy
+        waiting = group.create_task(thread.free())
         await asyncio.sleep(0)
         assert not waiting.done(), "who looks at the board waits"
         go_on.set()
-        assert await thinking not in {threading.get_ident(), False}
+        assert await running not in {threading.get_ident(), False}
         await waiting
-    assert not thinker.busy
+    assert not thread.busy
 
 
 async def test_what_took_long_runs_on_a_thread_the_next_time_until_it_is_short_again() -> None:
-    thinker = Thinker(large=10, long=0.001)
+    thread = CycleThread(large=10, long=0.001)
 
     def long() -> int:
         sum(range(1_000_000))
         return threading.get_ident()
 
     here = threading.get_ident()
-    assert await thinker.think(long, 0) == here
-    assert await thinker.think(threading.get_ident, 0) != here
-    assert await thinker.think(threading.get_ident, 0) == here
+    assert await thread.run(long, 0) == here
+    assert await thread.run(threading.get_ident, 0) != here
+    assert await thread.run(threading.get_ident, 0) == here
 
 
 async def test_an_error_comes_back_and_the_board_is_free() -> None:
     def fail() -> None:
         raise ValueError("no")
 
-    thinker = Thinker(large=0)
+    thread = CycleThread(large=0)
     with pytest.raises(ValueError, match="no"):
-        await thinker.think(fail, 1)
-    assert not thinker.busy
+        await thread.run(fail, 1)
+    assert not thread.busy
