@@ -16,6 +16,7 @@ import time
 from collections import Counter
 
 from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, PaddleFlowError, TooMany
+from paddleflow.objects.addresses import refuse_metadata_service
 from paddleflow.objects.store import BAD_CREDENTIALS, NO_SUCH_BUCKET, NOT_SUPPORTED, Kind, ObjectStore
 from paddleflow.objects.urls import NO_PROPERTIES, SCHEMES, Properties, check_properties, parse_url
 
@@ -103,6 +104,7 @@ class _Attempt:
                 with socket.socket(family, kind, protocol) as connection:
                     connection.settimeout(max(0.1, self.deadline - time.monotonic()))
                     connection.connect(address)
+                    refuse_metadata_service(str(address[0]))
                 return
             except OSError as error:
                 why = "no answer" if isinstance(error, TimeoutError) else (error.strerror or str(error)).lower()

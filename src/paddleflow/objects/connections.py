@@ -3,6 +3,9 @@
 Small because requests are many and small: an answer of an object store costs a fifth of what the standard library's client
 takes for it. Synchronous and thread-safe: each request has a connection of the pool for itself. Errors are `Unavailable`, in
 words that say what failed: the name, the port, TLS, or the answer.
+
+The server may be anybody's, and lie: an answer is bounded in bytes and in time, redirects are not followed, nothing is unpacked, and
+nothing is said to a machine's metadata service, which gives its credentials to whoever asks from there.
 """
 
 from __future__ import annotations
@@ -13,14 +16,18 @@ import struct
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from time import monotonic
 from typing import NamedTuple
 
-from paddleflow.errors import Unavailable
+from paddleflow.errors import Invalid, Unavailable
+from paddleflow.objects.addresses import refuse_metadata_service
 
 MOST_HEADERS = 64 * 1024  #: bytes of an answer's head
 MOST_IDLE = 64  #: connections kept for later
+SLOWEST = 16 * 1024  #: bytes a second that an answer must bring, on average, when its time is over
 _RECEIVE = 256 * 1024
 _PEEK = 8192
+_MOST_LINE = 256  #: bytes of the size of a chunk
 
 
 class Answer(NamedTuple):
@@ -74,8 +81,13 @@ class Connections:
 
         `large`: the answer is expected to have a megabyte or more, and is received without copies.
         """
-        head = f"{method} {target} HTTP/1.1\r\nHost: {self.authority}\r\n"
-        head += "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        lines = [f"{method} {target} HTTP/1.1", f"Host: {self.authority}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        head = "".join(f"{line}\r\n" for line in lines)
+        if head.count("\n") != len(lines) or head.count("\r") != len(lines):
+            raise Invalid(
+                f"a request to {self.authority} cannot be made: its path or a property holds the end of a line"
+            )
         if body or method in ("PUT", "POST"):
             head += f"Content-Length: {len(body)}\r\n"
         sent = (head + "\r\n").encode("latin-1")
@@ -108,6 +120,11 @@ class Connections:
         except OSError as error:
             why = "no answer" if isinstance(error, TimeoutError) else (error.strerror or str(error)).lower()
             raise Unavailable(f"no connection to {self.host} port {self.port}: {why}") from error
+        try:
+            refuse_metadata_service(plain.getpeername()[0])
+        except BaseException:
+            plain.close()
+            raise
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._context is None:
             # The kernel keeps the time: a blocking socket waits for a whole block in one call.
@@ -139,6 +156,7 @@ class Connections:
             else:
                 connection.sendall(sent)
                 connection.sendall(body)
+            incoming = _Incoming(connection, self._seconds)
             received = _receive_head(connection, large)
         except (BrokenPipeError, ConnectionResetError) as error:
             if kept:
@@ -153,17 +171,17 @@ class Connections:
         while (end := received.find(b"\r\n\r\n")) < 0:
             if len(received) > MOST_HEADERS:
                 raise ValueError(f"an answer with a head of more than {MOST_HEADERS} bytes")
-            received += _more(connection)
+            received += incoming.more()
         status, headers = _parse_head(received[:end])
         rest = received[end + 4 :]
         if method == "HEAD" or status in (204, 304):
             content, whole = b"", True
         elif headers.get("transfer-encoding", "").lower() == "chunked":
-            content, whole = _read_chunks(connection, rest, most)
+            content, whole = _read_chunks(incoming, rest, most)
         elif "content-length" in headers:
-            content, whole = _read_length(connection, rest, int(headers["content-length"]), most)
+            content, whole = _read_length(incoming, rest, int(headers["content-length"]), most)
         else:
-            content, whole = _read_to_end(connection, rest, most), False
+            content, whole = _read_to_end(incoming, rest, most), False
         self._give_back(connection, whole and headers.get("connection", "").lower() != "close")
         return Answer(status, headers, content)
 
@@ -204,21 +222,38 @@ def _parse_head(head: bytes) -> tuple[int, dict[str, str]]:
     return int(words[1]), headers
 
 
-def _more(connection: socket.socket) -> bytes:
-    received = connection.recv(_RECEIVE)
-    if not received:
-        raise ValueError("the connection was closed in the middle of an answer")
-    return received
+class _Incoming:
+    """What a server sends in answer to one request. Each call has a time; this is that of all together, so that a byte a minute is none."""
+
+    __slots__ = ("_connection", "_until", "tls")
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        self._connection = connection
+        self._until = monotonic() + seconds
+        self.tls = isinstance(connection, ssl.SSLSocket)
+
+    def receive(self, size: int = _RECEIVE, flags: int = 0) -> bytes:
+        received = self._connection.recv(size, flags)
+        self._until += len(received) / SLOWEST
+        if monotonic() > self._until:
+            raise TimeoutError
+        return received
+
+    def more(self) -> bytes:
+        received = self.receive()
+        if not received:
+            raise ValueError("the connection was closed in the middle of an answer")
+        return received
 
 
-def _read_length(connection: socket.socket, rest: bytes, length: int, most: int) -> tuple[bytes, bool]:
+def _read_length(incoming: _Incoming, rest: bytes, length: int, most: int) -> tuple[bytes, bool]:
     wanted = min(length, most)
     if len(rest) >= wanted:
-        return rest[:wanted], len(rest) == length
-    flags = 0 if isinstance(connection, ssl.SSLSocket) else socket.MSG_WAITALL
+        return rest[: max(wanted, 0)], len(rest) == length
+    flags = 0 if incoming.tls else socket.MSG_WAITALL
     pieces, at = [rest] if rest else [], len(rest)
     while at < wanted:
-        piece = connection.recv(wanted - at, flags)
+        piece = incoming.receive(wanted - at, flags)
         if not piece:
             raise ValueError(f"the connection was closed after {at} of {length} bytes")
         pieces.append(piece)
@@ -226,25 +261,28 @@ def _read_length(connection: socket.socket, rest: bytes, length: int, most: int)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces), wanted == length
 
 
-def _read_chunks(connection: socket.socket, rest: bytes, most: int) -> tuple[bytes, bool]:
-    content = bytearray()
+def _read_chunks(incoming: _Incoming, rest: bytes, most: int) -> tuple[bytes, bool]:
+    content, buffer = bytearray(), bytearray(rest)
     while True:
-        while (end := rest.find(b"\r\n")) < 0:
-            rest += _more(connection)
-        size = int(rest[:end].split(b";")[0], 16)
-        rest = rest[end + 2 :]
-        while len(rest) < size + 2:
-            rest += _more(connection)
+        while (end := buffer.find(b"\r\n")) < 0:
+            if len(buffer) > _MOST_LINE:
+                raise ValueError("a chunk that does not say its size")
+            buffer += incoming.more()
+        size = int(buffer[:end].split(b";")[0], 16)
+        del buffer[: end + 2]
+        wanted = min(max(size, 0), most - len(content))  # whatever a chunk says of itself
+        while len(buffer) < wanted + (2 if wanted == size else 0):
+            buffer += incoming.more()
+        content += buffer[:wanted]
+        if wanted < size or size < 0:
+            return bytes(content), False
         if size == 0:
-            return bytes(content), rest == b"\r\n"
-        content += rest[:size]
-        rest = rest[size + 2 :]
-        if len(content) > most:
-            return bytes(content[:most]), False
+            return bytes(content), buffer == b"\r\n"
+        del buffer[: size + 2]
 
 
-def _read_to_end(connection: socket.socket, rest: bytes, most: int) -> bytes:
+def _read_to_end(incoming: _Incoming, rest: bytes, most: int) -> bytes:
     content = bytearray(rest)
-    while len(content) < most and (received := connection.recv(_RECEIVE)):
+    while len(content) < most and (received := incoming.receive()):
         content += received
     return bytes(content[:most])

@@ -13,6 +13,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from html import escape
@@ -37,6 +38,7 @@ from paddleflow.objects.store import (
     check_key,
     check_range,
     exists_already,
+    is_below,
     not_empty,
     shorten,
 )
@@ -46,6 +48,11 @@ MOST_PARTS = 10_000
 PARTS_AT_ONCE = 4
 MOST_COPIED = 5 * 2**30  #: bytes that one copy request takes
 _MOST_ANSWER = 16 * 2**20  #: bytes of an answer that is no content
+_MOST_XML = 8 * 2**20  #: bytes of an answer that is read as XML: 1,000 keys and what belongs to them have 4 MiB
+_MOST_MARKUP = 200_000  #: elements and attributes of it, each of which takes many times its bytes
+_MOST_WORDS = 64 * 1024  #: bytes in which an error's words are looked for
+_MOST_SIZE = 2**63 - 1
+MOST_EMPTY_PAGES = 1_000  #: of a listing, one after the other
 _LARGE = 2**20  #: bytes from which an answer is worth receiving without copies
 _META = "x-amz-meta-"
 _FOLDER_TYPE = "application/x-directory"
@@ -191,28 +198,42 @@ class S3Store:
         query = {"list-type": "2", "prefix": prefix, "encoding-type": "url", "max-keys": "1000"}
         if not recursive:
             query["delimiter"] = "/"
-        while True:
+        empty = 0
+        while empty < MOST_EMPTY_PAGES:
             answer = self._ask("GET", "", query)
             if answer.status != 200:
                 self._refuse(answer, folder)
             page = _parse(answer.body)
-            yield from self._listed(page, prefix)
+            empty += 1
+            for entry in self._listed(page, prefix):
+                empty = 0
+                yield entry
             token = _text(page, "NextContinuationToken")
             if _text(page, "IsTruncated") != "true" or not token:
                 return
             query["continuation-token"] = token
+        raise Unavailable(
+            f"{self.name}: the listing of {shorten(folder)} has {MOST_EMPTY_PAGES} pages without an entry"
+        )
 
     def _listed(self, page: ElementTree.Element, prefix: str) -> Iterator[Entry]:
-        for found in page.iterfind("Contents"):
-            key = _key(page, found.find("Key"))
-            if key == prefix or key.endswith("/"):
-                continue  # the marker of a folder
-            modified = datetime.fromisoformat((_text(found, "LastModified") or "").replace("Z", "+00:00")).timestamp()
-            tag = (_text(found, "ETag") or "").strip('"')
-            yield Entry(key.removeprefix(self._prefix), Kind.FILE, int(_text(found, "Size") or 0), modified, tag)
-        for found in page.iterfind("CommonPrefixes/Prefix"):
-            key = _key(page, found)
-            yield Entry(key.removeprefix(self._prefix).rstrip("/"), Kind.FOLDER)
+        """The entries of a page. What lies elsewhere, or could not be a file below a folder, is none, whatever the server says."""
+        try:
+            for found in page.iterfind("Contents"):
+                key = _key(page, found.find("Key"))
+                if key == prefix or key.endswith("/") or not is_below(key, prefix):
+                    continue  # the marker of a folder, or a name that is none
+                changed_at = (_text(found, "LastModified") or "").replace("Z", "+00:00")
+                modified = datetime.fromisoformat(changed_at).timestamp()
+                tag = (_text(found, "ETag") or "").strip('"')
+                size = _size(_text(found, "Size") or "0")
+                yield Entry(key.removeprefix(self._prefix), Kind.FILE, size, modified, tag)
+            for found in page.iterfind("CommonPrefixes/Prefix"):
+                key = _key(page, found).rstrip("/")
+                if is_below(key, prefix):
+                    yield Entry(key.removeprefix(self._prefix), Kind.FOLDER)
+        except (ValueError, OverflowError) as error:
+            raise Unavailable(f"{self.name}: an entry of a listing cannot be read: {shorten(str(error))}") from error
 
     # ---- reading ----
 
@@ -302,18 +323,20 @@ class S3Store:
     def list_parts(self, key: str, upload: str) -> list[Part]:
         parts: list[Part] = []
         query = {"uploadId": upload}
-        while True:
+        while len(parts) <= MOST_PARTS:
+            before = len(parts)
             answer = self._ask("GET", check_key(key), query)
             if answer.status != 200:
                 self._refuse(answer, key)
             page = _parse(answer.body)
             parts += [
-                Part(int(_text(found, "PartNumber") or 0), (_text(found, "ETag") or "").strip('"'))
+                Part(_size(_text(found, "PartNumber") or "0"), (_text(found, "ETag") or "").strip('"'))
                 for found in page.iterfind("Part")
             ]
-            if _text(page, "IsTruncated") != "true":
+            if _text(page, "IsTruncated") != "true" or len(parts) == before:
                 return parts
             query["part-number-marker"] = _text(page, "NextPartNumberMarker") or str(parts[-1].number)
+        raise Unavailable(f"{self.name}: an upload of more than {MOST_PARTS} parts")
 
     def finish_upload(self, key: str, upload: str, parts: list[Part]) -> Entry:
         self._finish(key, upload, parts, 0, None, {})
@@ -401,17 +424,15 @@ def _metadata(answer: Answer) -> dict[str, str]:
     metadata = {name.removeprefix(_META): unquote(value) for name, value in found if name.startswith(_META)}
     kind, _, encoded = answer.headers.get("content-type", "").partition("; metadata=")
     if not metadata and encoded and kind == _FOLDER_TYPE:
-        try:
-            return dict(json.loads(unquote(encoded)))
-        except ValueError:
-            return {}  # not ours
+        with suppress(ValueError, TypeError, RecursionError):  # not ours
+            return {str(name): str(value) for name, value in dict(json.loads(unquote(encoded))).items()}
     return metadata
 
 
 def _moment(answer: Answer) -> float:
     try:
         return parsedate_to_datetime(answer.headers["last-modified"]).timestamp()
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, OverflowError):
         return 0.0
 
 
@@ -426,7 +447,10 @@ def _clock_hint(answer: Answer, now: float) -> str:
 
 
 def _entry(key: str, answer: Answer) -> Entry:
-    size = int(answer.headers.get("content-length", 0))
+    try:
+        size = _size(answer.headers.get("content-length", "0"))
+    except ValueError as error:
+        raise Unavailable(f"the size of {shorten(key)} cannot be read: {shorten(str(error))}") from error
     return Entry(key, Kind.FILE, size, _moment(answer), answer.headers.get("etag", "").strip('"'), _metadata(answer))
 
 
@@ -434,12 +458,23 @@ def _written(key: str, size: int, tag: str, metadata: Mapping[str, str] | None) 
     return Entry(key, Kind.FILE, size, datetime.now(UTC).timestamp(), tag.strip('"'), dict(metadata or {}))
 
 
+def _size(text: str) -> int:
+    size = int(text[:20])
+    if not 0 <= size <= _MOST_SIZE:
+        raise ValueError(f"{size} is no size")
+    return size
+
+
 def _parse(body: bytes) -> ElementTree.Element:
-    """An answer's XML, names without their name space."""
+    """An answer's XML, names without their name space. What would take far more memory than it has bytes is refused unread."""
     try:
-        page = ElementTree.fromstring(body)  # noqa: S314 expat resolves no external entities and bounds internal ones
-    except ElementTree.ParseError as error:
-        raise Unavailable(f"the answer is not XML: {body[:80]!r}") from error
+        text = body.decode()  # by any other encoding, what is looked for here could be hidden
+        markup = text.count("<") + text.count('="') + text.count("='")
+        if len(body) > _MOST_XML or markup > _MOST_MARKUP or "<!DOCTYPE" in text:
+            raise Unavailable("the answer's XML is larger than a listing can be, or defines words of its own")
+        page = ElementTree.fromstring(text)  # noqa: S314 without a document type nothing is expanded
+    except (ElementTree.ParseError, ValueError) as error:
+        raise Unavailable("the answer is not XML") from error
     for each in page.iter():
         each.tag = each.tag.rpartition("}")[2]
     return page
@@ -457,7 +492,8 @@ def _key(page: ElementTree.Element, element: ElementTree.Element | None) -> str:
 
 def _word(body: bytes, name: str) -> str:
     """The text of the first element of that name; enough for errors and single words."""
-    found = re.search(rf"<{name}[^>]*>([^<]*)<".encode(), body[:_MOST_ANSWER])
+    # No two repetitions may meet in the pattern: the answer may be made to be searched for hours, with the interpreter held.
+    found = re.search(rf"<{name}[^<>]*>([^<]*)<".encode(), body[:_MOST_WORDS])
     return found[1].decode("utf-8", "replace").strip() if found else ""
 
 

@@ -32,6 +32,7 @@ from paddleflow.objects.store import (
     check_key,
     check_range,
     copy_through_this_machine,
+    is_below,
     not_a_file,
     not_a_folder,
     not_supported,
@@ -133,6 +134,8 @@ class ServedStore:
                 found = page.get("files")
                 for each in found if isinstance(found, list) else ():
                     entry = _entry(each)
+                    if not is_below(entry.key, f"{current}/" if current else ""):
+                        continue  # whatever its server says
                     if recursive and entry.kind is Kind.FOLDER:
                         pending.append(entry.key)
                     else:

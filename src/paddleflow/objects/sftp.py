@@ -43,6 +43,7 @@ from paddleflow.objects.store import (
     check_range,
     check_target,
     exists_already,
+    is_below,
     not_a_file,
     not_a_folder,
     not_empty,
@@ -257,7 +258,7 @@ class SftpStore:
             except StopAsyncIteration:
                 return page, False
             name = str(each.filename)
-            if name in (".", "..") or name.startswith(TEMPORARY):
+            if not is_below(name, "") or "/" in name or name.startswith(TEMPORARY):
                 continue
             key = f"{folder}/{name}" if folder else name
             if each.attrs.permissions is not None and stat.S_ISLNK(each.attrs.permissions):

@@ -184,6 +184,12 @@ def check_folder_key(key: str) -> str:
     return check_key(key) if key else ""
 
 
+def is_below(key: str, folder: str) -> bool:
+    """Whether what a listing calls an entry can be one: the names are those of a server, which may make up any. `folder` ends with a slash."""
+    name = key[len(folder) :]
+    return key.startswith(folder) and "\0" not in name and not any(part in ("", ".", "..") for part in name.split("/"))
+
+
 def check_range(offset: int, size: int) -> None:
     if offset < 0 or size < 0:
         raise Invalid(f"range of {size} bytes from {offset}: neither may be negative")

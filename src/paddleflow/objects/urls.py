@@ -42,6 +42,7 @@ class Property:
     fault: Callable[[str], str] = field(
         default=lambda value: ""
     )  #: what is wrong with a value, in words; empty: nothing
+    lines: bool = False  #: it is a text of several lines; others become part of requests, and hold no control character
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +135,17 @@ def check_properties(scheme: str, properties: Properties) -> None:
         if name not in known:
             where, what = "properties", f"a store of type {scheme} has no property {shorten(name)}"
             faults.append(Fault(where, what, nearest(name, known, none="it has none: leave properties out")))
-        elif fault := known[name].fault(value):
+        elif fault := known[name].fault(value) or _control_fault(known[name], value):
             faults.append(
                 Fault(f"properties.{name}", f"{'a secret' if known[name].secret else shorten(value)} {fault}")
             )
     if faults:
         raise Invalid.of(faults, code=INVALID_PROPERTIES)
+
+
+def _control_fault(known: Property, value: str) -> str:
+    found = None if known.lines else next((each for each in value if not each.isprintable()), None)
+    return "" if found is None else f"holds a control character, {found!r}"
 
 
 def secret_names(scheme: str) -> frozenset[str]:
@@ -308,7 +314,7 @@ def _s3_addresses(url: Url, properties: Properties) -> list[tuple[str, int]]:
 _SFTP_PROPERTIES = (
     Property("user", "who asks"),
     Property("password", "the user's password, if there is no key", secret=True),
-    Property("privateKey", "the text of the user's private key, as in `~/.ssh/id_ed25519`", secret=True),
+    Property("privateKey", "the text of the user's private key, as in `~/.ssh/id_ed25519`", secret=True, lines=True),
     Property("passphrase", "of the private key, if it has one", secret=True),
     Property(
         "hostKey",
@@ -374,7 +380,10 @@ _HDFS_PROPERTIES = (
     Property("group", "accepted for clients that send it; HDFS itself knows the groups of a user"),
     Property("kerberos.principal", "who asks, such as `ada@EXAMPLE.COM`; with this property Kerberos is used"),
     Property(
-        "kerberos.keytab.data", "the principal's keytab, in base64; without it the ticket cache is used", secret=True
+        "kerberos.keytab.data",
+        "the principal's keytab, in base64; without it the ticket cache is used",
+        secret=True,
+        lines=True,
     ),
     Property("kerberos.realm", "the realm, if the machine's `krb5.conf` does not know it"),
     Property("kerberos.kdc", "the realm's key server, `host:port`, if the machine's `krb5.conf` does not know it"),

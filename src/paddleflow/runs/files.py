@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Generator, Iterable, Mapping
+from itertools import islice
 
 from paddleflow.errors import Conflict, Invalid, NotFound, PaddleFlowError, TooLarge
 from paddleflow.objects.store import Entry, Kind, ObjectStore, iterate_content, read_whole
@@ -21,6 +22,7 @@ from paddleflow.storage.stores import key_of
 
 MISSING = "missing"
 MOST_FILES = 1_000_000  #: in one folder that is measured
+AT_ONCE = 1_000  #: entries of a folder that are in memory while it is removed
 _CHUNK = 2**20
 _NOT_CONTENT = "other"  #: stands for the hash of what is neither file nor folder
 
@@ -78,8 +80,8 @@ def remove_tree(store: ObjectStore, key: str) -> Progress[None]:
             try:
                 store.remove(current)
             except Conflict:  # a folder
-                pending.append((current, True))
-                pending += [(entry.key, False) for entry in store.list_entries(current)]
+                some = [(entry.key, False) for entry in islice(store.list_entries(current), AT_ONCE)]
+                pending += [(current, len(some) < AT_ONCE), *some]
         yield 0
 
 

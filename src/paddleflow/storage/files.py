@@ -14,6 +14,7 @@ import io
 import re
 import secrets
 from collections.abc import Callable, Generator, Iterator
+from itertools import islice
 
 from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, Invalid, NotFound, OverQuota
@@ -27,6 +28,8 @@ MOST_UPLOADS = 256  #: of a storage that are not finished
 UPLOAD_KEPT = 7 * 86_400.0  #: seconds after its last part
 BEGUN = "begun"  #: beside the parts of an upload: without it nothing is taken
 PIECE = 2**20  #: bytes that a download holds for its client
+MOST_LISTED = 10_000_000  #: entries of a folder: a store that is a server of the user's may list without end
+AT_ONCE = 1_000  #: entries of a folder that are in memory while it is removed
 BEGINNINGS = 20  #: times that a file may change before its first piece is read
 _ID = re.compile(r"[0-9a-f]{32}")
 _PART = re.compile(r"[0-9]{5}")  #: name of a part; whoever writes to the storage may put anything beside them
@@ -55,6 +58,8 @@ def list_page(store: ObjectStore, folder: str, after: str, most: int) -> Progres
         kept.append(pair)
         if len(kept) > 4 * most:
             kept = heapq.nsmallest(most + 1, kept, key=lambda pair: pair[0])
+        if number > MOST_LISTED:
+            raise Invalid(f"folder {folder[:200]!r} has more than {MOST_LISTED:,} entries")
         if number % 100 == 0:
             yield number
     kept = heapq.nsmallest(most + 1, kept, key=lambda pair: pair[0])
@@ -118,8 +123,9 @@ def remove(store: ObjectStore, key: str, recursive: bool) -> Progress[int]:
         if emptied:
             store.remove_folder(current)
             continue
-        pending.append((current, True))
-        for entry in list(store.list_entries(current)):
+        some = list(islice(store.list_entries(current), AT_ONCE))
+        pending.append((current, len(some) < AT_ONCE))
+        for entry in some:
             if entry.kind is Kind.FOLDER:
                 pending.append((entry.key, False))
             else:
@@ -138,11 +144,12 @@ def check_sum(content: bytes, sha256: str) -> None:
 def start_upload(store: ObjectStore, now: float) -> Progress[str]:
     """The id of a new one; those that were given up go first."""
     waiting = 0
-    for entry in list(store.list_entries(UPLOADS)):
+    for entry in list(islice(store.list_entries(UPLOADS), AT_ONCE)):
         upload = entry.key.rpartition("/")[2]
         if not _ID.fullmatch(upload):
             continue
-        seen = max((each.modified_at for each in store.list_entries(entry.key)), default=entry.modified_at)
+        parts = islice(store.list_entries(entry.key), MOST_PARTS)
+        seen = max((each.modified_at for each in parts), default=entry.modified_at)
         if seen < now - UPLOAD_KEPT:
             abort_upload(store, upload)
         else:
@@ -186,7 +193,8 @@ def show_upload(store: ObjectStore, upload: str) -> list[StoredPart]:
 
 def list_parts(store: ObjectStore, upload: str) -> list[StoredPart]:
     """What has arrived of an upload, by number."""
-    named = ((entry.key.rpartition("/")[2], entry) for entry in store.list_entries(_folder(upload)))
+    found = islice(store.list_entries(_folder(upload)), MOST_PARTS + AT_ONCE)
+    named = ((entry.key.rpartition("/")[2], entry) for entry in found)
     parts = [StoredPart(int(name), entry.size) for name, entry in named if _PART.fullmatch(name)]
     return sorted(parts, key=lambda part: part.number)
 
@@ -209,7 +217,7 @@ def finish_upload(store: ObjectStore, upload: str, key: str, *, if_absent: bool 
 
 
 def abort_upload(store: ObjectStore, upload: str) -> None:
-    for entry in list(store.list_entries(_folder(upload))):
+    for entry in list(islice(store.list_entries(_folder(upload)), MOST_PARTS + AT_ONCE)):
         store.remove(entry.key)
     store.remove_folder(_folder(upload))
 

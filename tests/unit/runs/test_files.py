@@ -5,18 +5,21 @@ from __future__ import annotations
 import io
 import os
 import tarfile
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
-from paddleflow.errors import Forbidden, Invalid, TooLarge, Unavailable
+from paddleflow.errors import Forbidden, Invalid, NotFound, TooLarge, Unavailable
 from paddleflow.objects.local import LocalStore
 from paddleflow.objects.memory import MemoryStore
 from paddleflow.objects.store import Entry, ObjectStore
 from paddleflow.runs import archive, files
 from paddleflow.runs.facts import Measurement
+from paddleflow.storage import files as stored_files
+from paddleflow.storage.file_pool import Progress
 
 T = TypeVar("T")
 
@@ -85,6 +88,31 @@ def test_places_of_outputs_are_emptied(store: ObjectStore) -> None:
     done(files.make_places(store, ["run/out", "new/out"]))
     assert [entry.key for entry in store.list_entries(recursive=True)] == ["run/other"]
     assert store.stat("new").kind.value == "folder"
+
+
+@pytest.mark.parametrize("remove", [files.remove_tree, partial(stored_files.remove, recursive=True)])
+def test_a_folder_is_removed_a_few_entries_at_a_time(
+    remove: Callable[[ObjectStore, str], Progress[object]], store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many entries there are, few are in memory."""
+    monkeypatch.setattr(files, "AT_ONCE", 3)
+    monkeypatch.setattr(stored_files, "AT_ONCE", 3)
+    taken = []
+    listed = type(store).list_entries
+
+    def counted(self: ObjectStore, folder: str = "", *, recursive: bool = False) -> Iterator[Entry]:
+        taken.append(0)
+        for entry in listed(self, folder, recursive=recursive):
+            taken[-1] += 1
+            yield entry
+
+    monkeypatch.setattr(type(store), "list_entries", counted)
+    for name in ("a", "b/x", "b/y", "c/d/e", "f", "g", "h/i", "j", "k/l", "m/n"):
+        store.write(f"top/{name}", b"1")
+    done(remove(store, "top"))
+    assert max(taken) <= 3
+    with pytest.raises(NotFound):
+        store.stat("top")
 
 
 def test_removing_takes_links_away_and_not_what_they_lead_to(tmp_path: Path) -> None:
