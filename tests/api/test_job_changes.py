@@ -65,7 +65,7 @@ async def test_a_job_that_nobody_looked_at_ends_at_once(alice: Api, platform: Pl
     assert (shown["status"], shown["message"]) == ("terminated", "stopped by alice")
     assert shown["finishTime"]
     assert await history(platform, job) == ["init", "terminated"]
-    await refuse(alice, job, "PUT", "has ended already, it is terminated", action="stop")
+    await refuse(alice, job, "PUT", "has already ended: terminated", action="stop")
 
 
 async def test_a_restart_does_not_say_again_why_a_job_waits(alice: Api, platform: Platform, workshop: Workshop) -> None:

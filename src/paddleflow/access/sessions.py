@@ -73,9 +73,7 @@ class Sessions:
         now = self._clock.now()
         if row is None or row.expires_at <= now:
             self._known.pop(token_hash, None)
-            raise Unauthenticated(
-                "the token is not valid, or not any more", code="AuthInvalidToken", hint="log in again"
-            )
+            raise Unauthenticated("the token is invalid or has expired", code="AuthInvalidToken", hint="log in again")
         # The token of a mount is good for one storage, whoever it belongs to.
         caller = Caller(row.user_name, is_root(row.user_name) and ":" not in row.scope, row.scope)
         session = Session(caller, row.expires_at, min(row.expires_at, now + TTL))

@@ -71,7 +71,7 @@ class Root(Group):
             return result if isinstance(result, int) else 0
         except click.Abort as abort:
             if isinstance(abort.__cause__ or abort.__context__, EOFError):
-                click.echo("error: end of input at a prompt", err=True)
+                click.echo("\nerror: the prompt got no answer: standard input has ended", err=True)
                 return 1
             return INTERRUPTED
         except click.ClickException as error:
@@ -94,10 +94,13 @@ class Root(Group):
 
 
 def _usage(error: click.ClickException) -> None:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(error.format_message(), err=True)
+        return
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is not None:
         click.echo(context.get_usage(), err=True)
-    click.echo(f"error: {error.format_message()}", err=True)
+    click.echo(f"error: {' '.join(error.format_message().split())}", err=True)
     if context is not None:
         click.echo(f"hint: {context.command_path} --help", err=True)
 

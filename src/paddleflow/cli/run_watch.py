@@ -186,7 +186,7 @@ def _folded(name: str, members: list[StepState]) -> str:
 
 
 def _line(step: StepState, now: float, tail: Callable[[StepState], str]) -> str:
-    words = [f"{MARKS.get(step.status, '?')} {step.name}", step.status or "waiting"]
+    words = [f"{MARKS.get(step.status or 'pending', '?')} {step.name}", step.status or "waiting"]
     seconds = step.seconds(now)
     if seconds is not None:
         words.append(duration(seconds))

@@ -36,7 +36,7 @@ def stop_job(tx: Tx, job: str, message: str, now: float, rules: JobSettings) -> 
     status = JobStatus(row.status)
     if status.final:
         raise Conflict(
-            f"job[{job}] has ended already, it is {status}",
+            f"job[{job}] has already ended: {status}",
             code="ActionNotAllowed",
             hint="only active jobs can be stopped",
         )

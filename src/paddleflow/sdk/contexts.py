@@ -117,8 +117,9 @@ def read_ini(file: Path) -> Context:
         port = parser.get("server", "paddleflow_server_port", fallback=str(address.DEFAULT_PORT))
         return Context(_joined(host, port), parser.get("user", "name"), "", parser.get("user", "password"))
     except (OSError, ValueError, configparser.Error) as error:
+        cause = error.strerror if isinstance(error, OSError) else error
         raise Invalid(
-            f"configuration {file} cannot be used: {error}",
+            f"configuration {file} cannot be used: {cause}",
             hint="it needs [user] name, password and [server] paddleflow_server_host, paddleflow_server_port",
         ) from error
 

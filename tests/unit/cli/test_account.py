@@ -50,7 +50,7 @@ def test_a_refused_login_saves_nothing(stub: Stub) -> None:
 
 def test_input_that_ends_too_early_is_said(stub: Stub) -> None:
     _, err = call("login", stub.url, code=1, input="")
-    assert "error: end of input at a prompt" in err
+    assert "error: the prompt got no answer: standard input has ended" in err
 
 
 @pytest.mark.parametrize(

@@ -456,6 +456,12 @@ def test_a_kubeconfig_file_is_sent_as_base64(stub: Stub, shell: Shell, tmp_path:
     assert "does not exist" in shell("cluster", "update", "c", "-c", "/absent/config", code=2).stderr
 
 
+@pytest.mark.parametrize("words", ["log", "job"])
+def test_a_group_alone_prints_its_help_once(shell: Shell, words: str) -> None:
+    printed = shell(words, code=2).stderr
+    assert (printed.count("Usage: "), printed.count("error:")) == (1, 0)
+
+
 def test_versions(stub: Stub, shell: Shell) -> None:
     stub.on("GET /version", {"gitVersion": "2.0"})
     assert json.loads(shell("version").stdout) == {
