@@ -16,7 +16,6 @@ from paddleflow.cli.session import Session, note, pass_session
 from paddleflow.errors import PaddleFlowError
 
 if TYPE_CHECKING:
-    from paddleflow.cli.progress import Watched
     from paddleflow.sdk.follow import Event
     from paddleflow.sdk.jobs import Job
 
@@ -101,20 +100,6 @@ def logs(
     show_log(session, session.job(jobid), follow=follow, task=task, tail=tail, since=since, attempt=attempt or 0)
 
 
-WAITED: Kind[Watched] = Kind(
-    "jobs",
-    lambda one: one.work.id,
-    lambda one: one.work.record.raw,
-    (
-        Column(lambda one: one.work.id, "ID", "job id"),
-        Column(lambda one: one.work.record.name, "NAME", "job name", flexible=True),
-        Column(lambda one: one.status, "STATUS", "status"),
-        Column(lambda one: one.run_time, "TIME"),
-        Column(lambda one: one.reason, "MESSAGE", "message", flexible=True),
-    ),
-)
-
-
 @click.command(cls=Command)
 @click.argument("jobids", nargs=-1, required=True, metavar="JOBID...")
 @click.option("--timeout", type=float, help="Give up after this many seconds.")
@@ -129,13 +114,11 @@ def wait(ctx: click.Context, jobids: tuple[str, ...], timeout: float | None) -> 
     Example:
       paddleflow job wait job-6afbf4d02ba6c48ef9e95063 --timeout 600
     """
-    from paddleflow.cli.progress import wait_for
+    from paddleflow.cli.progress import JOBS, wait_and_show
 
     session = ctx.find_object(Session)
     assert session is not None
-    over = wait_for([job for id in jobids for job in session.jobs(id)], timeout)
-    output.show_list(session, WAITED, over)
-    ctx.exit(0 if all(one.work.succeeded for one in over) else 1)
+    ctx.exit(wait_and_show(session, JOBS, [job for id in jobids for job in session.jobs(id)], timeout))
 
 
 def event_kind(part: str) -> Kind[Event]:

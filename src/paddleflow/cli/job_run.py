@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from paddleflow.cli import output
-from paddleflow.cli.job_follow import WAITED, print_log
+from paddleflow.cli.job_follow import print_log
 from paddleflow.cli.lazy import Command, pair_each
 from paddleflow.cli.session import ARRAY, Session, note, pass_session
 from paddleflow.errors import Invalid, PaddleFlowError
@@ -324,10 +324,10 @@ def _run_array(session: Session, document: dict[str, Any], indexes: Sequence[int
         else:
             click.echo("\n".join(job.id for job in made))
         return 0
-    from paddleflow.cli.progress import wait_for
+    from paddleflow.cli.progress import JOBS, wait_and_show
 
     try:
-        over = wait_for(made, None)
+        return wait_and_show(session, JOBS, made, None)
     except KeyboardInterrupt:
         note(f"stopping {len(made)} jobs")
         for job in made:
@@ -336,8 +336,6 @@ def _run_array(session: Session, document: dict[str, Any], indexes: Sequence[int
             except PaddleFlowError:
                 continue  # it has ended
         return INTERRUPTED
-    output.show_list(session, WAITED, over)
-    return 0 if all(one.work.succeeded for one in over) else 1
 
 
 def _followed(session: Session, job: Job, quiet: bool) -> int:

@@ -10,12 +10,13 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from paddleflow.cli import output
-from paddleflow.cli.session import note
+from paddleflow.cli.output import Column, Kind
+from paddleflow.cli.session import Session, note
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -55,6 +56,26 @@ class Watched:
     def elapsed(self) -> str:
         seconds = int((self.ended or time.monotonic()) - self.since)
         return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
+def _kind(plural: str, data: Callable[[Watched], object], compat: tuple[str, str, str]) -> Kind[Watched]:
+    id, name, message = compat
+    return Kind(
+        plural,
+        lambda one: one.work.id,
+        data,
+        (
+            Column(lambda one: one.work.id, "ID", id),
+            Column(lambda one: one.work.record.name, "NAME", name, flexible=True),
+            Column(lambda one: one.status, "STATUS", "status"),
+            Column(lambda one: one.run_time, "TIME"),
+            Column(lambda one: one.reason, "MESSAGE", message, flexible=True),
+        ),
+    )
+
+
+JOBS = _kind("jobs", lambda one: one.work.record.raw, ("job id", "job name", "message"))
+RUNS = _kind("runs", lambda one: output.with_id(one.work.record.raw, "runID"), ("run id", "name", "run msg"))
 
 
 class Display(Protocol):
@@ -124,6 +145,13 @@ class Live:
 
 def display() -> Display:
     return Live() if sys.stderr.isatty() else Lines()
+
+
+def wait_and_show(session: Session, kind: Kind[Watched], works: Sequence[Job | Run], timeout: float | None) -> int:
+    """Waits for all of them and prints how they ended; the exit code: 0 if all succeeded."""
+    over = wait_for(works, timeout)
+    output.show_list(session, kind, over)
+    return 0 if all(one.work.succeeded for one in over) else 1
 
 
 def wait_for(works: Sequence[Job | Run], timeout: float | None) -> Sequence[Watched]:

@@ -22,7 +22,6 @@ from paddleflow.cli import output
 from paddleflow.cli.errors import printable
 from paddleflow.cli.job_follow import print_log, show_events
 from paddleflow.cli.lazy import Command
-from paddleflow.cli.output import Column, Kind
 from paddleflow.cli.run_tree import ENDED, MARKS, duration
 from paddleflow.cli.session import Session, note, pass_session
 from paddleflow.errors import PaddleFlowError
@@ -30,7 +29,6 @@ from paddleflow.errors import PaddleFlowError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from paddleflow.cli.progress import Watched
     from paddleflow.sdk.client import PaddleFlow
     from paddleflow.sdk.follow import Event
     from paddleflow.sdk.runs import Run
@@ -368,20 +366,6 @@ def logs(session: Session, runid: str, step: str | None, follow: bool) -> None:
         print_log(lines)
 
 
-WAITED: Kind[Watched] = Kind(
-    "runs",
-    lambda one: one.work.id,
-    lambda one: output.with_id(one.work.record.raw, "runID"),
-    (
-        Column(lambda one: one.work.id, "ID", "run id"),
-        Column(lambda one: one.work.record.name, "NAME", "name", flexible=True),
-        Column(lambda one: one.status, "STATUS", "status"),
-        Column(lambda one: one.run_time, "TIME"),
-        Column(lambda one: one.reason, "MESSAGE", "run msg", flexible=True),
-    ),
-)
-
-
 @click.command(cls=Command)
 @click.argument("runids", nargs=-1, required=True, metavar="RUNID...")
 @click.option("--timeout", type=float, help="Give up after this many seconds.")
@@ -392,11 +376,9 @@ def wait(ctx: click.Context, session: Session, runids: tuple[str, ...], timeout:
 
     Exits with 0 if all of them succeeded, with 1 if one did not or the timeout was reached.
     """
-    from paddleflow.cli.progress import wait_for
+    from paddleflow.cli.progress import RUNS, wait_and_show
 
-    over = wait_for([session.run(id) for id in runids], timeout)
-    output.show_list(session, WAITED, over)
-    ctx.exit(0 if all(one.work.succeeded for one in over) else 1)
+    ctx.exit(wait_and_show(session, RUNS, [session.run(id) for id in runids], timeout))
 
 
 @click.command(cls=Command)
