@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, TypedDict
+from typing import Any
 
 from paddleflow.base.clock import local_text
 from paddleflow.base.ids import task_id
@@ -22,7 +22,7 @@ def job_view(row: JobRow, tasks: Sequence[TaskRow]) -> Job:
     """One job with its members."""
     members = _members(row.members)
     policy = {"queue": row.queue, "priority": row.priority}
-    spec = _spec(members[0]) if row.kind == "single" else _no_spec()
+    spec = members[0] if row.kind == "single" else _no_spec()  # the only member says what the whole job runs
     view: Job = {
         "id": row.id,
         "name": row.name,
@@ -39,7 +39,7 @@ def job_view(row: JobRow, tasks: Sequence[TaskRow]) -> Job:
         "command": spec["command"],
         "args": spec["args"],
         "port": spec["port"],
-        "extensionTemplate": spec["extensionTemplate"],
+        "extensionTemplate": json.loads(row.template) if row.template else {},
         "framework": members[0].get("framework", row.framework) if members else row.framework,
         "members": members,
         "status": row.status,
@@ -60,8 +60,6 @@ def job_view(row: JobRow, tasks: Sequence[TaskRow]) -> Job:
         view["preemptions"], view["evictedBy"] = row.preemptions, row.evicted_by
     if row.lost_seconds:
         view["lostSeconds"] = round(row.lost_seconds, 3)
-    if row.template:
-        view["extensionTemplate"] = json.loads(row.template)
     runtimes = [_task(row, task) for task in tasks if task.attempt == row.attempt]
     if row.kind == "single":
         members[0]["name"] = row.name
@@ -89,22 +87,7 @@ def group_view(id: str, group: JobGroup) -> WireGroup:
     }
 
 
-class _Spec(TypedDict):
-    """What a request says of what to run."""
-
-    flavour: dict[str, Any]
-    limitFlavour: dict[str, Any]
-    fs: dict[str, Any]
-    extraFS: list[dict[str, Any]]
-    image: str
-    env: dict[str, str]
-    command: str | list[str]
-    args: str | list[str]
-    port: int
-    extensionTemplate: dict[str, Any]
-
-
-def _no_spec() -> _Spec:
+def _no_spec() -> dict[str, Any]:
     """Every key that clients of the reference index, empty."""
     return {
         "flavour": {},
@@ -116,22 +99,6 @@ def _no_spec() -> _Spec:
         "command": "",
         "args": [],
         "port": 0,
-        "extensionTemplate": {},
-    }
-
-
-def _spec(member: dict[str, Any]) -> _Spec:
-    """The only member of a single job says what the whole job runs."""
-    return {
-        "flavour": member["flavour"],
-        "limitFlavour": member["limitFlavour"],
-        "fs": member["fs"],
-        "extraFS": member["extraFS"],
-        "image": member["image"],
-        "env": member["env"],
-        "command": member["command"],
-        "args": member["args"],
-        "port": member["port"],
         "extensionTemplate": {},
     }
 
