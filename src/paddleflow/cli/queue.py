@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +15,7 @@ from paddleflow.cli.output import Column, Kind
 from paddleflow.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
-    from paddleflow.sdk.queues import Queue
+    from paddleflow.sdk.queues import Queue, QueueShape
 
 ORDERS = ("fifo", "shortest", "fair", "drf")
 STATUSES = ("open", "closed")
@@ -65,7 +66,35 @@ def _amounts(cpu: str | None, mem: str | None, scalar: dict[str, str] | None) ->
 
 
 def _shape(function: Callable[..., None]) -> Callable[..., None]:
-    """The options that create and update share."""
+    """The options that create and update share; the command gets them as `shape`, and `maxscalar` beside it."""
+
+    @wraps(function)
+    def call(
+        *args: Any,
+        mincpu: str | None,
+        minmem: str | None,
+        minscalar: dict[str, str] | None,
+        policy: list[str] | None,
+        location: dict[str, str] | None,
+        node_selector: dict[str, str] | None,
+        parent: str | None,
+        weight: int | None,
+        order: str | None,
+        otherclusters: list[str] | None,
+        **kwargs: Any,
+    ) -> None:
+        shape: QueueShape = {
+            "minimum": _amounts(mincpu, minmem, minscalar),
+            "scheduling_policy": policy,
+            "location": location,
+            "node_selector": node_selector,
+            "parent": parent,
+            "weight": weight,
+            "order": order,
+            "other_clusters": otherclusters,
+        }
+        function(*args, shape=shape, **kwargs)
+
     for option in (
         click.option("--location", callback=pairs, help="Description of the location: label1=value1,label2=value2."),
         click.option(
@@ -85,8 +114,8 @@ def _shape(function: Callable[..., None]) -> Callable[..., None]:
         click.option("--mincpu", help="Guaranteed cores: 10, 500m."),
         click.option("--maxscalar", callback=pairs, help="Maximum of scalar resources: nvidia.com/gpu=8."),
     ):
-        function = option(function)
-    return function
+        call = option(call)
+    return call
 
 
 def _warn(texts: Sequence[str]) -> None:
@@ -163,16 +192,7 @@ def create(
     maxcpu: str,
     maxmem: str,
     maxscalar: dict[str, str] | None,
-    mincpu: str | None,
-    minmem: str | None,
-    minscalar: dict[str, str] | None,
-    policy: list[str] | None,
-    location: dict[str, str] | None,
-    node_selector: dict[str, str] | None,
-    parent: str | None,
-    weight: int | None,
-    order: str | None,
-    otherclusters: list[str] | None,
+    shape: QueueShape,
     quota: str | None,
     clustername: str | None,
 ) -> None:
@@ -187,16 +207,9 @@ def create(
         name,
         namespace,
         _amounts(maxcpu, maxmem, maxscalar) or {},
-        minimum=_amounts(mincpu, minmem, minscalar),
         cluster=clustername,
         quota_type=quota,
-        scheduling_policy=policy,
-        location=location,
-        node_selector=node_selector,
-        parent=parent,
-        weight=weight,
-        order=order,
-        other_clusters=otherclusters,
+        **shape,
     )
     _warn(warnings)
     output.done(session, f"queue[{name}] create success", name, lambda: session.client.queues.get(name).raw)
@@ -217,16 +230,7 @@ def update(
     maxcpu: str | None,
     maxmem: str | None,
     maxscalar: dict[str, str] | None,
-    mincpu: str | None,
-    minmem: str | None,
-    minscalar: dict[str, str] | None,
-    policy: list[str] | None,
-    location: dict[str, str] | None,
-    node_selector: dict[str, str] | None,
-    parent: str | None,
-    weight: int | None,
-    order: str | None,
-    otherclusters: list[str] | None,
+    shape: QueueShape,
     status: str | None,
 ) -> None:
     """Change a queue. `--location key=` and `--node-selector key=` remove that key, `--policy name-` that policy.
@@ -236,19 +240,8 @@ def update(
       paddleflow queue update team-a --maxcpu 32 --mincpu 8
       paddleflow queue update team-a --status closed       drain it; --status open reopens it
     """
-    changed = session.client.queues.update(
-        name,
-        maximum=_amounts(maxcpu, maxmem, maxscalar),
-        minimum=_amounts(mincpu, minmem, minscalar),
-        scheduling_policy=policy,
-        location=location,
-        node_selector=node_selector,
-        parent=parent,
-        weight=weight,
-        order=order,
-        other_clusters=otherclusters,
-        status=status,
-    )
+    maximum = _amounts(maxcpu, maxmem, maxscalar)
+    changed = session.client.queues.update(name, maximum=maximum, status=status, **shape)
     _warn(changed.warnings)
     output.done(session, f"queue[{name}] update success", name, lambda: session.client.queues.get(name).raw)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from paddleflow.sdk.records import Page, items, table
+from paddleflow.sdk.records import Page, camel_case, items, table
 from paddleflow.sdk.transport import Query, Transport
 
 T = TypeVar("T")
@@ -26,11 +26,21 @@ def narrowed_by(filters: Mapping[str, object], marker: str | None, max_keys: int
     return {f"{name}Filter": value for name, value in filters.items()} | {"marker": marker, "maxKeys": max_keys}
 
 
-def known(kind: type, filters: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The filters if `kind` has them all: the server passes over those that it does not know, and would list everything."""
-    for name in filters.keys() - kind.__annotations__.keys():
-        raise TypeError(f"filter[{name}] is not one of {', '.join(kind.__annotations__)}")
-    return filters
+def given(fields: Mapping[str, T | None]) -> dict[str, T]:
+    """The fields that have a value: None stands for "not given", and is not sent."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def known(kind: type, keywords: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The keywords if `kind` has them all: a server passes over a filter that it does not know, and would list everything."""
+    for name in keywords.keys() - kind.__annotations__.keys():
+        raise TypeError(f"keyword[{name}] is not one of {', '.join(kind.__annotations__)}")
+    return keywords
+
+
+def body_of(kind: type, fields: Mapping[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
+    """The fields under their keys on the wire: camelCase, unless `keys` says otherwise."""
+    return {keys.get(name) or camel_case(name): value for name, value in given(known(kind, fields)).items()}
 
 
 class Area:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
 from paddleflow.errors import NotFound
-from paddleflow.sdk.area import PAGE, Area
+from paddleflow.sdk.area import PAGE, Area, body_of, given
 from paddleflow.sdk.records import Page, Record, many, record, table, wire
 from paddleflow.sdk.transport import segment
 
@@ -161,8 +161,7 @@ class Clusters(Area):
             "pageNo": page_no,
             "pageSize": page_size,
         }
-        given = {key: value for key, value in body.items() if value is not None}
-        return table(self._transport.call("POST", "/cluster/resource", body=given))
+        return table(self._transport.call("POST", "/cluster/resource", body=given(body)))
 
     def nodes(self, name: str, *, page_no: int | None = None, page_size: int | None = None) -> Sequence[NodeInfo]:
         """The nodes of a cluster, with what runs on them."""
@@ -172,4 +171,4 @@ class Clusters(Area):
 
 
 def _body(fields: ClusterFields) -> dict[str, object]:
-    return {_KEYS.get(key, key): value for key, value in fields.items() if value is not None}
+    return body_of(ClusterFields, fields, _KEYS)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from paddleflow.base.ids import new_job_id
 from paddleflow.errors import Conflict, Invalid, NotFound
 from paddleflow.sdk import follow as following
-from paddleflow.sdk.area import PAGE, Area
+from paddleflow.sdk.area import PAGE, Area, given
 from paddleflow.sdk.handles import Handle
 from paddleflow.sdk.records import Page, Record, items, many, number, record, table, wire
 
@@ -226,8 +226,7 @@ class Job(Handle[JobRecord]):
     ) -> None:
         """Priority while it waits; labels and annotations at any time."""
         body = {"priority": priority, "labels": labels, "annotations": annotations}
-        given = {key: value for key, value in body.items() if value is not None}
-        self._transport.call("PUT", self._path, query={"action": "modify"}, body=given)
+        self._transport.call("PUT", self._path, query={"action": "modify"}, body=given(body))
 
     def delete(self) -> None:
         """Only a job that is over."""
@@ -278,7 +277,7 @@ class Jobs(Area):
         `after` are jobs that must succeed first: until then it waits in the server, and it is cancelled if one of them does not.
         Jobs with the same `array`, an id that you choose, are listed together.
         """
-        given = {
+        fields = {
             "id": id, "name": name, "command": command, "args": args, "env": env, "image": image, "port": port,
             "flavour": {"name": flavour} if isinstance(flavour, str) else flavour,
             "fs": {"name": fs} if isinstance(fs, str) else fs,
@@ -286,7 +285,7 @@ class Jobs(Area):
             "extensionTemplate": extension_template, "code": code, "secrets": secrets, "requirements": requirements, "array": array,
             "after": None if after is None else [_id(job) for job in ([after] if isinstance(after, str | Job) else after)],
         }  # fmt: skip
-        body = {**(document or {}), **{key: value for key, value in given.items() if value is not None}}
+        body = {**(document or {}), **given(fields)}
         if queue or priority:
             policy = {"queue": queue, "priority": priority}
             body["schedulingPolicy"] = table(body.get("schedulingPolicy")) | {k: v for k, v in policy.items() if v}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from paddleflow.errors import NotFound
-from paddleflow.sdk.area import PAGE, Area
+from paddleflow.sdk.area import PAGE, Area, body_of, given
 from paddleflow.sdk.records import Page, Record, items, record, table, wire
 from paddleflow.sdk.transport import segment
 
@@ -58,78 +58,49 @@ class Flavour(Record):
     update_time: str = wire()
 
 
-def _given(**fields: object) -> dict[str, object]:
-    return {key: value for key, value in fields.items() if value is not None}
+class QueueShape(TypedDict, total=False):
+    """What may be said of a queue when it is made, and changed later. None counts as not given."""
+
+    minimum: Amounts | None  #: what it is guaranteed
+    scheduling_policy: Sequence[str] | None
+    location: Mapping[str, str] | None
+    node_selector: Mapping[str, str] | None
+    parent: str | None
+    weight: int | None  #: its share of unused resources, relative to its siblings
+    order: str | None  #: of jobs of equal priority: fifo, shortest, fair or drf
+    other_clusters: Sequence[str] | None  #: in order of preference
+
+
+class QueueFields(QueueShape, total=False):
+    """What may be said of a new queue beside its name, namespace and maximum."""
+
+    cluster: str | None
+    quota_type: str | None
+
+
+class QueueChanges(QueueShape, total=False):
+    """What of a queue may be changed."""
+
+    maximum: Amounts | None
+    status: str | None  #: open or closed
+
+
+_KEYS = {"cluster": "clusterName", "maximum": "maxResources", "minimum": "minResources"}
 
 
 class Queues(Area):
     """Queues. Making, changing and deleting is for root; others see those granted to them."""
 
-    def create(
-        self,
-        name: str,
-        namespace: str,
-        maximum: Amounts,
-        *,
-        minimum: Amounts | None = None,
-        cluster: str | None = None,
-        quota_type: str | None = None,
-        scheduling_policy: Sequence[str] | None = None,
-        location: Mapping[str, str] | None = None,
-        node_selector: Mapping[str, str] | None = None,
-        parent: str | None = None,
-        weight: int | None = None,
-        order: str | None = None,
-        other_clusters: Sequence[str] | None = None,
-    ) -> Sequence[str]:
+    def create(self, name: str, namespace: str, maximum: Amounts, **fields: Unpack[QueueFields]) -> Sequence[str]:
         """Makes a queue; answers warnings about what cannot be kept as things are."""
-        body = _given(
-            name=name,
-            namespace=namespace,
-            clusterName=cluster,
-            quotaType=quota_type,
-            maxResources=maximum,
-            minResources=minimum,
-            schedulingPolicy=scheduling_policy,
-            location=location,
-            nodeSelector=node_selector,
-            parent=parent,
-            weight=weight,
-            order=order,
-            otherClusters=other_clusters,
-        )
-        return tuple(
-            str(text) for text in items(table(self._transport.call("POST", "/queue", body=body)).get("warnings"))
-        )
+        rest = body_of(QueueFields, fields, _KEYS)
+        body = {"name": name, "namespace": namespace, "maxResources": maximum, **rest}
+        answer = table(self._transport.call("POST", "/queue", body=body))
+        return tuple(str(text) for text in items(answer.get("warnings")))
 
-    def update(
-        self,
-        name: str,
-        *,
-        maximum: Amounts | None = None,
-        minimum: Amounts | None = None,
-        scheduling_policy: Sequence[str] | None = None,
-        location: Mapping[str, str] | None = None,
-        node_selector: Mapping[str, str] | None = None,
-        parent: str | None = None,
-        weight: int | None = None,
-        order: str | None = None,
-        other_clusters: Sequence[str] | None = None,
-        status: str | None = None,
-    ) -> Queue:
+    def update(self, name: str, **changes: Unpack[QueueChanges]) -> Queue:
         """A key of location or node selector with an empty value is removed, and so is a policy that ends in ``-``."""
-        body = _given(
-            maxResources=maximum,
-            minResources=minimum,
-            schedulingPolicy=scheduling_policy,
-            location=location,
-            nodeSelector=node_selector,
-            parent=parent,
-            weight=weight,
-            order=order,
-            otherClusters=other_clusters,
-            status=status,
-        )
+        body = body_of(QueueChanges, changes, _KEYS)
         return Queue.of(self._transport.call("PUT", f"/queue/{segment(name)}", body=body))
 
     def get(self, name: str) -> Queue:
@@ -161,8 +132,8 @@ class Flavours(Area):
         scalars: Mapping[str, str] | None = None,
         cluster: str | None = None,
     ) -> None:
-        body = _given(name=name, cpu=cpu, mem=mem, scalarResources=scalars, clusterName=cluster)
-        self._transport.call("POST", "/flavour", body=body)
+        body = {"name": name, "cpu": cpu, "mem": mem, "scalarResources": scalars, "clusterName": cluster}
+        self._transport.call("POST", "/flavour", body=given(body))
 
     def update(
         self,
@@ -173,8 +144,8 @@ class Flavours(Area):
         scalars: Mapping[str, str] | None = None,
         cluster: str | None = None,
     ) -> None:
-        body = _given(cpu=cpu, mem=mem, scalarResources=scalars, clusterName=cluster)
-        self._transport.call("PUT", f"/flavour/{segment(name)}", body=body)
+        body = {"cpu": cpu, "mem": mem, "scalarResources": scalars, "clusterName": cluster}
+        self._transport.call("PUT", f"/flavour/{segment(name)}", body=given(body))
 
     def get(self, name: str) -> Flavour:
         return Flavour.of(self._transport.call("GET", f"/flavour/{segment(name)}"))

@@ -30,6 +30,12 @@ def items(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
+def camel_case(name: str) -> str:
+    """A name of ours as the wire has it."""
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
 def _text(value: object) -> str:
     return value if isinstance(value, str) else str(value)
 
@@ -133,9 +139,7 @@ def _plan(kind: type[object]) -> _Plan:
     plan: _Plan = []
     for item in dataclasses.fields(kind):  # type: ignore[arg-type]  # every Record is a dataclass
         if "read" in item.metadata:
-            first, *rest = item.name.split("_")
-            key = item.metadata["key"] or first + "".join(word.capitalize() for word in rest)
-            plan.append((item.name, key, item.metadata["read"]))
+            plan.append((item.name, item.metadata["key"] or camel_case(item.name), item.metadata["read"]))
     _plans[kind] = plan
     return plan
 

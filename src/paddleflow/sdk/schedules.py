@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, TypedDict, Unpack
 
 from paddleflow.errors import Conflict, NotFound
-from paddleflow.sdk.area import PAGE, Area, known, narrowed_by, page_of
+from paddleflow.sdk.area import PAGE, Area, body_of, known, narrowed_by, page_of
 from paddleflow.sdk.records import Page, Record, items, record, table, wire
 from paddleflow.sdk.runs import Run
 from paddleflow.sdk.transport import segment
@@ -50,13 +50,7 @@ class ScheduleFields(TypedDict, total=False):
     user: str | None
 
 
-_KEYS = {
-    "start_time": "startTime",
-    "end_time": "endTime",
-    "concurrency_policy": "concurrencyPolicy",
-    "expire_interval": "expireInterval",
-    "user": "username",
-}
+_KEYS = {"user": "username"}
 
 
 class ScheduleFilters(TypedDict, total=False):
@@ -80,8 +74,8 @@ class Schedules(Area):
         self, name: str, pipeline: str, version: str, crontab: str, **fields: Unpack[ScheduleFields]
     ) -> Schedule:
         """A schedule of one version of a registered pipeline."""
-        given = {_KEYS.get(key, key): value for key, value in fields.items() if value is not None}
-        body = {"name": name, "pipelineID": pipeline, "pipelineVersionID": version, "crontab": crontab, **given}
+        rest = body_of(ScheduleFields, fields, _KEYS)
+        body = {"name": name, "pipelineID": pipeline, "pipelineVersionID": version, "crontab": crontab, **rest}
         id = str(table(self._transport.call("POST", "/schedule", body=body)).get("scheduleID", ""))
         return Schedule(id=id, name=name, pipeline_id=pipeline, version_id=version, crontab=crontab)
 
@@ -108,8 +102,8 @@ class Schedules(Area):
     def page(
         self, *, max_keys: int = PAGE, marker: str | None = None, **filters: Unpack[ScheduleFilters]
     ) -> Page[Schedule]:
-        given = {_FILTERS.get(name, name): value for name, value in known(ScheduleFilters, filters).items()}
-        query = narrowed_by(given, marker, max_keys)
+        wanted = {_FILTERS.get(name, name): value for name, value in known(ScheduleFilters, filters).items()}
+        query = narrowed_by(wanted, marker, max_keys)
         return self._page("/schedule", "scheduleList", Schedule.of, query)
 
     def list(self, **filters: Unpack[ScheduleFilters]) -> Iterator[Schedule]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from paddleflow.errors import Invalid, NotFound
-from paddleflow.sdk.area import PAGE, Area
+from paddleflow.sdk.area import PAGE, Area, given
 from paddleflow.sdk.records import Page, Record, items, record, table, wire
 from paddleflow.sdk.transport import segment
 
@@ -87,7 +87,7 @@ class Storages(Area):
     ) -> str:
         """The id of the new storage; `url` such as ``local:///data/team``."""
         body = {"name": name, "url": url, "properties": properties, "username": user}
-        answer = self._transport.call("POST", "/fs", body={k: v for k, v in body.items() if v is not None})
+        answer = self._transport.call("POST", "/fs", body=given(body))
         return str(table(answer).get("fsID", ""))
 
     def update(
@@ -100,7 +100,7 @@ class Storages(Area):
     ) -> None:
         """Change a storage. `properties` replace all that there are; a secret given as ``******`` stays."""
         body = {"name": name, "url": url, "properties": properties, "username": user}
-        self._transport.call("PUT", "/fs", body={k: v for k, v in body.items() if v is not None})
+        self._transport.call("PUT", "/fs", body=given(body))
 
     def get(self, name: str, *, user: str | None = None) -> Storage:
         return Storage.of(self._transport.call("GET", f"/fs/{segment(name)}", query={"username": user}))
@@ -129,7 +129,7 @@ class Storages(Area):
     ) -> None:
         """Another store at a path inside a storage."""
         body = {"fsName": name, "fsPath": path, "url": url, "properties": properties, "username": user}
-        self._transport.call("POST", "/link", body={k: v for k, v in body.items() if v is not None})
+        self._transport.call("POST", "/link", body=given(body))
 
     def unlink(self, name: str, path: str, *, user: str | None = None) -> None:
         query = {"fsPath": path, "username": user}
@@ -198,4 +198,4 @@ def _cache_body(name: str, options: Mapping[str, object], user: str | None) -> d
                 body[key] = json.loads(value)
             except ValueError as error:
                 raise Invalid(f"{key}: {value[:80]!r} is not a value, such as true, 4096 or a JSON object") from error
-    return {key: value for key, value in body.items() if value is not None}
+    return given(body)

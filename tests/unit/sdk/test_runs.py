@@ -252,6 +252,6 @@ def test_a_call_makes_one_request(stub: Stub, pf: PaddleFlow, name: str) -> None
 
 @pytest.mark.parametrize("area", ["runs", "artifacts", "caches", "schedules"])
 def test_a_misspelt_filter_is_refused_before_it_lists_everything(stub: Stub, pf: PaddleFlow, area: str) -> None:
-    with pytest.raises(TypeError, match=r"filter\[usr\] is not one of user, "):
+    with pytest.raises(TypeError, match=r"keyword\[usr\] is not one of user, "):
         list(getattr(pf, area).list(usr="alice"))
     assert stub.requests == []
