@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from paddleflow.api.forecaster import FUTURES, Forecasts, Question
 from paddleflow.api.jobs import owned_job
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.api.sse import until_first
-from paddleflow.api.why import standing
+from paddleflow.api.why import standing, starts_elsewhere
 from paddleflow.base.clock import local_text
 from paddleflow.errors import PaddleFlowError
+from paddleflow.jobs.forecaster import FUTURES, Forecasts, Question
 from paddleflow.jobs.rows import JobRow
 from paddleflow.scheduling.forecast import Forecast
 from paddleflow.simulator.forecast_worker import Problem
@@ -54,6 +54,12 @@ async def eta(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobEta:
 
     if known is None:
         await until_first(work, disconnected)
+        starts = await platform.database.read(starts_elsewhere, row, now)
+        if starts:
+            answer["otherClusters"] = [
+                {"cluster": name, "text": "not known" if start is None else start.text}
+                for name, start in starts.items()
+            ]
     else:
         answer["text"] = known.text
     for outcome in found:

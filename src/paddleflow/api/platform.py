@@ -16,7 +16,6 @@ from paddleflow.access.sessions import Sessions
 from paddleflow.access.user_folders import UIDS, UserFolders
 from paddleflow.api.cluster_view import CheckCluster, ClusterView, NoNodes
 from paddleflow.api.fair_use import Computing, Shared, UserQueue
-from paddleflow.api.forecaster import Forecaster
 from paddleflow.api.peers import Peers
 from paddleflow.api.store_checks import StoreChecks
 from paddleflow.base.clock import Clock
@@ -27,6 +26,7 @@ from paddleflow.errors import Fault
 from paddleflow.jobs.code import FOLDER as CODE
 from paddleflow.jobs.durations import DurationHistory
 from paddleflow.jobs.environment import FOLDER as ENVIRONMENTS
+from paddleflow.jobs.forecaster import Forecaster
 from paddleflow.jobs.submission import AdmissionCache, AdmittedJob, Nodes, QueueCache
 from paddleflow.queues.model import DEFAULT_CLUSTER
 from paddleflow.runtimes.log_folder import LogFolder, SampleFolder

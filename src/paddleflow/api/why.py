@@ -11,6 +11,7 @@ from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.base.clock import local_text
 from paddleflow.base.quantity import Resources
+from paddleflow.jobs.expected_starts import ExpectedStart, expected_starts
 from paddleflow.jobs.model import JobStatus
 from paddleflow.jobs.queries import get_tasks
 from paddleflow.jobs.rows import JobRow, request_of
@@ -45,8 +46,9 @@ def standing(row: JobRow, now: float) -> Reason | None:
 
 
 async def why(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobWhy:
-    row, queues, sizes, clusters, near = await platform.database.read(_read_context, call.caller, call.path["id"])
-    known = standing(row, platform.clock.now())
+    now = platform.clock.now()
+    row, queues, sizes, starts, near = await platform.database.read(_read_context, call.caller, call.path["id"], now)
+    known = standing(row, now)
     suggestions: Sequence[Suggestion] = ()
     waiting = known is None
     if known is None:
@@ -59,7 +61,7 @@ async def why(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobWhy:
             known = Reason("machine_away", f"waits for the machine of cluster {row.cluster}: server {owner} is away")
     story = _story(row) + near
     if waiting:
-        story += [await _why_not_there(platform, row, name) for name in clusters if name != row.cluster]
+        story += [await _why_not_there(platform, row, name, start) for name, start in starts.items()]
     reason = known or Reason("not_seen", row.message or "the scheduler has not looked at it yet")
     return {
         "id": row.id,
@@ -72,14 +74,17 @@ async def why(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobWhy:
     }
 
 
-async def _why_not_there(platform: Platform, row: JobRow, cluster: str) -> Reason:
-    """Why a job waits that another cluster of its queue might have taken."""
+async def _why_not_there(platform: Platform, row: JobRow, cluster: str, start: ExpectedStart | None) -> Reason:
+    """Why a job waits that another cluster of its queue might have taken, and when it would start there."""
     engine = platform.jobs_run_here.engines.engine(cluster)
     found = None if engine is None else await engine.why_not(request_of(row))
     if found is None:
         trouble = platform.jobs_run_here.engines.trouble(cluster)
         found = trouble or "another server runs it, or nobody: what it has free is not known here"
-    return Reason("cluster", f"cluster {cluster}: {found or 'it would start there now, and is about to be moved'}")
+    words = found or "it would start there now, and is about to be moved"
+    if found and start is not None:
+        words += f"; {start.text}"
+    return Reason("cluster", f"cluster {cluster}: {words}")
 
 
 def _story(row: JobRow) -> list[Reason]:
@@ -111,15 +116,23 @@ def _near(tx: Tx, row: JobRow) -> list[Reason]:
     return [Reason("locality", "; ".join(words))]
 
 
+def starts_elsewhere(tx: Tx, row: JobRow, now: float) -> dict[str, ExpectedStart | None]:
+    """The other clusters to which a job may go, in order of preference, and what each has said of its start."""
+    queue = find_queue(tx, row.queue)
+    if queue is None or not queue.other_clusters or row.run_id is not None:
+        return {}
+    found = expected_starts(tx, row.id, now)
+    return {name: found.get(name) for name in queue.clusters if name != row.cluster}
+
+
 def _read_context(
-    tx: Tx, caller: Caller, job: str
-) -> tuple[JobRow, list[str], list[Resources], tuple[str, ...], list[Reason]]:
-    """The job, the queues that its owner may use, the sizes that there are, the clusters of its queue, and where its data is."""
+    tx: Tx, caller: Caller, job: str, now: float
+) -> tuple[JobRow, list[str], list[Resources], dict[str, ExpectedStart | None], list[Reason]]:
+    """The job, the queues that its owner may use, the sizes that there are, its other clusters, and where its data is."""
     row = owned_job(tx, caller, job)
     queues = usable_queues(tx, row.user_name, row.user_name == ROOT)
-    queue = find_queue(tx, row.queue)
     sizes = [each.each for each in list_flavours(tx, 0, MOST_SIZES)]
-    return row, queues, sizes, queue.clusters if queue is not None and row.run_id is None else (), _near(tx, row)
+    return row, queues, sizes, starts_elsewhere(tx, row, now), _near(tx, row)
 
 
 def _suggestion(suggestion: Suggestion) -> wire.Suggestion:

@@ -179,6 +179,8 @@ def eta(session: Session, jobid: str) -> None:
     if found.seconds is not None:
         between = f"between {found.early:.0f} and {found.late:.0f}"
         click.echo(f"  in {found.seconds:.0f} s ({between}), based on {found.learnt_from} finished jobs")
+    for other in found.other_clusters:
+        click.echo(f"  cluster {other.cluster}: {other.text}")
 
 
 @click.command(cls=Command)

@@ -2,7 +2,7 @@
 
 A job begins on the first cluster of its queue. If it has to wait there, the others look at it in the order of preference, each a
 second later than the one before, and the first that has room takes it: so it starts where it can start first, and no forecast has to
-be right. It is moved in one transaction and only while it waits; what the other engine does with it meanwhile fails by `touched`.
+be right. Where it waits as long as none has room is the matter of `start_choice`. It is moved in one transaction and only while it waits; what the other engine does with it meanwhile fails by `touched`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ClusterChoice:
         """One look at all that waits elsewhere; the jobs that were moved here."""
         if self._engine.scheduler is None:
             return []
-        version, queues = await self._parts.database.read(_read_queues, self._engine.cluster, self._version)
+        version, queues = await self._parts.database.read(read_shared_queues, self._engine.cluster, self._version)
         if queues is not None:
             self._version, self._queues = version, queues
         moved: list[str] = []
@@ -76,7 +76,7 @@ class ClusterChoice:
         return await parts.database.write(move_jobs, wanted, source, here, now) if wanted else []
 
 
-def _read_queues(tx: Tx, cluster: str, known: int) -> tuple[int, Sequence[Queue] | None]:
+def read_shared_queues(tx: Tx, cluster: str, known: int) -> tuple[int, Sequence[Queue] | None]:
     """The queues that share their jobs between this cluster and others, if anything has changed."""
     version = counters.value(tx, COUNTER)
     if version == known:

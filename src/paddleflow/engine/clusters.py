@@ -18,6 +18,7 @@ from paddleflow.base.values import dataclass
 from paddleflow.engine.cluster_choice import ClusterChoice
 from paddleflow.engine.cluster_engine import ClusterEngine, Parts
 from paddleflow.engine.housekeeping import delete_for_ever, sample_for_ever
+from paddleflow.engine.start_choice import StartChoice
 from paddleflow.errors import PaddleFlowError
 from paddleflow.queues.clusters import every_cluster
 from paddleflow.queues.model import COUNTER, Cluster
@@ -261,3 +262,4 @@ async def _run_cluster(running: _Running, parts: Parts) -> None:
         group.create_task(sample_for_ever(running.runtime, parts))
         group.create_task(delete_for_ever(running.runtime, running.engine.cluster, parts))
         group.create_task(ClusterChoice(running.engine, parts).run())
+        group.create_task(StartChoice(running.engine, parts).run())

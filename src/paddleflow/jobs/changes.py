@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from paddleflow.errors import Conflict, Fault, Invalid
 from paddleflow.jobs import dependencies
 from paddleflow.jobs.admission import TTL_ANNOTATION, time_to_live
 from paddleflow.jobs.model import JobStatus
 from paddleflow.jobs.queries import get_job
-from paddleflow.jobs.rows import SQL, ChangedJob, JobRow, delete_at
+from paddleflow.jobs.rows import SQL, JobRow, delete_at
 from paddleflow.settings import JobSettings
 from paddleflow.spec.job import JobChange
 from paddleflow.store import events
 from paddleflow.store.database import Tx
 
 MOST_REFUSED = 500  #: waiting jobs that one transaction ends
+
+
+class Movable(Protocol):
+    """A waiting job as it was read."""
+
+    @property
+    def seq(self) -> int: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def touched(self) -> int: ...
 
 
 class DueJob(NamedTuple):
@@ -94,7 +105,7 @@ def _text(notes: dict[str, str]) -> str:
     return json.dumps(notes, ensure_ascii=False)
 
 
-def move_jobs(tx: Tx, jobs: Sequence[ChangedJob], source: str, target: str, now: float) -> list[str]:
+def move_jobs(tx: Tx, jobs: Sequence[Movable], source: str, target: str, now: float) -> list[str]:
     """Waiting jobs go to another cluster; those of them that nobody has placed, stopped or moved meanwhile."""
     moved = []
     for job in jobs:

@@ -104,6 +104,30 @@ where seq = :seq and touched = :touched and cluster = :source and placed = 0 and
 insert into deleted_jobs (seq, job_id, cluster) values (:seq, :id, :cluster)
 on conflict (seq) do update set cluster = excluded.cluster
 
+-- name: delete_expected_starts
+-- What a cluster has said about starts, before it says it anew.
+delete from expected_starts where cluster = :cluster
+
+-- name: insert_expected_start
+-- When a job would start on a cluster.
+insert into expected_starts (job_id, cluster, queue, at, starts_at, beyond, rests_on)
+values (:id, :cluster, :queue, :at, :starts_at, :beyond, :rests_on)
+
+-- name: expected_starts_of_queue
+-- What all clusters say of the jobs of a queue that wait and may be moved, those that came first first.
+select e.job_id as id, e.cluster, e.queue, e.at, e.starts_at, e.beyond, e.rests_on, j.seq, j.touched, j.cluster as waits_on
+from expected_starts e join jobs j on j.id = e.job_id
+where e.queue = :queue and j.queue = e.queue and j.placed = 0 and j.status in $WAITING and j.gated = 0 and j.run_id is null
+order by j.seq
+
+-- name: expected_starts_of_job
+-- What all clusters say of one job.
+select job_id as id, cluster, queue, at, starts_at, beyond, rests_on from expected_starts where job_id = :id
+
+-- name: forget_expected_starts
+-- A job of the queue was moved: for the others nothing is true any more.
+delete from expected_starts where queue = :queue
+
 -- name: waiting_classes
 -- The same with one row for all jobs that are equal to the scheduler: their positions, ids and moments are JSON lists.
 select queue, user_name, framework, priority, member_sets, attempt, not_before, gated, touched, status, message,

@@ -150,6 +150,14 @@ class Why(Record):
 
 
 @record
+class ElsewhereEta(Record):
+    """When a waiting job would start on another cluster of its queue."""
+
+    cluster: str = wire()
+    text: str = wire()
+
+
+@record
 class Eta(Record):
     """When a waiting job will probably start: seconds from now, and the bounds of four starts out of five."""
 
@@ -162,6 +170,7 @@ class Eta(Record):
     late: float | None = wire(None, read=_seconds)
     expected_start: str = wire()
     learnt_from: int = wire(0)
+    other_clusters: Sequence[ElsewhereEta] = wire((), read=many(ElsewhereEta))
 
 
 class Job(Handle[JobRecord]):

@@ -1,7 +1,7 @@
 """A process of its own for one large forecast, so that the server's event loop stays free while it is computed.
 
 `python -m paddleflow.simulator.forecast_worker` reads a pickled `Problem` from standard input and writes the pickled answer
-to standard output. `api.forecaster` starts it, with a lower priority than the server's, and kills it when nobody waits for
+to standard output. `jobs.forecaster` starts it, with a lower priority than the server's, and kills it when nobody waits for
 the answer any more. Both ends are the same code of the same installation, so pickle is safe here.
 """
 

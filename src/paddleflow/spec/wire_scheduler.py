@@ -5,6 +5,13 @@ from __future__ import annotations
 from typing import Annotated, NotRequired, TypedDict
 
 
+class ElsewhereEta(TypedDict):
+    """When a waiting job would start on another cluster of its queue."""
+
+    cluster: str
+    text: Annotated[str, "for people"]
+
+
 class JobEta(TypedDict):
     """When a waiting job will probably start."""
 
@@ -19,6 +26,7 @@ class JobEta(TypedDict):
     earliestStart: NotRequired[str]
     latestStart: NotRequired[str]
     learntFrom: Annotated[int, "ended jobs whose durations it rests on"]
+    otherClusters: NotRequired[Annotated[list[ElsewhereEta], "the other clusters of its queue"]]
 
 
 class QueueOutcome(TypedDict):

@@ -65,7 +65,7 @@ class Forecaster:
             if question is None:
                 return None
             began = time.monotonic()
-            starts = await self._solve(question.problem)
+            starts = await solve_aside(question.problem, self._small)
             self._last = Forecasts(question.problem.snapshot.now, question.learnt, starts, time.monotonic() - began)
             return self._last
 
@@ -78,12 +78,14 @@ class Forecaster:
             return last
         return last if age < _SHARE * last.cost else None
 
-    async def _solve(self, problem: Problem) -> Mapping[str, StartForecast]:
-        snapshot = problem.snapshot
-        if len(snapshot.pending) + len(snapshot.allocations) <= self._small:
-            return await asyncio.to_thread(solve, problem)
-        data = await asyncio.to_thread(pickle.dumps, problem, pickle.HIGHEST_PROTOCOL)
-        return await _in_process(data, problem.seconds + _GRACE)
+
+async def solve_aside(problem: Problem, small: int = SMALL) -> Mapping[str, StartForecast]:
+    """Off the event loop: a small problem in a thread, a large one in a process."""
+    snapshot = problem.snapshot
+    if len(snapshot.pending) + len(snapshot.allocations) <= small:
+        return await asyncio.to_thread(solve, problem)
+    data = await asyncio.to_thread(pickle.dumps, problem, pickle.HIGHEST_PROTOCOL)
+    return await _in_process(data, problem.seconds + _GRACE)
 
 
 async def _in_process(data: bytes, seconds: float) -> Mapping[str, StartForecast]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from paddleflow.api.forecaster import Forecaster, Forecasts, Question
 from paddleflow.base.quantity import Resources
+from paddleflow.jobs.forecaster import Forecaster, Forecasts, Question
 from paddleflow.scheduling.forecast import Estimate
 from paddleflow.scheduling.model import Allocation, Assignment, MemberSet, Node, Queue, Request, Snapshot
 from paddleflow.simulator.forecast_worker import Problem
