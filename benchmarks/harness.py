@@ -17,7 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO, TypeAlias
@@ -45,6 +45,7 @@ class Bench:
     lines: list[dict[str, object]] = field(default_factory=list)
     argument: str = ""
     chosen: str = ""  #: the one part to run; empty: all
+    numbers: Mapping[str, float] = field(default_factory=dict)  #: options of this benchmark alone
     _part: str = field(default="", init=False)  #: the one that runs
 
     def begins(self, part: str) -> bool:
@@ -90,13 +91,21 @@ class Bench:
         write_page()
 
 
-def begin(name: str, about: str, argument: str = "", parts: Sequence[str] = ()) -> Bench:
+def begin(
+    name: str,
+    about: str,
+    argument: str = "",
+    parts: Sequence[str] = (),
+    numbers: Mapping[str, float] | None = None,
+) -> Bench:
     """The benchmark that this process is, with the options that all of them share, and perhaps an argument or parts of its own."""
     parser = argparse.ArgumentParser(prog=f"scripts/bench {name}", description=about)
     parser.add_argument("--quick", action="store_true", help="fewer and smaller rounds, an answer within a minute")
     parser.add_argument("--write", action="store_true", help="keep the lines and write docs/benchmarks.md from them")
     if argument:
         parser.add_argument(argument)
+    for option, usual in (numbers or {}).items():
+        parser.add_argument(f"--{option}", type=float, default=usual, help=f"{usual:g} if not given")
     if parts:
         parser.add_argument(
             "--part", choices=parts, default="", help="this part alone; --write replaces its lines alone"
@@ -104,7 +113,7 @@ def begin(name: str, about: str, argument: str = "", parts: Sequence[str] = ()) 
     options = parser.parse_args()
     return Bench(
         name, about, options.quick, options.write, argument=getattr(options, argument) if argument else "",
-        chosen=options.part if parts else "",
+        chosen=options.part if parts else "", numbers={name: getattr(options, name) for name in numbers or {}},
     )  # fmt: skip
 
 

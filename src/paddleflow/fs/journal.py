@@ -158,6 +158,15 @@ class Journal:
                 return []
             return [record for record in self._records() if self._live.get(record.name) == record.at]
 
+    def content(self, name: str) -> bytes | None:
+        """Of the file as it was acknowledged; None for one that is not in here."""
+        with self._lock:
+            at = self._live.get(name)
+            if at is None:
+                return None
+            _, _, note_length, length, _ = _RECORD.unpack(os.pread(self._fd, _RECORD.size, at))
+            return os.pread(self._fd, length, at + _RECORD.size + note_length)
+
     def adopt(self) -> None:
         """What an earlier boot of the machine left is restored: from now on files and notes may be newer."""
         with self._lock:

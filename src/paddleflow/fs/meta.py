@@ -47,8 +47,8 @@ class Node:
 
     __slots__ = (
         "__weakref__", "atime", "checked_at", "clean_as", "commits", "ctime", "fd", "file", "gid", "handles", "id",
-        "kept_tag", "listed_at", "lock", "mode", "modified_at", "mtime", "name", "parent", "pending", "saved",
-        "shown_at", "size", "staged", "tag", "target", "uid", "unlinked", "uploading", "writers", "xattrs",
+        "kept", "kept_tag", "listed_at", "lock", "mode", "modified_at", "mtime", "name", "parent", "pending", "saved",
+        "sending", "shown_at", "size", "staged", "tag", "target", "uid", "unlinked", "uploading", "writers", "xattrs",
     )  # fmt: skip
 
     def __init__(self, number: int, parent: Node | None, name: str, mode: int) -> None:
@@ -74,6 +74,8 @@ class Node:
         self.clean_as: tuple[int, int] | None = None  #: size and time of the staged file when the store had the same
         self.commits = 0  #: how often it was acknowledged
         self.pending = False  #: acknowledged, on its way to the store
+        self.sending = False  #: an upload of it is under way, or waits for its turn
+        self.kept: Path | None = None  #: the file that was acknowledged, if it is not `staged` any more
         self.kept_tag = ""  #: the version that was last opened, and that the kernel may have cached
 
     @property
@@ -349,6 +351,7 @@ def staged_record(node: Node) -> bytes:
     found = {
         "staged": node.staged.name, "clean": node.clean_as, "tag": node.tag, "modified_at": node.modified_at,
         "metadata": metadata, "ctime": node.ctime, "pending": node.pending, "key": node.key(),
+        "kept": node.kept.name if node.kept is not None else "",
     }  # fmt: skip
     return json.dumps(found).encode()
 

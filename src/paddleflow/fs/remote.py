@@ -17,6 +17,7 @@ import struct
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 from paddleflow.errors import Conflict, NotFound
 from paddleflow.fs import kernel
@@ -24,13 +25,14 @@ from paddleflow.fs.blocks import BlockFile, DataCache, Fetch
 from paddleflow.fs.folders import Folders
 from paddleflow.fs.index import Index
 from paddleflow.fs.kernel import Attributes
-from paddleflow.fs.meta import Defaults, Node, Nodes, row_attributes, staged_record, text_of
+from paddleflow.fs.meta import Defaults, Node, Nodes, row_attributes, text_of
 from paddleflow.fs.options import RemoteOptions
 from paddleflow.fs.posix import without_suid
 from paddleflow.fs.remote_file import RemoteFile
 from paddleflow.fs.state import HandleRecord, State
 from paddleflow.fs.tree import NOW, Changes, Found, Limits, Listed, OpenFile, Owner
-from paddleflow.fs.writer import Commit, Staging
+from paddleflow.fs.uploads import Uploads, is_dirty, state_of
+from paddleflow.fs.writer import Staging
 from paddleflow.objects.store import Entry, Kind, ObjectStore
 
 ASKED_AT_ONCE = 32  #: attributes of objects that are asked for while a folder is listed
@@ -62,6 +64,7 @@ class RemoteTree:
         root.apply(Entry("", Kind.FOLDER) if again else store.stat(""), defaults)
         root.mtime = root.ctime = root.atime = time.time_ns()
         self._nodes, self._index = Nodes(root, state, index), index
+        self._uploads = Uploads(staging, self._nodes, self._close, writeback=options.writeback)
         self._askers = ThreadPoolExecutor(ASKED_AT_ONCE, "attributes")
         self._folders = Folders(store, self._nodes, self._askers, self._known, defaults, plain=options.plain)
         if again:
@@ -195,8 +198,7 @@ class RemoteTree:
             self._keep_for_readers(node)
             self._store.remove(node.key())
             self._nodes.remove(node)
-            if node.staged is not None:
-                self._staging.forget(node.staged)
+            self._uploads.forget(node)
         folder.mtime = folder.ctime = node.ctime = time.time_ns()
         self._nodes.rewrite(folder)
 
@@ -236,29 +238,49 @@ class RemoteTree:
             return
         if old is not None and not (repeated and old.is_folder and node.is_folder):
             self._check_replaceable(node, old, flags)
-        key, new_key = node.key(), f"{new_folder.key()}/{new}" if new_folder.parent else new
-        with node.uploading, node.lock:
+        with node.uploading, old.uploading if old is not None else nullcontext(), node.lock:
             if node.is_folder:
-                self._rename_folder(key, new_key)
-            elif node.tag:
-                self._keep_for_readers(node)
-                entry = self._store.rename(key, new_key)
-                self._cache.rename(key, node.tag, new_key, entry.tag)
-                node.tag, node.modified_at = entry.tag, entry.modified_at
-            elif old is not None:
-                self._store.remove(new_key)
-            if old is not None:
-                self._nodes.remove(old)
-            self._nodes.move(node, new_folder, new)
-            self._describe(node)
-            if node.pending and not self._commit_later(node):  # the note must name the new key
-                self._upload(node)
-                if node.staged is not None:
-                    self._staging.forget(node.staged)
+                self._rename_folder(node.key(), f"{new_folder.key()}/{new}" if new_folder.parent else new)
+                self._place(node, old, new_folder, new)
+            elif node.staged is not None and (node.pending or not node.tag):
+                self._rename_unsent(node, old, new_folder, new)
+            else:
+                self._rename_stored(node, old, new_folder, new)
         now = time.time_ns()
         folder.mtime = folder.ctime = new_folder.mtime = new_folder.ctime = node.ctime = now
         for each in (folder, new_folder, node):
             self._nodes.rewrite(each)
+
+    def _place(self, node: Node, old: Node | None, folder: Node, name: str) -> None:
+        if old is not None:
+            self._nodes.remove(old)
+        self._nodes.move(node, folder, name)
+        self._describe(node)
+
+    def _rename_stored(self, node: Node, old: Node | None, folder: Node, name: str) -> None:
+        if old is not None:
+            self._uploads.send_now(old)
+        key, new_key = node.key(), f"{folder.key()}/{name}" if folder.parent else name
+        self._keep_for_readers(node)
+        entry = self._store.rename(key, new_key)
+        self._cache.rename(key, node.tag, new_key, entry.tag)
+        node.tag, node.modified_at = entry.tag, entry.modified_at
+        self._place(node, old, folder, name)
+        if old is not None:
+            self._uploads.forget(old)
+
+    def _rename_unsent(self, node: Node, old: Node | None, folder: Node, name: str) -> None:
+        """What the store does not have yet goes there under its new name; until then that has the old content there."""
+        key, sent = node.key(), bool(node.tag)
+        node.tag = old.tag if old is not None else ""
+        self._place(node, old, folder, name)
+        if node.pending and not self._uploads.commit_name(node, old):
+            self._uploads.upload(node)
+            self._uploads.forget(node)
+        if old is not None:
+            self._uploads.forget(old)
+        if sent:
+            self._store.remove(key)
 
     def _was_renamed(self, folder: Node, name: str, new_folder: Node, new: str) -> bool:
         """Whether a worker that is gone did it in the store; then the node gets its new name here, too."""
@@ -368,14 +390,15 @@ class RemoteTree:
             if node.is_folder:
                 if node.parent is not None:
                     self._store.make_folder(node.key(), metadata=node.metadata())
-            elif node.pending or (node.staged is not None and self._is_dirty(node)):
+            elif node.pending or (node.staged is not None and is_dirty(node)):
                 if not node.writers:
-                    self.save(node, force=True)
+                    self._attributes(node)
+                    self._uploads.save(node)
             elif node.tag:
                 key = node.key()
                 entry = self._store.set_metadata(key, node.metadata())
                 if node.staged is not None:
-                    node.clean_as = self._state(node)
+                    node.clean_as = state_of(node.fd)
                 else:
                     self._cache.rename(key, node.tag, key, entry.tag)
                 node.tag, node.modified_at = entry.tag, entry.modified_at
@@ -426,6 +449,8 @@ class RemoteTree:
             known = self._ask_again(known, known.parent)
         with known.lock:
             fresh = flags & os.O_TRUNC and not known.handles and known.staged is None and writable
+            if flags & os.O_TRUNC and writable and known.pending:
+                self._uploads.begin_again(known)
             if fresh:
                 self._stage_empty(known)
             elif known.fd < 0 and known.unlinked:
@@ -477,14 +502,12 @@ class RemoteTree:
 
     def _describe(self, node: Node) -> None:
         """Write down what is open of a node, before the kernel is told of it."""
-        if node.staged is not None:
-            self._nodes.describe(node, b"s" + staged_record(node))
-        elif node.file is not None:
+        self._uploads.describe(node)
+        if node.staged is None and node.file is not None:
             self._nodes.describe(node, b"r" + _READ.pack(node.file.size, node.file.whole) + node.tag.encode())
 
     def describe_staged(self, node: Node) -> None:
-        if node.staged is not None:
-            self._describe(node)
+        self._uploads.describe(node)
 
     def _restore_content(self, node: Node, content: bytes, placed: bool) -> None:
         if content[:1] == b"r":
@@ -506,6 +529,8 @@ class RemoteTree:
         node.staged, node.ctime = self._staging.path(found["staged"]), found["ctime"]
         node.clean_as = found["clean"] and (found["clean"][0], found["clean"][1])
         node.checked_at = time.monotonic()
+        if found.get("kept"):
+            self._uploads.restore(node, self._staging.path(found["kept"]))
         node.pending = found["pending"]  # goes on when it is known who has the file open: `settle`
 
     def _find_place(self, node: Node, key: str) -> None:
@@ -535,13 +560,12 @@ class RemoteTree:
                     self._close(node)
             if node.staged is not None:
                 named.add(node.staged)
+            if node.kept is not None:
+                named.add(node.kept)
         self._staging.remove_others(named)
         for node in self._nodes.with_content():
             if node.pending:
-                self._upload_later(node)
-
-    def _upload_later(self, node: Node) -> None:
-        self._staging.upload_later(lambda: self._upload_pending(node), node.key())
+                self._uploads.send_later(node)
 
     def _stage(self, node: Node) -> None:
         """Move the whole content to where it may be written to. It is the same file, so whoever reads it sees writes."""
@@ -551,21 +575,13 @@ class RemoteTree:
         self._cache.take(node.file, path)
         os.utime(node.fd, ns=(node.atime, node.mtime))
         node.staged, node.file = path, None
-        node.clean_as = self._state(node)
+        node.clean_as = state_of(node.fd)
         self._describe(node)
 
     def _stage_empty(self, node: Node) -> None:
         path = self._staging.new_path()
         node.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         node.staged, node.file, node.clean_as = path, None, None
-
-    @staticmethod
-    def _state(node: Node) -> tuple[int, int]:
-        found = os.fstat(node.fd)
-        return found.st_size, found.st_mtime_ns
-
-    def _is_dirty(self, node: Node) -> bool:
-        return node.clean_as is None or node.clean_as != self._state(node)
 
     def create(self, parent: int, name: bytes, flags: int, mode: int, owner: Owner) -> tuple[Found, RemoteFile]:
         node = self._new(self._nodes.get(parent), name, stat.S_IFREG | stat.S_IMODE(mode), owner)
@@ -580,77 +596,28 @@ class RemoteTree:
             self._describe(node)
             return self._count(node), RemoteFile(self, node, writable=True)
 
-    def save(self, node: Node, *, force: bool = False) -> None:
-        """Bring what was written to where it is durable: the store, or with write-back this machine's disk."""
+    def save(self, node: Node) -> None:
+        """Bring what was written to where it is durable."""
         with node.lock:
-            if node.unlinked or node.staged is None or not (force or self._is_dirty(node)):
+            if node.unlinked or node.staged is None or not is_dirty(node):
                 return
             self._attributes(node)
-            if self._options.writeback and self._commit_later(node):
-                return
-        self._upload(node)
+        self._uploads.save(node)
 
     def free_disk(self, wanted: int) -> None:
         """Give up cached content, so that what is written finds a place."""
         self._cache.evict(wanted)
 
-    def _upload(self, node: Node) -> None:
-        """Bring the content as it is now into the store. `lock` is free meanwhile, so that nobody else has to wait."""
-        with node.uploading:
-            with node.lock:
-                if node.unlinked or node.staged is None:
-                    return
-                before, fd = self._state(node), os.dup(node.fd)
-                commit = Commit(node.key(), node.metadata(), node.tag, node.staged.stem)
-            try:
-                entry = self._staging.upload(fd, commit)
-            finally:
-                os.close(fd)
-            with node.lock:
-                node.tag, node.modified_at, node.checked_at = entry.tag, entry.modified_at, time.monotonic()
-                node.clean_as = before
-                self.describe_staged(node)
-
-    def _commit_later(self, node: Node) -> bool:
-        """With the node's lock held. False: this machine's disk takes no note, so the file must go to the store now."""
-        assert node.staged is not None
-        commit = Commit(node.key(), node.metadata(), node.tag, again=node.pending)
-        if not self._staging.commit(node.staged, node.fd, commit):
-            return False
-        node.clean_as, node.commits = self._state(node), node.commits + 1  # another close has nothing more to commit
-        if not node.pending:
-            node.pending = True
-            self._upload_later(node)
-        self._describe(node)
-        return True
-
-    def _upload_pending(self, node: Node) -> None:
-        with node.uploading:
-            while True:
-                with node.lock:
-                    commits = node.commits
-                self._upload(node)
-                with node.lock:
-                    if commits == node.commits:  # nothing was committed meanwhile
-                        break
-            with node.lock:
-                if node.staged is not None:
-                    self._staging.forget(node.staged)
-                node.pending = False
-                self.describe_staged(node)
-                if not node.handles:
-                    self._close(node)
-
     def let_go(self, node: Node, *, writable: bool) -> None:
         with node.lock:
             node.handles -= 1
             node.writers -= writable
-            if not node.handles and not node.pending:
-                self._close(node)
+            if not node.handles:
+                self._uploads.released(node)
 
     def _close(self, node: Node) -> None:
         """Nobody has it open, and nothing is on its way: the content goes (back) into the cache."""
-        refused = node.staged is not None and (node.unlinked or not node.tag or self._is_dirty(node))
+        refused = node.staged is not None and (node.unlinked or not node.tag or is_dirty(node))
         if refused:
             node.checked_at = 0.0
         elif node.staged is not None:

@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 
 from paddleflow.base.values import dataclass
@@ -35,6 +36,7 @@ from paddleflow.objects.store import RETRYABLE, Entry, ObjectStore, iterate_cont
 log = logging.getLogger(__name__)
 UPLOADS_AT_ONCE = 16
 LONGEST_PAUSE = 30.0
+WHOLE = 4 * 2**20  #: bytes of a file that is read before it is sent
 STAGED = "pf-staged"  #: metadata of an object: from which staged file it came
 DRAIN_SECONDS = 600.0  #: how long an unmount waits for uploads; the rest is done by the next mount
 
@@ -48,6 +50,11 @@ class Commit:
     replaces: str  #: the tag of the version that was changed; empty for a new file
     staged: str = ""  #: what names the staged file: objects that were made of it say so
     again: bool = False  #: an earlier version of the staged file may be on its way to the store
+    over: str = ""  #: the same of the file whose name it was given: a version of that may be in the store, too
+
+
+class Changed(Exception):
+    """A file was written to while it was uploaded; nothing of it is seen in the store."""
 
 
 class Staging:
@@ -63,8 +70,13 @@ class Staging:
         self._lock = threading.Lock()
         self._journal = Journal(self._folders[0])
 
-    def new_path(self, near: Path | None = None) -> Path:
-        """A path for a new file; on the disk of `near`, so that it can be moved there, or where most is free."""
+    def new_path(self, near: Path | None = None, after: Path | None = None) -> Path:
+        """A path for a new file; on the disk of `near`, so that it can be moved there, or where most is free.
+
+        `after`: for the next version of a staged file, whose note replaces that one's.
+        """
+        if after is not None:
+            return after.with_name(f"{_line(after)}.{_number(after) + 1}.data")
         name = f"{secrets.token_hex(8)}.data"
         if len(self._folders) == 1:
             return self._folders[0] / name
@@ -90,13 +102,7 @@ class Staging:
 
         An error of the file itself is raised: its content may not be what was written.
         """
-        content = {
-            "key": commit.key,
-            "metadata": dict(commit.metadata),
-            "replaces": commit.replaces,
-            "again": commit.again,
-        }
-        note = json.dumps(content)
+        note = _note_of(commit)
         size = os.fstat(fd).st_size
         small = size <= MOST_CONTENT
         if (
@@ -111,18 +117,42 @@ class Staging:
         self._journal.forget(path.name, sync=True)
         return True
 
+    def commit_name(self, path: Path, commit: Commit) -> bool:
+        """The same for another note of what was committed; its content stays. False: the disk takes none."""
+        note, content = _note_of(commit), self._journal.content(path.name)
+        if content is None:
+            return _write_note(path, note, sync=True)
+        return _write_note(path, note, sync=False) and self._journal.append(path.name, note, content)
+
+    def copy_aside(self, path: Path, name: Path) -> None:
+        """Make `name` the name of the file at `path`, and `path` that of a copy as it is now."""
+        fresh = path.with_suffix(".new")
+        os.link(path, name)
+        with path.open("rb") as source, fresh.open("wb") as copy:
+            left = os.fstat(source.fileno()).st_size
+            while left and (done := os.copy_file_range(source.fileno(), copy.fileno(), left)):
+                left -= done
+            os.fsync(copy.fileno())
+        fresh.rename(path)
+
+    def drop(self, path: Path) -> None:
+        """A staged file is no longer wanted, nor its note."""
+        self.forget(path)
+        path.unlink(missing_ok=True)
+
     def forget(self, path: Path) -> None:
         """The file is in the store, or no longer wanted: take back the note."""
         path.with_suffix(".note").unlink(missing_ok=True)
         self._journal.forget(path.name)
 
-    def upload(self, fd: int, commit: Commit) -> Entry:
-        """Bring the content into the store, in one step. Raises what the store raises."""
-        with open(os.dup(fd), "rb", buffering=0) as file:
-            size = os.fstat(fd).st_size
-            file.seek(0)
-            content = file.read() if size <= 4 * 2**20 else file
-            named = {STAGED: commit.staged} if self._says_where_from(commit) else {}
+    def upload(self, fd: int, commit: Commit, unchanged: Callable[[], bool] = lambda: True) -> Entry:
+        """Bring the content into the store, in one step. Raises what the store raises, and `Changed` before anything is seen there."""
+        named = {STAGED: commit.staged} if self._says_where_from(commit) else {}
+        size = os.fstat(fd).st_size
+        with _Content(os.dup(fd), unchanged) as file:
+            content = file.read() if size <= WHOLE else file
+            if not unchanged():
+                raise Changed
             entry = self._store.write(commit.key, content or b"", metadata={**commit.metadata, **named})
         with self._lock:
             self.figures["uploads"] += 1
@@ -162,9 +192,12 @@ class Staging:
         """Upload what an earlier mount had acknowledged; how many files that were. Files without a note go."""
         done = 0
         self._restore()
+        notes = {_line(file): file for file in sorted(self._files(), key=_number) if file.suffix == ".note"}
         for file in self._files():
-            if file.suffix == ".note":
-                done += self._recover_one(file)
+            if file.suffix == ".note" and notes[_line(file)] != file:
+                self.drop(file.with_suffix(".data"))
+        for file in notes.values():
+            done += self._recover_one(file)
         for file in self._files():
             if file.suffix == ".new" or (file.suffix == ".data" and not file.with_suffix(".note").exists()):
                 file.unlink()
@@ -176,11 +209,16 @@ class Staging:
         return done
 
     def _restore(self) -> None:
-        """After a crash of the machine: small files and their notes as they were acknowledged. They were not synced themselves."""
-        if self._journal.is_of_this_boot or not self._journal.names():
+        """Small files and their notes as they were acknowledged: they may have been written to since then.
+
+        After a crash of the machine they may even be gone: they were not synced themselves.
+        """
+        if not self._journal.names():
             return
         for record in self._journal.records():
             path = self.path(record.name)
+            if self._journal.is_of_this_boot and not path.with_suffix(".note").exists():
+                continue  # it has arrived, and only the record is left
             with path.open("wb") as file:
                 file.write(record.content)
                 file.flush()
@@ -193,7 +231,9 @@ class Staging:
         try:
             found = json.loads(note.read_text("utf-8"))
             again = bool(found.get("again"))
-            commit = Commit(found["key"], found["metadata"], found["replaces"], note.stem, again)
+            commit = Commit(
+                found["key"], found["metadata"], found["replaces"], _line(note), again, found.get("over", "")
+            )
             fd = os.open(data, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             note.unlink(missing_ok=True)  # uploaded, and killed before the note went
@@ -205,7 +245,7 @@ class Staging:
             key = commit.key if self._unchanged(commit, fd) else f"{commit.key}.conflict-{note.stem}"
             if key != commit.key:
                 log.warning("%s was changed by somebody else; the version of this machine is %s", commit.key, key)
-            self.upload(fd, Commit(key, commit.metadata, "", note.stem))
+            self.upload(fd, Commit(key, commit.metadata, "", _line(note)))
         except PaddleFlowError as error:
             log.warning("%s is not in the store yet: %s", commit.key, error)
             return 0
@@ -223,7 +263,8 @@ class Staging:
             return True
         except Conflict:
             return False
-        if found.tag == commit.replaces or found.metadata.get(STAGED) == commit.staged:
+        ours = {each for each in (commit.staged, commit.over) if each}
+        if found.tag == commit.replaces or found.metadata.get(STAGED) in ours:
             return True
         if commit.again and not self._says_where_from(commit):
             return True
@@ -249,6 +290,38 @@ class Staging:
                     file.unlink()
         if not self._journal.names():
             self._journal.remove()
+
+
+class _Content(FileIO):
+    """A staged file as the store reads it: the end is not reached when it was written to meanwhile."""
+
+    def __init__(self, fd: int, unchanged: Callable[[], bool]) -> None:
+        super().__init__(fd, "rb")
+        self.seek(0)
+        self._unchanged = unchanged
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        wanted = -1 if size is None else size
+        content = super().read(wanted) or b""
+        if (wanted < 0 or not content) and not self._unchanged():
+            raise Changed
+        return content
+
+
+def _line(path: Path) -> str:
+    """What the versions of a staged file have in common: the first part of their names."""
+    return path.name.partition(".")[0]
+
+
+def _number(path: Path) -> int:
+    """Which of these versions it is."""
+    parts = path.name.split(".")
+    return int(parts[1]) if len(parts) == 3 and parts[1].isdigit() else 0
+
+
+def _note_of(commit: Commit) -> str:
+    content = {"key": commit.key, "metadata": dict(commit.metadata), "replaces": commit.replaces}
+    return json.dumps({**content, "again": commit.again, "over": commit.over})
 
 
 def _write_note(path: Path, note: str, *, sync: bool) -> bool:

@@ -77,12 +77,26 @@ def test_a_file_that_grew_is_no_longer_taken_from_the_journal(tmp_path: Path, mo
     assert store.stat("a").size == journal.MOST_CONTENT + 1
 
 
-def test_after_kill_9_files_are_as_they_are_on_the_running_machine(tmp_path: Path) -> None:
+def test_after_kill_9_files_are_as_they_were_acknowledged(tmp_path: Path) -> None:
     store = MemoryStore()
     path = commit(Staging([tmp_path], store), "a", b"acknowledged")
-    path.write_bytes(b"and changed since")
+    path.write_bytes(b"and half of")
     Staging([tmp_path], store).recover()
-    assert store.read("a", size=100) == b"and changed since"
+    assert store.read("a", size=100) == b"acknowledged"
+
+
+def test_after_kill_9_what_has_arrived_stays_so(tmp_path: Path) -> None:
+    """Killed between the end of the note and that of the record."""
+    store = MemoryStore()
+    path = commit(Staging([tmp_path], store), "a", b"acknowledged")
+    path.with_suffix(".note").unlink()
+    assert Staging([tmp_path], store).recover() == 0
+    assert content_keys(store) == set()
+    assert list(tmp_path.iterdir()) == []
+
+
+def content_keys(store: MemoryStore) -> set[str]:
+    return {entry.key for entry in store.list_entries()}
 
 
 def test_a_record_that_was_cut_short_and_all_after_it_do_not_count(tmp_path: Path) -> None:

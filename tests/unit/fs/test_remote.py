@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -128,4 +130,142 @@ def test_an_object_that_cannot_be_fetched_is_not_opened(tmp_path: Path, state: S
         assert file.read(100, 0) == b"content"
         assert file.backing() is not None
     finally:
+        tree.close()
+
+
+class Away(MemoryStore):
+    """Takes nothing until it is back; a request that waits is answered as if it had been refused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.back = threading.Event()
+
+    def write(
+        self,
+        key: str,
+        content: bytes | BinaryIO,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        if_absent: bool = False,
+        if_tag: str = "",
+    ) -> Entry:
+        if not self.back.is_set():
+            raise Unavailable("away")
+        return super().write(key, content, metadata=metadata, if_absent=if_absent, if_tag=if_tag)
+
+
+LARGE = b"acknowledged" * 10_000  #: more than goes into the journal
+
+
+def write(tree: RemoteTree, name: bytes, content: bytes) -> int:
+    found, file = tree.create(kernel.ROOT, name, os.O_WRONLY, 0o644, ROOT)
+    file.write(memoryview(content), 0)
+    file.flush()
+    file.release()
+    return found.node
+
+
+def recovered(folder: Path) -> dict[str, bytes]:
+    """What the next mount brings into an empty store, if everything is killed now."""
+    copied, store = folder / "copied", MemoryStore()
+    shutil.rmtree(copied, ignore_errors=True)
+    copied.mkdir()
+    for file in (folder / "staging").iterdir():
+        with suppress(FileNotFoundError):  # not wanted any more
+            shutil.copy(file, copied)
+    Staging([copied], store).recover()
+    return {entry.key: store.read(entry.key, size=1 << 20) for entry in store.list_entries()}
+
+
+@pytest.mark.parametrize("still_open", [False, True])
+@pytest.mark.parametrize("content", [b"acknowledged", LARGE])
+def test_what_was_acknowledged_outlasts_a_file_that_is_written_again(
+    tmp_path: Path, state: State, content: bytes, still_open: bool
+) -> None:
+    store = Away()
+    tree = make_tree(tmp_path, store, state, RemoteOptions(ttl=3600.0, writeback=True))
+    try:
+        node = write(tree, b"name", content)
+        reader = tree.open(node, os.O_RDONLY) if still_open else None
+        file = tree.open(node, os.O_WRONLY | os.O_TRUNC)
+        file.write(memoryview(b"half of"), 0)
+        assert recovered(tmp_path) == {"name": content}
+        store.back.set()
+        if not still_open or content == LARGE:  # a small one that is open waits for the commit
+            eventually(lambda: not tree.stats()["waiting"])
+            assert store.read("name", size=1 << 20) == content, "never half of a version"
+        assert reader is None or reader.read(100, 0) == b"half of", "programs of this machine see it at once"
+        store.back.clear()
+        file.write(memoryview(b" the next"), 7)
+        file.flush()
+        assert recovered(tmp_path)["name"] == b"half of the next"
+        store.back.set()
+        for each in (file, reader):
+            if each is not None:
+                each.release()
+        eventually(lambda: not tree.stats()["waiting"] and store.read("name", size=1 << 20) == b"half of the next")
+        eventually(lambda: [each.name for each in (tmp_path / "staging").iterdir()] in (["journal"], []))
+    finally:
+        store.back.set()
+        tree.close()
+
+
+def test_a_worker_that_was_killed_is_followed_by_one_that_knows_both_files(tmp_path: Path, state: State) -> None:
+    store, options = Away(), RemoteOptions(ttl=3600.0, writeback=True)
+    killed = make_tree(tmp_path, store, state, options)
+    node = write(killed, b"name", LARGE)
+    file = killed.open(node, os.O_WRONLY | os.O_TRUNC)
+    file.write(memoryview(b"next"), 0)
+    state.agreed.device = 0
+    state.save_agreed()
+    later = State(state.files)
+    back = MemoryStore()
+    tree = make_tree(tmp_path, back, later, options)
+    try:
+        taken = tree.reopen(HandleRecord(2, node, -1, os.O_WRONLY, 0, 0, 1))
+        tree.settle()
+        eventually(lambda: not tree.stats()["waiting"])
+        assert back.read("name", size=1 << 20) == LARGE
+        taken.flush()
+        taken.release()
+        eventually(lambda: not tree.stats()["waiting"])
+        assert back.read("name", size=1 << 20) == b"next"
+    finally:
+        tree.close()
+        later.unmap()
+        store.back.set()
+        killed.close()
+
+
+def test_a_file_that_is_renamed_over_one_that_is_on_its_way(tmp_path: Path, state: State) -> None:
+    store = Away()
+    tree = make_tree(tmp_path, store, state, RemoteOptions(ttl=3600.0, writeback=True))
+    try:
+        write(tree, b"name", b"old")
+        write(tree, b"name.new", b"new")
+        tree.rename(kernel.ROOT, b"name.new", kernel.ROOT, b"name", 0)
+        assert recovered(tmp_path) == {"name": b"new"}
+        store.back.set()
+        eventually(lambda: not tree.stats()["waiting"])
+        assert {entry.key: store.read(entry.key, size=10) for entry in store.list_entries()} == {"name": b"new"}
+    finally:
+        store.back.set()
+        tree.close()
+
+
+def test_a_target_is_in_the_store_until_what_replaces_it_is(tmp_path: Path, state: State) -> None:
+    store = Away()
+    store.back.set()
+    store.write("name", b"old")
+    store.back.clear()
+    tree = make_tree(tmp_path, store, state, RemoteOptions(ttl=3600.0, writeback=True))
+    try:
+        write(tree, b"name.new", b"new")
+        tree.rename(kernel.ROOT, b"name.new", kernel.ROOT, b"name", 0)
+        assert store.read("name", size=10) == b"old"
+        store.back.set()
+        eventually(lambda: not tree.stats()["waiting"])
+        assert {entry.key: store.read(entry.key, size=10) for entry in store.list_entries()} == {"name": b"new"}
+    finally:
+        store.back.set()
         tree.close()

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from paddleflow.errors import Forbidden, Unavailable
-from paddleflow.fs.writer import Commit, Staging
+from paddleflow.fs.journal import MOST_CONTENT
+from paddleflow.fs.writer import WHOLE, Changed, Commit, Staging
 from paddleflow.objects.memory import MemoryStore
 from paddleflow.objects.wrappers import Faulty, fail_nth
 from tests.patience import eventually
@@ -77,10 +78,49 @@ def test_a_version_of_somebody_else_is_kept(tmp_path: Path) -> None:
 
 def test_a_damaged_note_keeps_its_file(tmp_path: Path) -> None:
     staging = Staging([tmp_path], MemoryStore())
-    path = stage(staging, b"x", Commit("a", {}, ""))
+    content = bytes(MOST_CONTENT + 1)  # the note of a smaller one is also in the journal
+    path = stage(staging, content, Commit("a", {}, ""))
     path.with_suffix(".note").write_text("{")
     assert staging.recover() == 0
-    assert path.read_bytes() == b"x"
+    assert path.read_bytes() == content
+
+
+def test_of_two_versions_of_a_staged_file_the_later_one_is_uploaded(tmp_path: Path) -> None:
+    """Killed when the second had its note and the first still had its own."""
+    store = MemoryStore()
+    staging = Staging([tmp_path], store)
+    path = tmp_path / "ab.data"
+    for content in (b"0", b"1", b"2"):
+        path.write_bytes(content)
+        with path.open("rb") as file:
+            staging.commit(path, file.fileno(), Commit("a", {"mode": "600"}, ""))
+        path = staging.new_path(after=path)
+    assert path.name == "ab.3.data"
+    assert Staging([tmp_path], store).recover() == 1
+    assert content_of(store) == {"a": b"2"}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_replaced_another_that_was_on_its_way_is_no_conflict(tmp_path: Path) -> None:
+    store = MemoryStore()
+    staging = Staging([tmp_path], store)
+    old = stage(staging, b"old", None)
+    with old.open("rb") as file:
+        staging.upload(file.fileno(), Commit("a", {"mode": "600"}, "", old.stem))
+    stage(staging, b"new", Commit("a", {"mode": "600"}, "the tag of an earlier version", over=old.stem))
+    Staging([tmp_path], store).recover()
+    assert content_of(store) == {"a": b"new"}
+
+
+@pytest.mark.parametrize("size", [10, 5 * 2**20, 20 * 2**20])
+def test_a_file_that_is_written_to_while_it_is_uploaded_is_not_seen(tmp_path: Path, size: int) -> None:
+    store = MemoryStore()
+    staging = Staging([tmp_path], store)
+    path = stage(staging, bytes(size), None)
+    answers = iter([size > WHOLE])  # a large one is looked at when it has been read, too
+    with path.open("rb") as file, pytest.raises(Changed):
+        staging.upload(file.fileno(), Commit("a", {}, ""), lambda: next(answers, False))
+    assert content_of(store) == {}
 
 
 def test_uploads_are_tried_until_the_store_is_back(tmp_path: Path) -> None:
