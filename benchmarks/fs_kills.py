@@ -214,6 +214,9 @@ class Run:
                     self._bench.note(f"{dict(self.verdict.faults)}, {self.verdict.versions} versions")
         finally:
             self._programs.end()
+        if self.verdict.wrong:
+            for log in self._mount.logs():
+                self._bench.note(log)
         self._mount.umount()
         self._judge({file.name: self._stored(file.name) for file in self._programs.files})
         names = sorted(entry.key for entry in self._store.list_entries())

@@ -60,6 +60,11 @@ class Mount:
         for pid in (found["pid"], found["worker"]):
             os.kill(pid, signal.SIGKILL)
 
+    def logs(self) -> list[str]:
+        """The last lines of what its processes wrote."""
+        folder = Path(self.environment["HOME"]) / ".cache" / "paddleflow" / "mounts"
+        return [line for log in folder.glob("*.log") for line in log.read_text("utf-8").splitlines()[-40:]]
+
     def stats(self) -> dict[str, Any]:
         with patch.dict(os.environ, HOME=self.environment["HOME"]):
             return ask_stats(self.folder)

@@ -25,17 +25,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from io import FileIO
 from pathlib import Path
 
 from paddleflow.base.values import dataclass
-from paddleflow.errors import Conflict, NotFound, PaddleFlowError
+from paddleflow.errors import Conflict, NotFound, PaddleFlowError, Unavailable
 from paddleflow.fs.journal import MOST_CONTENT, NAME, Journal
-from paddleflow.objects.store import RETRYABLE, Entry, ObjectStore, iterate_content
+from paddleflow.objects.store import CHANGED, EXISTS, RETRYABLE, Entry, ObjectStore, iterate_content
+from paddleflow.objects.wrappers import Retrying
 
 log = logging.getLogger(__name__)
 UPLOADS_AT_ONCE = 16
 LONGEST_PAUSE = 30.0
+MOST_REPLACED = 5  #: times that somebody else is faster, then an upload fails
 WHOLE = 4 * 2**20  #: bytes of a file that is read before it is sent
 STAGED = "pf-staged"  #: metadata of an object: from which staged file it came
 DRAIN_SECONDS = 600.0  #: how long an unmount waits for uploads; the rest is done by the next mount
@@ -68,6 +71,7 @@ class Staging:
         self._ended = threading.Event()
         self.figures: dict[str, int] = {"uploads": 0, "bytes uploaded": 0, "waiting": 0, "failed": 0}
         self._lock = threading.Lock()
+        self._retrying = Retrying(store)
         self._journal = Journal(self._folders[0])
 
     def new_path(self, near: Path | None = None, after: Path | None = None) -> Path:
@@ -146,18 +150,51 @@ class Staging:
         self._journal.forget(path.name)
 
     def upload(self, fd: int, commit: Commit, unchanged: Callable[[], bool] = lambda: True) -> Entry:
-        """Bring the content into the store, in one step. Raises what the store raises, and `Changed` before anything is seen there."""
+        """Bring the content into the store, in one step, whatever is there: the last close wins.
+
+        Raises what the store raises, and `Changed` before anything is seen there.
+        """
+        for _ in range(MOST_REPLACED):
+            try:
+                return self._upload_over(fd, commit, unchanged)
+            except Conflict as error:
+                if error.code not in (CHANGED, EXISTS):
+                    raise
+                commit = replace(commit, replaces=self._tag(commit.key))
+        raise Unavailable(f"{commit.key} is replaced by others all the time", hint="see who else writes it")
+
+    def _upload_over(self, fd: int, commit: Commit, unchanged: Callable[[], bool] = lambda: True) -> Entry:
+        """In place of the version that the commit replaces; `Conflict` if the store has another one.
+
+        A request of a worker that was killed may still be on its way to the store. The condition keeps it from arriving after a later version.
+        """
         named = {STAGED: commit.staged} if self._says_where_from(commit) else {}
         size = os.fstat(fd).st_size
+        can = self._store.capabilities
+        tag = commit.replaces if can.if_tag else ""
+        absent = can.if_tag and can.if_absent and not commit.replaces
         with _Content(os.dup(fd), unchanged) as file:
             content = file.read() if size <= WHOLE else file
-            if not unchanged():
-                raise Changed
-            entry = self._store.write(commit.key, content or b"", metadata={**commit.metadata, **named})
+
+            def write() -> Entry:
+                if not unchanged():
+                    raise Changed
+                file.seek(0)
+                words = {**commit.metadata, **named}
+                return self._store.write(commit.key, content or b"", metadata=words, if_tag=tag, if_absent=absent)
+
+            entry = self._retrying.around("write", write, repeatable=bool(tag) or absent)
         with self._lock:
             self.figures["uploads"] += 1
             self.figures["bytes uploaded"] += size
         return entry
+
+    def _tag(self, key: str) -> str:
+        """Of the version that the store has now; empty if it has none."""
+        try:
+            return self._store.stat(key).tag
+        except NotFound:
+            return ""
 
     def _says_where_from(self, commit: Commit) -> bool:
         """Whether the object of a commit can name its staged file."""
@@ -242,10 +279,7 @@ class Staging:
             log.exception("note %s is damaged; its file is kept", note)
             return 0
         try:
-            key = commit.key if self._unchanged(commit, fd) else f"{commit.key}.conflict-{note.stem}"
-            if key != commit.key:
-                log.warning("%s was changed by somebody else; the version of this machine is %s", commit.key, key)
-            self.upload(fd, Commit(key, commit.metadata, "", _line(note)))
+            self._bring_back(fd, commit, note.stem)
         except PaddleFlowError as error:
             log.warning("%s is not in the store yet: %s", commit.key, error)
             return 0
@@ -255,14 +289,29 @@ class Staging:
         data.unlink()
         return 1
 
-    def _unchanged(self, commit: Commit, fd: int) -> bool:
-        """Whether the store still has the version that was changed here, or already the new one."""
-        try:
-            found = self._store.stat(commit.key)
-        except NotFound:
-            return True
-        except Conflict:
-            return False
+    def _bring_back(self, fd: int, commit: Commit, word: str) -> None:
+        """In place of a version that this machine knows or made, under another name if there is one of somebody else."""
+        for _ in range(MOST_REPLACED):
+            try:
+                found: Entry | None = self._store.stat(commit.key)
+            except NotFound:
+                found = None
+            except Conflict:
+                break  # it is a folder
+            if found is not None and not self._unchanged(commit, fd, found):
+                break
+            try:
+                self._upload_over(fd, replace(commit, replaces=found.tag if found is not None else ""))
+                return
+            except Conflict as error:
+                if error.code not in (CHANGED, EXISTS):
+                    raise
+        key = f"{commit.key}.conflict-{word}"
+        log.warning("%s was changed by somebody else; the version of this machine is %s", commit.key, key)
+        self.upload(fd, replace(commit, key=key, replaces=""))
+
+    def _unchanged(self, commit: Commit, fd: int, found: Entry) -> bool:
+        """Whether this is the version that was changed here, or already the new one."""
         ours = {each for each in (commit.staged, commit.over) if each}
         if found.tag == commit.replaces or found.metadata.get(STAGED) in ours:
             return True

@@ -42,6 +42,7 @@ CHUNK = 4 * 2**20  #: bytes asked for at once when an object is read as a stream
 TEMPORARY = ".pf-tmp-"  #: how hidden names of files that are being written begin; no store lists them
 NOT_SUPPORTED = "OperationNotSupported"
 CHANGED = "ContentChanged"  #: code of the `Conflict` for a tag that no longer holds
+EXISTS = "AlreadyExists"  #: code of the `Conflict` for a key that should have been absent
 BAD_CREDENTIALS = "BadCredentials"  #: code of the `Forbidden` for keys or passwords that are wrong, whatever is asked
 NO_SUCH_BUCKET = "NoSuchBucket"  #: code of the `Invalid` for a store whose bucket or folder is not there
 
@@ -212,7 +213,7 @@ def absent(store: str, key: str) -> NotFound:
 
 
 def exists_already(store: str, key: str) -> Conflict:
-    return Conflict(f"{shorten(key)} in {store} exists already", code="AlreadyExists")
+    return Conflict(f"{shorten(key)} in {store} exists already", code=EXISTS)
 
 
 def not_a_file(store: str, key: str, kind: Kind = Kind.FOLDER) -> Conflict:

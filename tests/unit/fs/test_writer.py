@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from paddleflow.errors import Forbidden, Unavailable
+from paddleflow.errors import Conflict, Forbidden, Unavailable
 from paddleflow.fs.journal import MOST_CONTENT
-from paddleflow.fs.writer import WHOLE, Changed, Commit, Staging
+from paddleflow.fs.writer import STAGED, WHOLE, Changed, Commit, Staging
 from paddleflow.objects.memory import MemoryStore
+from paddleflow.objects.store import Entry
 from paddleflow.objects.wrappers import Faulty, fail_nth
 from tests.patience import eventually
 
@@ -152,3 +154,50 @@ def test_a_refused_upload_is_counted_and_kept(tmp_path: Path) -> None:
     assert staging.figures["failed"] == 1
     staging.drain()
     assert path.exists()
+
+
+class Late(MemoryStore):
+    """A request of a worker that was killed arrives when the next one has looked at what the store has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.late: list[Callable[[], object]] = []
+
+    def stat(self, key: str) -> Entry:
+        found = super().stat(key)
+        while self.late:
+            self.late.pop()()
+        return found
+
+
+def test_a_request_that_arrives_late_does_not_replace_a_later_version(tmp_path: Path) -> None:
+    store = Late()
+    base = store.write("a", b"old").tag
+    path = stage(Staging([tmp_path], store), b"second", Commit("a", {"mode": "600"}, base))
+    words = {"mode": "600", STAGED: path.stem}
+    store.late.append(lambda: store.write("a", b"first", metadata=words, if_tag=base))
+    assert Staging([tmp_path], store).recover() == 1
+    assert content_of(store) == {"a": b"second"}
+    with pytest.raises(Conflict):
+        store.write("a", b"first", metadata=words, if_tag=base)
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_the_last_close_wins(tmp_path: Path, there: bool) -> None:
+    store = MemoryStore()
+    replaces = store.write("a", b"old").tag if there else ""
+    store.write("a", b"theirs")
+    staging = Staging([tmp_path], store)
+    path = stage(staging, b"mine", None)
+    with path.open("rb") as file:
+        entry = staging.upload(file.fileno(), Commit("a", {}, replaces))
+    assert (store.read("a", size=10), store.stat("a").tag) == (b"mine", entry.tag)
+
+
+def test_a_lost_answer_is_no_conflict(tmp_path: Path) -> None:
+    store = MemoryStore()
+    staging = Staging([tmp_path], Faulty(store, fail_nth(1), after=True))
+    path = stage(staging, b"mine", None)
+    with path.open("rb") as file:
+        staging.upload(file.fileno(), Commit("a", {}, ""))
+    assert content_of(store) == {"a": b"mine"}
