@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
+from typing import NamedTuple
 
 import pytest
 from pydantic import Field
@@ -85,10 +86,14 @@ async def conflict(platform: Platform, call: Call[NoBody, NoQuery]) -> None:
     raise Conflict("it is so", code="QueueIsInUse", hint="wait")
 
 
+class Row(NamedTuple):
+    seq: int
+
+
 async def listed(platform: Platform, call: Call[NoBody, PageQuery]) -> dict[str, object]:
-    rows = [{"seq": number} for number in range(1, 6) if number > call.query.after][: call.query.limit]
+    rows = [Row(number) for number in range(1, 6) if number > call.query.after][: call.query.limit]
     found, truncated, marker = page(rows, call.query)
-    return {**page_fields(call.query, truncated, marker), "rows": [row["seq"] for row in found]}
+    return {**page_fields(call.query, truncated, marker), "rows": [row.seq for row in found]}
 
 
 @pytest.fixture

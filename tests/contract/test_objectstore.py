@@ -19,7 +19,7 @@ from paddleflow.objects.memory import MemoryStore
 from paddleflow.objects.s3 import S3Store
 from paddleflow.objects.served import ServedStorage, ServedStore
 from paddleflow.objects.store import CHANGED, NOT_SUPPORTED, Kind, ObjectStore, iterate_content, read_whole
-from paddleflow.objects.wrappers import Metered, RateLimited, Retrying
+from paddleflow.objects.wrappers import Retrying
 from scripts.lib.hdfs import MiniCluster
 from tests.e2e.conftest import ServerProcess
 from tests.gluster_servers import GlusterServer, gluster_server, gluster_store
@@ -120,7 +120,7 @@ def store(
         case "local":
             made = LocalStore(tmp_path)
         case "wrapped":
-            made = Metered(Retrying(RateLimited(LocalStore(tmp_path))))
+            made = Retrying(LocalStore(tmp_path))
         case "sftp":
             made = sftp_store(sshd())
         case "served":

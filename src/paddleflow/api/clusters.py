@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TypeVar
 
 from paddleflow.api.paging import listed
 from paddleflow.api.platform import Platform
@@ -17,6 +18,8 @@ from paddleflow.spec import wire_queues as wire
 from paddleflow.spec.cluster import ClusterChange, ClusterQuery, NewCluster
 from paddleflow.store.bus import CLUSTERS, JOBS
 from paddleflow.store.database import Tx
+
+D = TypeVar("D", bound=ClusterChange)
 
 
 async def write_object(platform: Platform, call: Call[NoBody, NoQuery]) -> None:
@@ -44,7 +47,20 @@ async def _refuse_object(platform: Platform, name: str) -> None:
     )
 
 
-async def prepare(platform: Platform, cluster: Cluster | None, document: Any) -> Any:
+async def prepare_new(platform: Platform, document: NewCluster) -> NewCluster:
+    return await _prepare(platform, None, document, document.cluster_name, rules.new_cluster)
+
+
+async def prepare_change(platform: Platform, cluster: Cluster, document: ClusterChange) -> ClusterChange:
+    def changed(trial: ClusterChange, now: float) -> Cluster:
+        return rules.changed_cluster(cluster, trial, now, queues=0)
+
+    return await _prepare(platform, cluster, document, cluster.name, changed)
+
+
+async def _prepare(
+    platform: Platform, cluster: Cluster | None, document: D, name: str, outcome: Callable[[D, float], Cluster]
+) -> D:
     """Connect before a cluster is recorded or changed; the credential leaves this function encrypted.
 
     A change that has nothing to do with the connection is not held up by a cluster that is away, and one that sets it offline neither.
@@ -52,13 +68,11 @@ async def prepare(platform: Platform, cluster: Cluster | None, document: Any) ->
     sent = document.credential
     if sent and credentials.is_token(sent):
         raise Invalid("credential " + credentials.fault_of(sent), code="InvalidClusterCredential")
-    kept = None if sent is None else credentials.encrypt(platform.keyring, _name(cluster, document), sent)
+    kept = None if sent is None else credentials.encrypt(platform.keyring, name, sent)
     version = document.version
     if platform.check_cluster is not None and version is None and (cluster is None or not cluster.version):
         version = "unknown"  # until the cluster says it
-    now = platform.clock.now()
-    trial = document.model_copy(update={"version": version})
-    wanted = rules.new_cluster(trial, now) if cluster is None else rules.changed_cluster(cluster, trial, now, queues=0)
+    wanted = outcome(document.model_copy(update={"version": version}), platform.clock.now())
     document = document.model_copy(update={"credential": kept, "version": version})
     touched = cluster is None or any(getattr(document, name) is not None for name in _CONNECTION)
     if platform.check_cluster is None or wanted.local or not wanted.online or not touched:
@@ -71,10 +85,6 @@ async def prepare(platform: Platform, cluster: Cluster | None, document: Any) ->
     if document.version in (None, "unknown"):
         document = document.model_copy(update={"version": found.version})
     return document
-
-
-def _name(cluster: Cluster | None, document: Any) -> str:
-    return document.cluster_name if cluster is None else cluster.name
 
 
 async def check(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.ClusterCheck:
@@ -163,7 +173,8 @@ ROUTES: tuple[Route, ...] = (
             change_errors=_REFUSED,
             delete_errors=("ActionNotAllowed",),
             topics=(CLUSTERS, JOBS),
-            prepare=prepare,
+            prepare_new=prepare_new,
+            prepare_change=prepare_change,
         )
     ),
     Route(

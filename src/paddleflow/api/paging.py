@@ -12,7 +12,6 @@ from typing import Protocol, TypeVar
 from paddleflow.base.ids import encode_marker
 from paddleflow.spec import wire
 from paddleflow.spec.query import PageQuery, Query, listed
-from paddleflow.store.database import Row
 
 __all__ = ["PageQuery", "Query", "listed", "page", "page_fields"]
 
@@ -24,7 +23,7 @@ class Positioned(Protocol):
     def seq(self) -> int: ...
 
 
-R = TypeVar("R", bound=Positioned | Row)
+R = TypeVar("R", bound=Positioned)
 
 
 def page(rows: Sequence[R], query: PageQuery, *, cut: bool = False) -> tuple[Sequence[R], bool, str]:
@@ -33,8 +32,7 @@ def page(rows: Sequence[R], query: PageQuery, *, cut: bool = False) -> tuple[Seq
     if len(rows) <= query.max_keys and not cut:
         return rows, False, ""
     shown = rows[: query.max_keys]
-    last = shown[-1]
-    return shown, True, encode_marker(last["seq"] if isinstance(last, dict) else last.seq)
+    return shown, True, encode_marker(shown[-1].seq)
 
 
 def page_fields(query: PageQuery, truncated: bool, marker: str) -> wire.Page:

@@ -19,26 +19,29 @@ from paddleflow.spec.query import PageQuery
 from paddleflow.store.database import Tx
 
 T = TypeVar("T", bound=Positioned)
+N = TypeVar("N", bound=Document)
+C = TypeVar("C", bound=Document)
+Q = TypeVar("Q", bound=PageQuery)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordKind(Generic[T]):
+class RecordKind(Generic[T, N, C, Q]):
     """One kind of record: its words, its documents and its transactions."""
 
     name: str  #: as the operations are called: ``create_<name>``, ``list_<name>s``
     path: str
     summaries: dict[str, str]  #: of ``create``, ``list``, ``show``, ``change`` and ``delete``
     list_field: str  #: of the answer to a list
-    new: type[Document]
-    changes: type[Document]
-    query: type[PageQuery]
-    create: Callable[[Tx, Any, Caller, float], T]
-    select: Callable[[Tx, Any], Sequence[T]]  #: up to ``query.limit`` of them behind ``query.after``
+    new: type[N]
+    changes: type[C]
+    query: type[Q]
+    create: Callable[[Tx, N, Caller, float], T]
+    select: Callable[[Tx, Q], Sequence[T]]  #: up to ``query.limit`` of them behind ``query.after``
     get: Callable[[Tx, str], T]
-    change: Callable[[Tx, str, Any, float], T]
+    change: Callable[[Tx, str, C, float], T]
     delete: Callable[[Tx, str], None]
-    view: Callable[[T], Any]
-    created_view: Callable[[T], Any]
+    view: Callable[[T], object]
+    created_view: Callable[[T], object]
     created_answer: type
     answer: type
     list_answer: type
@@ -48,25 +51,25 @@ class RecordKind(Generic[T]):
     delete_errors: tuple[str, ...] = ()
     public: bool = False
     topics: tuple[str, ...] = ()
-    #: Outside of any transaction, before a document is written: looks at the world beyond the database, and may fill things in.
-    #: Given the record that is changed, None for a new one.
-    prepare: Callable[[Platform, T | None, Any], Awaitable[Any]] | None = None
+    #: Outside of any transaction, before a document is written: look at the world beyond the database, and may fill things in.
+    prepare_new: Callable[[Platform, N], Awaitable[N]] | None = None
+    prepare_change: Callable[[Platform, T, C], Awaitable[C]] | None = None
 
 
-def record_routes(kind: RecordKind[T]) -> tuple[Route, ...]:
+def record_routes(kind: RecordKind[T, N, C, Q]) -> tuple[Route, ...]:
     """The five routes of a kind."""
 
     def wake(platform: Platform) -> None:
         for topic in kind.topics:
             platform.bus.wake(topic)
 
-    async def create(platform: Platform, call: Call[Any, NoQuery]) -> object:
-        document = call.body if kind.prepare is None else await kind.prepare(platform, None, call.body)
+    async def create(platform: Platform, call: Call[N, NoQuery]) -> object:
+        document = call.body if kind.prepare_new is None else await kind.prepare_new(platform, call.body)
         record = await platform.database.write(kind.create, document, call.caller, platform.clock.now())
         wake(platform)
         return kind.created_view(record)
 
-    async def select(platform: Platform, call: Call[NoBody, Any]) -> object:
+    async def select(platform: Platform, call: Call[NoBody, Q]) -> object:
         found = await platform.database.read(kind.select, call.query)
         shown, truncated, marker = page(found, call.query)
         return {**page_fields(call.query, truncated, marker), kind.list_field: [kind.view(each) for each in shown]}
@@ -74,10 +77,10 @@ def record_routes(kind: RecordKind[T]) -> tuple[Route, ...]:
     async def show(platform: Platform, call: Call[NoBody, NoQuery]) -> object:
         return kind.view(await platform.database.read(kind.get, call.path["name"]))
 
-    async def change(platform: Platform, call: Call[Any, NoQuery]) -> object:
+    async def change(platform: Platform, call: Call[C, NoQuery]) -> object:
         name, document = call.path["name"], call.body
-        if kind.prepare is not None:
-            document = await kind.prepare(platform, await platform.database.read(kind.get, name), document)
+        if kind.prepare_change is not None:
+            document = await kind.prepare_change(platform, await platform.database.read(kind.get, name), document)
         record = await platform.database.write(kind.change, name, document, platform.clock.now())
         wake(platform)
         return kind.view(record)

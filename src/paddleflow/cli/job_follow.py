@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from paddleflow.sdk.follow import Event
     from paddleflow.sdk.jobs import Job
 
-EVENT_HEADERS = ["seq", "time", "event", "status", "task", "message"]
-
 
 def print_log(lines: Iterable[str]) -> None:
     """Lines as they come, without buffering."""

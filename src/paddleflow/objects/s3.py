@@ -46,7 +46,6 @@ from paddleflow.objects.store import (
 PART = 8 * 2**20  #: bytes of a part, unless the object has more than 10,000 of them
 MOST_PARTS = 10_000
 PARTS_AT_ONCE = 4
-MOST_COPIED = 5 * 2**30  #: bytes that one copy request takes
 _MOST_ANSWER = 16 * 2**20  #: bytes of an answer that is no content
 _MOST_XML = 8 * 2**20  #: bytes of an answer that is read as XML: 1,000 keys and what belongs to them have 4 MiB
 _MOST_MARKUP = 200_000  #: elements and attributes of it, each of which takes many times its bytes

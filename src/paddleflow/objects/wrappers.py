@@ -1,22 +1,17 @@
-"""Stores around stores: try again, slow down, count, and fail on purpose. Each is an `ObjectStore` itself.
+"""A store around a store that tries again, and what such wrappers share. Each is an `ObjectStore` itself.
 
-They compose: ``Metered(Retrying(RateLimited(store)))``. Listings are wrapped at their first page only; a store that pages
-over a network tries its further pages again by itself.
+Listings are wrapped at their first page only; a store that pages over a network tries its further pages again by itself.
 """
 
 from __future__ import annotations
 
 import random
-import threading
 import time
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
 from io import SEEK_SET
 from typing import BinaryIO, TypeVar
 
-from paddleflow.base.values import dataclass
-from paddleflow.errors import PaddleFlowError, TooMany, Unavailable
+from paddleflow.errors import TooMany
 from paddleflow.objects.store import RETRYABLE, Entry, ObjectStore
 
 T = TypeVar("T")
@@ -122,97 +117,3 @@ class Retrying(Wrapper):
                 self._sleep(min(self._longest_pause, max(wanted, pause * random.uniform(0.5, 1.0))))  # noqa: S311 not a secret
                 pause *= 2
         return call()
-
-
-class RateLimited(Wrapper):
-    """At most so many calls and so many bytes a second; callers wait for their turn. Zero: no limit."""
-
-    def __init__(
-        self,
-        inner: ObjectStore,
-        *,
-        calls: float = 0.0,
-        bytes_: float = 0.0,
-        now: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        super().__init__(inner)
-        self._calls, self._bytes, self._now, self._sleep = calls, bytes_, now, sleep
-        self._lock = threading.Lock()
-        self._free_at = 0.0  #: when the next call may begin
-
-    def around(self, operation: str, call: Callable[[], T], *, repeatable: bool = True, size: int = 0) -> T:
-        price = (1 / self._calls if self._calls else 0.0) + (size / self._bytes if self._bytes else 0.0)
-        with self._lock:
-            now = self._now()
-            start = max(now, self._free_at)
-            self._free_at = start + price
-        if start > now:
-            self._sleep(start - now)
-        return call()
-
-
-@dataclass
-class Figures:
-    """What a store was asked for."""
-
-    calls: Counter[str] = field(default_factory=Counter)  #: by operation
-    errors: Counter[str] = field(default_factory=Counter)  #: by operation and class, such as ``read NotFound``
-    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))  #: by operation
-    bytes_asked: int = 0  #: by reads and writes
-
-
-class Metered(Wrapper):
-    """Counts calls, errors, seconds and bytes."""
-
-    def __init__(self, inner: ObjectStore, *, now: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(inner)
-        self.figures = Figures()
-        self._now = now
-        self._lock = threading.Lock()
-
-    def around(self, operation: str, call: Callable[[], T], *, repeatable: bool = True, size: int = 0) -> T:
-        start, failed = self._now(), ""
-        try:
-            return call()
-        except PaddleFlowError as error:
-            failed = type(error).__name__
-            raise
-        finally:
-            with self._lock:
-                self.figures.calls[operation] += 1
-                self.figures.seconds[operation] += self._now() - start
-                self.figures.bytes_asked += size
-                if failed:
-                    self.figures.errors[f"{operation} {failed}"] += 1
-
-
-class Faulty(Wrapper):
-    """Fails on purpose: `decide(operation, number)` gives the error for the n-th call, or None. For tests and drills.
-
-    With `after=True` the call has happened when it fails, as when only the answer is lost.
-    """
-
-    def __init__(
-        self, inner: ObjectStore, decide: Callable[[str, int], PaddleFlowError | None], *, after: bool = False
-    ) -> None:
-        super().__init__(inner)
-        self._decide, self._after = decide, after
-        self._lock = threading.Lock()
-        self._number = 0
-
-    def around(self, operation: str, call: Callable[[], T], *, repeatable: bool = True, size: int = 0) -> T:
-        with self._lock:
-            self._number += 1
-            error = self._decide(operation, self._number)
-        if error is not None and not self._after:
-            raise error
-        result = call()
-        if error is not None:
-            raise error
-        return result
-
-
-def fail_nth(number: int) -> Callable[[str, int], PaddleFlowError | None]:
-    """For `Faulty`: only the n-th call fails, as if the store had not answered."""
-    return lambda operation, count: Unavailable(f"{operation}: no answer") if count == number else None

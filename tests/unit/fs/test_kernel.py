@@ -17,7 +17,7 @@ from paddleflow.fs.kernel import Attributes
     [
         ("IN_HEADER", 40), ("OUT_HEADER", 16), ("ATTR", 88), ("SETATTR_IN", 88), ("INIT_IN", 64), ("INIT_OUT", 64),
         ("OPEN_OUT", 16), ("READ_IN", 40), ("RELEASE_IN", 24), ("STATFS_OUT", 80), ("FALLOCATE_IN", 32),
-        ("LSEEK_IN", 24), ("DIRENT", 24), ("COPY_IN", 56),
+        ("LSEEK_IN", 24), ("DIRENT", 24),
     ],
 )  # fmt: skip
 def test_layouts_are_as_long_as_the_kernels(layout: str, size: int) -> None:

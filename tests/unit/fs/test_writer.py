@@ -13,7 +13,7 @@ from paddleflow.fs.journal import MOST_CONTENT
 from paddleflow.fs.writer import STAGED, WHOLE, Changed, Commit, Staging
 from paddleflow.objects.memory import MemoryStore
 from paddleflow.objects.store import Entry
-from paddleflow.objects.wrappers import Faulty, fail_nth
+from paddleflow.testing.stores import Faulty, fail_nth
 from tests.patience import eventually
 
 

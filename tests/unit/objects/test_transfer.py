@@ -13,7 +13,7 @@ from paddleflow.objects.memory import MemoryStore
 from paddleflow.objects.s3 import S3Store
 from paddleflow.objects.store import CHUNK, Part
 from paddleflow.objects.transfer import download, upload
-from paddleflow.objects.wrappers import Faulty, Metered, fail_nth
+from paddleflow.testing.stores import Counted, Faulty, fail_nth
 from tests.s3_servers import versitygw
 
 LEAST_PART = 5 * 2**20  #: that S3 takes
@@ -26,10 +26,10 @@ def test_a_download_goes_on_where_it_was(tmp_path: Path) -> None:
     with pytest.raises(Unavailable):
         download(Faulty(store, fail_nth(4)), "a", target)  # stat, two reads, and no more
     assert not target.exists()
-    metered, told = Metered(store), [0]
-    download(metered, "a", target, lambda size: told.append(size))
+    counted, told = Counted(store), [0]
+    download(counted, "a", target, lambda size: told.append(size))
     assert target.read_bytes() == content
-    assert metered.figures.calls["read"] == 2
+    assert counted.calls["read"] == 2
     assert sum(told) == len(content)
     assert list(tmp_path.iterdir()) == [target]
 

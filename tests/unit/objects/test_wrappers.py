@@ -1,4 +1,4 @@
-"""Wrappers of stores: what is tried again and what is not, limits, figures, faults on purpose."""
+"""Wrappers of stores: what is tried again and what is not, faults on purpose."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from paddleflow.errors import Conflict, Invalid, NotFound, TooMany, Unavailable
 from paddleflow.objects.memory import MemoryStore
 from paddleflow.objects.urls import open_store
-from paddleflow.objects.wrappers import Faulty, Metered, RateLimited, Retrying, fail_nth
+from paddleflow.objects.wrappers import Retrying
+from paddleflow.testing.stores import Faulty, fail_nth
 
 
 def test_what_may_help_is_tried_again_with_growing_pauses() -> None:
@@ -74,35 +75,6 @@ def test_a_store_that_asks_for_patience_gets_it() -> None:
     store = Retrying(Faulty(MemoryStore(), lambda _, n: slow if n == 1 else None), sleep=pauses.append)
     store.write("a", b"")
     assert pauses == [3.0]
-
-
-def test_a_limit_of_calls_and_bytes() -> None:
-    now, pauses = [100.0], []
-
-    def sleep(seconds: float) -> None:
-        pauses.append(seconds)
-
-    store = RateLimited(MemoryStore(), calls=10, bytes_=1000, now=lambda: now[0], sleep=sleep)
-    store.write("a", b"x" * 100)  # costs 0.1 s for the call and 0.1 s for the bytes
-    store.stat("a")
-    store.stat("a")
-    assert pauses == pytest.approx([0.2, 0.3])
-    now[0] += 10
-    store.stat("a")
-    assert len(pauses) == 2
-
-
-def test_figures() -> None:
-    store = Metered(MemoryStore())
-    store.write("a", b"12345")
-    store.read("a", size=3)
-    list(store.list_entries())
-    with pytest.raises(NotFound):
-        store.stat("b")
-    assert dict(store.figures.calls) == {"write": 1, "read": 1, "list": 1, "stat": 1}
-    assert dict(store.figures.errors) == {"stat NotFound": 1}
-    assert store.figures.bytes_asked == 8
-    assert set(store.figures.seconds) == {"write", "read", "list", "stat"}
 
 
 def test_a_fault_before_or_after_the_call() -> None:
