@@ -10,6 +10,7 @@ pytest_plugins = [
     "tests.databases",
     "tests.hdfs_clusters",
     "tests.postgres_server",
+    "tests.s3_servers",
     "tests.worker_groups",
 ]
 

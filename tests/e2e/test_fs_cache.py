@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -14,45 +13,16 @@ import pytest
 
 from paddleflow.fs.inventory import cached_objects
 from paddleflow.objects.s3 import Bucket, S3Store
-from tests.mounts import Mount, mounted, needs_fuse
+from tests.mounts import Mount, access, mounted_bucket, needs_fuse
 from tests.patience import eventually
-from tests.s3_servers import KEYS, S3Server, versitygw
 
 pytestmark = [needs_fuse, pytest.mark.timeout(180)]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with versitygw() as made:
-        yield made
-
-
-@pytest.fixture
-def bucket(server: S3Server) -> Bucket:
-    return server.bucket()
-
-
-@pytest.fixture
-def store(bucket: Bucket) -> Iterator[S3Store]:
-    made = S3Store(bucket)
-    yield made
-    made.close()
-
-
-def access(bucket: Bucket) -> list[str]:
-    return ["--endpoint", bucket.endpoint, "--access-key", KEYS.access_key, "--secret-key", KEYS.secret_key]
-
-
-def url_of(bucket: Bucket) -> str:
-    return f"s3://{bucket.name}/{bucket.prefix}"
-
-
-@contextmanager
-def mount_of(bucket: Bucket, *folders: Path, options: tuple[str, ...] = ()) -> Iterator[Mount]:
-    words = (*access(bucket), *(word for folder in folders for word in ("--cache-dir", str(folder))), *options)
-    with mounted(url_of(bucket), *words) as made:
-        made.options = words
-        yield made
+def mount_of(bucket: Bucket, *folders: Path, options: tuple[str, ...] = ()) -> AbstractContextManager[Mount]:
+    """A bucket whose cache lies in several folders."""
+    more = [word for folder in folders[1:] for word in ("--cache-dir", str(folder))]
+    return mounted_bucket(bucket, folders[0], *more, *options)
 
 
 def tool(mount: Mount, *words: str) -> Any:
@@ -126,7 +96,7 @@ def test_check_finds_what_is_wrong(bucket: Bucket, store: S3Store, tmp_path: Pat
     cache = tmp_path / "cache"
     for name in ("fine", "damaged", "old", "gone"):
         store.write(name, name.encode() * 1000)
-    words = ("check", url_of(bucket), "--cache-dir", str(cache), *access(bucket))
+    words = ("check", f"s3://{bucket.name}/{bucket.prefix}", "--cache-dir", str(cache), *access(bucket))
     with mount_of(bucket, cache) as mount:
         for name in ("fine", "damaged", "old", "gone"):
             (mount.folder / name).read_bytes()

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from paddleflow.objects.s3 import Bucket, S3Store
-from tests.mounts import Mount, mounted, needs_fuse
+from tests.mounts import mounted_bucket, needs_fuse
 from tests.patience import PATIENCE, eventually
 from tests.s3_servers import KEYS, S3Server, versitygw
 from tests.tcp_proxy import TcpProxy, tcp_proxy
@@ -37,21 +37,12 @@ def proxy(server: S3Server) -> Iterator[TcpProxy]:
         yield made
 
 
-@contextmanager
-def mount_of(bucket: Bucket, cache: Path, *options: str) -> Iterator[Mount]:
-    access = ["--endpoint", bucket.endpoint, "--access-key", KEYS.access_key, "--secret-key", KEYS.secret_key]
-    words = (*access, "--cache-dir", str(cache), *options)
-    with mounted(f"s3://{bucket.name}/{bucket.prefix}", *words) as made:
-        made.options = words
-        yield made
-
-
 def test_connections_that_are_cut_cost_nobody_an_error(server: S3Server, proxy: TcpProxy, tmp_path: Path) -> None:
     bucket = server.bucket()
     store = S3Store(bucket)
     content = os.urandom(12_000_000)
     store.write("large", content)
-    with mount_of(replace(bucket, endpoint=f"http://127.0.0.1:{proxy.port}"), tmp_path) as mount:
+    with mounted_bucket(replace(bucket, endpoint=f"http://127.0.0.1:{proxy.port}"), tmp_path) as mount:
         proxy.bytes_left = 3_000_000
         assert (mount.folder / "large").read_bytes() == content
         proxy.bytes_left = -1
@@ -72,7 +63,7 @@ def test_a_storm_of_503_is_waited_for(server: S3Server, proxy: TcpProxy, tmp_pat
     bucket = server.bucket()
     store = S3Store(bucket)
     store.write("there", b"content")
-    with mount_of(replace(bucket, endpoint=f"http://127.0.0.1:{proxy.port}"), tmp_path) as mount:
+    with mounted_bucket(replace(bucket, endpoint=f"http://127.0.0.1:{proxy.port}"), tmp_path) as mount:
         for work in (
             lambda: (mount.folder / "there").read_bytes() == b"content",
             lambda: (mount.folder / "new").write_bytes(b"made") == 4,
@@ -93,7 +84,7 @@ def test_a_storm_of_403_is_said_at_once_and_passes(server: S3Server, proxy: TcpP
     bucket = server.bucket()
     store = S3Store(bucket)
     store.write("there", b"content")
-    with mount_of(replace(bucket, endpoint=f"http://127.0.0.1:{proxy.port}"), tmp_path, "--ttl", "0") as mount:
+    with mounted_bucket(replace(bucket, endpoint=f"http://127.0.0.1:{proxy.port}"), tmp_path, "--ttl", "0") as mount:
         for code in ("AccessDenied", "ExpiredToken"):
             proxy.answers = http_error("403 Forbidden", code)
             proxy.cut()
@@ -116,7 +107,7 @@ def test_vim_saves(server: S3Server, tmp_path: Path) -> None:
     bucket = server.bucket()
     store = S3Store(bucket)
     store.write("text", b"one\n")
-    with mount_of(bucket, tmp_path) as mount:
+    with mounted_bucket(bucket, tmp_path) as mount:
         for way in ("no", "yes"):
             before = store.read("text", size=100)
             command = ["vim", "-u", "NONE", "-i", "NONE", "-es", "-c", f"set backup backupskip= backupcopy={way}"]
@@ -136,7 +127,7 @@ def test_a_slow_store_is_only_slow(server: S3Server, proxy: TcpProxy, tmp_path: 
     content = os.urandom(300_000)
     store.write("file", content)
     proxy.bytes_a_second = 500_000.0
-    with mount_of(replace(bucket, endpoint=f"http://127.0.0.1:{proxy.port}"), tmp_path) as mount:
+    with mounted_bucket(replace(bucket, endpoint=f"http://127.0.0.1:{proxy.port}"), tmp_path) as mount:
         assert (mount.folder / "file").read_bytes() == content
         (mount.folder / "other").write_bytes(content)
         proxy.bytes_a_second = 0.0
@@ -149,7 +140,7 @@ def test_a_bucket_that_vanishes(server: S3Server, tmp_path: Path) -> None:
     bucket = server.bucket()
     store = S3Store(bucket)
     store.write("file", b"cached")
-    with mount_of(bucket, tmp_path, "--ttl", "600") as mount:
+    with mounted_bucket(bucket, tmp_path, "--ttl", "600") as mount:
         assert (mount.folder / "file").read_bytes() == b"cached"
         store.remove("file")
         shutil.rmtree(Path(str(server.process.args[-1]), bucket.name))  # type: ignore[index]  # a list: its last word is the folder
@@ -167,7 +158,7 @@ def test_a_bucket_that_vanishes(server: S3Server, tmp_path: Path) -> None:
 
 @contextmanager
 def mounted_refused(bucket: Bucket, cache: Path) -> Iterator[str]:
-    with pytest.raises(AssertionError) as raised, mount_of(bucket, cache):
+    with pytest.raises(AssertionError) as raised, mounted_bucket(bucket, cache):
         pass
     yield str(raised.value)
 
@@ -176,7 +167,7 @@ def test_keys_that_are_refused_after_a_while(server: S3Server, tmp_path: Path) -
     """Close says so; a file that was acknowledged waits until a mount has the right keys."""
     bucket = server.bucket()
     store = S3Store(bucket)
-    with mount_of(bucket, tmp_path, "--writeback", "--ttl", "600") as mount:
+    with mounted_bucket(bucket, tmp_path, "--writeback", "--ttl", "600") as mount:
         (mount.folder / "folder").mkdir()
         (mount.folder / "folder" / "before").write_bytes(b"x")
         eventually(lambda: mount.stats()["tree"]["waiting"] == 0)
@@ -201,7 +192,7 @@ def test_keys_that_are_refused_after_a_while(server: S3Server, tmp_path: Path) -
 def test_names_that_are_hard_to_hold(server: S3Server, tmp_path: Path) -> None:
     bucket = server.bucket()
     names = ["new\nline", "ü" * 127, "n" * 255, "blank ", " blank", "%2F", "a+b", "tab\t", "'\"", "\\", "*?[]"]
-    with mount_of(bucket, tmp_path) as mount:
+    with mounted_bucket(bucket, tmp_path) as mount:
         for name in names:
             (mount.folder / name).write_text(name)
         mount.umount()
@@ -235,7 +226,7 @@ def test_pip_installs_into_a_mount(server: S3Server, tmp_path: Path) -> None:
         "        made.writestr(f'{info}/RECORD', '')\n"
         "    return name\n"
     )
-    with mount_of(server.bucket(), tmp_path / "cache") as mount:
+    with mounted_bucket(server.bucket(), tmp_path / "cache") as mount:
         words = [
             sys.executable,
             "-m",

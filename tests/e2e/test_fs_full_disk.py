@@ -12,10 +12,8 @@ from pathlib import Path
 import pytest
 
 from paddleflow.objects.s3 import Bucket, S3Store
-from tests.e2e.test_fs_s3 import mount_of
-from tests.mounts import needs_fuse
+from tests.mounts import mounted_bucket, needs_fuse
 from tests.patience import eventually
-from tests.s3_servers import S3Server, versitygw
 
 pytestmark = [
     needs_fuse,
@@ -23,24 +21,6 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a small disk"),
 ]
 Disk = Callable[[str], Path]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with versitygw() as made:
-        yield made
-
-
-@pytest.fixture
-def bucket(server: S3Server) -> Bucket:
-    return server.bucket()
-
-
-@pytest.fixture
-def store(bucket: Bucket) -> Iterator[S3Store]:
-    made = S3Store(bucket)
-    yield made
-    made.close()
 
 
 @pytest.fixture
@@ -72,7 +52,7 @@ def test_reads_go_past_a_full_disk(bucket: Bucket, store: S3Store, disk: Disk) -
     store.write("large", large)
     store.write("small", b"small")
     cache = disk("size=6m")
-    with mount_of(bucket, cache) as mount:
+    with mounted_bucket(bucket, cache) as mount:
         assert (mount.folder / "large").read_bytes() == large
         with (mount.folder / "large").open("rb") as file:
             for offset in (25_000_000, 4_190_000, 100):
@@ -97,7 +77,7 @@ def test_reads_go_past_a_full_disk(bucket: Bucket, store: S3Store, disk: Disk) -
 def test_files_that_were_not_used_for_long_make_place(bucket: Bucket, store: S3Store, disk: Disk) -> None:
     for number in range(6):
         store.write(f"file{number}", bytes([number]) * 3_000_000)
-    with mount_of(bucket, disk("size=8m")) as mount:
+    with mounted_bucket(bucket, disk("size=8m")) as mount:
         for number in range(6):
             assert (mount.folder / f"file{number}").read_bytes() == bytes([number]) * 3_000_000
         found = mount.stats()["tree"]
@@ -107,7 +87,7 @@ def test_files_that_were_not_used_for_long_make_place(bucket: Bucket, store: S3S
 @pytest.mark.parametrize("options", [[], ["--no-passthrough"], ["--writeback"]])
 def test_writes_are_refused_and_nothing_is_lost(bucket: Bucket, store: S3Store, disk: Disk, options: list[str]) -> None:
     cache = disk("size=8m")
-    with mount_of(bucket, cache, *options) as mount:
+    with mounted_bucket(bucket, cache, *options) as mount:
         (mount.folder / "before").write_bytes(b"before" * 100_000)
         with pytest.raises(OSError) as raised:
             (mount.folder / "large").write_bytes(bytes(20_000_000))
@@ -125,7 +105,7 @@ def test_writes_are_refused_and_nothing_is_lost(bucket: Bucket, store: S3Store, 
 def test_cached_content_gives_way_to_what_is_written(bucket: Bucket, store: S3Store, disk: Disk) -> None:
     for number in range(2):
         store.write(f"file{number}", bytes(3_000_000))
-    with mount_of(bucket, disk("size=8m"), "--no-passthrough") as mount:
+    with mounted_bucket(bucket, disk("size=8m"), "--no-passthrough") as mount:
         for number in range(2):
             (mount.folder / f"file{number}").read_bytes()
         (mount.folder / "written").write_bytes(b"x" * 7_000_000)
@@ -137,7 +117,7 @@ def test_a_disk_that_takes_no_more_files(bucket: Bucket, store: S3Store, disk: D
     store.write("file", content)
     store.write("empty", b"")
     cache = disk("size=20m,nr_inodes=40")
-    with mount_of(bucket, cache) as mount:
+    with mounted_bucket(bucket, cache) as mount:
         take_all_files(cache)
         assert (mount.folder / "file").read_bytes() == content
         assert (mount.folder / "empty").read_bytes() == b""
@@ -152,7 +132,7 @@ def test_a_disk_that_takes_no_more_files(bucket: Bucket, store: S3Store, disk: D
 
 def test_without_place_for_a_note_a_file_goes_to_the_store_at_once(bucket: Bucket, store: S3Store, disk: Disk) -> None:
     cache = disk("size=20m,nr_inodes=40")
-    with mount_of(bucket, cache, "--writeback") as mount:
+    with mounted_bucket(bucket, cache, "--writeback") as mount:
         take_all_files(cache)[-1].unlink()  # one for the file, none for its note
         (mount.folder / "file").write_bytes(b"content")
         assert store.read("file", size=10) == b"content"

@@ -10,7 +10,7 @@ import signal
 import stat
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,46 +23,20 @@ from paddleflow.errors import PaddleFlowError
 from paddleflow.objects.s3 import Bucket, S3Store
 from tests.e2e.test_fs_random import compare
 from tests.fs_operations import Operation, operations
-from tests.mounts import Mount, mounted, needs_fuse
+from tests.mounts import Mount, mounted_bucket, needs_fuse
 from tests.patience import eventually
-from tests.s3_servers import KEYS, S3Server, versitygw
+from tests.s3_servers import KEYS, S3Server
 from tests.tcp_proxy import TcpProxy, tcp_proxy
 
 pytestmark = [needs_fuse, pytest.mark.timeout(120)]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with versitygw() as made:
-        yield made
-
-
-@pytest.fixture
-def bucket(server: S3Server) -> Bucket:
-    return server.bucket()
-
-
-@pytest.fixture
-def store(bucket: Bucket) -> Iterator[S3Store]:
-    made = S3Store(bucket)
-    yield made
-    made.close()
-
-
-@contextmanager
-def mount_of(bucket: Bucket, cache: Path, *options: str) -> Iterator[Mount]:
-    access = ["--endpoint", bucket.endpoint, "--access-key", KEYS.access_key, "--secret-key", KEYS.secret_key]
-    with mounted(f"s3://{bucket.name}/{bucket.prefix}", *access, "--cache-dir", str(cache), *options) as made:
-        made.options = (*access, "--cache-dir", str(cache), *options)
-        yield made
-
-
 @pytest.fixture(scope="module", params=["passthrough", "kept", "writeback"])
 def shared(
-    request: pytest.FixtureRequest, server: S3Server, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Mount]:
     options = {"passthrough": [], "kept": ["--no-passthrough"], "writeback": ["--writeback"]}[request.param]
-    with mount_of(server.bucket(), tmp_path_factory.mktemp("cache"), *options) as made:
+    with mounted_bucket(s3_server.bucket(), tmp_path_factory.mktemp("cache"), *options) as made:
         yield made
 
 
@@ -74,19 +48,19 @@ def test_a_mounted_bucket_is_like_a_folder(shared: Mount, todo: list[Operation])
 
 
 @pytest.fixture(scope="module")
-def proxy(server: S3Server) -> Iterator[TcpProxy]:
-    with tcp_proxy(int(server.endpoint.rpartition(":")[2])) as made:
+def proxy(s3_server: S3Server) -> Iterator[TcpProxy]:
+    with tcp_proxy(int(s3_server.endpoint.rpartition(":")[2])) as made:
         yield made
 
 
 @pytest.fixture(scope="module", params=["passthrough", "writeback"])
 def troubled(
-    request: pytest.FixtureRequest, server: S3Server, proxy: TcpProxy, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, s3_server: S3Server, proxy: TcpProxy, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Mount]:
     """A mount behind a network that can be troubled."""
     options = ["--writeback"] if request.param == "writeback" else []
-    bucket = replace(server.bucket(), endpoint=f"http://127.0.0.1:{proxy.port}")
-    with mount_of(bucket, tmp_path_factory.mktemp("cache"), *options) as made:
+    bucket = replace(s3_server.bucket(), endpoint=f"http://127.0.0.1:{proxy.port}")
+    with mounted_bucket(bucket, tmp_path_factory.mktemp("cache"), *options) as made:
         yield made
 
 
@@ -134,7 +108,7 @@ def test_what_a_store_cannot_express_is_refused(shared: Mount) -> None:
 
 
 def test_everything_survives_a_remount(bucket: Bucket, tmp_path: Path) -> None:
-    with mount_of(bucket, tmp_path) as mount:
+    with mounted_bucket(bucket, tmp_path) as mount:
         top = mount.folder
         (top / "deep" / "empty").mkdir(parents=True)
         (top / "deep").chmod(0o750)
@@ -165,7 +139,7 @@ def test_content_is_fetched_once(bucket: Bucket, store: S3Store, tmp_path: Path)
     large = os.urandom(10_000_000)
     store.write("large", large)
     store.write("small", b"small")
-    with mount_of(bucket, tmp_path) as mount:
+    with mounted_bucket(bucket, tmp_path) as mount:
         for _ in range(2):
             assert (mount.folder / "large").read_bytes() == large
             assert (mount.folder / "small").read_bytes() == b"small"
@@ -181,7 +155,7 @@ def test_content_is_fetched_once(bucket: Bucket, store: S3Store, tmp_path: Path)
 def test_a_part_of_a_large_object_costs_a_part(bucket: Bucket, store: S3Store, tmp_path: Path) -> None:
     large = os.urandom(60_000_000)
     store.write("large", large)
-    with mount_of(bucket, tmp_path) as mount:
+    with mounted_bucket(bucket, tmp_path) as mount:
         with (mount.folder / "large").open("rb") as file:
             assert os.pread(file.fileno(), 1000, 50_000_000) == large[50_000_000:50_001_000]
         assert mount.stats()["tree"]["bytes fetched"] < 30_000_000
@@ -190,7 +164,7 @@ def test_a_part_of_a_large_object_costs_a_part(bucket: Bucket, store: S3Store, t
 def test_a_damaged_cache_is_noticed(bucket: Bucket, store: S3Store, tmp_path: Path) -> None:
     content = os.urandom(300_000)
     store.write("file", content)
-    with mount_of(bucket, tmp_path) as mount:
+    with mounted_bucket(bucket, tmp_path) as mount:
         assert (mount.folder / "file").read_bytes() == content
         mount.umount()
         (cached,) = [file for file in (tmp_path / "data").rglob("*") if file.is_file()]
@@ -204,7 +178,7 @@ def test_a_damaged_cache_is_noticed(bucket: Bucket, store: S3Store, tmp_path: Pa
 def test_a_cache_that_is_cleared_under_the_mount(bucket: Bucket, store: S3Store, tmp_path: Path) -> None:
     content = os.urandom(300_000)
     store.write("file", content)
-    with mount_of(bucket, tmp_path) as mount:
+    with mounted_bucket(bucket, tmp_path) as mount:
         assert (mount.folder / "file").read_bytes() == content
         shutil.rmtree(tmp_path / "data")
         assert (mount.folder / "file").read_bytes() == content
@@ -213,7 +187,7 @@ def test_a_cache_that_is_cleared_under_the_mount(bucket: Bucket, store: S3Store,
 def test_the_cache_stays_within_its_size(bucket: Bucket, store: S3Store, tmp_path: Path) -> None:
     for number in range(6):
         store.write(f"file{number}", bytes([number]) * 1_000_000)
-    with mount_of(bucket, tmp_path, "--cache-size", "3M") as mount:
+    with mounted_bucket(bucket, tmp_path, "--cache-size", "3M") as mount:
         for number in range(6):
             assert (mount.folder / f"file{number}").read_bytes() == bytes([number]) * 1_000_000
         tree = mount.stats()["tree"]
@@ -224,7 +198,7 @@ def test_the_cache_stays_within_its_size(bucket: Bucket, store: S3Store, tmp_pat
 @pytest.mark.parametrize("options", [["--ttl", "0.1"], ["--strict"]])
 def test_changes_made_elsewhere(bucket: Bucket, store: S3Store, tmp_path: Path, options: list[str]) -> None:
     store.write("file", b"old" * 1000)
-    with mount_of(bucket, tmp_path, *options) as mount:
+    with mounted_bucket(bucket, tmp_path, *options) as mount:
         file = mount.folder / "file"
         assert file.read_bytes() == b"old" * 1000
         with file.open("rb") as opened:
@@ -241,7 +215,7 @@ def test_changes_made_elsewhere(bucket: Bucket, store: S3Store, tmp_path: Path, 
 
 def test_an_object_that_changes_while_it_is_read_is_never_mixed(bucket: Bucket, store: S3Store, tmp_path: Path) -> None:
     store.write("large", b"a" * 60_000_000)
-    with mount_of(bucket, tmp_path) as mount, (mount.folder / "large").open("rb") as file:
+    with mounted_bucket(bucket, tmp_path) as mount, (mount.folder / "large").open("rb") as file:
         assert os.pread(file.fileno(), 4096, 0) == b"a" * 4096
         store.write("large", b"b" * 60_000_000)
         with pytest.raises(OSError) as raised:  # not read ahead, and gone
@@ -252,7 +226,7 @@ def test_an_object_that_changes_while_it_is_read_is_never_mixed(bucket: Bucket, 
 def test_an_object_that_is_removed_while_it_is_read(bucket: Bucket, store: S3Store, tmp_path: Path) -> None:
     """What was read ahead stays; the rest is an error, not an end of the file, and no zeros."""
     store.write("large", b"a" * 60_000_000)
-    with mount_of(bucket, tmp_path) as mount, (mount.folder / "large").open("rb") as file:
+    with mounted_bucket(bucket, tmp_path) as mount, (mount.folder / "large").open("rb") as file:
         assert os.pread(file.fileno(), 4096, 0) == b"a" * 4096
         store.remove("large")
         with pytest.raises(OSError) as raised:
@@ -265,7 +239,7 @@ def test_two_mounts_write_one_file_and_the_last_close_wins_whole(
     bucket: Bucket, store: S3Store, tmp_path: Path
 ) -> None:
     with ExitStack() as stack:
-        one, two = (stack.enter_context(mount_of(bucket, tmp_path / name)) for name in ("one", "two"))
+        one, two = (stack.enter_context(mounted_bucket(bucket, tmp_path / name)) for name in ("one", "two"))
         with (one.folder / "file").open("wb") as first, (two.folder / "file").open("wb") as second:
             for _ in range(10):
                 first.write(b"1" * 100_000)
@@ -275,7 +249,7 @@ def test_two_mounts_write_one_file_and_the_last_close_wins_whole(
 
 
 def test_without_writeback_close_means_in_the_store(bucket: Bucket, store: S3Store, tmp_path: Path) -> None:
-    with mount_of(bucket, tmp_path) as mount:
+    with mounted_bucket(bucket, tmp_path) as mount:
         with (mount.folder / "file").open("wb", buffering=0) as file:
             file.write(b"one")
             os.fsync(file.fileno())
@@ -287,14 +261,14 @@ def test_without_writeback_close_means_in_the_store(bucket: Bucket, store: S3Sto
 
 
 def test_a_killed_mount_finishes_what_it_acknowledged(
-    server: S3Server, bucket: Bucket, store: S3Store, tmp_path: Path
+    s3_server: S3Server, bucket: Bucket, store: S3Store, tmp_path: Path
 ) -> None:
     store.write("changed", b"old")
-    with mount_of(bucket, tmp_path, "--writeback", "--ttl", "600") as mount:
+    with mounted_bucket(bucket, tmp_path, "--writeback", "--ttl", "600") as mount:
         assert [each.name for each in mount.folder.iterdir()] == [
             "changed"
         ]  # known from now on: no questions to the store
-        server.process.send_signal(signal.SIGSTOP)  # the store is away
+        s3_server.process.send_signal(signal.SIGSTOP)  # the store is away
         try:
             pid = mount.stats()["worker"]
             for number in range(20):
@@ -306,7 +280,7 @@ def test_a_killed_mount_finishes_what_it_acknowledged(
             with pytest.raises(OSError):
                 unsynced.close()
         finally:
-            server.process.send_signal(signal.SIGCONT)
+            s3_server.process.send_signal(signal.SIGCONT)
         mount.umount()
         mount.mount(*mount.options)
         assert {entry.key for entry in store.list_entries()} == {"changed", *(f"file{number}" for number in range(20))}
@@ -316,17 +290,17 @@ def test_a_killed_mount_finishes_what_it_acknowledged(
 
 
 def test_a_store_that_is_away_for_a_while_loses_nothing(
-    server: S3Server, bucket: Bucket, store: S3Store, tmp_path: Path
+    s3_server: S3Server, bucket: Bucket, store: S3Store, tmp_path: Path
 ) -> None:
-    with mount_of(bucket, tmp_path, "--writeback", "--ttl", "600") as mount:
+    with mounted_bucket(bucket, tmp_path, "--writeback", "--ttl", "600") as mount:
         assert list(mount.folder.iterdir()) == []
-        server.process.send_signal(signal.SIGSTOP)
+        s3_server.process.send_signal(signal.SIGSTOP)
         try:
             (mount.folder / "file").write_bytes(b"content")
             assert (mount.folder / "file").read_bytes() == b"content"
             assert mount.stats()["tree"]["waiting"] == 1
         finally:
-            server.process.send_signal(signal.SIGCONT)
+            s3_server.process.send_signal(signal.SIGCONT)
         eventually(lambda: mount.stats()["tree"]["waiting"] == 0)
         assert store.read("file", size=10) == b"content"
 
@@ -344,7 +318,7 @@ def test_wrong_keys_and_buckets_are_said(bucket: Bucket, tmp_path: Path) -> None
 
 
 def test_programs(bucket: Bucket, tmp_path: Path) -> None:
-    with mount_of(bucket, tmp_path) as mount:
+    with mounted_bucket(bucket, tmp_path) as mount:
         top = mount.folder
         git = ["git", "-c", "user.name=x", "-c", "user.email=x", "-c", "gc.auto=0"]
         subprocess.run([*git, "init", "-q", top / "repo"], check=True)
@@ -363,7 +337,7 @@ def test_programs(bucket: Bucket, tmp_path: Path) -> None:
 def test_an_immutable_bucket(bucket: Bucket, store: S3Store, tmp_path: Path) -> None:
     for number in range(30):
         store.write(f"f/file{number}", b"%d" % number)
-    with mount_of(bucket, tmp_path, "--immutable", "--plain") as mount:
+    with mounted_bucket(bucket, tmp_path, "--immutable", "--plain") as mount:
         for _ in range(2):
             names = sorted(each.name for each in (mount.folder / "f").iterdir())
             assert [(mount.folder / "f" / name).read_bytes() for name in names] == [name[4:].encode() for name in names]
@@ -378,7 +352,7 @@ def test_warmup(bucket: Bucket, store: S3Store, tmp_path: Path) -> None:
         store.write(f"f/deep/file{number}", b"x" * 1000)
     store.write("f/large", bytes(9_000_000))
     store.write("other", bytes(500_000))
-    with mount_of(bucket, tmp_path, "--ttl", "600") as mount:
+    with mounted_bucket(bucket, tmp_path, "--ttl", "600") as mount:
         (mount.folder / "f" / "nowhere").symlink_to("absent")
         done = mount.run("warmup", "--json", "--threads", "4", str(mount.folder / "f"))
         assert json.loads(done.stdout) == [{"files": 41, "bytes": 9_040_000}]

@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 
@@ -20,25 +20,7 @@ from paddleflow.objects.signature import Credentials, Signer
 from paddleflow.objects.store import BAD_CREDENTIALS, iterate_content
 from paddleflow.objects.urls import bucket_of, parse_url
 from tests.ports import closed_port
-from tests.s3_servers import KEYS, S3Server, versitygw
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with versitygw() as made:
-        yield made
-
-
-@pytest.fixture
-def bucket(server: S3Server) -> Bucket:
-    return server.bucket()
-
-
-@pytest.fixture
-def store(bucket: Bucket) -> Iterator[S3Store]:
-    made = S3Store(bucket)
-    yield made
-    made.close()
+from tests.s3_servers import KEYS
 
 
 def test_the_signature_is_that_of_the_specification() -> None:
