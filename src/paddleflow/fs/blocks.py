@@ -29,10 +29,12 @@ from typing import NamedTuple
 
 from paddleflow.fs.inventory import FILLING, Label, Pins, read_label
 from paddleflow.fs.options import FREE_FLOOR
+from paddleflow.fs.turn import Turn
 
 log = logging.getLogger(__name__)
 BLOCK = 4 * 2**20
 SMALL = 256 * 1024  #: bytes; objects up to this size are fetched when they are opened, and stay open for a while
+MOST_PATHS = 8192  #: of files that were used lately, which are known without computing them
 MOST_IDLE = 1024  #: small files that stay open although nobody uses them
 USED_SECONDS = 3600.0  #: how exactly the order of use is known to a later process
 SPACE_STEP = 0.001  #: part of the smallest disk that is stored before its free space is looked at again
@@ -74,9 +76,9 @@ class BlockFile:
         self._missing = len(self._have)
         self._coming: dict[int, Future[bytes | None]] = {}
 
-    def read(self, size: int, offset: int) -> bytes:
+    def read(self, size: int, offset: int) -> bytes | bytearray:
         if self.whole:
-            return os.pread(self.fd, size, offset)
+            return self._read_stored(size, offset)
         end = min(offset + size, self.size)
         blocks = range(offset // BLOCK, (end + BLOCK - 1) // BLOCK)
         unstored = self._wait(blocks)
@@ -92,6 +94,18 @@ class BlockFile:
                 pieces.append(content[first - block * BLOCK : last - block * BLOCK])
         return b"".join(pieces)
 
+    def _read_stored(self, size: int, offset: int) -> bytes | bytearray:
+        """From memory if all of it is there, which does not wait."""
+        buffer = bytearray(max(0, min(size, self.size - offset)))
+        try:
+            if os.preadv(self.fd, [buffer], offset, os.RWF_NOWAIT) == len(buffer):
+                return buffer
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EOPNOTSUPP):
+                raise
+        self._cache.turn.pass_on()
+        return os.pread(self.fd, size, offset)
+
     def prefetch(self, first: int, count: int) -> None:
         """Start fetching blocks without waiting for them."""
         if not self.whole:
@@ -105,6 +119,7 @@ class BlockFile:
 
     def _wait(self, blocks: range) -> dict[int, bytes]:
         """Wait until the blocks have arrived; the content of those that the disk did not take."""
+        self._cache.turn.pass_on()
         coming = {block: future for block in blocks if (future := self._start(block)) is not None}
         found = {block: future.result() for block, future in coming.items()}
         return {block: content for block, content in found.items() if content is not None}
@@ -149,8 +164,15 @@ class DataCache:
     """Folders of cached objects, one per disk, at most `limit` bytes of them in all."""
 
     def __init__(
-        self, folders: Sequence[Path], limit: int, *, free_floor: float = FREE_FLOOR, threads: int = 32
+        self,
+        folders: Sequence[Path],
+        limit: int,
+        *,
+        free_floor: float = FREE_FLOOR,
+        threads: int = 32,
+        turn: Turn | None = None,
     ) -> None:
+        self.turn = turn or Turn()  #: passed on before anything that waits
         self.pool = ThreadPoolExecutor(threads, "fetch")
         counted = ("hits", "misses", "blocks fetched", "bytes fetched", "blocks not stored", "evicted")
         self.figures: dict[str, int] = dict.fromkeys(counted, 0)
@@ -158,6 +180,8 @@ class DataCache:
         self._elsewhere: dict[str, Path] = {}  #: folders of files that lie on another disk than their name says
         self._pins = Pins(self._folders)
         self._lock = threading.Lock()
+        self._paths: dict[tuple[str, str], Path] = {}  #: a memory of `path`
+        self._most_idle = 0  #: known when the limit of descriptors is: with the first file that is closed
         self._shelves = {folder: [folder / f"{number:02x}" for number in range(256)] for folder in self._folders}
         self._open: dict[Path, BlockFile] = {}
         self._idle: OrderedDict[Path, BlockFile] = OrderedDict()  #: those of `_open` that nobody uses
@@ -191,6 +215,14 @@ class DataCache:
         self.figures[name] += number  # a lost update costs a figure, no more
 
     def path(self, key: str, tag: str) -> Path:
+        found = self._paths.get((key, tag))
+        if found is None:
+            if len(self._paths) >= MOST_PATHS:
+                self._paths.clear()
+            found = self._paths[key, tag] = self._find_path(key, tag)
+        return found
+
+    def _find_path(self, key: str, tag: str) -> Path:
         word = hashlib.blake2b(f"{key}\0{tag}".encode("utf-8", "surrogateescape"), digest_size=20).hexdigest()
         return self._shelves[self._elsewhere.get(word) or self._usual(word)][int(word[:2], 16)] / word
 
@@ -202,6 +234,7 @@ class DataCache:
         folder = path.parents[1]
         if folder != self._usual(path.name):
             self._elsewhere[path.name] = folder
+            self._paths.clear()
 
     def _beside(self, path: Path, disk: Path) -> Path:
         """The same file on the disk that `disk`, a file of the cache or of staging, is on."""
@@ -264,6 +297,7 @@ class DataCache:
 
     def _fetch_whole(self, path: Path, name: Name, size: int, fetch: Fetch) -> BlockFile:
         """A small object, which is not here yet."""
+        self.turn.pass_on()
         content = self.fetched(fetch, 0, size)
         crc = zlib.crc32(content)
         try:
@@ -326,6 +360,7 @@ class DataCache:
     def _verify(self, path: Path, fd: int, size: int) -> bool:
         if path in self._trusted:
             return True
+        self.turn.pass_on()
         label = read_label(fd)
         if label is None or checksum(fd, size) != label.crc:
             log.warning("cached file %s is damaged; it is fetched again", path)
@@ -414,7 +449,9 @@ class DataCache:
             if self._open.get(file.path) is file:
                 if file.whole and file.size <= SMALL and file.path in self._stored:
                     self._idle[file.path] = file
-                    if len(self._idle) > min(MOST_IDLE, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4):
+                    if not self._most_idle:
+                        self._most_idle = min(MOST_IDLE, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
+                    if len(self._idle) > self._most_idle:
                         self._close_idle(next(iter(self._idle)))
                     return
                 del self._open[file.path]
@@ -506,7 +543,8 @@ class DataCache:
     def _drop(self, path: Path) -> None:
         self._used -= self._stored.pop(path, 0)
         self._trusted.discard(path)
-        self._elsewhere.pop(path.name, None)
+        if self._elsewhere.pop(path.name, None) is not None:
+            self._paths.clear()
 
     def stats(self) -> dict[str, object]:
         folders = ":".join(str(folder.parent) for folder in self._folders)

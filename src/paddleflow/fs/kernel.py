@@ -47,6 +47,7 @@ class Op(enum.IntEnum):
     CREATE = 35
     INTERRUPT = 36
     DESTROY = 38
+    IOCTL = 39
     BATCH_FORGET = 42
     FALLOCATE = 43
     READDIRPLUS = 44
@@ -153,6 +154,9 @@ NOTIFY_RESEND = 7
 UNIQUE_RESEND = 1 << 63  #: in the number of a request that is sent again
 
 _PADDING = [b"", *(bytes(8 - rest) for rest in range(1, 8))]
+
+
+Answer = bytes | bytearray | memoryview | tuple[bytes, ...]  #: the body of an answer
 
 
 class Request(NamedTuple):

@@ -217,7 +217,8 @@ class Nodes:
 
     def count(self, node: Node) -> int:
         """The kernel is told of a node; its number."""
-        self.rewrite(node)
+        if node.saved is None or node.is_local:
+            self.rewrite(node)
         return node.id
 
     def rewrite(self, node: Node) -> None:

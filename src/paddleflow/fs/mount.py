@@ -34,6 +34,7 @@ from paddleflow.fs.session import Session
 from paddleflow.fs.state import LAYOUT, State, StateFiles, make_state_files
 from paddleflow.fs.supervisor import Supervisor, Work, open_descriptors
 from paddleflow.fs.tree import Tree
+from paddleflow.fs.turn import Turn
 from paddleflow.fs.writer import Staging
 from paddleflow.objects.links import LinkedStore
 from paddleflow.objects.store import ObjectStore
@@ -43,7 +44,7 @@ from paddleflow.objects.wrappers import Retrying
 log = logging.getLogger(__name__)
 
 
-def open_tree(options: MountOptions, state: State) -> Tree:
+def open_tree(options: MountOptions, state: State, turn: Turn) -> Tree:
     """The tree that a URL names."""
     scheme, separator, rest = options.url.partition("://")
     match scheme.lower() if separator else "":
@@ -58,7 +59,7 @@ def open_tree(options: MountOptions, state: State) -> Tree:
             raise Invalid(f"{options.url!r} is no URL", hint=hint)
         case known if known in SCHEMES:
             if SCHEMES[known].native is None or options.links:
-                return _open_remote(options, state)
+                return _open_remote(options, state, turn)
             if state.agreed.root < 0:  # the next worker goes on with the same mount: its nodes are files of it
                 folder = open_native_folder(options.url, options.properties, wait=True)
                 assert folder is not None, f"{known} is mounted by no client"
@@ -80,7 +81,7 @@ def _open_store(options: MountOptions) -> ObjectStore:
     return LinkedStore(host, links) if links else host
 
 
-def _open_remote(options: MountOptions, state: State) -> Tree:
+def _open_remote(options: MountOptions, state: State, turn: Turn) -> Tree:
     store = _open_store(options)
     again = state.agreed.device >= 0
     if not again:
@@ -94,7 +95,7 @@ def _open_remote(options: MountOptions, state: State) -> Tree:
         log.info("%s files of an earlier mount were uploaded", sent)
     return RemoteTree(
         store,
-        DataCache([each / "data" for each in folders], options.cache_size, free_floor=options.free_space),
+        DataCache([each / "data" for each in folders], options.cache_size, free_floor=options.free_space, turn=turn),
         staging,
         _defaults(options.properties),
         RemoteOptions(
@@ -106,6 +107,7 @@ def _open_remote(options: MountOptions, state: State) -> Tree:
         ),
         state,
         Index(folder / "names.db", again=again, keep=options.keep_metadata),
+        turn,
     )
 
 
@@ -166,13 +168,14 @@ def _serve(options: MountOptions, state: State, ready: Callable[[], None]) -> No
         opened = device.Device(state.agreed.device)
     elif device.is_mounted(options.folder):
         raise Conflict(f"{options.folder} has a mount already", hint=f"paddleflow fs umount {options.folder}")
-    tree = open_tree(options, state)
+    turn = Turn()
+    tree = open_tree(options, state, turn)
     if not again:
         opened = device.mount(options.url, options.folder, read_only=read_only, allow_other=options.allow_other)
         state.agreed.device = opened.fd
         state.save_agreed()
     session = Session(
-        tree, opened, options.folder, options.url, state, read_only=read_only, passthrough=options.passthrough
+        tree, opened, options.folder, options.url, state, turn, read_only=read_only, passthrough=options.passthrough
     )
 
     def end(number: int, frame: FrameType | None) -> None:

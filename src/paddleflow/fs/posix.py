@@ -95,6 +95,8 @@ class PosixFile:
 class PosixTree:
     """`Tree` over a folder."""
 
+    quick = False  #: the folder may be anything that the kernel mounts
+
     def __init__(self, root: Path, state: State, *, seconds: float = 1.0, immutable: bool = False) -> None:
         self.immutable = immutable
         self._table = state.nodes

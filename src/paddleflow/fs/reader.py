@@ -15,7 +15,7 @@ class Reader:
         self._expected = 0
         self._ahead = 0
 
-    def read(self, size: int, offset: int) -> bytes:
+    def read(self, size: int, offset: int) -> bytes | bytearray:
         if not self._file.whole:
             # The kernel reads ahead by itself, in pieces that may arrive out of order: near is sequential enough.
             if abs(offset - self._expected) <= 2 * BLOCK:

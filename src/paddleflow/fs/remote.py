@@ -31,6 +31,7 @@ from paddleflow.fs.posix import without_suid
 from paddleflow.fs.remote_file import RemoteFile
 from paddleflow.fs.state import HandleRecord, State
 from paddleflow.fs.tree import NOW, Changes, Found, Limits, Listed, OpenFile, Owner
+from paddleflow.fs.turn import Turn
 from paddleflow.fs.uploads import Uploads, is_dirty, state_of
 from paddleflow.fs.writer import Staging
 from paddleflow.objects.store import Entry, Kind, ObjectStore
@@ -45,6 +46,8 @@ _READ = struct.Struct("<Q?")
 class RemoteTree:
     """`Tree` over a store."""
 
+    quick = True
+
     def __init__(
         self,
         store: ObjectStore,
@@ -54,11 +57,12 @@ class RemoteTree:
         options: RemoteOptions,
         state: State,
         index: Index,
+        turn: Turn | None = None,
     ) -> None:
         self.immutable = options.immutable
         self.entry_seconds = self.attr_seconds = 86_400.0 if options.immutable else options.ttl
         self._store, self._cache, self._staging = store, cache, staging
-        self._defaults, self._options = defaults, options
+        self._defaults, self._options, self._turn = defaults, options, turn or Turn()
         root = Node(kernel.ROOT, None, "", stat.S_IFDIR | defaults.folder_mode)
         again = state.agreed.device >= 0
         root.apply(Entry("", Kind.FOLDER) if again else store.stat(""), defaults)
@@ -88,6 +92,7 @@ class RemoteTree:
             return node
         if node is None and self._fresh(folder.listed_at):
             raise FileNotFoundError(errno.ENOENT, "not there", name)
+        self._turn.pass_on()
         try:
             entry = self._store.stat(f"{folder.key()}/{name}" if folder.parent else name)
         except NotFound:
@@ -123,6 +128,7 @@ class RemoteTree:
     def listdir(self, node: int, *, look_up: bool) -> Iterator[Listed]:
         folder = self._nodes.get(node)
         if not self._fresh(folder.listed_at) or (look_up and self._index.has_unasked(folder.id)):
+            self._turn.pass_on()
             self._folders.take_in(folder, look_up=look_up)
         folder.shown_at = folder.listed_at
         for row in self._index.children(folder.id):
@@ -204,8 +210,10 @@ class RemoteTree:
 
     def _keep_for_readers(self, node: Node) -> None:
         """Before the object goes or moves: whoever has it open reads on from the local file."""
-        if node.handles and node.file is not None and not node.file.whole:
-            node.file.make_whole()
+        if node.handles and node.file is not None:
+            if not node.file.whole:
+                node.file.make_whole()
+            self._describe(node)
 
     def rmdir(self, parent: int, name: bytes) -> None:
         folder = self._nodes.get(parent)
@@ -447,7 +455,10 @@ class RemoteTree:
         settled = known.is_local or known.handles or known.unlinked
         if self._options.strict and not settled and known.parent is not None:
             known = self._ask_again(known, known.parent)
-        with known.lock:
+        if writable:
+            self._turn.pass_on()
+        self._turn.acquire(known.lock)
+        try:
             fresh = flags & os.O_TRUNC and not known.handles and known.staged is None and writable
             if flags & os.O_TRUNC and writable and known.pending:
                 self._uploads.begin_again(known)
@@ -472,9 +483,11 @@ class RemoteTree:
                 raise
             known.handles += 1
             known.writers += writable
-            if known.handles == 1 or writable:
+            if writable:
                 self._describe(known)
             return RemoteFile(self, known, writable=writable)
+        finally:
+            known.lock.release()
 
     def _open_content(self, node: Node) -> BlockFile:
         """The local file of a node's version; of the one that the store has now if that one is gone."""
@@ -545,8 +558,9 @@ class RemoteTree:
 
     def reopen(self, record: HandleRecord) -> RemoteFile:
         node = self._nodes.get(record.node)
-        if node.fd < 0:
-            raise OSError(errno.ESTALE, "its content is not here any more")
+        if node.fd < 0 and not node.is_local:  # it was only read: its version lies in the cache, or in the store
+            node.file = self._cache.open(node.key(), node.tag, node.size, self._fetcher(node), at_once=False)
+            node.fd = node.file.fd
         writable = record.flags & os.O_ACCMODE != os.O_RDONLY or node.staged is not None
         node.handles += 1
         node.writers += writable
@@ -609,11 +623,16 @@ class RemoteTree:
         self._cache.evict(wanted)
 
     def let_go(self, node: Node, *, writable: bool) -> None:
-        with node.lock:
+        if writable or node.is_local:
+            self._turn.pass_on()
+        self._turn.acquire(node.lock)
+        try:
             node.handles -= 1
             node.writers -= writable
             if not node.handles:
                 self._uploads.released(node)
+        finally:
+            node.lock.release()
 
     def _close(self, node: Node) -> None:
         """Nobody has it open, and nothing is on its way: the content goes (back) into the cache."""
@@ -622,7 +641,9 @@ class RemoteTree:
             node.checked_at = 0.0
         elif node.staged is not None:
             node.size = os.fstat(node.fd).st_size
-        self._nodes.rewrite(node)  # a later worker knows the version before it loses sight of the content
+        known = node.saved is not None and node.saved.kept and node.saved.tag == node.tag
+        if node.staged is not None or not known:
+            self._nodes.rewrite(node)  # a later worker knows the version before it loses sight of the content
         self._nodes.describe(node, b"")
         if node.file is not None:
             self._cache.close_file(node.file)

@@ -20,7 +20,7 @@ class RemoteFile:
 
     def __init__(self, tree: RemoteTree, node: Node, *, writable: bool) -> None:
         self._tree, self.node, self._writable = tree, node, writable
-        self._reader = Reader(node.file) if node.file is not None else None
+        self._reader = Reader(node.file) if node.file is not None and not node.file.whole else None
         self.keep_cache = bool(node.tag) and node.kept_tag == node.tag and not node.is_local
         self.changed = bool(node.kept_tag) and node.kept_tag != node.tag
         node.kept_tag = "" if node.is_local else node.tag
@@ -35,10 +35,11 @@ class RemoteFile:
             return None  # a write must come to us, for it clears these bits
         return node.fd if node.staged is not None or (node.file is not None and node.file.whole) else None
 
-    def read(self, size: int, offset: int) -> bytes:
-        if self.node.staged is not None or self._reader is None:
-            return os.pread(self.node.fd, size, offset)
-        return self._reader.read(size, offset)
+    def read(self, size: int, offset: int) -> bytes | bytearray:
+        node = self.node
+        if node.staged is not None or node.file is None:
+            return os.pread(node.fd, size, offset)
+        return (self._reader or node.file).read(size, offset)
 
     def write(self, data: memoryview, offset: int, *, kill_suid: bool = False) -> int:
         if kill_suid:

@@ -25,12 +25,14 @@ from paddleflow.fs.device import Device
 from paddleflow.fs.options import THREADS
 from paddleflow.fs.state import LAYOUT, State
 from paddleflow.fs.tree import Tree, errno_of
-from paddleflow.fs.vfs import MAX_WRITE, NOT_REPEATABLE, Unanswered, Vfs
+from paddleflow.fs.turn import Turn
+from paddleflow.fs.vfs import MAX_WRITE, NOT_REPEATABLE, QUICK, Unanswered, Vfs
 
 log = logging.getLogger(__name__)
 BUFFER = MAX_WRITE + 8192  #: the kernel wants room for the largest write and its headers
 _GONE = (errno.ENODEV, errno.ENOTCONN, errno.EBADF)
 _TRY_AGAIN = (errno.EINTR, errno.EAGAIN, errno.ENOENT)  #: ENOENT: the request was interrupted before we read it
+_READ, _WRITE = int(kernel.Op.READ), int(kernel.Op.WRITE)
 _NAMES = {op.value: op.name.lower() for op in kernel.Op}
 
 
@@ -38,10 +40,21 @@ class Session:
     """Serves one mount with some threads until it is unmounted."""
 
     def __init__(
-        self, tree: Tree, device: Device, folder: Path, source: str, state: State, *, read_only: bool, passthrough: bool
+        self,
+        tree: Tree,
+        device: Device,
+        folder: Path,
+        source: str,
+        state: State,
+        turn: Turn,
+        *,
+        read_only: bool,
+        passthrough: bool,
     ) -> None:
         self.tree, self.device, self.folder, self.source, self.state = tree, device, folder, source, state
         self.vfs = Vfs(tree, device, state, read_only=read_only, passthrough=passthrough)
+        self._turn = turn
+        self._quick = QUICK if tree.quick else frozenset()  #: operations that begin without passing the turn on
         self.started_at = time.time()
         self._supervisor = os.getppid()
         self._seconds: defaultdict[str, float] = defaultdict(float)
@@ -88,6 +101,7 @@ class Session:
         target = [buffer]
         try:
             while True:
+                self._turn.take()
                 try:
                     length = os.readv(fd, target)
                 except OSError as error:
@@ -100,12 +114,15 @@ class Session:
                     return
                 self._serve_one(fd, thread, view[:length])
         finally:
+            self._turn.pass_on()
             if fd != self.device.fd:
                 os.close(fd)
 
     def _serve_one(self, fd: int, thread: int, received: memoryview) -> None:
         request = kernel.parse_request(received)
         begin = time.perf_counter()
+        if request.opcode not in self._quick:
+            self._turn.pass_on()
         if request.opcode in NOT_REPEATABLE:
             self.state.note_intent(thread, request.unique & ~kernel.UNIQUE_RESEND)
         body, number = self._answer(request, received[kernel.IN_HEADER.size :])
@@ -118,18 +135,18 @@ class Session:
                 if error.errno not in (*_GONE, errno.ENOENT):
                     log.exception("answer to %s was refused", request)
         name = _NAMES.get(request.opcode, "other")
-        if request.opcode == kernel.Op.READ:
+        if request.opcode == _READ:
             self._bytes_read += len(body)
-        elif request.opcode == kernel.Op.WRITE and not number:
+        elif request.opcode == _WRITE and not number:
             self._bytes_written += len(received) - kernel.IN_HEADER.size - kernel.WRITE_IN.size
         self.vfs.counts[name] += 1
         self._seconds[name] += time.perf_counter() - begin
 
-    def _answer(self, request: kernel.Request, body: memoryview) -> tuple[bytes, int | None]:
+    def _answer(self, request: kernel.Request, body: memoryview) -> tuple[bytes | bytearray | memoryview, int | None]:
         """The answer's body and errno; no errno: no answer."""
         try:
             answer = self.vfs.handle(request, body)
-            return (answer if isinstance(answer, bytes) else b"".join(answer)), 0
+            return (b"".join(answer) if isinstance(answer, tuple) else answer), 0
         except Unanswered:
             return b"", None
         except OSError as error:

@@ -84,7 +84,7 @@ class OpenFile(Protocol):
     def backing(self) -> int | None:
         """A descriptor that holds the whole content, for the kernel to use by itself; None if there is none (yet)."""
 
-    def read(self, size: int, offset: int) -> bytes: ...
+    def read(self, size: int, offset: int) -> bytes | bytearray: ...
 
     def write(self, data: memoryview, offset: int, *, kill_suid: bool = False) -> int: ...
 
@@ -103,6 +103,7 @@ class OpenFile(Protocol):
 class Tree(Protocol):
     """The operations of a file system; the names are those of the system calls."""
 
+    quick: bool  #: operations that only read pass the turn on before they wait (`turn`); otherwise any may wait
     immutable: bool  #: nothing in it changes while it is mounted
     entry_seconds: float  #: how long the kernel may remember a name
     attr_seconds: float  #: how long the kernel may remember attributes

@@ -29,7 +29,7 @@ from itertools import count
 from paddleflow.errors import NotFound, PaddleFlowError
 from paddleflow.fs import kernel
 from paddleflow.fs.device import Device
-from paddleflow.fs.kernel import Fattr, Fopen, Init, Op, Request
+from paddleflow.fs.kernel import Answer, Fattr, Fopen, Init, Op, Request
 from paddleflow.fs.state import State
 from paddleflow.fs.trace import Trace
 from paddleflow.fs.tree import NOW, Changes, Found, Listed, OpenFile, Owner, Tree, errno_of
@@ -47,6 +47,13 @@ NOT_REPEATABLE = frozenset(
         Op.REMOVEXATTR,
     }
 )  # fmt: skip
+#: Operations that mostly find what they need in memory. Trees pass the turn on before they wait in one of them.
+QUICK = frozenset(
+    {
+        Op.LOOKUP, Op.FORGET, Op.BATCH_FORGET, Op.GETATTR, Op.READLINK, Op.OPEN, Op.READ, Op.RELEASE, Op.STATFS, Op.GETXATTR,
+        Op.LISTXATTR, Op.IOCTL, Op.OPENDIR, Op.READDIR, Op.READDIRPLUS, Op.RELEASEDIR, Op.INTERRUPT, Op.LSEEK,
+    }
+)  # fmt: skip
 #: What such an operation is refused with when an earlier worker has done it already.
 _DONE_BEFORE = {
     Op.MKDIR: errno.EEXIST, Op.MKNOD: errno.EEXIST, Op.SYMLINK: errno.EEXIST, Op.LINK: errno.EEXIST,
@@ -58,16 +65,18 @@ _NAME_AT = {
     Op.MKDIR: kernel.MKDIR_IN.size, Op.MKNOD: kernel.MKNOD_IN.size, Op.SYMLINK: 0, Op.LINK: kernel.LINK_IN.size,
 }  # fmt: skip
 
+#: Ways to open, by the number under which a later worker knows them, with what the kernel is told. Plain integers: flags are slow.
 _FLAGS = {
-    "passthrough": Fopen.PASSTHROUGH,
-    "kept": Fopen.KEEP_CACHE,
-    "fresh": Fopen(0),
-    "direct": Fopen.DIRECT_IO,
+    "passthrough": int(Fopen.PASSTHROUGH),
+    "kept": int(Fopen.KEEP_CACHE),
+    "fresh": 0,
+    "direct": int(Fopen.DIRECT_IO),
 }
-
+_NO_FLUSH = int(Fopen.NOFLUSH)
 _WAYS = list(_FLAGS)
-
-Answer = bytes | tuple[bytes, ...]
+_WAY_NUMBERS = {way: number for number, way in enumerate(_WAYS)}
+_OPENED = {way: f"open {way}" for way in _WAYS}
+_NO_HANDLE = (None, 0, "")
 
 
 class Unanswered(Exception):
@@ -210,6 +219,7 @@ class Vfs:
             Op.READDIR: self._readdir,
             Op.READDIRPLUS: self._readdirplus,
             Op.STATFS: self._statfs,
+            Op.IOCTL: self._ioctl,
             Op.GETXATTR: self._getxattr,
             Op.LISTXATTR: self._listxattr,
             Op.SETXATTR: self._setxattr,
@@ -223,7 +233,7 @@ class Vfs:
         method = self._methods.get(request.opcode)
         if method is None:
             raise OSError(errno.ENOSYS, "not known here")
-        if self._repeated(request):
+        if request.unique & kernel.UNIQUE_RESEND and self._repeated(request):
             return self._handle_again(request, body)
         return method(request, body)
 
@@ -438,11 +448,11 @@ class Vfs:
             way, backing = self._way(node, file, flags)
             self._files[number] = (file, node, way)
         unique = request.unique & ~kernel.UNIQUE_RESEND
-        self._state.handles.put(number, unique, node, file.fd, flags, backing, _WAYS.index(way))
-        self.counts[f"open {way}"] += 1
+        self._state.handles.put(number, unique, node, file.fd, flags, backing, _WAY_NUMBERS[way])
+        self.counts[_OPENED[way]] += 1
         answer = _FLAGS[way]
         if flags & os.O_ACCMODE == os.O_RDONLY:
-            answer |= Fopen.NOFLUSH  # nothing was written: close need not ask
+            answer |= _NO_FLUSH  # nothing was written: close need not ask
         return kernel.OPEN_OUT.pack(number, answer, backing)
 
     def _way(self, node: int, file: OpenFile, flags: int) -> tuple[str, int]:
@@ -551,7 +561,7 @@ class Vfs:
 
     def _close_handle(self, fh: int) -> None:
         with self._lock:
-            file, node, way = self._files.pop(fh, (None, 0, ""))
+            file, node, way = self._files.pop(fh, _NO_HANDLE)
             usage = self._usage.get(node) if way and way != "direct" else None
             backing = 0
             if usage is not None:
@@ -630,6 +640,9 @@ class Vfs:
             found.blocks, found.free, found.available, found.files, found.files_free,
             found.block_size, found.name_length, found.block_size, 0,
         )  # fmt: skip
+
+    def _ioctl(self, request: Request, body: memoryview) -> Answer:
+        raise OSError(errno.ENOTTY, "not a terminal")  # which Python asks of every file that it opens
 
     def _getxattr(self, request: Request, body: memoryview) -> Answer:
         size, _ = kernel.GETXATTR_IN.unpack_from(body)

@@ -59,7 +59,7 @@ class Mounted:
 
     def ask(self, op: Op, node: int, body: bytes) -> bytes:
         answer = self.vfs.handle(Request(op, 2, node, 0, 0, 1), memoryview(body))
-        return answer if isinstance(answer, bytes) else b"".join(answer)
+        return b"".join(answer) if isinstance(answer, tuple) else bytes(answer)
 
     def read(self, name: str, size: int) -> bytes:
         node = self.tree.lookup(kernel.ROOT, name.encode()).node
