@@ -15,6 +15,7 @@ NAMESPACES = {"one": {"team": "x"}, "two": {"team": "y"}}
 TOPOLOGIES = ("kubernetes.io/hostname", "zone", "rack")
 RUNTIME_CLASS, OVERHEAD = "heavy", {"cpu": "250m", "memory": "64Mi"}
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 optional = st.sampled_from((False, False, True))
 
@@ -77,6 +78,7 @@ node_expressions = st.sampled_from(
         {"key": "size", "operator": "Lt", "values": ["3"]},
     )
 )
+weights = st.sampled_from((1, 50, 100))
 names = st.sampled_from(("n0", "n1", "n2")).map(
     lambda name: {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
 )
@@ -95,6 +97,13 @@ def affinities(draw: st.DrawFn) -> dict[str, Any]:
         found["podAffinity"] = {_REQUIRED: draw(st.lists(pod_terms(), min_size=1, max_size=2))}
     if draw(optional):
         found["podAntiAffinity"] = {_REQUIRED: draw(st.lists(pod_terms(), min_size=1, max_size=2))}
+    if draw(optional):  # wishes order the nodes, and never refuse one
+        wish = {"weight": draw(weights), "preference": {"matchExpressions": [draw(node_expressions)]}}
+        found["nodeAffinity"] = {**found.get("nodeAffinity", {}), _PREFERRED: [wish]}
+    for part in ("podAffinity", "podAntiAffinity"):
+        if draw(optional):
+            wish = {"weight": draw(weights), "podAffinityTerm": draw(pod_terms())}
+            found[part] = {**found.get(part, {}), _PREFERRED: [wish]}
     return found
 
 

@@ -14,6 +14,7 @@ from paddleflow.frameworks.catalogue import find
 from paddleflow.frameworks.framework import LaunchPlan, PlacedMember
 from paddleflow.jobs.facts import Key
 from paddleflow.jobs.model import Member, UsedSecret
+from paddleflow.jobs.neighbour_rules import pod_labels
 from paddleflow.runtimes.prefetch import PrefetchRequest
 from paddleflow.runtimes.runtime import Launch, Mount
 from paddleflow.settings import JobSettings
@@ -163,14 +164,7 @@ def _prepared(
         template=member.document.get("extensionTemplate") or job.template,
         node_selector=context.node_labels.get(job.queue, {}),
         gang=_gang(job, place),
-        labels={
-            **job.labels,
-            "owner": "paddleflow",
-            "paddleflow-job-id": job.id,
-            "paddleflow-job-framework": job.framework,
-            "volcano.sh/queue-name": job.queue,
-            "paddleflow/role": place.role,
-        },
+        labels=pod_labels(job.labels, job.id, job.framework, job.queue, place.role),
         request=member.request,
         limit=member.limit,
         mounts=mounts,

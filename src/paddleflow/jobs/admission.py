@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
+from itertools import repeat
 from posixpath import normpath
 from typing import Any
 
@@ -20,6 +21,7 @@ from paddleflow.frameworks.catalogue import FRAMEWORKS, find
 from paddleflow.frameworks.framework import Framework, PlacedMember, Role
 from paddleflow.frameworks.workflow import ROLE, WORKFLOW
 from paddleflow.jobs.model import Dependency, JobStatus, Member, MountedStorage, NewJob
+from paddleflow.jobs.neighbour_rules import asks_of_neighbours, near_text, pod_labels
 from paddleflow.jobs.node_rules import rules_of_template
 from paddleflow.jobs.templates import KINDS as TEMPLATE_KINDS
 from paddleflow.jobs.templates import members_of_template, spec_of_pod
@@ -63,6 +65,7 @@ class QueueFacts:
     above: tuple[tuple[str, Resources], ...] = ()  #: name and ceiling of each queue above it that has one
     cluster: str = DEFAULT_CLUSTER
     other_clusters: tuple[str, ...] = ()
+    namespace: str = ""  #: of its pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,7 @@ def admit(document: SingleJob | DistributedJob | WorkflowJob, context: Admission
             members = _object(document.extension_template, WORKFLOW.name, queue, context, faults)
     if queue is not None and queue.cluster_type != LOCAL:
         _refuse_folders(document, queue, faults)
-        members = _with_node_rules(members, document)
+        members = _with_node_rules(members, document, framework, queue)
     request = total(m.request * (m.replicas if m.least is None else m.least) for m in members)
     if queue is not None:
         _sizes(members, request, queue, context, faults, kind == "distributed")
@@ -167,13 +170,18 @@ def admit(document: SingleJob | DistributedJob | WorkflowJob, context: Admission
     )
 
 
-def _with_node_rules(members: tuple[Member, ...], document: Named) -> tuple[Member, ...]:
-    """On a cluster with pods, what the members' templates say of nodes. Of objects of operators the cluster takes care."""
+def _with_node_rules(
+    members: tuple[Member, ...], document: Named, framework: str, queue: QueueFacts
+) -> tuple[Member, ...]:
+    """On a cluster with pods, what the members' templates say of nodes and of other pods. Of objects of operators the cluster takes care."""
     shared = getattr(document, "extension_template", None)
-    return tuple(
-        replace(member, nodes=rules_of_template(member.document.get("extensionTemplate") or shared))
-        for member in members
-    )
+    templates = [member.document.get("extensionTemplate") or shared for member in members]
+    rules = [rules_of_template(template) for template in templates]
+    if any(map(asks_of_neighbours, templates)):  # then the pods of all members are somebody's neighbours
+        labels = [pod_labels(document.labels, "", framework, queue.name, member.role) for member in members]
+        texts = [near_text(*each) for each in zip(templates, repeat(queue.namespace), labels)]
+        rules = [replace(each, near=text) for each, text in zip(rules, texts, strict=True)]
+    return tuple(replace(member, nodes=each) for member, each in zip(members, rules, strict=True))
 
 
 def _waits_for(after: Sequence[str], context: AdmissionContext, faults: JobFaults) -> tuple[Dependency, ...]:

@@ -24,10 +24,11 @@ class NodeRules:
     labels: tuple[tuple[str, str], ...] = ()
     tolerates: tuple[str, ...] = ()  #: in the words of `scheduling.taints`
     affinity: tuple[NodeTerm, ...] = ()  #: one of these terms must hold
+    near: str = ""  #: what `neighbour_rules` keeps of the template
 
     def json(self) -> list[Any]:
         terms = [[list(term.labels), list(term.fields)] for term in self.affinity]
-        return [dict(self.labels), list(self.tolerates), terms]
+        return [dict(self.labels), list(self.tolerates), terms, *([self.near] if self.near else [])]
 
 
 ANY_NODE = NodeRules()
@@ -65,7 +66,7 @@ def rules_of_template(template: Json | None) -> NodeRules:
 
 def read_rules(data: Sequence[Any]) -> NodeRules:
     """The opposite of `NodeRules.json`."""
-    labels, tolerates, terms = data
+    labels, tolerates, terms, *near = data
     affinity = node_terms(
         {
             name: [{"key": key, "operator": operator, "values": values} for key, operator, values in conditions]
@@ -73,7 +74,7 @@ def read_rules(data: Sequence[Any]) -> NodeRules:
         }
         for term in terms
     )
-    return NodeRules(tuple(sorted(labels.items())), tuple(tolerates), affinity)
+    return NodeRules(tuple(sorted(labels.items())), tuple(tolerates), affinity, *near)
 
 
 def common_rules(members: Sequence[NodeRules]) -> NodeRules:

@@ -16,6 +16,7 @@ from paddleflow.base.quantity import Resources
 from paddleflow.frameworks.catalogue import find
 from paddleflow.jobs.machine import JobState, Lifecycle, TaskState
 from paddleflow.jobs.model import JobStatus, Member, MountedStorage, NewJob, RestartPolicy, TaskStatus
+from paddleflow.jobs.neighbour_rules import TemplateRules
 from paddleflow.jobs.node_rules import ANY_NODE, NodeRules, RequiredAffinity, common_rules, read_rules
 from paddleflow.scheduling.model import Allocation, Assignment, MemberSet, Request
 from paddleflow.settings import JobSettings
@@ -290,13 +291,20 @@ def _restarts(text: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _node_rules(text: str) -> Mapping[str, Any]:
-    """The fields of a request that say which nodes come into question."""
-    rules = common_rules([read_rules(need[7]) if len(need) > 7 else ANY_NODE for need in json.loads(text)])
+def _rules_of_needs(text: str) -> tuple[Mapping[str, Any], tuple[tuple[str, str], ...]]:
+    """The fields of a request that say which nodes come into question, and by role what pods ask of those beside them."""
+    needs = json.loads(text)
+    by_role = [read_rules(need[7]) if len(need) > 7 else ANY_NODE for need in needs]
+    rules = common_rules(by_role)
     found: dict[str, Any] = {"node_labels": rules.labels, "tolerates": rules.tolerates}
     if rules.affinity:
         found["filter"] = RequiredAffinity(rules.affinity, rules.tolerates)
-    return found
+    return found, tuple((need[0], each.near) for need, each in zip(needs, by_role, strict=True) if each.near)
+
+
+def _node_rules(text: str, job: str) -> Mapping[str, Any]:
+    fields, near = _rules_of_needs(text)
+    return {**fields, "constraint": TemplateRules.of(near, job)} if near else fields
 
 
 def request_of(row: _Schedulable, expected: float | None = None, data: tuple[str, ...] = ()) -> Request:
@@ -312,7 +320,7 @@ def request_of(row: _Schedulable, expected: float | None = None, data: tuple[str
         data=data,
         expected=expected,
         restarts=_restarts(row.member_sets),
-        **_node_rules(row.member_sets),
+        **_node_rules(row.member_sets, row.id),
     )
 
 
@@ -332,7 +340,7 @@ def request_of_new(
         data=data,
         expected=expected,
         restarts=restarts,
-        **_node_rules(member_sets),
+        **_node_rules(member_sets, job.id),
     )
 
 
@@ -343,8 +351,11 @@ def requests_of(waiting: WaitingClass) -> list[Request]:
     first = Request(
         job, queue, member_sets, at, seq, priority, waiting.user_name,
         data=waiting.data, expected=waiting.expected, restarts=_restarts(waiting.member_sets),
-        **_node_rules(waiting.member_sets),
+        **_node_rules(waiting.member_sets, job),
     )  # fmt: skip
+    if isinstance(first.constraint, TemplateRules) and first.constraint.job:  # a rule names the label of a single job
+        found = [first._replace(job=job, submitted_at=at, seq=seq) for seq, job, at in waiting.jobs]
+        return [each._replace(constraint=first.constraint._replace(job=each.job)) for each in found]
     rest = first[5:]
     return [Request(job, queue, member_sets, at, seq, *rest) for seq, job, at in waiting.jobs]
 

@@ -274,8 +274,9 @@ class QueueCache:
             is_open = online and all(each.open for each in (queue, *above))
             ceilings = tuple((each.name, each.ceiling) for each in above if each.ceiling is not None)
             found = QueueFacts(
-                name, is_open, True, queue.ceiling, row["cluster_type"], ceilings, queue.cluster, queue.other_clusters
-            )
+                name, is_open, True, queue.ceiling, row["cluster_type"], ceilings, queue.cluster, queue.other_clusters,
+                queue.namespace,
+            )  # fmt: skip
             self._facts[name] = found
         return found
 

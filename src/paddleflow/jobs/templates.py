@@ -122,10 +122,14 @@ def _container(template: Any, where: str, fault: AddFault) -> dict[str, Any]:
     if not isinstance(found, list) or not found or not isinstance(found[0], Mapping):
         fault(f"{where}.spec.containers", "must hold at least one container")
         return {}
-    container, where = found[0], f"{where}.spec.containers[0]"
+    container, at_pod, where = found[0], f"{where}.spec.resources", f"{where}.spec.containers[0]"
     data = {key: container[key] for key in ("image", "command", "args") if container.get(key) is not None}
     data["env"] = _env(container.get("env"), f"{where}.env", fault)
-    data |= _flavours(container.get("resources"), f"{where}.resources", fault)
+    whole = containers.get("resources") if containers is not None else None
+    if whole is None:
+        data |= _flavours(container.get("resources"), f"{where}.resources", fault)
+    else:
+        data |= _flavours(_of_pod(container.get("resources"), whole), at_pod, fault)
     try:
         read = parse(JobSpec, data)
     except Invalid as error:
@@ -143,6 +147,17 @@ def _env(value: Any, where: str, fault: AddFault) -> dict[str, Any]:
         fault(where, "must be a list of objects with name and value")
         return {}
     return {str(item["name"]): item.get("value") or "" for item in value if "valueFrom" not in item}
+
+
+def _of_pod(own: Any, whole: Any) -> Any:
+    """Pod-level resources count instead of the containers'; what they do not name is the container's."""
+    if not isinstance(own, Mapping) or not isinstance(whole, Mapping):
+        return whole
+    kinds = [kind for kind in ("requests", "limits") if own.get(kind) or whole.get(kind)]
+    both = {kind: (own.get(kind) or {}, whole.get(kind) or {}) for kind in kinds}
+    if not all(isinstance(each, Mapping) for pair in both.values() for each in pair):
+        return whole
+    return {kind: {**of_own, **of_pod} for kind, (of_own, of_pod) in both.items()}
 
 
 def _flavours(value: Any, where: str, fault: AddFault) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 Labels = Mapping[str, str]
+NO_LABELS: Labels = {}
 View = Mapping[str, Any]
 
 
@@ -149,13 +150,23 @@ class PodTerm(NamedTuple):
         return matches(self.selector, labels)
 
 
-def pod_term(term: View, namespace: str) -> PodTerm:
-    """A term of a pod of this namespace, which is meant where the term names none."""
+def pod_term(term: View, namespace: str, labels: Labels = NO_LABELS) -> PodTerm:
+    """A term of a pod of this namespace, which is meant where the term names none, with these labels."""
     names = tuple(sorted(term.get("namespaces") or ()))
+    own = label_selector(term.get("labelSelector"))
+    if own is not None:
+        own += _of_own(term.get("matchLabelKeys"), "In", labels) + _of_own(
+            term.get("mismatchLabelKeys"), "NotIn", labels
+        )
     selector = label_selector(term.get("namespaceSelector"))
     if not names and selector is None:
         names = (namespace,)
-    return PodTerm(term.get("topologyKey") or "", label_selector(term.get("labelSelector")), names, selector)
+    return PodTerm(term.get("topologyKey") or "", own, names, selector)
+
+
+def _of_own(keys: Iterable[str] | None, operator: str, labels: Labels) -> Requirements:
+    """Requirements with the values that the pod itself has."""
+    return tuple(Requirement(key, operator, (labels[key],)) for key in keys or () if key in labels)
 
 
 class Spread(NamedTuple):
@@ -174,9 +185,7 @@ def spread(constraint: View, labels: Labels) -> Spread:
     """A constraint of a pod with these labels."""
     selector = label_selector(constraint.get("labelSelector"))
     if selector is not None:
-        selector += tuple(
-            Requirement(key, "In", (labels[key],)) for key in constraint.get("matchLabelKeys") or () if key in labels
-        )
+        selector += _of_own(constraint.get("matchLabelKeys"), "In", labels)
     return Spread(
         constraint["topologyKey"],
         int(constraint.get("maxSkew") or 1),

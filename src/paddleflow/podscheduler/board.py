@@ -22,6 +22,7 @@ from paddleflow.podscheduler.groups import PodGroup, QueueObject, first_pods, wi
 from paddleflow.podscheduler.neighbours import Neighbours
 from paddleflow.podscheduler.nodes import AnyFilter, KubeNode, PodFilter, filter_of
 from paddleflow.podscheduler.placement import GangConstraint, PodConstraint, Scene
+from paddleflow.podscheduler.platform_jobs import PlatformJobs
 from paddleflow.podscheduler.pods import DEFAULT_QUEUE, PODS, Pod
 from paddleflow.podscheduler.turn import Turn
 from paddleflow.podscheduler.volumes import Claim, StorageClass, Volume, Volumes
@@ -78,6 +79,9 @@ class Board:
         self._placement = placement
         self._nodes: dict[str, KubeNode] = {}
         self._scene = Scene(self.neighbours, self.core.cluster, self._started)
+        self._jobs = PlatformJobs(self._scene, self.core, self._avoiders)
+        if engine is not None:
+            self.core.cluster.interpret = self._jobs.interpret
         self._units: dict[str, Unit] = {}
         self._unit_of: dict[str, Unit] = {}  # by uid
         self._members: dict[str, dict[str, Pod]] = {}  # pods of each group, by uid
@@ -298,6 +302,7 @@ class Board:
 
     def _host(self, pod: Pod) -> None:
         """A pod of one of the platform's jobs: the core has what the job asked for; what the pod takes beyond that is counted."""
+        self._jobs.seen(pod.attempt)
         unit = self._unit_of.get(pod.uid)
         if unit is not None:
             self._leave(unit, pod)
@@ -514,8 +519,7 @@ class Board:
     def _alike(self, pod: Pod) -> _Alike:
         """Equal for pods that stand or fall together."""
         filter = filter_of(pod.template, self._volumes.terms(pod))
-        namespaces = self.neighbours.namespaces
-        avoiders = tuple([term for term in self._terms if term.matches(pod.namespace, pod.labels, namespaces)])
+        avoiders = self._avoiders(pod)
         key: tuple[object, ...] = (filter, avoiders)
         if not pod.template.plain:
             key = (*key, id(pod.template), pod.namespace, tuple(sorted(pod.labels.items())))
@@ -526,9 +530,15 @@ class Board:
             constraint = self._constraints[key] = PodConstraint(self._scene, pod, filter, avoiders)
         return pod.request, filter, constraint
 
+    def _avoiders(self, pod: Pod) -> tuple[PodTerm, ...]:
+        """The terms of anti-affinity, of whatever pod, that mean this one."""
+        namespaces = self.neighbours.namespaces
+        return tuple([term for term in self._terms if term.matches(pod.namespace, pod.labels, namespaces)])
+
     def _reclassify(self, terms: Iterable[PodTerm] | None = None) -> None:
         """Terms of anti-affinity are new, or mean others than before (None): those whom they mean are told apart from now on."""
         namespaces = self.neighbours.namespaces
+        self._jobs.reclassify()
         for unit in [unit for unit in self._units.values() if not unit.placed]:
             pods = unit.pods()
             if terms is None or any(
@@ -545,6 +555,7 @@ class Board:
 
     def take_all_in(self, now: float) -> None:
         """Everything that happened, and what follows from it for other pods."""
+        self._jobs.sweep()
         while self._changed or self._touched or self._nodes_changed or self._queues_changed:
             self.take_in(now)
 

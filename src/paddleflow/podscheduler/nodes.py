@@ -12,6 +12,7 @@ from paddleflow.base.values import dataclass
 from paddleflow.kube.selectors import NodeTerm, Taint, Toleration, taints
 from paddleflow.podscheduler.pods import Template, resources
 from paddleflow.scheduling.model import Node
+from paddleflow.scheduling.taints import untolerated
 
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 HARD = ("NoSchedule", "NoExecute")
@@ -73,6 +74,18 @@ class PodFilter(NamedTuple):
             if taint.effect in effects and not any(each.tolerates(*taint) for each in self.tolerations):
                 return taint
         return None
+
+
+class RoleFilter(NamedTuple):
+    """Which nodes members of one role of a platform's job may have: by the server's word on nodes, and by their own template."""
+
+    pod: PodFilter
+
+    def admits(self, node: Node) -> bool:
+        return node.schedulable and not untolerated(node.taints, self._tolerates()) and self.pod.selects(node)
+
+    def _tolerates(self) -> tuple[str, ...]:
+        return tuple(str(each) for each in self.pod.tolerations)
 
 
 class AnyFilter(NamedTuple):

@@ -6,13 +6,13 @@ placed by the core itself, as long as no pod that is there keeps them away.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from paddleflow.kube.selectors import PodTerm
 from paddleflow.podscheduler.neighbours import Neighbours, Outlook
-from paddleflow.podscheduler.nodes import PodFilter
+from paddleflow.podscheduler.nodes import PodFilter, RoleFilter
 from paddleflow.podscheduler.pods import Pod
-from paddleflow.scheduling.model import Assignment
+from paddleflow.scheduling.model import Assignment, NodeFilter
 from paddleflow.scheduling.nodes import Cluster, NodeState, Pool, times_fitting
 from paddleflow.scheduling.placement import Shortfall, SizeGroup, place
 
@@ -58,7 +58,7 @@ class PodConstraint:
             self._soft = (neighbours.version, found)
         return self._soft[1]
 
-    def started(self, job: str, assignments: tuple[Assignment, ...]) -> None:
+    def started(self, cluster: Cluster, job: str, assignments: tuple[Assignment, ...]) -> None:
         self._scene.started(job, assignments)
 
     def place(self, cluster: Cluster, pool: Pool, sizes: list[SizeGroup]) -> list[Assignment] | Shortfall:
@@ -114,14 +114,14 @@ class GangConstraint:
 
     __slots__ = ("_parts", "_scene")
 
-    def __init__(self, scene: Scene, parts: dict[str, tuple[PodFilter, PodConstraint]]) -> None:
+    def __init__(self, scene: Scene, parts: Mapping[str, tuple[NodeFilter, PodConstraint]]) -> None:
         self._scene = scene
         self._parts = parts
 
     def by_room(self, cluster: Cluster) -> bool:
         return False
 
-    def started(self, job: str, assignments: tuple[Assignment, ...]) -> None:
+    def started(self, cluster: Cluster, job: str, assignments: tuple[Assignment, ...]) -> None:
         self._scene.started(job, assignments)
 
     def place(self, cluster: Cluster, pool: Pool, sizes: list[SizeGroup]) -> list[Assignment] | Shortfall:
@@ -140,6 +140,50 @@ class GangConstraint:
                     if not fits:
                         return Shortfall(len(sizes), 0)
             return trial.keep()
+
+
+class JobConstraint:
+    """What the pod templates of a job of the platform ask: a server's engine places its members by the rules of pods."""
+
+    __slots__ = ("_avoiders", "_expect", "_made", "_samples", "_scene")
+
+    def __init__(
+        self,
+        scene: Scene,
+        samples: Mapping[str, Pod],
+        avoiders: Mapping[str, tuple[PodTerm, ...]],
+        expect: Callable[[str, Mapping[str, Pod], tuple[Assignment, ...]], None],
+    ) -> None:
+        """By role: a pod as the runtime will make it, and the terms of anti-affinity that mean it."""
+        self._scene = scene
+        self._samples = samples
+        self._avoiders = avoiders
+        self._expect = expect
+        self._made: dict[tuple[tuple[str, str], ...], PodConstraint | GangConstraint] = {}
+
+    def by_room(self, cluster: Cluster) -> bool:
+        return cluster is not self._scene.cluster
+
+    def place(self, cluster: Cluster, pool: Pool, sizes: list[SizeGroup]) -> list[Assignment] | Shortfall:
+        labels = pool.selector.labels  # the queue's node selector among them, which is in the pods as well
+        found = self._made.get(labels)
+        if found is None:
+            found = self._made[labels] = self._constraint(labels)
+        return found.place(cluster, pool, sizes)
+
+    def _constraint(self, labels: tuple[tuple[str, str], ...]) -> PodConstraint | GangConstraint:
+        parts: dict[str, tuple[NodeFilter, PodConstraint]] = {}
+        for role, sample in self._samples.items():
+            template = sample.template
+            selector = tuple(sorted({*template.node_selector, *labels}))
+            own = PodFilter(selector, template.node_affinity, template.tolerations)
+            parts[role] = RoleFilter(own), PodConstraint(self._scene, sample, own, self._avoiders[role])
+        if len(parts) == 1:
+            return next(iter(parts.values()))[1]
+        return GangConstraint(self._scene, parts)
+
+    def started(self, cluster: Cluster, job: str, assignments: tuple[Assignment, ...]) -> None:
+        self._expect(job, self._samples, assignments)
 
 
 class Trial:

@@ -6,6 +6,7 @@ with every change of its status.
 
 from __future__ import annotations
 
+import json
 import marshal
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -24,7 +25,7 @@ from paddleflow.kube.selectors import (
     spread,
     tolerations,
 )
-from paddleflow.runtimes.kubernetes.pods import ATTEMPT, CLUSTER_LABEL, QUEUE, SCHEDULER
+from paddleflow.runtimes.kubernetes.pods import ATTEMPT, CLUSTER_LABEL, JOB_LABEL, QUEUE, SCHEDULER
 
 View = Mapping[str, Any]
 Port = tuple[str, str, int]  #: protocol, address of the node, number
@@ -227,7 +228,7 @@ def read_template(spec: View, namespace: str, labels: Mapping[str, str], name: s
         for each in nodes.get(preferred) or ()
     ]
     attractions = [
-        Attraction(sign * int(each.get("weight") or 0), pod_term(each.get("podAffinityTerm") or {}, namespace))
+        Attraction(sign * int(each.get("weight") or 0), pod_term(each.get("podAffinityTerm") or {}, namespace, labels))
         for sign, part in ((1, near), (-1, away))
         for each in part.get(preferred) or ()
     ]
@@ -237,8 +238,8 @@ def read_template(spec: View, namespace: str, labels: Mapping[str, str], name: s
         node_selector=tuple(sorted((spec.get("nodeSelector") or {}).items())),
         node_affinity=None if selector is None else node_terms(selector.get("nodeSelectorTerms")),
         tolerations=tolerations(spec.get("tolerations")),
-        affinity=tuple(pod_term(each, namespace) for each in near.get(required) or ()),
-        anti_affinity=tuple(pod_term(each, namespace) for each in away.get(required) or ()),
+        affinity=tuple(pod_term(each, namespace, labels) for each in near.get(required) or ()),
+        anti_affinity=tuple(pod_term(each, namespace, labels) for each in away.get(required) or ()),
         spreads=tuple(each for each in spreads if each.hard),
         preferences=tuple(preferences),
         attractions=tuple(attractions),
@@ -246,6 +247,14 @@ def read_template(spec: View, namespace: str, labels: Mapping[str, str], name: s
         claims=_claims(spec, name),
         resource_claims=bool(spec.get("resourceClaims")),
     )
+
+
+def sample_pod(text: str, job: str) -> Pod:
+    """A pod of a platform's job as it will be, from the text that `jobs.neighbour_rules` keeps of it."""
+    kept = json.loads(text)
+    labels = {**kept["labels"], JOB_LABEL: job}
+    obj = {"metadata": {"name": "", "namespace": kept["namespace"], "labels": labels}, "spec": kept["spec"]}
+    return PodReader().read(obj)
 
 
 class PodReader:

@@ -240,7 +240,7 @@ class ClusterState:
         self.keep(Allocation(job_class.jobs[job], assignments, self.now), job_class.total)
         self.leave(job_class, job)
         if job_class.gang.constraint is not None:
-            job_class.gang.constraint.started(job, assignments)
+            job_class.gang.constraint.started(self.cluster, job, assignments)
         return Start(job, assignments)
 
     # --- what could be ------------------------------------------------------------------------------------------

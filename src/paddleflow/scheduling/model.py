@@ -34,7 +34,7 @@ class Constraint(Protocol):
     def place(self, cluster: Cluster, pool: Pool, sizes: list[SizeGroup]) -> list[Assignment] | Shortfall:
         """The contract of `placement.place`; a shortfall says `len(sizes)`, for the count of one size says nothing here."""
 
-    def started(self, job: str, assignments: tuple[Assignment, ...]) -> None:
+    def started(self, cluster: Cluster, job: str, assignments: tuple[Assignment, ...]) -> None:
         """A job has these places from now on."""
 
 

@@ -11,12 +11,12 @@ Called by `core` and `placement`. Guarantees: what `take` took is never more tha
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from paddleflow.base.quantity import Resources
 from paddleflow.scheduling.devices import WHOLE, Devices
-from paddleflow.scheduling.model import Node, NodeFilter, Queue, Request
+from paddleflow.scheduling.model import Constraint, Node, NodeFilter, Queue, Request
 from paddleflow.scheduling.taints import untolerated
 
 Labels = tuple[tuple[str, str], ...]
@@ -264,6 +264,8 @@ class Cluster:
         self.version = 0
         self.capacity = Resources()  #: of all nodes together
         self.improved: dict[str, tuple[int, int, Group]] = {}  #: nodes freed since last asked, as they were before
+        #: what a constraint that is only a value means here; None: nothing, and room alone decides
+        self.interpret: Callable[[object], Constraint | None] = lambda constraint: None
         self._labelled: dict[tuple[str, str], dict[str, NodeState]] = {}
         for node in nodes:
             self.put_node(node)

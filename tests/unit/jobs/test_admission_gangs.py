@@ -168,6 +168,22 @@ def test_named_members_win_over_a_template() -> None:
     assert [member.role for member in gang(extensionTemplate={"kind": "Nonsense"}).members] == ["worker"]
 
 
+def test_pod_level_resources_count_instead_of_the_container_s() -> None:
+    def sized(whole: Any, **own: Any) -> Resources:
+        template = pod(resources=own)
+        template["spec"]["resources"] = whole
+        return one(extensionTemplate=template).request
+
+    assert sized({"requests": {"cpu": "3", "memory": "2Gi"}}) == Resources.of(3000, 2**31)
+    assert sized({"limits": {"cpu": "3"}}, limits={GPU: "1", "cpu": "1"}) == Resources.of(3000, 2**30, {GPU: 1000})
+    assert sized({"requests": {"memory": "2Gi"}}, requests={"cpu": "1"}) == Resources.of(1000, 2**31)
+    wrong: tuple[Any, ...] = (5, [], {"requests": "much"})
+    for broken in wrong:
+        with pytest.raises(Invalid) as caught:
+            sized(broken)
+        assert faults(caught)["extensionTemplate.spec.resources"].message.startswith("must be an object")
+
+
 @pytest.mark.parametrize(
     ("changes", "where", "words"),
     [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from paddleflow.jobs.rows import WaitingClass, needs_text, requests_of
 from paddleflow.scheduling.core import decide as decide_all
 from paddleflow.scheduling.model import Node, Queue, Snapshot, Start, Wait
 from paddleflow.scheduling.taints import untolerated
+from tests.admission_world import QUEUES, WORLD, gang, single
 
 NOW = 1_800_000_000.0
 SMALL, BIG = Resources.of(1000, 2**30, {}), Resources.of(8000, 2**34, {})
@@ -78,6 +81,38 @@ def test_of_members_that_differ_what_all_say_is_known() -> None:
     assert common_rules([one, other]) == NodeRules((("zone", "a"),))
     assert common_rules([one, one]) == one
     assert common_rules([one, ANY_NODE]) == ANY_NODE
+
+
+def test_what_templates_ask_of_other_pods_is_kept_with_labels_and_namespace() -> None:
+    soft = {"weight": 1, "preference": {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}}
+    wishes = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [soft]}}
+    spread = [{"topologyKey": "zone", "maxSkew": 1}]
+    world = replace(WORLD, queue=lambda name: replace(QUEUES["far"], namespace="team"))
+    members = [{"role": role, "replicas": 1, "command": "x"} for role in ("worker", "pserver")]
+    job = gang(*members, context=world, extensionTemplate=pod(affinity=wishes), labels={"app": "train"})
+    texts = {member.role: json.loads(member.nodes.near) for member in job.members}
+    assert texts["worker"]["namespace"] == "team"
+    assert texts["worker"]["spec"] == {"affinity": wishes}
+    assert texts["pserver"]["labels"]["app"] == "train"
+    assert texts["pserver"]["labels"]["paddleflow/role"] == "pserver"
+    (one,) = single(world, command="x", extensionTemplate=pod(topologySpreadConstraints=spread)).members
+    assert read_rules(one.nodes.json()) == one.nodes
+    assert json.loads(one.nodes.near)["spec"] == {"topologySpreadConstraints": spread}
+    for template in (pod(nodeSelector={"a": "b"}), pod(affinity=required(("gpu", "Exists", []))), None):
+        (plain,) = single(world, command="x", extensionTemplate=template or {}).members
+        assert plain.nodes.near == "", "admitted nodes are known without"
+
+
+@pytest.mark.parametrize(
+    "spread",
+    [{"topologyKey": ["zone"]}, {"topologyKey": "z", "maxSkew": "1"}, {"topologyKey": "z", "matchLabelKeys": "x"}, "x", 7,
+     {"topologyKey": "z", "labelSelector": {"matchLabels": {"a": 1}}},
+     {"topologyKey": "z", "labelSelector": {"matchExpressions": [{"key": "a", "operator": "In", "values": [["x"]]}]}}],
+)  # fmt: skip
+def test_what_has_other_types_than_the_api_s_is_not_kept(spread: Any) -> None:
+    world = replace(WORLD, queue=lambda name: QUEUES["far"])
+    (member,) = single(world, command="x", extensionTemplate=pod(topologySpreadConstraints=[spread])).members
+    assert member.nodes.near == ""
 
 
 def test_rules_are_read_as_they_were_written() -> None:

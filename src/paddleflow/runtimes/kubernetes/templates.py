@@ -15,7 +15,7 @@ from paddleflow.kube.resources import Object
 Template = Mapping[str, Any]
 #: fields of a pod that are taken over
 _OF_POD = (
-    "nodeSelector", "tolerations", "affinity", "priorityClassName", "runtimeClassName", "imagePullSecrets",
+    "nodeSelector", "tolerations", "affinity", "topologySpreadConstraints", "priorityClassName", "runtimeClassName", "imagePullSecrets",
     "terminationGracePeriodSeconds", "dnsConfig", "dnsPolicy", "hostAliases", "activeDeadlineSeconds",
 )  # fmt: skip
 #: fields of its first container
