@@ -429,6 +429,24 @@ def test_links_lead_somewhere() -> None:
     refuse(faults)
 
 
+@pytest.mark.parametrize("name", ["docs/internals/limits.md", "docs/guides/security.md"])
+def test_each_limit_names_a_test_that_is_there(name: str) -> None:
+    """What only a benchmark or nobody holds is a wish. `the same` is the cell above; what forbids nothing needs no test."""
+    faults, tables, cell = [], 0, ""
+    for number, line in enumerate((ROOT / name).read_text("utf-8").splitlines(), 1):
+        *cells, last = [each.strip() for each in line.strip("|").split("|")] if line.startswith("|") else [""]
+        if not cells or last in {"test", "verified by"}:
+            tables, cell = tables + bool(cells), last
+        elif cell and cells[-1] != "–" and not set(line) <= set("|-"):
+            cell = cell if last == "the same" else last
+            tests = re.findall(r"`(tests/[^`]+)`", cell)
+            modules = [f"src/paddleflow/{file}" for file in re.findall(r"`([a-z_/]+\.py)`", " ".join(cells))]
+            gone = [file for file in (*tests, *modules) if not (ROOT / file).exists()]
+            if gone or not tests:
+                faults.append(f"{name}:{number}: {f'no {gone[0]}' if gone else 'no test'} for {cells[0][:60]!r}")
+    assert (bool(tables), faults) == (True, [])
+
+
 def test_decisions_are_a_page_at_most() -> None:
     found = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
     assert found

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import sys
+import threading
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property, partial
@@ -67,6 +70,9 @@ COLLECTOR = (20_000, 20, 50)
 SWITCH = 0.0005
 #: Steps of niceness by which the loop goes before jobs, clients and its own threads where all cores are taken; root may have that.
 AHEAD = 5
+#: Seconds that a server has to end, once it was told to or something in it failed: requests that are answered, ten of them. A thread may
+#: be in a call that takes long, such as one to a store of a user's choice, and Python would wait for it without end.
+ENDS = 20.0
 
 
 def run(settings: Settings) -> int:
@@ -105,6 +111,7 @@ async def serve(settings: Settings) -> None:
         async with asyncio.TaskGroup() as group:
             advertised = server.advertised(settings.server.host)
             background = [
+                group.create_task(_end_in_time(platform.closing), name="end"),
                 group.create_task(announce(platform, parts.holder, advertised), name="announcement"),
                 group.create_task(engines.run(), name="engines"),
                 group.create_task(memory.trim_for_ever(), name="memory"),
@@ -115,6 +122,21 @@ async def serve(settings: Settings) -> None:
             for task in background:
                 task.cancel()
         log.info("stopped", note="running jobs go on; the next start takes them up")
+
+
+async def _end_in_time(closing: asyncio.Event) -> None:
+    """Wait until the server is told to end, or this is cancelled because another task failed; from then on it has `ENDS` seconds."""
+    try:
+        await closing.wait()
+    finally:
+        threading.Thread(target=_end_later, args=(not closing.is_set(),), name="end", daemon=True).start()
+
+
+def _end_later(failed: bool) -> None:
+    time.sleep(ENDS)
+    busy = ", ".join(sorted(thread.name for thread in threading.enumerate() if not thread.daemon))
+    log.warning("ended without waiting any longer", threads=busy, seconds=ENDS)
+    os._exit(int(failed))
 
 
 @asynccontextmanager

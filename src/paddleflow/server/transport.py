@@ -123,8 +123,12 @@ class CoalescingTransport(asyncio.Transport):
 
     def _send(self) -> None:
         if self._pieces:
-            self._transport.write(b"".join(self._pieces))
-            self._pieces, self._size = [], 0
+            pieces, self._pieces, self._size = self._pieces, [], 0
+            try:
+                self._transport.write(b"".join(pieces))
+            except BaseException:
+                self.abort()  # nobody would tell the client that there is no answer
+                raise
 
     def close(self) -> None:
         self._send()

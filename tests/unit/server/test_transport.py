@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 
 from paddleflow.server.transport import AT_MOST, CoalescingTransport
@@ -45,6 +46,27 @@ async def test_nothing_is_left_behind_by_a_close() -> None:
     transport.close()
     await asyncio.sleep(0)
     assert recorder.told == [b"last words", b"closed"]
+
+
+async def test_what_cannot_be_sent_ends_the_connection() -> None:
+    """Its client would wait for an answer that nobody sends again."""
+
+    class Failing(Recorder):
+        def write(self, data: bytes | bytearray | memoryview) -> None:
+            raise AssertionError("made to fail")
+
+        def get_extra_info(self, name: str, default: object = None) -> object:
+            return None
+
+        def abort(self) -> None:
+            self.told.append(b"aborted")
+
+    recorder = Failing()
+    transport = CoalescingTransport(recorder)
+    transport.write(b"head ")
+    with pytest.raises(AssertionError):
+        transport._send()
+    assert recorder.told == [b"aborted"]
 
 
 async def test_what_is_large_does_not_wait_and_stays_in_order() -> None:
