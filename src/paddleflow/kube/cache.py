@@ -5,7 +5,8 @@ changed or went since is reported to the subscribers at least once, however ofte
 restarted or its history was forgotten. What happened in between is not replayed: two changes may be reported as one, and one
 that was made and deleted while nobody watched not at all. Whoever reacts must read the state, not replay events.
 
-It keeps what `transform` makes of an object and nothing else: a controller of thousands of pods keeps a few fields of each.
+It keeps what `transform` makes of an object and nothing else: a controller of thousands of pods keeps a few fields of each. A change
+of which it keeps nothing, such as the heartbeat of a node, is not reported.
 Subscribers are given (key, old, new); the key, because what is kept need not know its own name.
 
 A controller reads what it wrote: `record_write` puts the answer of a write into the cache before the watch brings it, so that the
@@ -18,7 +19,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from random import Random
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import orjson
 
@@ -117,9 +118,28 @@ class Cache(Generic[T]):
         self._subscribers: list[Callable[[str, T | None, T | None], None]] = []
         self._owner_subscribers: list[tuple[str, Callable[[str], None]]] = []
         self.synced = asyncio.Event()
-        self.error: PaddleFlowError | None = None  #: why the copy may be old; until the server's next word
+        self._error: PaddleFlowError | None = None
+        self._source: Cache[Any] | None = None  # whose list and watch it lives on
+        self._fed: list[Cache[Any]] = []  # those that live on this one's
         self.lists = 0
         self.watches = 0
+
+    @property
+    def error(self) -> PaddleFlowError | None:
+        """Why the copy may be old; until the server's next word."""
+        return self._error if self._source is None else self._source.error
+
+    def feed(self, other: Cache[Any]) -> None:
+        """`other` keeps something else of the same objects: it gets them from this one's list and watch, from the beginning, and is
+        not run itself."""
+        assert not self.synced.is_set(), "what has been listed is not listed again"
+        other.synced, other._source = self.synced, self
+        self._fed.append(other)
+
+    @property
+    def fed(self) -> bool:
+        """Whether another cache keeps this one true."""
+        return self._source is not None
 
     # ---- reading
 
@@ -186,7 +206,7 @@ class Cache(Generic[T]):
             except Gone:
                 self._position = ""
             except PaddleFlowError as error:
-                self.error = error
+                self._error = error
                 self._failures += 1
                 if self._failures % RELIST_AFTER == 0:
                     self._position = ""
@@ -229,7 +249,7 @@ class Cache(Generic[T]):
         self._lost = still_lost
         self._known = known
         self._position = version
-        self.error = None
+        self._error = None
         self.synced.set()
 
     async def _watch(self) -> None:
@@ -271,12 +291,14 @@ class Cache(Generic[T]):
         self._position = position
         self._known = max(self._known, version)
         self._failures = 0
-        self.error = None
+        self._error = None
         self._backoff.reset()
 
     # ---- the copy
 
     def _put(self, key: str, obj: Object, version: int) -> None:
+        for other in self._fed:
+            other._put(key, obj, version)
         entry = self._entries.get(key)
         if entry is not None and version <= entry.version:
             return
@@ -288,13 +310,19 @@ class Cache(Generic[T]):
             self._notify(key, None, value, children, None)
             return
         old, left = entry.value, entry.children
-        if (owner.uid if owner else "") != (left.owner.uid if left else ""):
+        moved = (owner.uid if owner else "") != (left.owner.uid if left else "")
+        if not moved and uid == entry.uid and value == old:
+            entry.version = version  # a heartbeat: nothing that is kept has changed
+            return
+        if moved:
             self._leave(left, key)
             entry.children = self._join(owner, key)
         entry.value, entry.version, entry.uid = value, version, uid
         self._notify(key, old, value, entry.children, left)
 
     def _drop(self, key: str) -> None:
+        for other in self._fed:
+            other._drop(key)
         entry = self._entries.pop(key)
         self._leave(entry.children, key)
         self._notify(key, entry.value, None, entry.children, None)

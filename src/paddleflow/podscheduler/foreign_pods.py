@@ -16,6 +16,7 @@ from typing import Any
 from paddleflow.base.clock import Clock
 from paddleflow.base.log import Log
 from paddleflow.errors import PaddleFlowError, Unavailable
+from paddleflow.kube.cache import Cache
 from paddleflow.kube.client import Client
 from paddleflow.kube.lease import Lease, LeaseLost
 from paddleflow.kube.recorder import Recorder
@@ -98,6 +99,11 @@ class ForeignPods:
 
     # ---- open and closed
 
+    def share(self, pods: Cache[Any], nodes: Cache[Any]) -> None:
+        """Live on these caches of all pods and nodes, instead of watching the same a second time. Before they are run."""
+        pods.feed(self.caches.pods)
+        nodes.feed(self.caches.nodes)
+
     async def open(self) -> None:
         """Watch, and take the lease; afterwards `lacking` says whether pods can be placed."""
         wanted = needed_rights()
@@ -111,7 +117,7 @@ class ForeignPods:
                 reason="not allowed to " + ", ".join(map(str, self.lacking)),
             )
             return
-        self._tasks = [self._spawn(cache.run()) for cache in self.caches.all]
+        self._tasks = [self._spawn(cache.run()) for cache in self.caches.all if not cache.fed]
         self._tasks += [self._spawn(self._recorder.run()), self._spawn(self._keep_lease())]
         try:
             async with asyncio.timeout(OPEN_TIMEOUT):

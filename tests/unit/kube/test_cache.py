@@ -37,6 +37,8 @@ class CacheFixture:
         options = {"backoff": Backoff(0.0002, 0.001), "random": Random(1), "page": 3, **options}
         self.cache: Cache[Object] = Cache(Client(self.server), CONFIG_MAPS, "default", **options)
         self.mirror: dict[str, str] = {}
+        self.fed: Cache[str] = Cache(Client(self.server), CONFIG_MAPS, "default", transform=version)
+        self.cache.feed(self.fed)
         self.owners: set[str] = set()  # owners reported since they were last checked
         self.cache.subscribe(self.on_change)
         self.cache.subscribe_owners("Thing", self.owners.add)
@@ -61,6 +63,8 @@ class CacheFixture:
         wanted = {name: version(obj) for name, obj in (await self.state()).items()}
         await soon(lambda: self.cache.synced.is_set() and self.mirror == wanted, f"{wanted}, found {self.mirror}")
         assert sorted(self.cache.keys()) == sorted(wanted)
+        assert {name: self.fed.get(name) for name in self.fed.keys()} == wanted  # noqa: SIM118  a cache is no dictionary
+        assert self.fed.error is self.cache.error
         for each in OWNERS:
             children = [obj for obj in self.cache.all() if (found := owner(obj)) and found.uid == uid(each)]
             assert sorted(map(key, children)) == [key(obj) for obj in self.cache.by_owner(uid(each))]
@@ -285,6 +289,34 @@ async def test_only_what_is_pruned_is_kept() -> None:
         await cache.synced.wait()
         assert cache.all() == ["1"]
         assert cache.get("default/a") == "1"
+        task.cancel()
+
+
+async def test_a_change_of_which_nothing_is_kept_is_not_reported() -> None:
+    server = MemoryApiServer()
+    client = Client(server)
+    await client.create(CONFIG_MAPS, CONFIG_MAPS.object("a", "default", data={"x": "1", "beat": "1"}))
+    cache: Cache[str] = Cache(
+        client, CONFIG_MAPS, "default", transform=lambda obj: str(obj["data"]["x"]), backoff=Backoff(0.0002, 0.001)
+    )
+    told: list[tuple[str | None, str | None]] = []
+    cache.subscribe(lambda _, old, new: told.append((old, new)))
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        task = group.create_task(cache.run())
+        await cache.synced.wait()
+        await client.patch(CONFIG_MAPS, "a", "default", body={"data": {"beat": "2"}})
+        await client.patch(CONFIG_MAPS, "a", "default", body={"data": {"x": "2"}})
+        await soon(lambda: cache.get("default/a") == "2", "the new value")
+        assert told == [(None, "1"), ("1", "2")]
+        # Another object of the name is news, however much it looks like the one before.
+        server.refuse = refusing("fail watch")
+        server.drop_watches()
+        await client.delete(CONFIG_MAPS, "a", "default")
+        await client.create(CONFIG_MAPS, CONFIG_MAPS.object("a", "default", data={"x": "2"}))
+        server.forget()
+        server.refuse = lambda request: None
+        await soon(lambda: len(told) > 2, "the other object")
+        assert told[2:] == [("2", "2")]
         task.cancel()
 
 

@@ -22,6 +22,8 @@ from paddleflow.kube.transport import Request, Response
 from paddleflow.podscheduler.foreign_pods import LEASE, LEASE_NAMESPACE, ForeignPods
 from paddleflow.queues.defaults import ensure_defaults
 from paddleflow.queues.model import DEFAULT_CLUSTER
+from paddleflow.runtimes.kubernetes.kubernetes_runtime import KubernetesRuntime
+from paddleflow.runtimes.kubernetes.pods import PodSettings
 from paddleflow.runtimes.memory import MemoryRuntime
 from paddleflow.runtimes.runtime import NodeInfo
 from paddleflow.settings import Settings
@@ -199,3 +201,34 @@ async def test_a_scheduler_that_runs_alone_makes_way_for_a_server(tmp_path: Path
             while began != ["alone", "standby"]:
                 await asyncio.sleep(0.005)
         second.cancel()
+
+
+async def test_the_runtime_of_a_cluster_and_its_scheduler_watch_pods_and_nodes_once(tmp_path: Path) -> None:
+    server, clock = MemoryApiServer(), SystemClock()
+    watches: list[str] = []
+
+    def note(request: Request) -> Response | None:
+        if "watch=1" in request.path:
+            watches.append(request.path.partition("?")[0])
+        return allow_everything(request)
+
+    server.refuse = note
+    await add_node(Client(server), "n0")
+    await Client(server).create(PODS, pod("there", nodeName="n0"))
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        foreign = ForeignPods(Client(server), Client(server), clock, group.create_task, cluster="c", identity="server")
+        settings = PodSettings("c")
+        runtime = KubernetesRuntime(
+            Client(server), clock, tmp_path, group.create_task, settings=settings, foreign_pods=foreign
+        )
+        await runtime.open()
+        (node,) = await runtime.nodes()
+        assert node.taken.cpu == 1000
+        assert foreign.caches.nodes.keys() == ["n0"]
+        await Client(server).create(PODS, pod("later"))
+        while len(foreign.caches.pods) < 2:
+            await asyncio.sleep(0)
+        assert sorted(foreign.caches.pods.keys()) == ["default/later", "default/there"]
+        await runtime.close()
+    assert watches.count("/api/v1/pods") == 1
+    assert watches.count("/api/v1/nodes") == 1

@@ -77,6 +77,10 @@ _log = Log("runtimes.kubernetes")
 class OpenedForeignPods(ForeignPods, Protocol):
     """Foreign pods that this runtime opens and closes."""
 
+    def share(self, pods: Cache[Any], nodes: Cache[Any]) -> None:
+        """Live on these caches, which are not run yet."""
+        ...
+
     async def open(self) -> None: ...
 
     async def close(self) -> None: ...
@@ -158,6 +162,8 @@ class KubernetesRuntime:
             client.fence = lease.check
         self._pods.subscribe(self._pod_changed)
         self._nodes.subscribe(self._node_changed)
+        if foreign_pods is not None:
+            foreign_pods.share(self._pods, self._nodes)
 
     @property
     def prefetching(self) -> None:
