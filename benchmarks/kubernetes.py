@@ -1,7 +1,8 @@
 """Jobs as pods, and pods bound per second. Each part is a run of its own on a cluster of its own, against peers of that run.
 
 `node`: on one real node (needs root), from `start` to the observation `Started` beside a plain client that creates the same pod and
-watches, then from the submit of a job to its pod running beside `kubectl run`; in turns. All other parts are on simulated nodes:
+watches, then from the submit of a job to its pod running beside `kubectl run` with the same limits; in turns. Below 0.2 cores the
+container runtime itself is slowed down by the limit. All other parts are on simulated nodes:
 a plain client that only binds (the limit), kube-scheduler with raised client limits and as it is, Volcano, and ours, each alone, one
 after the other. `binding`, `defaults`, `gangs`: from the first create to the last binding that a watch brings, and for each pod
 from its create to its binding; processor time is that of the scheduler's process. `backlog`: pods are there before the scheduler is,

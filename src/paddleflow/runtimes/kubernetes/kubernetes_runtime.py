@@ -122,8 +122,7 @@ class KubernetesRuntime:
         self._client = client
         self._spawn = spawn
         self._clock = clock
-        self._settings = settings
-        self._cluster = settings.cluster
+        self._settings, self._cluster = settings, settings.cluster
         self._time = ServerClock(clock, settings.cluster)
         self._code = code
         self._grants = grants
@@ -133,8 +132,7 @@ class KubernetesRuntime:
         )
         self._lease = lease
         self._foreign_pods = foreign_pods
-        self._image_grace = image_grace
-        self._check_every = check_every
+        self._image_grace, self._check_every = image_grace, check_every
         self.logs = LogFolder(data)
         self.samples = SampleFolder(self.logs)
         self._pods: Cache[Object | OtherPod] = Cache(client, PODS, transform=status.kept(settings.cluster))
