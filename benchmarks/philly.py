@@ -22,7 +22,7 @@ from paddleflow.scheduling.baselines.model import Discipline
 from paddleflow.simulator import metrics
 from paddleflow.simulator.forecast_watcher import ForecastWatcher
 from paddleflow.simulator.philly import apart, peaks, requests, shared, shares
-from paddleflow.simulator.simulation import Record
+from paddleflow.simulator.simulation import SimulatedJob
 from paddleflow.simulator.traces import ClusterJob, read_philly
 
 NODES, GPUS, QUICK_JOBS = 88, 8, 15_000
@@ -49,7 +49,9 @@ def main() -> None:
     bench.finish()
 
 
-def compare(bench: Bench, name: str, ours: list[Record], theirs: list[Record], alone: list[Record]) -> None:
+def compare(
+    bench: Bench, name: str, ours: list[SimulatedJob], theirs: list[SimulatedJob], alone: list[SimulatedJob]
+) -> None:
     mine, other, count = metrics.completion(ours), metrics.completion(theirs), len(ours)
     bench.figure("mean completion", "s", metrics.mean(mine), name, metrics.mean(other), count)
     bench.figure("p99 completion", "s", metrics.percentile(mine, 0.99), name, metrics.percentile(other, 0.99), count)

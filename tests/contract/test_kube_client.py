@@ -10,7 +10,7 @@ import pytest
 
 from paddleflow.base.clock import SystemClock
 from paddleflow.errors import Conflict, Invalid, NotFound
-from paddleflow.kube.client import Client, Event
+from paddleflow.kube.client import Client, WatchEvent
 from paddleflow.kube.config import from_kubeconfig
 from paddleflow.kube.errors import AlreadyExists, Gone
 from paddleflow.kube.lease import Lease, LeaseTiming
@@ -282,8 +282,8 @@ async def test_lists_come_in_pages_and_by_selectors(client: Client, space: str) 
     assert {(item["apiVersion"], item["kind"]) for item in page.items} == {("v1", "ConfigMap")}
 
 
-async def gather(client: Client, space: str, since: str, count: int, labels: str = "") -> list[Event]:
-    found: list[Event] = []
+async def gather(client: Client, space: str, since: str, count: int, labels: str = "") -> list[WatchEvent]:
+    found: list[WatchEvent] = []
     async with asyncio.timeout(20), aclosing(client.watch(CONFIG_MAPS, space, version=since, labels=labels)) as events:
         async for event in events:
             if event.type != "BOOKMARK":

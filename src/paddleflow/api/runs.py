@@ -20,7 +20,7 @@ from paddleflow.runs.runs import RunFilter, create, find_runs, get_components, g
 from paddleflow.runs.views import run_summary, run_view
 from paddleflow.spec import wire_runs as wire
 from paddleflow.spec.run import RunActionQuery, RunChange, RunDeletion, RunDocument, RunJson, RunListQuery
-from paddleflow.storage.file_pool import Progress
+from paddleflow.storage.file_pool import SlicedWork
 from paddleflow.storage.model import Storage
 from paddleflow.storage.storages import storage_by_id
 from paddleflow.storage.stores import Stores
@@ -131,7 +131,7 @@ async def remove_run(platform: Platform, call: Call[RunDeletion | None, NoQuery]
     platform.bus.wake(EVENTS)
 
 
-def _remove_artifacts(stores: Stores, storage: Storage, sub_path: str, run: str) -> Progress[None]:
+def _remove_artifacts(stores: Stores, storage: Storage, sub_path: str, run: str) -> SlicedWork[None]:
     """The files of a run that is gone; what cannot be removed stays, and the log says so."""
     try:
         store = stores.open(storage)

@@ -24,7 +24,7 @@ from paddleflow.spec import wire_storage as wire
 from paddleflow.spec.document import Document
 from paddleflow.spec.query import Query
 from paddleflow.storage import files
-from paddleflow.storage.file_pool import Progress
+from paddleflow.storage.file_pool import SlicedWork
 from paddleflow.storage.storages import get_storage
 from paddleflow.storage.stores import key_of
 
@@ -121,11 +121,11 @@ async def _with_store(platform: Platform, call: Call[Any, Any], work: Callable[[
     return await platform.files.of(call.caller.name).run(run)
 
 
-async def _in_slices(platform: Platform, call: Call[Any, Any], work: Callable[[ObjectStore], Progress[T]]) -> T:
+async def _in_slices(platform: Platform, call: Call[Any, Any], work: Callable[[ObjectStore], SlicedWork[T]]) -> T:
     """Something that may take long, in pieces."""
     store = await _open(platform, call)
 
-    def run() -> Progress[T]:
+    def run() -> SlicedWork[T]:
         try:
             return (yield from work(store))
         finally:

@@ -20,7 +20,7 @@ import click
 
 from paddleflow.base.values import dataclass
 from paddleflow.cli import output
-from paddleflow.cli.fs_progress import Progress
+from paddleflow.cli.fs_progress import FileProgress
 from paddleflow.cli.lazy import Command, pair_each
 from paddleflow.cli.session import Session, pass_session
 from paddleflow.errors import Conflict, Invalid, NotFound, Unavailable
@@ -154,7 +154,7 @@ def put(session: Session, /, file: Path, url: str, **access: Any) -> None:
 
     store, key = _open(url, access)
     target = "/".join(part for part in (key, file.name) if part) if url.endswith("/") or not key else key
-    progress = Progress(file.stat().st_size)
+    progress = FileProgress(file.stat().st_size)
     entry = upload(store, file, target, _notes(), progress.add_bytes)
     progress.finish()
     output.done(session, f"{entry.size} bytes uploaded to {target}", target, lambda: _shown(target, entry.size))
@@ -171,7 +171,7 @@ def get(session: Session, /, url: str, file: Path, **access: Any) -> None:
 
     store, key = _open(url, access)
     target = file / key.rpartition("/")[2] if file.is_dir() else file
-    progress = Progress(store.stat(key).size)
+    progress = FileProgress(store.stat(key).size)
     entry = _to_this_machine(lambda: download(store, key, target, progress.add_bytes), target)
     progress.finish()
     output.done(
@@ -361,7 +361,7 @@ def _plan(source: str, target: str, access: dict[str, Any], *, everything: bool 
 
 def _execute(plan: _Plan, threads: int) -> tuple[int, int]:
     """Copy, several files at once; how many, and how many bytes. The first error is raised when the others are done."""
-    progress = Progress(sum(entry.size for entry, _ in plan.pairs), name_files=True)
+    progress = FileProgress(sum(entry.size for entry, _ in plan.pairs), name_files=True)
 
     def copy(pair: tuple[Entry, str]) -> int:
         entry, goal = pair
@@ -396,7 +396,7 @@ def _is_same(found: Entry | None, wanted: Entry) -> bool:
     return found.kind is wanted.kind and found.size == wanted.size and found.modified_at >= int(wanted.modified_at)
 
 
-def _copy_file(plan: _Plan, entry: Entry, goal: str, progress: Progress) -> None:
+def _copy_file(plan: _Plan, entry: Entry, goal: str, progress: FileProgress) -> None:
     from paddleflow.objects.store import iterate_content
     from paddleflow.objects.transfer import download, upload
 

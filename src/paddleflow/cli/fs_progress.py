@@ -15,7 +15,7 @@ _MOST_NAMED = 10  #: files that failed and are named
 _EVERY = 0.1  #: seconds between two drawings
 
 
-class Progress:
+class FileProgress:
     """Counts files and bytes; may be told of them from many threads."""
 
     def __init__(self, total: int = 0, *, name_files: bool = False) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from paddleflow.cli import output
-from paddleflow.cli.fs_progress import Progress
+from paddleflow.cli.fs_progress import FileProgress
 from paddleflow.cli.lazy import Command
 from paddleflow.cli.session import Session, pass_session
 from paddleflow.errors import Invalid, Unavailable
@@ -41,7 +41,7 @@ def warmup(session: Session, paths: tuple[Path, ...], listed: Path | None, threa
     paths += _read_list(listed) if listed else ()
     if not paths:
         raise click.UsageError("name paths, or a file with paths by --from")
-    progress = Progress()
+    progress = FileProgress()
     with ThreadPoolExecutor(threads, "warmup") as pool:
         reading: set[Future[int | None]] = set()
         for file in _files(paths, progress):
@@ -64,7 +64,7 @@ def _read_list(file: Path) -> tuple[Path, ...]:
     return tuple(Path(line) for line in file.read_text("utf-8").splitlines() if line.strip())
 
 
-def _count(progress: Progress, done: Future[int | None]) -> None:
+def _count(progress: FileProgress, done: Future[int | None]) -> None:
     try:
         size = done.result()
     except OSError as error:
@@ -75,7 +75,7 @@ def _count(progress: Progress, done: Future[int | None]) -> None:
         progress.add_bytes(size)
 
 
-def _files(paths: tuple[Path, ...], progress: Progress) -> Iterator[Path]:
+def _files(paths: tuple[Path, ...], progress: FileProgress) -> Iterator[Path]:
     """What is at and below the paths, without folders."""
     for path in (path.resolve() for path in paths):
         if not path.is_dir():

@@ -1,7 +1,7 @@
 """`paddleflow run watch`, `logs`, `wait` and `events`: what follows a run.
 
 Watching is driven by the run's events alone: each event changes one step, so a run of thousands of steps costs what its
-events cost. `Progress` keeps the state, `screen` draws it within the rows of a terminal (running and failed steps stay
+events cost. `RunProgress` keeps the state, `screen` draws it within the rows of a terminal (running and failed steps stay
 visible, finished groups fold); where stdout is no terminal each change is one line. Following survives a restart of the
 server, because events are numbered and read on from the last one seen.
 """
@@ -57,7 +57,7 @@ class StepState:
         return None if self.started is None else max((self.ended or now) - self.started, 0.0)
 
 
-class Progress:
+class RunProgress:
     """All steps of a run, kept up by its events."""
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class Progress:
         return sum(times) / len(times) * (waiting + running / 2) / max(running, 1)
 
 
-def counter(progress: Progress, now: float) -> str:
+def counter(progress: RunProgress, now: float) -> str:
     """One line that sums the run up."""
     done, running, waiting, failed = progress.counts()
     words = [f"{done}/{len(progress.steps)} done", f"{running} running", f"{waiting} waiting", f"{failed} failed"]
@@ -124,7 +124,7 @@ def counter(progress: Progress, now: float) -> str:
 
 
 def screen(
-    title: str, progress: Progress, rows: int, now: float, tail: Callable[[StepState], str] = lambda step: ""
+    title: str, progress: RunProgress, rows: int, now: float, tail: Callable[[StepState], str] = lambda step: ""
 ) -> list[str]:
     """The run within `rows` lines: all steps if they fit, else running, failed and first waiting ones, the rest folded."""
     head = [f"{title} {progress.status}".rstrip(), counter(progress, now)]
@@ -252,7 +252,7 @@ class _Details:
 
 def watched(run: Run, *, quiet: bool = False, client: PaddleFlow | None = None) -> int:
     """Shows a run until it has finished; the exit code. Ctrl-C stops watching, not the run."""
-    progress = Progress()
+    progress = RunProgress()
     try:
         if quiet:
             for event in run.events():
@@ -273,7 +273,7 @@ def watched(run: Run, *, quiet: bool = False, client: PaddleFlow | None = None) 
     return 0 if progress.status == "succeeded" else 1
 
 
-def _print(run: Run, progress: Progress) -> None:
+def _print(run: Run, progress: RunProgress) -> None:
     """A line for each change of a step."""
     for event in run.events():
         step = progress.apply(event)
@@ -286,7 +286,7 @@ def _print(run: Run, progress: Progress) -> None:
         click.echo(printable(" ".join(word for word in words if word)))
 
 
-def _draw(run: Run, progress: Progress, client: PaddleFlow | None) -> None:
+def _draw(run: Run, progress: RunProgress, client: PaddleFlow | None) -> None:
     """Redraws the screen while a thread reads the events."""
     from rich.console import Console, Group
     from rich.live import Live

@@ -40,7 +40,7 @@ from paddleflow.runs.facts import (
 from paddleflow.runs.fingerprints import OUTPUTS_GONE, OUTPUTS_UNREADABLE, bare_command, fingerprints
 from paddleflow.runs.state import Instance, Phase, RunState
 from paddleflow.runs.values import Rendered, on_storage, rendered, step_outputs
-from paddleflow.storage.file_pool import FilePool, Progress
+from paddleflow.storage.file_pool import FilePool, SlicedWork
 from paddleflow.storage.model import Storage
 from paddleflow.storage.storages import usable_storage
 from paddleflow.storage.stores import Stores
@@ -137,7 +137,7 @@ class RunIO:
 
     def _facts(
         self, run: RunState, known: Sequence[tuple[Instance, FileCommand]], store: ObjectStore
-    ) -> Progress[list[RunFact]]:
+    ) -> SlicedWork[list[RunFact]]:
         found: list[RunFact] = []
         for item, command in known:
             try:
@@ -147,7 +147,7 @@ class RunIO:
             found.append((run, fact))
         return found
 
-    def _carry_out(self, run: RunState, item: Instance, command: FileCommand, store: ObjectStore) -> Progress[Fact]:
+    def _carry_out(self, run: RunState, item: Instance, command: FileCommand, store: ObjectStore) -> SlicedWork[Fact]:
         match command:
             case ReadFiles():
                 paths = {name: on_storage(run, path) for name, path in command.paths.items()}
@@ -160,7 +160,7 @@ class RunIO:
             case RecordOutputs():
                 return (yield from self._record(run, item, store))
 
-    def _record(self, run: RunState, item: Instance, store: ObjectStore) -> Progress[Fact]:
+    def _record(self, run: RunState, item: Instance, store: ObjectStore) -> SlicedWork[Fact]:
         """What a step made; one of its outputs that is not there, or cannot be read, is an error that names it."""
         made: dict[str, Measurement] = {}
         faults: list[str] = []
@@ -359,7 +359,7 @@ def _explain(error: Exception, run: RunState) -> str:
     return f"a fault of the server: {type(error).__name__}; the server's log has the details"
 
 
-def _contents(run: RunState, store: ObjectStore, inputs: Mapping[str, str]) -> Progress[dict[str, str]]:
+def _contents(run: RunState, store: ObjectStore, inputs: Mapping[str, str]) -> SlicedWork[dict[str, str]]:
     """Input artifact → hash of what is in it; one that is not there counts as such."""
     found: dict[str, str] = {}
     for name, paths in inputs.items():
@@ -372,7 +372,7 @@ def _contents(run: RunState, store: ObjectStore, inputs: Mapping[str, str]) -> P
     return found
 
 
-def _unchanged(run: RunState, store: ObjectStore, outputs: Mapping[str, caches.Output]) -> Progress[bool]:
+def _unchanged(run: RunState, store: ObjectStore, outputs: Mapping[str, caches.Output]) -> SlicedWork[bool]:
     for output in outputs.values():
         seen = yield from files.measure(store, on_storage(run, output.path))
         if not seen.hash or seen.hash != output.hash:  # an output without a hash was never there

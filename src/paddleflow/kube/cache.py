@@ -26,7 +26,7 @@ import orjson
 from paddleflow.base.log import Log
 from paddleflow.errors import PaddleFlowError
 from paddleflow.kube import resources
-from paddleflow.kube.client import QUIET, Client, Event
+from paddleflow.kube.client import QUIET, Client, WatchEvent
 from paddleflow.kube.errors import Gone, Throttled
 from paddleflow.kube.queue import Backoff
 from paddleflow.kube.resources import Object, Owner, Resource, View
@@ -274,7 +274,7 @@ class Cache(Generic[T]):
             if loop.time() - began >= STEADY:
                 self._backoff.reset()
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: WatchEvent) -> None:
         kind, obj = event
         position = resources.version(obj)
         version = _number(position)

@@ -38,7 +38,7 @@ _PATCHES = {
 }
 
 
-class Event(NamedTuple):
+class WatchEvent(NamedTuple):
     """One line of a watch: ADDED, MODIFIED, DELETED, or BOOKMARK, whose object has nothing but a resourceVersion."""
 
     type: str
@@ -109,7 +109,7 @@ class Client:
         fields: str = "",
         seconds: int = 300,
         quiet: float = QUIET,
-    ) -> AsyncGenerator[Event, None]:
+    ) -> AsyncGenerator[WatchEvent, None]:
         """What happened after `version`, until the server ends it (after `seconds` at the latest).
 
         `Gone` when the history is forgotten: list again. `Unavailable` when the line broke: watch again from the version
@@ -337,12 +337,12 @@ def _page(found: Object, resource: Resource) -> Page:
     return Page(items, metadata.get("resourceVersion", ""), metadata.get("continue", ""))
 
 
-def _event(line: bytes, request: Request) -> Event:
+def _event(line: bytes, request: Request) -> WatchEvent:
     found = _decoded(line, request)
     if found["type"] == "ERROR":
         status = found["object"]
         raise api_error(status.get("code", 500), status, what=str(request))
-    return Event(found["type"], found["object"])
+    return WatchEvent(found["type"], found["object"])
 
 
 def _decoded(body: bytes, request: Request) -> Object:

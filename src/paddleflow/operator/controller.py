@@ -32,7 +32,7 @@ from paddleflow.kube.resources import (
 from paddleflow.operator import transforms
 from paddleflow.operator.etcd import Etcd
 from paddleflow.operator.executor import DEFINITION_TOO_OLD, WriteExecutor, refusal_event
-from paddleflow.operator.metrics import Metrics
+from paddleflow.operator.metrics import OperatorMetrics
 from paddleflow.operator.paddlejob.contract import choose_host_port
 from paddleflow.operator.paddlejob.gang import held_reason
 from paddleflow.operator.paddlejob.job import Job, OperatorOptions, read
@@ -80,7 +80,7 @@ class PaddleJobController:
             self.caches.values()
         )  #: those without which nothing works; PodGroups where Volcano is there
         self.caches["PodGroup"] = self.pod_groups
-        self.metrics: Metrics | None = None
+        self.metrics: OperatorMetrics | None = None
         self._executor = WriteExecutor(client, self.caches)
         self._client = client
         self._recorder = recorder

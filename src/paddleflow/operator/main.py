@@ -25,7 +25,7 @@ from paddleflow.kube.resources import PADDLEJOBS, PODGROUPS
 from paddleflow.kube.transport import HttpTransport
 from paddleflow.operator.controller import PaddleJobController
 from paddleflow.operator.etcd import Etcd, Keys
-from paddleflow.operator.metrics import Metrics
+from paddleflow.operator.metrics import OperatorMetrics
 from paddleflow.operator.paddlejob.job import OperatorOptions
 from paddleflow.operator.scope import Scope
 from paddleflow.spec.paddlejob import crd
@@ -98,7 +98,7 @@ async def serve(arguments: Arguments) -> None:
             home=home,
             leads=leads,
         )
-        metrics = jobs.metrics = Metrics(
+        metrics = jobs.metrics = OperatorMetrics(
             lambda: len(controller.queue), jobs.every_job, leads, lambda: len(scope.overlaps)
         )
         pages = {"/metrics": lambda: (200, metrics.page())}

@@ -13,7 +13,7 @@ from paddleflow.kube.resources import View
 _BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-class Metrics:
+class OperatorMetrics:
     """One registry per operator."""
 
     def __init__(

@@ -17,7 +17,7 @@ from paddleflow.errors import Conflict, Invalid, NotFound, PaddleFlowError, TooL
 from paddleflow.objects.store import Entry, Kind, ObjectStore, iterate_content, read_whole
 from paddleflow.runs.facts import Measurement
 from paddleflow.runs.names import ARTIFACTS
-from paddleflow.storage.file_pool import Progress
+from paddleflow.storage.file_pool import SlicedWork
 from paddleflow.storage.stores import key_of
 
 MISSING = "missing"
@@ -58,7 +58,7 @@ def make_folder(store: ObjectStore, path: str) -> None:
         raise Invalid(f"folder {path} of the main storage cannot be made: {error.message}") from error
 
 
-def make_places(store: ObjectStore, paths: Iterable[str]) -> Progress[None]:
+def make_places(store: ObjectStore, paths: Iterable[str]) -> SlicedWork[None]:
     """The parent folders of outputs; what an earlier try left there is removed. `Invalid` when that cannot be."""
     for path in paths:
         try:
@@ -69,7 +69,7 @@ def make_places(store: ObjectStore, paths: Iterable[str]) -> Progress[None]:
             raise Invalid(f"output artifact {path} cannot be made: {error.message}") from error
 
 
-def remove_tree(store: ObjectStore, key: str) -> Progress[None]:
+def remove_tree(store: ObjectStore, key: str) -> SlicedWork[None]:
     """Whatever is at a key, with all that is below it; nothing may be there. A link is removed, never followed."""
     pending = [(key, False)]
     while pending:
@@ -85,12 +85,12 @@ def remove_tree(store: ObjectStore, key: str) -> Progress[None]:
         yield 0
 
 
-def remove_run(store: ObjectStore, sub_path: str, run: str) -> Progress[None]:
+def remove_run(store: ObjectStore, sub_path: str, run: str) -> SlicedWork[None]:
     """All artifacts of a run; it may have none."""
     return remove_tree(store, key_of(f"{sub_path}/{ARTIFACTS}/{run}"))
 
 
-def measure(store: ObjectStore, path: str) -> Progress[Measurement]:
+def measure(store: ObjectStore, path: str) -> SlicedWork[Measurement]:
     """Kind, hash and size of what a step made. A folder's hash is that of its listing with the hash of every file."""
     try:
         key = key_of(path)
@@ -108,7 +108,7 @@ def measure(store: ObjectStore, path: str) -> Progress[Measurement]:
         raise Invalid(f"{path[:200]} could not be read: {error.message}", hint=error.hint) from error
 
 
-def _measure_folder(store: ObjectStore, folder: str) -> Progress[Measurement]:
+def _measure_folder(store: ObjectStore, folder: str) -> SlicedWork[Measurement]:
     digest, size = hashlib.sha256(), 0
     for entry in (yield from _files_below(store, folder)):
         inner = _NOT_CONTENT
@@ -119,7 +119,7 @@ def _measure_folder(store: ObjectStore, folder: str) -> Progress[Measurement]:
     return Measurement("folder", digest.hexdigest(), size)
 
 
-def signature(store: ObjectStore, path: str) -> Progress[str]:
+def signature(store: ObjectStore, path: str) -> SlicedWork[str]:
     """Changes when something at or below a path changes: names and content tags of all files, not those of folders."""
     try:
         key = key_of(path)
@@ -140,7 +140,7 @@ def signature(store: ObjectStore, path: str) -> Progress[str]:
         raise Invalid(f"{path[:200]} could not be read: {error.message}", hint=error.hint) from error
 
 
-def _files_below(store: ObjectStore, folder: str) -> Progress[list[Entry]]:
+def _files_below(store: ObjectStore, folder: str) -> SlicedWork[list[Entry]]:
     """All files of a folder, in one order."""
     found: list[Entry] = []
     for entry in store.list_entries(folder, recursive=True):
@@ -156,7 +156,7 @@ def _inside(key: str, folder: str) -> str:
     return key.removeprefix(f"{folder}/") if folder else key
 
 
-def _hash(store: ObjectStore, key: str, before: int) -> Progress[str]:
+def _hash(store: ObjectStore, key: str, before: int) -> SlicedWork[str]:
     digest = hashlib.sha256()
     for chunk in iterate_content(store, key, chunk=_CHUNK):
         digest.update(chunk)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from paddleflow.base.values import dataclass
-from paddleflow.schedules.model import Policy, Schedule, ScheduleStatus
+from paddleflow.schedules.model import ConcurrencyPolicy, Schedule, ScheduleStatus
 from paddleflow.schedules.timetable import Timetable
 
 PORTION = 100  #: slots that one decision is about
@@ -82,7 +82,7 @@ class _Due:
             return None, ""
         if not options.catchup:
             return self._table.newest(1, first, self._until), "a newer slot is due, and catchup is off"
-        if options.policy is Policy.REPLACE and options.concurrency:
+        if options.policy is ConcurrencyPolicy.REPLACE and options.concurrency:
             newest = self._table.newest(options.concurrency, first, self._until)
             return newest, f"replaced by newer slots, concurrency is {options.concurrency}"
         return None, ""
@@ -107,13 +107,17 @@ class _Due:
             return f"expired: it did not start within {options.expire_interval} seconds"
         if self._cut is not None and slot < self._cut:
             return self._cut_reason
-        if options.policy is Policy.SKIP and not self._room():
+        if options.policy is ConcurrencyPolicy.SKIP and not self._room():
             return f"skipped: {self._running} runs are active, concurrency is {options.concurrency}"
         return ""
 
     def _room(self) -> bool:
         options = self._options
-        return not options.concurrency or options.policy is Policy.REPLACE or self._running < options.concurrency
+        return (
+            not options.concurrency
+            or options.policy is ConcurrencyPolicy.REPLACE
+            or self._running < options.concurrency
+        )
 
     def closed(self, waits: bool) -> Decision:
         """The decision, with what the schedule remembers."""
@@ -141,7 +145,7 @@ class _Due:
 
     def _stops(self) -> tuple[str, ...]:
         """The oldest runs, as many as stand in the way of those that start."""
-        if self._options.policy is not Policy.REPLACE or not self._options.concurrency:
+        if self._options.policy is not ConcurrencyPolicy.REPLACE or not self._options.concurrency:
             return ()
         staying = [run.id for run in self._active if not run.stopping]
         starting = sum(isinstance(slot, Fire) for slot in self._slots)

@@ -24,7 +24,7 @@ class ScheduleStatus(StrEnum):
         return self not in {ScheduleStatus.RUNNING, ScheduleStatus.PAUSED}
 
 
-class Policy(StrEnum):
+class ConcurrencyPolicy(StrEnum):
     """What becomes of a slot that finds as many runs as are allowed at once."""
 
     SUSPEND = "suspend"  #: it waits until one ends
@@ -39,7 +39,7 @@ class ScheduleOptions:
     catchup: bool = True  #: slots that were missed run too; False: only the newest that is due, older ones are left out
     expire_interval: int = 0  #: seconds after which a slot that did not run is left out; 0: never
     concurrency: int = 0  #: most runs at once; 0: as many as there are slots
-    policy: Policy = Policy.SUSPEND
+    policy: ConcurrencyPolicy = ConcurrencyPolicy.SUSPEND
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from datetime import datetime, tzinfo
 from paddleflow.base import names
 from paddleflow.base.names import nearest
 from paddleflow.schedules import timetable
-from paddleflow.schedules.model import Policy, Schedule, ScheduleOptions, ScheduleStatus
+from paddleflow.schedules.model import ConcurrencyPolicy, Schedule, ScheduleOptions, ScheduleStatus
 from paddleflow.schedules.timetable import Timetable
 from paddleflow.spec.faults import Faults
 from paddleflow.spec.schedule import NewSchedule
@@ -87,12 +87,12 @@ def _options(document: NewSchedule, faults: Faults) -> ScheduleOptions:
             f"{_FAILED}err:[expire interval should not be negative], found {document.expire_interval}",
             "0 stands for never",
         )
-    policy = document.concurrency_policy or Policy.SUSPEND
-    if policy not in list(Policy):
+    policy = document.concurrency_policy or ConcurrencyPolicy.SUSPEND
+    if policy not in list(ConcurrencyPolicy):
         message = f"{_FAILED}err:[concurrency policy[{policy[:40]}] not supported]"
-        faults.add("concurrencyPolicy", message, nearest(policy[:40], list(Policy)))
-        policy = Policy.SUSPEND
-    return ScheduleOptions(document.catchup, document.expire_interval, document.concurrency, Policy(policy))
+        faults.add("concurrencyPolicy", message, nearest(policy[:40], list(ConcurrencyPolicy)))
+        policy = ConcurrencyPolicy.SUSPEND
+    return ScheduleOptions(document.catchup, document.expire_interval, document.concurrency, ConcurrencyPolicy(policy))
 
 
 def _zone(name: str, faults: Faults) -> tzinfo | None:

@@ -10,7 +10,14 @@ from dataclasses import replace
 
 from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, NotFound
-from paddleflow.schedules.model import Policy, Schedule, ScheduleOptions, ScheduleStatus, parse_schedule_id, schedule_id
+from paddleflow.schedules.model import (
+    ConcurrencyPolicy,
+    Schedule,
+    ScheduleOptions,
+    ScheduleStatus,
+    parse_schedule_id,
+    schedule_id,
+)
 from paddleflow.store import events
 from paddleflow.store.conditions import Conditions
 from paddleflow.store.database import Row, Tx, Value
@@ -190,7 +197,7 @@ def schedule_of(row: Row) -> Schedule:
         crontab=row["crontab"],
         timezone=row["timezone"],
         options=ScheduleOptions(
-            bool(row["catchup"]), row["expire_interval"], row["concurrency"], Policy(row["policy"])
+            bool(row["catchup"]), row["expire_interval"], row["concurrency"], ConcurrencyPolicy(row["policy"])
         ),
         start_at=row["start_at"],
         end_at=row["end_at"],

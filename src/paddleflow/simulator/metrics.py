@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from paddleflow.simulator.simulation import Record
+from paddleflow.simulator.simulation import SimulatedJob
 
 #: The classes by which waiting is told: up to so many GPUs.
 SIZES = ((1, "1 GPU"), (4, "2 to 4 GPUs"), (8, "5 to 8 GPUs"), (1 << 30, "more than 8 GPUs"))
 
 
-def waiting(records: Iterable[Record]) -> list[float]:
+def waiting(records: Iterable[SimulatedJob]) -> list[float]:
     """Seconds from submission to the first start, of those that started."""
     return [r.started_at - r.request.submitted_at for r in records if r.started_at is not None]
 
 
-def completion(records: Iterable[Record]) -> list[float]:
+def completion(records: Iterable[SimulatedJob]) -> list[float]:
     """Seconds from submission to the end, of those that ended."""
     return [r.finished_at - r.request.submitted_at for r in records if r.finished_at is not None]
 
@@ -30,7 +30,7 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ranked[min(len(ranked) - 1, int(share * len(ranked)))] if ranked else 0.0
 
 
-def waiting_by_size(records: Iterable[Record]) -> dict[str, float]:
+def waiting_by_size(records: Iterable[SimulatedJob]) -> dict[str, float]:
     """Mean seconds of waiting in each size class that has jobs."""
     classes: dict[str, list[float]] = {}
     for record in records:
@@ -40,14 +40,14 @@ def waiting_by_size(records: Iterable[Record]) -> dict[str, float]:
     return {name: mean(classes[name]) for _, name in SIZES if name in classes}
 
 
-def by_queue(records: Iterable[Record]) -> dict[str, list[Record]]:
-    found: dict[str, list[Record]] = {}
+def by_queue(records: Iterable[SimulatedJob]) -> dict[str, list[SimulatedJob]]:
+    found: dict[str, list[SimulatedJob]] = {}
     for record in records:
         found.setdefault(record.request.queue, []).append(record)
     return found
 
 
-def finish_time_fairness(together: Iterable[Record], alone: Iterable[Record]) -> dict[str, float]:
+def finish_time_fairness(together: Iterable[SimulatedJob], alone: Iterable[SimulatedJob]) -> dict[str, float]:
     """Per queue: mean completion on the shared cluster ÷ mean completion alone on its share. 1 or less is fair."""
     shared, apart = by_queue(together), by_queue(alone)
     return {
@@ -63,7 +63,7 @@ def jain(values: Sequence[float]) -> float:
     return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
 
 
-def use(records: Iterable[Record], size: int, until: float) -> float:
+def use(records: Iterable[SimulatedJob], size: int, until: float) -> float:
     """Share of `size` units that jobs held from 0 to `until`; evicted jobs count from their first start."""
     busy = sum(
         r.size * (min(until, until if r.finished_at is None else r.finished_at) - min(until, r.started_at))
@@ -73,7 +73,7 @@ def use(records: Iterable[Record], size: int, until: float) -> float:
     return busy / (size * until) if size and until > 0 else 0.0
 
 
-def victims(records: Iterable[Record]) -> Mapping[str, int]:
+def victims(records: Iterable[SimulatedJob]) -> Mapping[str, int]:
     """Evictions per queue, of queues that had any."""
     found: dict[str, int] = {}
     for record in records:

@@ -70,7 +70,7 @@ class Watcher(Protocol):
 
 
 @dataclass(slots=True)
-class Record:
+class SimulatedJob:
     """What became of one job."""
 
     request: Request
@@ -93,7 +93,7 @@ class Simulation:
     now: float = 0.0
     free: int = 0  #: whole units of `resource`
     core: Core = field(default_factory=Core)
-    records: dict[str, Record] = field(default_factory=dict)
+    records: dict[str, SimulatedJob] = field(default_factory=dict)
     pending: set[str] = field(default_factory=set)
     running: dict[str, int] = field(default_factory=dict)  #: and which start it was
     finished: set[str] = field(default_factory=set)
@@ -126,7 +126,7 @@ class Simulation:
 
     # --- the loop -----------------------------------------------------------------------------------------------
 
-    def run(self, arrivals: Iterable[Request]) -> dict[str, Record]:
+    def run(self, arrivals: Iterable[Request]) -> dict[str, SimulatedJob]:
         """Everything until the last job has ended, or waits for ever."""
         coming = iter(sorted(arrivals, key=lambda request: (request.submitted_at, request.seq)))
         request = next(coming, None)
@@ -157,12 +157,12 @@ class Simulation:
         check(self.core, self.pending, self.running, self.finished, self.now)
 
     def _submit(self, request: Request) -> None:
-        record = Record(request, total_of(request).amount(self.resource) // 1000)
+        record = SimulatedJob(request, total_of(request).amount(self.resource) // 1000)
         self.records[request.job] = record
         self.pending.add(request.job)
         self._arrive(record)
 
-    def _arrive(self, record: Record) -> None:
+    def _arrive(self, record: SimulatedJob) -> None:
         request = record.request
         if self.discipline is None:
             self.core.submit(request)

@@ -27,14 +27,12 @@ THREADS = 16
 EACH = 4  #: threads of one user
 LONG = 3  #: threads for work that takes long
 LONG_EACH = 2
-STREAMS, STREAMS_EACH = (
-    256,
-    16,
-)  #: downloads at once, and of one user: each holds a piece for a client that reads slowly
+STREAMS = 256  #: downloads at once: each holds a piece for a client that reads slowly
+STREAMS_EACH = 16  #: of them, of one user
 SLICE = 0.05  #: seconds
 T = TypeVar("T")
 P = ParamSpec("P")
-Progress = Generator[int, None, T]  #: yields how many bytes it has dealt with; returns its result
+SlicedWork = Generator[int, None, T]  #: yields how many bytes it has dealt with; returns its result
 
 
 class _Done(Generic[T]):
@@ -128,7 +126,7 @@ class UserFiles:
         """Something short."""
         return await asyncio.wrap_future(await self.pool.submit(self.user, lambda: function(*args, **kwargs)))
 
-    async def run_in_slices(self, work: Progress[T], report: Callable[[int], None] | None = None) -> T:
+    async def run_in_slices(self, work: SlicedWork[T], report: Callable[[int], None] | None = None) -> T:
         """Something that may take long. `report` is called on the event loop with the progress, between two pieces; what
         it raises ends the work."""
         piece = partial(_advance, work, self.pool.slice)
@@ -148,7 +146,7 @@ class UserFiles:
                     turns.long.release()
         return done.value
 
-    async def _long_step(self, work: Progress[T], piece: Callable[[], _Done[T] | int]) -> _Done[T] | int:
+    async def _long_step(self, work: SlicedWork[T], piece: Callable[[], _Done[T] | int]) -> _Done[T] | int:
         try:
             await self.pool.long.acquire()
         except BaseException:
@@ -205,7 +203,7 @@ class FileStream:
             self._files.pool.soon(self._close)  # a source that was not begun closes nothing
 
 
-def _advance(work: Progress[T], seconds: float) -> _Done[T] | int:
+def _advance(work: SlicedWork[T], seconds: float) -> _Done[T] | int:
     """In a thread: a piece of the work; its progress, or its result."""
     until = time.monotonic() + seconds
     progress = 0

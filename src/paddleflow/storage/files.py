@@ -19,7 +19,7 @@ from itertools import islice
 from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, Invalid, NotFound, OverQuota
 from paddleflow.objects.store import CHANGED, CHUNK, Entry, Kind, ObjectStore, stat_file
-from paddleflow.storage.file_pool import Progress
+from paddleflow.storage.file_pool import SlicedWork
 
 UPLOADS = ".pf-uploads"  #: folder of a storage in which parts wait; never listed
 MOST_PART = 16 * 2**20  #: bytes of a part
@@ -41,7 +41,7 @@ class StoredPart:
     size: int
 
 
-def list_page(store: ObjectStore, folder: str, after: str, most: int) -> Progress[tuple[list[Entry], bool]]:
+def list_page(store: ObjectStore, folder: str, after: str, most: int) -> SlicedWork[tuple[list[Entry], bool]]:
     """The first entries of a folder by name after a name, and whether there are more. Memory: one page."""
     found = store.stat(folder)
     if found.kind is not Kind.FOLDER:
@@ -107,7 +107,7 @@ def pieces_of(store: ObjectStore, content: Content) -> Generator[bytes, None, No
         store.close()
 
 
-def remove(store: ObjectStore, key: str, recursive: bool) -> Progress[int]:
+def remove(store: ObjectStore, key: str, recursive: bool) -> SlicedWork[int]:
     """A file, an empty folder, or with `recursive` all below one; how many files. Nothing there is `NotFound`."""
     found = store.stat(key)
     if found.kind is not Kind.FOLDER:
@@ -141,7 +141,7 @@ def check_sum(content: bytes, sha256: str) -> None:
         raise Invalid(f"the {len(content)} bytes that arrived have another sha256 than {sha256[:64]}", code="BadDigest")
 
 
-def start_upload(store: ObjectStore, now: float) -> Progress[str]:
+def start_upload(store: ObjectStore, now: float) -> SlicedWork[str]:
     """The id of a new one; those that were given up go first."""
     waiting = 0
     for entry in list(islice(store.list_entries(UPLOADS), AT_ONCE)):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
-from paddleflow.cli.run_watch import Progress, counter, screen
+from paddleflow.cli.run_watch import RunProgress, counter, screen
 from paddleflow.sdk.follow import Event
 from tests.client_stub import Answer, Shell, Stub
 
@@ -18,8 +18,8 @@ def step(name: str, status: str, at: float, message: str = "", job: str = "") ->
     return Event(type="step", step=name, status=status, at=at, message=message, raw={"jobID": job})
 
 
-def progress(*events: Event) -> Progress:
-    found = Progress()
+def progress(*events: Event) -> RunProgress:
+    found = RunProgress()
     for event in events:
         found.apply(event)
     return found
@@ -75,7 +75,7 @@ def test_many_steps_are_folded() -> None:
 
 
 def test_steps_that_have_not_begun_count_and_single_ones_are_summed_up() -> None:
-    found = Progress()
+    found = RunProgress()
     found.expect([(f"s{number}", "init") for number in range(30)] + [("off", "skipped")])
     for event in [*(step(f"s{n}", "succeeded", n) for n in range(20)), step("s20", "running", 20, job="job-20")]:
         found.apply(event)

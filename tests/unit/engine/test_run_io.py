@@ -17,7 +17,7 @@ from paddleflow.runs.files import measure
 from paddleflow.runs.fingerprints import OUTPUTS_UNREADABLE
 from paddleflow.runs.runs import stop_run
 from paddleflow.spec.pipeline.model import CONTINUE, Cache, Retry, Step
-from paddleflow.storage.file_pool import Progress
+from paddleflow.storage.file_pool import SlicedWork
 from paddleflow.store.bus import JOBS
 from paddleflow.store.connection import open_database
 from paddleflow.store.statements import compose
@@ -121,7 +121,7 @@ async def test_a_cached_step_with_an_input_that_cannot_be_read_fails_with_words(
         attempt = await start(scene, run, "make")
         real = output_of(scene, run, "make")
 
-        def swap_between(store: ObjectStore, path: str) -> Progress[Measurement]:
+        def swap_between(store: ObjectStore, path: str) -> SlicedWork[Measurement]:
             found = yield from measure(store, path)
             if real.exists() and not real.is_symlink():
                 real.unlink()
@@ -153,7 +153,7 @@ async def test_a_stop_gives_up_an_output_of_eight_terabytes(scene: RunScene) -> 
 
 
 async def test_a_fault_of_the_server_while_it_reads_files_fails_that_step_only(scene: RunScene) -> None:
-    def faulty(store: ObjectStore, path: str) -> Progress[Measurement]:
+    def faulty(store: ObjectStore, path: str) -> SlicedWork[Measurement]:
         if "bad-" in path:
             raise RuntimeError("boom")
         return (yield from measure(store, path))

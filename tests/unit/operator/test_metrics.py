@@ -8,10 +8,10 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from paddleflow.kube.controller import Reconciled
-from paddleflow.operator.metrics import Metrics
+from paddleflow.operator.metrics import OperatorMetrics
 
 
-def read(metrics: Metrics) -> Mapping[tuple[str, str], float]:
+def read(metrics: OperatorMetrics) -> Mapping[tuple[str, str], float]:
     """Value by name and the labels' values in order."""
     families = text_string_to_metric_families(metrics.page().decode())
     return {(s.name, ",".join(sorted(s.labels.values()))): s.value for children in families for s in children.samples}
@@ -20,7 +20,7 @@ def read(metrics: Metrics) -> Mapping[tuple[str, str], float]:
 def test_queue_leader_and_phases_are_those_of_this_moment() -> None:
     jobs: list[dict[str, Any]] = [{"status": {"phase": "Running"}}, {"status": {"phase": "Running"}}, {}]
     waiting, leading = 3, False
-    metrics = Metrics(lambda: waiting, lambda: jobs, lambda: leading)
+    metrics = OperatorMetrics(lambda: waiting, lambda: jobs, lambda: leading)
     found = read(metrics)
     assert found["paddleflow_operator_queue_depth", ""] == 3
     assert found["paddleflow_operator_leader", ""] == 0
@@ -35,7 +35,7 @@ def test_queue_leader_and_phases_are_those_of_this_moment() -> None:
 
 
 def test_passes_are_timed_by_result_and_writes_are_counted() -> None:
-    metrics = Metrics(lambda: 0, list, lambda: True)
+    metrics = OperatorMetrics(lambda: 0, list, lambda: True)
     metrics.observe(Reconciled("a/b", 0.02, "done"))
     metrics.observe(Reconciled("a/b", 0.5, "done"))
     metrics.observe(Reconciled("a/c", 0.001, "conflict"))
@@ -51,7 +51,7 @@ def test_passes_are_timed_by_result_and_writes_are_counted() -> None:
 
 
 def test_two_operators_in_one_process_count_apart() -> None:
-    one, two = (Metrics(lambda: 0, list, lambda: True) for _ in range(2))
+    one, two = (OperatorMetrics(lambda: 0, list, lambda: True) for _ in range(2))
     one.writes.labels("create").inc()
     assert ("paddleflow_operator_writes_total", "create") in read(one)
     assert ("paddleflow_operator_writes_total", "create") not in read(two)

@@ -19,7 +19,7 @@ from paddleflow.objects.store import Entry, ObjectStore
 from paddleflow.runs import archive, files
 from paddleflow.runs.facts import Measurement
 from paddleflow.storage import files as stored_files
-from paddleflow.storage.file_pool import Progress
+from paddleflow.storage.file_pool import SlicedWork
 
 T = TypeVar("T")
 
@@ -92,7 +92,7 @@ def test_places_of_outputs_are_emptied(store: ObjectStore) -> None:
 
 @pytest.mark.parametrize("remove", [files.remove_tree, partial(stored_files.remove, recursive=True)])
 def test_a_folder_is_removed_a_few_entries_at_a_time(
-    remove: Callable[[ObjectStore, str], Progress[object]], store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+    remove: Callable[[ObjectStore, str], SlicedWork[object]], store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many entries there are, few are in memory."""
     monkeypatch.setattr(files, "AT_ONCE", 3)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddleflow.schedules.machine import PORTION, Active, Decision, Fire, Skip, decide
-from paddleflow.schedules.model import Policy, Schedule, ScheduleOptions, ScheduleStatus
+from paddleflow.schedules.model import ConcurrencyPolicy, Schedule, ScheduleOptions, ScheduleStatus
 from paddleflow.schedules.timetable import parse
 
 MINUTE = 60.0
@@ -42,17 +42,21 @@ def runs(count: int, stopping: int = 0) -> list[Active]:
         (ScheduleOptions(expire_interval=60), ["skipped", "skipped", "initiating"], False),
         (ScheduleOptions(concurrency=1), ["initiating"], True),
         (ScheduleOptions(concurrency=10), ["initiating"] * 3, False),
-        (ScheduleOptions(concurrency=1, policy=Policy.SKIP), ["initiating", "skipped", "skipped"], False),
-        (ScheduleOptions(concurrency=1, policy=Policy.REPLACE), ["skipped", "skipped", "initiating"], False),
+        (ScheduleOptions(concurrency=1, policy=ConcurrencyPolicy.SKIP), ["initiating", "skipped", "skipped"], False),
+        (ScheduleOptions(concurrency=1, policy=ConcurrencyPolicy.REPLACE), ["skipped", "skipped", "initiating"], False),
         (ScheduleOptions(), ["initiating"] * 3, False),
         (ScheduleOptions(catchup=False), ["skipped", "skipped", "initiating"], False),
         (
-            ScheduleOptions(catchup=False, concurrency=2, policy=Policy.REPLACE),
+            ScheduleOptions(catchup=False, concurrency=2, policy=ConcurrencyPolicy.REPLACE),
             ["skipped", "skipped", "initiating"],
             False,
         ),
-        (ScheduleOptions(concurrency=2, policy=Policy.REPLACE), ["skipped", "initiating", "initiating"], False),
-        (ScheduleOptions(concurrency=0, policy=Policy.REPLACE), ["initiating"] * 3, False),
+        (
+            ScheduleOptions(concurrency=2, policy=ConcurrencyPolicy.REPLACE),
+            ["skipped", "initiating", "initiating"],
+            False,
+        ),
+        (ScheduleOptions(concurrency=0, policy=ConcurrencyPolicy.REPLACE), ["initiating"] * 3, False),
     ],
 )
 def test_vectors(options: ScheduleOptions, expected: list[str], suspended: bool) -> None:
@@ -96,7 +100,7 @@ def test_a_slot_that_waits_may_expire_and_be_overtaken() -> None:
 
 
 def test_replacing_stops_the_oldest_runs_that_are_not_stopping_already() -> None:
-    options = ScheduleOptions(concurrency=2, policy=Policy.REPLACE)
+    options = ScheduleOptions(concurrency=2, policy=ConcurrencyPolicy.REPLACE)
     assert decide(made(options=options), TABLE, runs(2), NOW).stops == ("run-000001", "run-000002")
     one = made(options=options, next_at=NOON)
     assert decide(one, TABLE, runs(2), NOW).stops == ("run-000001",)
@@ -113,9 +117,12 @@ def test_each_slot_left_out_says_why() -> None:
 
     assert reason(ScheduleOptions(expire_interval=60)) == "expired: it did not start within 60 seconds"
     assert reason(ScheduleOptions(catchup=False)) == "a newer slot is due, and catchup is off"
-    assert reason(ScheduleOptions(concurrency=1, policy=Policy.REPLACE)) == "replaced by newer slots, concurrency is 1"
     assert (
-        reason(ScheduleOptions(concurrency=1, policy=Policy.SKIP), runs(1))
+        reason(ScheduleOptions(concurrency=1, policy=ConcurrencyPolicy.REPLACE))
+        == "replaced by newer slots, concurrency is 1"
+    )
+    assert (
+        reason(ScheduleOptions(concurrency=1, policy=ConcurrencyPolicy.SKIP), runs(1))
         == "skipped: 1 runs are active, concurrency is 1"
     )
 
@@ -151,7 +158,7 @@ OPTIONS = st.builds(
     catchup=st.booleans(),
     expire_interval=st.sampled_from([0, 0, 30, 90, 600]),
     concurrency=st.integers(0, 4),
-    policy=st.sampled_from(Policy),
+    policy=st.sampled_from(ConcurrencyPolicy),
 )
 #: how far the clock moves (it may jump back, or be late by hours) and which runs have ended before the next look
 LOOKS = st.lists(
@@ -188,13 +195,13 @@ def test_every_slot_is_decided_about_exactly_once_and_in_order(
             fires = [slot.slot for slot in decision.slots if isinstance(slot, Fire)]
             assert all(slot.slot <= now for slot in decision.slots), "nothing before its time"
             assert decision.schedule.next_at is None or decision.schedule.next_at not in decided
-            if options.concurrency and options.policy is not Policy.REPLACE:
+            if options.concurrency and options.policy is not ConcurrencyPolicy.REPLACE:
                 assert len(active) + len(fires) <= max(options.concurrency, len(active))
             decided += [slot.slot for slot in decision.slots]
             stopped = set(decision.stops)
             active = [replace(run, stopping=run.stopping or run.id in stopped) for run in active]
             active += [Active(f"run-{slot}", False) for slot in fires]
-            if options.concurrency and options.policy is Policy.REPLACE:
+            if options.concurrency and options.policy is ConcurrencyPolicy.REPLACE:
                 assert sum(not run.stopping for run in active) <= options.concurrency
             schedule = decision.schedule
             if not decision.more:

@@ -6,7 +6,7 @@ import pytest
 
 from paddleflow.base.clock import local_text
 from paddleflow.errors import Invalid
-from paddleflow.schedules.model import Policy, ScheduleOptions
+from paddleflow.schedules.model import ConcurrencyPolicy, ScheduleOptions
 from paddleflow.schedules.rules import new_schedule, shown
 from paddleflow.spec.document import parse
 from paddleflow.spec.schedule import NewSchedule
@@ -26,7 +26,9 @@ def refusal(**fields: object) -> Invalid:
 
 def test_defaults_are_the_reference_s() -> None:
     made = new_schedule(asked(), "alice", "2", NOW)
-    assert made.options == ScheduleOptions(catchup=True, expire_interval=0, concurrency=0, policy=Policy.SUSPEND)
+    assert made.options == ScheduleOptions(
+        catchup=True, expire_interval=0, concurrency=0, policy=ConcurrencyPolicy.SUSPEND
+    )
     assert (made.version, made.user, made.anchor_at, made.start_at, made.end_at) == ("2", "alice", NOW, None, None)
     assert made.check_at == made.next_at
     assert made.next_at is not None

@@ -13,7 +13,7 @@ from paddleflow.scheduling.model import Allocation, Assignment, MemberSet, Node,
 from paddleflow.simulator import metrics
 from paddleflow.simulator.checks import Broken, check
 from paddleflow.simulator.philly import apart, peaks, requests, shared, shares
-from paddleflow.simulator.simulation import FixedDurations, Record, Simulation
+from paddleflow.simulator.simulation import FixedDurations, SimulatedJob, Simulation
 from paddleflow.simulator.traces import ClusterJob
 
 
@@ -21,11 +21,13 @@ def job(name: str, at: float, duration: float, gpus: int = 1, group: str = "a") 
     return ClusterJob(name, at, duration, gpus, group)
 
 
-def run(jobs: list[ClusterJob], line: Discipline | None = None, nodes: int = 1, each: int = 4) -> dict[str, Record]:
+def run(
+    jobs: list[ClusterJob], line: Discipline | None = None, nodes: int = 1, each: int = 4
+) -> dict[str, SimulatedJob]:
     return shared(jobs, nodes, each, line).run(requests(jobs, each))
 
 
-def times(records: dict[str, Record]) -> dict[str, tuple[float | None, float | None]]:
+def times(records: dict[str, SimulatedJob]) -> dict[str, tuple[float | None, float | None]]:
     return {name: (record.started_at, record.finished_at) for name, record in records.items()}
 
 

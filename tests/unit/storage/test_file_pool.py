@@ -9,11 +9,11 @@ from collections.abc import Generator
 import pytest
 
 from paddleflow.errors import TooMany
-from paddleflow.storage.file_pool import STREAMS_EACH, FilePool, Progress
+from paddleflow.storage.file_pool import STREAMS_EACH, FilePool, SlicedWork
 from tests.patience import soon
 
 
-def endless(closed: threading.Event) -> Progress[None]:
+def endless(closed: threading.Event) -> SlicedWork[None]:
     done = 0
     try:
         while True:
@@ -23,7 +23,7 @@ def endless(closed: threading.Event) -> Progress[None]:
         closed.set()
 
 
-def three() -> Progress[str]:
+def three() -> SlicedWork[str]:
     yield 1
     yield 2
     return "three"
@@ -49,7 +49,7 @@ async def test_long_work_leaves_threads_for_small_work() -> None:
     pool = FilePool(threads=3, slice_seconds=0.0, long=2)
     held, release = threading.Semaphore(0), threading.Event()
 
-    def stuck() -> Progress[None]:
+    def stuck() -> SlicedWork[None]:
         yield 1
         held.release()
         release.wait()
