@@ -38,6 +38,7 @@ MOST_PATHS = 8192  #: of files that were used lately, which are known without co
 MOST_IDLE = 1024  #: small files that stay open although nobody uses them
 USED_SECONDS = 3600.0  #: how exactly the order of use is known to a later process
 SPACE_STEP = 0.001  #: part of the smallest disk that is stored before its free space is looked at again
+FINISHERS = 2  #: files whose checksums are computed at once
 MOST_IN_MEMORY = 16  #: blocks that the disk did not take, of all files together
 
 #: Fetches a range of the object, all of one version: offset, size.
@@ -75,6 +76,7 @@ class BlockFile:
         self._have = bytearray((size + BLOCK - 1) // BLOCK) if not whole else bytearray()
         self._missing = len(self._have)
         self._coming: dict[int, Future[bytes | None]] = {}
+        self._finished: Future[None] | None = None  #: the file has its name and checksum; after the last block
 
     def read(self, size: int, offset: int) -> bytes | bytearray:
         if self.whole:
@@ -116,6 +118,8 @@ class BlockFile:
         """Fetch what is missing; afterwards the file has all of the content. ENOSPC when the disk does not take it."""
         if not self.on_disk or (not self.whole and self._wait(range(len(self._have)))):
             raise OSError(errno.ENOSPC, "the cache disk takes no more")
+        if self._finished is not None:
+            self._finished.result()
 
     def _wait(self, blocks: range) -> dict[int, bytes]:
         """Wait until the blocks have arrived; the content of those that the disk did not take."""
@@ -150,9 +154,8 @@ class BlockFile:
             with self._lock:
                 self._have[block] = 1
                 self._missing -= 1
-                done = not self._missing
-            if done:
-                self._cache.finish(self, zlib.crc32(content) if len(self._have) == 1 else None)
+                if not self._missing:  # whoever waits for the last block must not wait for the checksum of all of them
+                    self._finished = self._cache.finish_later(self)
             return None
         finally:
             with self._lock:
@@ -174,12 +177,13 @@ class DataCache:
     ) -> None:
         self.turn = turn or Turn()  #: passed on before anything that waits
         self.pool = ThreadPoolExecutor(threads, "fetch")
+        self._finishers = ThreadPoolExecutor(FINISHERS, "checksum")
         counted = ("hits", "misses", "blocks fetched", "bytes fetched", "blocks not stored", "evicted")
         self.figures: dict[str, int] = dict.fromkeys(counted, 0)
         self._folders, self._limit, self._free_floor = tuple(folders), limit, free_floor
         self._elsewhere: dict[str, Path] = {}  #: folders of files that lie on another disk than their name says
         self._pins = Pins(self._folders)
-        self._lock = threading.Lock()
+        self._lock = self.turn.guard(threading.Lock())
         self._paths: dict[tuple[str, str], Path] = {}  #: a memory of `path`
         self._most_idle = 0  #: known when the limit of descriptors is: with the first file that is closed
         self._shelves = {folder: [folder / f"{number:02x}" for number in range(256)] for folder in self._folders}
@@ -386,10 +390,20 @@ class DataCache:
             self._store(path, name, fd, 0, 0)
         return made
 
-    def finish(self, file: BlockFile, crc: int | None) -> None:
-        """The last block has arrived: give the file its name."""
-        if crc is None:
-            crc = checksum(file.fd, file.size)
+    def finish_later(self, file: BlockFile) -> Future[None]:
+        """The last block has arrived: give the file its name, in the background."""
+
+        def work() -> None:
+            try:
+                self._finish(file)
+            finally:
+                self.close_file(file)
+
+        self.hold(file)  # the descriptor stays open until then
+        return self._finishers.submit(work)
+
+    def _finish(self, file: BlockFile) -> None:
+        crc = checksum(file.fd, file.size)
         with self._lock:
             with suppress(OSError):  # cleared under us, or the disk takes no name; the descriptor still works
                 _filling(file.path).rename(file.path)
@@ -456,6 +470,7 @@ class DataCache:
                     return
                 del self._open[file.path]
         if not file.whole:
+            self.turn.pass_on()  # a large file takes a while to go
             with suppress(OSError):
                 _filling(file.path).unlink()
         os.close(file.fd)
@@ -552,6 +567,7 @@ class DataCache:
 
     def close(self) -> None:
         self.pool.shutdown(wait=True, cancel_futures=True)
+        self._finishers.shutdown(wait=True)
         with self._lock:
             for path in list(self._idle):
                 self._close_idle(path)

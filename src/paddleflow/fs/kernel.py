@@ -120,6 +120,7 @@ IN_HEADER = struct.Struct("<IIQQIIIHH")
 OUT_HEADER = struct.Struct("<IiQ")
 ATTR = struct.Struct("<6Q10I")
 ENTRY_HEAD = struct.Struct("<QQQQII")
+ENTRY = struct.Struct("<QQQQII6Q10I")  #: both of them
 ATTR_HEAD = struct.Struct("<QII")
 SETATTR_IN = struct.Struct("<II6Q8I")
 MKNOD_IN = struct.Struct("<IIII")
@@ -153,6 +154,8 @@ NOTIFY_INVAL_INODE = 2
 NOTIFY_RESEND = 7
 UNIQUE_RESEND = 1 << 63  #: in the number of a request that is sent again
 
+SECOND = 1_000_000_000  #: nanoseconds
+_ALL = 0xFFFFFFFFFFFFFFFF
 _PADDING = [b"", *(bytes(8 - rest) for rest in range(1, 8))]
 
 
@@ -198,22 +201,29 @@ def names(body: memoryview, count: int) -> list[bytes]:
 
 
 def pack_attributes(found: Attributes) -> bytes:
-    atime, atime_ns = divmod(found.atime, 1_000_000_000)
-    mtime, mtime_ns = divmod(found.mtime, 1_000_000_000)
-    ctime, ctime_ns = divmod(found.ctime, 1_000_000_000)
-    return ATTR.pack(
-        found.ino, found.size, found.blocks,
+    return ATTR.pack(*_attribute_fields(found))
+
+
+def _attribute_fields(found: Attributes) -> tuple[int, ...]:
+    ino, size, blocks, atime, mtime, ctime, mode, nlink, uid, gid, rdev, blksize = found
+    return (
+        ino, size, blocks,
         # the kernel takes seconds before 1970 as two's complement
-        atime & 0xFFFFFFFFFFFFFFFF, mtime & 0xFFFFFFFFFFFFFFFF, ctime & 0xFFFFFFFFFFFFFFFF,
-        atime_ns, mtime_ns, ctime_ns,
-        found.mode, found.nlink, found.uid, found.gid, found.rdev, found.blksize, 0,
+        atime // SECOND & _ALL, mtime // SECOND & _ALL, ctime // SECOND & _ALL,
+        atime % SECOND, mtime % SECOND, ctime % SECOND,
+        mode, nlink, uid, gid, rdev, blksize, 0,
     )  # fmt: skip
 
 
-def pack_entry(node: int, generation: int, found: Attributes, entry_seconds: float, attr_seconds: float) -> bytes:
+def lasting(entry_seconds: float, attr_seconds: float) -> tuple[int, int, int, int]:
+    """How long the kernel may remember a name and its attributes, as an entry says it."""
     entry, entry_ns = split(entry_seconds)
     attr, attr_ns = split(attr_seconds)
-    return ENTRY_HEAD.pack(node, generation, entry, attr, entry_ns, attr_ns) + pack_attributes(found)
+    return entry, attr, entry_ns, attr_ns
+
+
+def pack_entry(node: int, found: Attributes, lasting: tuple[int, int, int, int]) -> bytes:
+    return ENTRY.pack(node, 0, *lasting, *_attribute_fields(found))
 
 
 def pack_no_entry(entry_seconds: float) -> bytes:

@@ -338,7 +338,7 @@ class RemoteTree:
 
     def _attributes(self, node: Node) -> Attributes:
         if node.staged is not None:
-            with node.lock:
+            with self._turn.guard(node.lock):  # which is held while a disk syncs
                 if node.staged is not None:
                     found = os.fstat(node.fd)
                     node.size, node.mtime = found.st_size, found.st_mtime_ns
@@ -457,8 +457,7 @@ class RemoteTree:
             known = self._ask_again(known, known.parent)
         if writable:
             self._turn.pass_on()
-        self._turn.acquire(known.lock)
-        try:
+        with self._turn.guard(known.lock):
             fresh = flags & os.O_TRUNC and not known.handles and known.staged is None and writable
             if flags & os.O_TRUNC and writable and known.pending:
                 self._uploads.begin_again(known)
@@ -486,8 +485,6 @@ class RemoteTree:
             if writable:
                 self._describe(known)
             return RemoteFile(self, known, writable=writable)
-        finally:
-            known.lock.release()
 
     def _open_content(self, node: Node) -> BlockFile:
         """The local file of a node's version; of the one that the store has now if that one is gone."""
@@ -625,14 +622,11 @@ class RemoteTree:
     def let_go(self, node: Node, *, writable: bool) -> None:
         if writable or node.is_local:
             self._turn.pass_on()
-        self._turn.acquire(node.lock)
-        try:
+        with self._turn.guard(node.lock):
             node.handles -= 1
             node.writers -= writable
             if not node.handles:
                 self._uploads.released(node)
-        finally:
-            node.lock.release()
 
     def _close(self, node: Node) -> None:
         """Nobody has it open, and nothing is on its way: the content goes (back) into the cache."""

@@ -16,6 +16,8 @@ class Lockable(Protocol):
 
     def acquire(self, blocking: bool = ...) -> bool: ...
 
+    def release(self) -> None: ...
+
 
 class Turn:
     """Held by one thread at a time. Both calls are cheap where nothing changes."""
@@ -42,8 +44,21 @@ class Turn:
             self._holder = 0
             self._lock.release()
 
-    def acquire(self, lock: Lockable) -> None:
-        """Acquire a lock that somebody may hold while he waits."""
-        if not lock.acquire(blocking=False):
-            self.pass_on()
-            lock.acquire()
+    def guard(self, lock: Lockable) -> Guard:
+        """`with` it a lock is held that somebody else may hold while he waits: whoever has to wait for it passes the turn on."""
+        return Guard(self, lock)
+
+
+class Guard:
+    __slots__ = ("_lock", "_turn")
+
+    def __init__(self, turn: Turn, lock: Lockable) -> None:
+        self._turn, self._lock = turn, lock
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self._turn.pass_on()
+            self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()

@@ -35,7 +35,9 @@ from paddleflow.fs.trace import Trace
 from paddleflow.fs.tree import NOW, Changes, Found, Listed, OpenFile, Owner, Tree, errno_of
 
 log = logging.getLogger(__name__)
-PASSTHROUGH_FROM = 128 * 1024  #: bytes; below, lending a file to the kernel costs more than it saves
+PASSTHROUGH_FROM = (
+    64 * 1024
+)  #: bytes; below, what lending a file to the kernel costs at each open is more than it saves
 MOST_IDLE_FILES = 512  #: files kept open on mounts where the kernel neither opens nor closes
 MAX_WRITE = 1 << 20
 READ_AHEAD = 4 << 20
@@ -177,6 +179,7 @@ class Vfs:
         self.no_open = state.agreed.no_open if again else read_only and tree.immutable
         self.passthrough = state.agreed.passthrough  #: agreed at INIT
         self.minor = state.agreed.minor
+        self._lasting = kernel.lasting(tree.entry_seconds, tree.attr_seconds)
         self.trace = Trace()
         self.counts: Counter[str] = Counter()  #: requests by operation, opens by way
         self._lock = threading.Lock()
@@ -303,11 +306,13 @@ class Vfs:
             raise OSError(errno.EPROTO, f"FUSE {major}.{minor}")
         offered = Init(low | (high << 32 if low & Init.INIT_EXT else 0))
         wanted = (
-            Init.ASYNC_READ | Init.ATOMIC_O_TRUNC | Init.BIG_WRITES | Init.DO_READDIRPLUS | Init.READDIRPLUS_AUTO
+            Init.ASYNC_READ | Init.ATOMIC_O_TRUNC | Init.BIG_WRITES | Init.DO_READDIRPLUS
             | Init.ASYNC_DIO | Init.PARALLEL_DIROPS | Init.MAX_PAGES | Init.CACHE_SYMLINKS | Init.INIT_EXT
             | Init.AUTO_INVAL_DATA | Init.HANDLE_KILLPRIV_V2 | Init.DIRECT_IO_ALLOW_MMAP
             | Init.HAS_RESEND | Init.ALLOW_IDMAP
         )  # fmt: skip
+        if not self.tree.quick:  # attributes cost something: the kernel is to ask for those that are wanted
+            wanted |= Init.READDIRPLUS_AUTO
         if self.no_open:
             wanted |= Init.NO_OPEN_SUPPORT | Init.NO_OPENDIR_SUPPORT
         elif self._want_passthrough and os.geteuid() == 0:
@@ -333,7 +338,7 @@ class Vfs:
     # ---- names and attributes ----
 
     def _entry(self, found: Found) -> bytes:
-        return kernel.pack_entry(found.node, 0, found.attributes, self.tree.entry_seconds, self.tree.attr_seconds)
+        return kernel.pack_entry(found.node, found.attributes, self._lasting)
 
     def _lookup(self, request: Request, body: memoryview) -> Answer:
         (name,) = kernel.names(body, 1)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from paddleflow.errors import Unavailable
+from paddleflow.fs import blocks
 from paddleflow.fs.blocks import BLOCK, DataCache
 from paddleflow.fs.reader import Reader
 
@@ -61,6 +62,7 @@ def test_a_whole_file_gets_its_name_and_is_found_again(cache: DataCache, tmp_pat
     file = cache.open("key", "tag", len(CONTENT), source.fetch)
     assert all(name.endswith(".filling") for name in stored(tmp_path))
     assert file.read(len(CONTENT), 0) == CONTENT
+    file.make_whole()  # waits for the checksum, too
     assert file.whole
     assert [name.endswith(".filling") for name in stored(tmp_path)] == [False]
     cache.close_file(file)
@@ -156,3 +158,23 @@ def test_random_reads_fetch_nothing_extra(cache: DataCache) -> None:
         reader.read(100, block * BLOCK)
     cache.close()
     assert sorted(source.asked) == [10, 20, 30]
+
+
+def test_the_last_read_does_not_wait_for_the_checksum(
+    cache: DataCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = threading.Event()
+    real = blocks.checksum
+
+    def slow(fd: int, size: int) -> int:
+        gate.wait(60)
+        return real(fd, size)
+
+    monkeypatch.setattr(blocks, "checksum", slow)
+    file = cache.open("key", "tag", len(CONTENT), Source().fetch)
+    assert file.read(len(CONTENT), 0) == CONTENT
+    assert [name.endswith(".filling") for name in stored(tmp_path)] == [True]
+    gate.set()
+    file.make_whole()  # whoever moves the file waits until it has its name
+    assert [name.endswith(".filling") for name in stored(tmp_path)] == [False]
+    cache.close_file(file)

@@ -26,10 +26,10 @@ def test_layouts_are_as_long_as_the_kernels(layout: str, size: int) -> None:
 
 def test_an_entry_and_an_attribute_answer_are_as_long_as_the_kernels() -> None:
     found = Attributes(1, 2, 3, 4, 5, 6, stat.S_IFREG, 1, 0, 0)
-    assert len(kernel.pack_entry(7, 0, found, 1.5, 0.25)) == 128
+    assert len(kernel.pack_entry(7, found, kernel.lasting(1.5, 0.25))) == 128
     assert len(kernel.pack_no_entry(1.0)) == 128
     assert len(kernel.pack_attr_answer(found, 1.0)) == 104
-    assert kernel.ENTRY_HEAD.unpack_from(kernel.pack_entry(7, 0, found, 1.5, 0.25)) == (
+    assert kernel.ENTRY_HEAD.unpack_from(kernel.pack_entry(7, found, kernel.lasting(1.5, 0.25))) == (
         7,
         0,
         1,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from paddleflow.fs import kernel
+import pytest
+
+from paddleflow.fs import blocks, kernel
 from paddleflow.fs.blocks import DataCache
 from paddleflow.fs.index import Index
 from paddleflow.fs.meta import Defaults
@@ -57,8 +60,8 @@ def test_whoever_waits_for_a_lock_holds_no_turn() -> None:
     def waiter() -> None:
         turn.take()
         reading.set()
-        turn.acquire(lock)
-        lock.release()
+        with turn.guard(lock):
+            pass
 
     thread = _in_thread(waiter)
     assert reading.wait(60)
@@ -72,8 +75,9 @@ def test_whoever_waits_for_a_lock_holds_no_turn() -> None:
 def test_a_free_lock_costs_no_turn() -> None:
     turn, lock = Turn(), threading.Lock()
     turn.take()
-    turn.acquire(lock)
-    assert turn.held
+    with turn.guard(lock):
+        assert turn.held
+    assert not lock.locked()
 
 
 class _Watched(MemoryStore):
@@ -126,3 +130,35 @@ def test_nobody_asks_the_store_with_the_turn(tmp_path: Path) -> None:
     file.release()
     tree.close()
     state.unmap()
+
+
+def test_a_cache_that_is_busy_takes_nobody_s_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checksum of a large file is compared under the cache's lock."""
+    turn, checking, taken, gate = Turn(), threading.Event(), threading.Event(), threading.Event()
+    cache = DataCache([tmp_path], 2**30, turn=turn)
+    cache.close_file(cache.open("key", "tag", 4, lambda offset, size: b"text"))
+    cache.close()
+    again = DataCache([tmp_path], 2**30, turn=turn)
+
+    def checksum(fd: int, size: int) -> int:
+        checking.set()
+        gate.wait(60)
+        return zlib.crc32(b"text")
+
+    monkeypatch.setattr(blocks, "checksum", checksum)
+    first = _in_thread(lambda: again.open("key", "tag", 4, lambda offset, size: b""))
+    assert checking.wait(60)
+
+    def second() -> None:
+        turn.take()
+        taken.set()
+        again.open("key", "tag", 4, lambda offset, size: b"")
+
+    other = _in_thread(second)
+    assert taken.wait(60)
+    turn.take()  # would never come
+    turn.pass_on()
+    gate.set()
+    first.join(60)
+    other.join(60)
+    again.close()
