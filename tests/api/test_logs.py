@@ -262,11 +262,8 @@ async def test_a_follower_ends_when_the_server_stops_and_when_the_job_is_deleted
         platform.closing.set()
 
 
-async def test_a_part_of_a_log(
-    alice: Api, platform: Platform, workshop: Workshop, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_part_of_a_log(alice: Api, platform: Platform, workshop: Workshop, clock: ManualClock) -> None:
     """Tries, last lines, and what was written lately."""
-    monkeypatch.setattr(logs, "TAIL_PIECE", 7)  # so that the end is looked for in several pieces
     (await alice.post("/job/single", {**JOB, "env": {"PF_JOB_RETRIES": "1"}})).ok()
 
     async def text(**query: object) -> bytes:

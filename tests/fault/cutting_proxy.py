@@ -17,6 +17,7 @@ class CuttingProxy:
         self._door = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._door.getsockname()[1]
         self.cut_at = b""
+        self.cut_next = b""  #: what `cut_at` becomes after the cut
         self.deliver = True  #: whether the server still gets the message; its answer is lost either way
         self.cuts = 0
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
@@ -45,7 +46,7 @@ class CuttingProxy:
             with contextlib.suppress(OSError):
                 while data := client.recv(65536):
                     if self.cut_at and self.cut_at in data:
-                        self.cut_at = b""
+                        self.cut_at, self.cut_next = self.cut_next, b""
                         self.cuts += 1
                         client.shutdown(socket.SHUT_RDWR)
                         if self.deliver:

@@ -21,6 +21,7 @@ from paddleflow.errors import Conflict, Unavailable
 from paddleflow.store import events, leases
 from paddleflow.store.connection import FILE, open_database
 from paddleflow.store.database import Database, Tx
+from paddleflow.store.postgres import open_postgres
 from paddleflow.store.statements import compose, parse
 from tests.fault.cutting_proxy import cutting_proxy
 from tests.fault.faulty import FaultyDatabase, InjectedFault, run_until_no_fault
@@ -258,15 +259,13 @@ async def test_a_line_cut_at_any_moment_of_a_write_loses_and_doubles_nothing(
 
 
 @pytest.mark.postgres
-async def test_a_commit_whose_fate_nobody_knows_is_said(
-    postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("paddleflow.store.postgres._FATE", "select 'in progress' as fate, %(xid)s::text as xid")
-    monkeypatch.setattr("paddleflow.store.postgres._SETTLE_SECONDS", 0.2)
+async def test_a_commit_whose_fate_nobody_knows_is_said(postgres_server: PostgresServer, tmp_path: Path) -> None:
+    """The line is cut while it commits, and again while its fate is asked for, after which the time is over."""
     url = postgres_server.create_schema()
+    await (await open_database(url, tmp_path)).close()  # makes the tables
     with cutting_proxy(postgres_server.port) as proxy:
-        database = await open_database(url.replace(f":{postgres_server.port}/", f":{proxy.port}/"), tmp_path)
-        proxy.cut_at = b"commit\0"
+        database = open_postgres(url.replace(f":{postgres_server.port}/", f":{proxy.port}/"), readers=1, settle=0.05)
+        proxy.cut_at, proxy.cut_next = b"commit\0", b"pg_xact_status"
         with pytest.raises(Unavailable, match="may or may not have been stored"):
             await database.write(add, "a")
         await database.write(add, "b")

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import field
+from functools import lru_cache
 from time import perf_counter
 from typing import Any
 
@@ -37,6 +38,7 @@ from paddleflow.spec.document import Document
 
 _log = logging.getLogger("paddleflow.api")
 
+_SHORT_QUERY = 512  #: bytes of a query that is worth remembering
 PIECE = 64 * 1024  #: bytes of an answer that are handed to the connection at once
 
 #: The id of the request that is being answered; the log's formatter adds it to every line.
@@ -108,7 +110,7 @@ class Application:
             caller = NOBODY if route.open else await self._caller(headers)
             if route.root and not caller.root:
                 require_root(caller, f"call {route.method} {route.path}")
-            if caller.storage and route.mounts:
+            if route.mounts and caller.storage:
                 changes = route.method != "GET" and "/mounts/" not in route.path
                 require_mount(caller, changes=changes, what=f"{route.method} {route.path}")
             elif caller.scope != "admin":
@@ -329,12 +331,19 @@ def _entry(route: Route) -> _Entry:
 
 def _query(route: Route, caller: Caller, text: bytes) -> Document | None:
     """The query as the route's document. Only root may name another user in it."""
-    pairs = requests.query_pairs(text)
+    users, query = (_read_query if len(text) <= _SHORT_QUERY else _read_query.__wrapped__)(route.query, text)
     if not caller.root and not route.open:
-        for key, value in pairs:
-            if key.lower() == "username":
-                requests.refuse_other_user(value, caller.name)
-    return None if route.query is None else requests.decode_query(route.query, pairs)
+        for user in users:
+            requests.refuse_other_user(user, caller.name)
+    return query
+
+
+@lru_cache(maxsize=1024)
+def _read_query(kind: type[Document] | None, text: bytes) -> tuple[list[str], Document | None]:
+    """The users that a query names, and its document: frozen, so that all who ask the same may share one."""
+    pairs = requests.query_pairs(text)
+    users = [value for key, value in pairs if key.lower() == "username"]
+    return users, None if kind is None else requests.decode_query(kind, pairs)
 
 
 def _log_refusal(error: PaddleFlowError, scope: Scope) -> None:

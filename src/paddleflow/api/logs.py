@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 
 from starlette.responses import StreamingResponse
 
@@ -33,6 +34,8 @@ SETTLE = 0.05  #: seconds after a wake-up in which further ones join it
 LONGEST_LINE = 2**16  #: bytes; of logs of several members, a longer line is told in pieces
 TAIL_PIECE = 64 * 2**10  #: bytes that are read at a time to find the last lines
 EVENT_LINES = 200  #: of a job's history shown beside its log
+
+Between = Callable[[int, int], Awaitable[bytes]]  #: what a log has between two positions
 
 
 async def job_log(platform: Platform, call: Call[NoBody, JobLogQuery]) -> wire.JobLog:
@@ -219,29 +222,34 @@ async def log_begins(logs: MaskedLogs, keys: Mapping[str, Key], query: TaskLogQu
         if begin is None:
             begin = size
         end = size if query.attempt == 0 else await logs.begin(key, query.attempt + 1)
+        read = partial(_between, logs, key)
         if query.since_seconds is not None:
             before = await logs.size_at(key, now - query.since_seconds)
-            begin = max(begin, before if before >= size else await _line_begin(logs, key, before))
+            begin = max(begin, before if before >= size else await line_begin(read, before))
         if query.tail_lines is not None:
-            begin = await _tail_begin(logs, key, begin, size if end is None else end, query.tail_lines)
+            begin = await tail_begin(read, begin, size if end is None else end, query.tail_lines)
         begins[name] = begin
     return begins
 
 
-async def _line_begin(logs: MaskedLogs, key: Key, position: int) -> int:
-    """Where the line that holds this position begins, if that is not far away."""
-    first = max(0, position - TAIL_PIECE)
-    data = (await logs.part(key, first, position - first, ended=True)).data[: position - first]
+async def _between(logs: MaskedLogs, key: Key, begin: int, end: int) -> bytes:
+    return (await logs.part(key, begin, end - begin, ended=True)).data[: end - begin]
+
+
+async def line_begin(read: Between, position: int, piece: int = TAIL_PIECE) -> int:
+    """Where the line that holds this position begins, if that is not further away than a piece."""
+    first = max(0, position - piece)
+    data = await read(first, position)
     return first + data.rfind(b"\n") + 1 if b"\n" in data or not first else position
 
 
-async def _tail_begin(logs: MaskedLogs, key: Key, begin: int, end: int, lines: int) -> int:
+async def tail_begin(read: Between, begin: int, end: int, lines: int, piece: int = TAIL_PIECE) -> int:
     """Where the last lines before `end` begin, not before `begin`; read backwards, piece by piece."""
     position, missing = end, lines
     last = True
     while position > begin:
-        first = max(begin, position - TAIL_PIECE)
-        data = (await logs.part(key, first, position - first, ended=True)).data[: position - first]
+        first = max(begin, position - piece)
+        data = await read(first, position)
         if last:  # the newline that ends the last line begins no other
             data, last = (data[:-1] if data.endswith(b"\n") else data), False
             if not missing:

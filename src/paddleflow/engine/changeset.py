@@ -23,7 +23,7 @@ from paddleflow.errors import Conflict
 from paddleflow.jobs import dependencies
 from paddleflow.jobs.machine import JobState, TaskState, changed_tasks
 from paddleflow.jobs.model import JobStatus, TaskStatus
-from paddleflow.jobs.queries import placeable_job
+from paddleflow.jobs.queries import placeable_jobs
 from paddleflow.jobs.rows import SQL, JobRow, delete_at
 from paddleflow.runtimes.runtime import AttemptObservation
 from paddleflow.settings import JobSettings
@@ -170,20 +170,23 @@ def _wait(tx: Tx, waits: Sequence[tuple[str, int, int, str]], fresh: Mapping[str
 def _place(
     tx: Tx, placements: Sequence[Placement], fresh: Mapping[str, JobRow], now: float, new_events: list[NewEvent]
 ) -> dict[str, JobRow]:
-    placed = {}
+    waiting = placeable_jobs(tx, [item.seq for item in placements if item.job not in fresh])
+    placed: dict[str, JobRow] = {}
+    updates: list[Mapping[str, Value]] = []
     tasks: list[Mapping[str, Value]] = []
     for item in placements:
         row = fresh.get(item.job)
         if row is None:
-            row = placeable_job(tx, item.seq, item.touched)
-            if row is None:
+            row = waiting.get(item.seq)
+            if row is None or row.touched != item.touched:
                 continue
-            tx.run(SQL["place_job"], **_placed_row(item, now))
+            updates.append(_placed_row(item, now))
         for place in item.places:
             later = place.key in item.waiting
             tasks.append(_task_row(item, place, TaskStatus.WAITING if later else TaskStatus.PENDING))
         new_events.append(_placed_event(item))
         placed[item.job] = row
+    tx.many(SQL["place_job"], updates)
     tx.many(SQL["insert_task"], tasks)
     return placed
 

@@ -182,6 +182,8 @@ def _prepared(
 
 def _gang(job: PlacedJob, place: MemberPlacement) -> int:
     """How many members start with this one: those of its stage."""
+    if len(job.places) == 1:
+        return 1
     stage = next((stage for stage in find(job.framework).stages if place.role in stage), (place.role,))
     return sum(other.role in stage for other in job.places)
 

@@ -261,11 +261,13 @@ def _start(board: Board, waiting: Waiting, assignments: Sequence[Assignment], ch
     changes.writes.placements.append(
         Placement(request.job, request.seq, touched, waiting.attempt + 1, places, later, now)
     )
-    if any(need.min_count is not None for need in request.member_sets):
+    if request.elastic:
         changes.writes.sizes.append((request.job, allocated_total(board.core.allocations[request.job])))
 
 
 def _later_stages(framework: str, keys: Sequence[Key]) -> frozenset[Key]:
+    if len(keys) == 1:
+        return frozenset()
     roles = {role for role, _ in keys}
     first = next(stage for stage in find(framework).stages if roles & set(stage))
     return frozenset(key for key in keys if key[0] not in first)

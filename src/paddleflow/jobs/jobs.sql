@@ -144,9 +144,10 @@ select queue, user_name, framework, priority, member_sets, attempt, not_before, 
 from jobs where cluster = :cluster and placed = 0 and status in $WAITING
 group by queue, user_name, framework, priority, member_sets, attempt, not_before, gated, touched, status, message
 
--- name: jobs_of_placement
--- What the engine needs to launch a waiting job, and only if nobody changed it since it was looked at.
-select * from jobs where seq = :seq and touched = :touched and placed = 0 and status in $WAITING
+-- name: placeable_jobs
+-- What the engine needs to launch waiting jobs, as they are now.
+select * from jobs
+where seq in (select cast(value ->> 0 as bigint) from json_each(:seqs)) and placed = 0 and status in $WAITING
 
 -- name: mark_waiting
 -- The engine looked at new jobs and they have to wait, all for the same reason; which of them nobody changed meanwhile.

@@ -229,10 +229,10 @@ def evicted_jobs(tx: Tx, cluster: str, since: float) -> list[EvictedJob]:
     return tx.rows(EvictedJob, SQL["evicted_jobs"], cluster=cluster, since=since)
 
 
-def placeable_job(tx: Tx, seq: int, touched: int) -> JobRow | None:
-    """A job that waits, unless somebody changed it since it was read."""
-    row = tx.one(SQL["jobs_of_placement"], seq=seq, touched=touched)
-    return None if row is None else job_of(row)
+def placeable_jobs(tx: Tx, seqs: Sequence[int]) -> dict[int, JobRow]:
+    """Those of the jobs at these positions that still wait."""
+    rows = tx.all(SQL["placeable_jobs"], seqs=json.dumps([[seq] for seq in seqs])) if seqs else []
+    return {row["seq"]: job_of(row) for row in rows}
 
 
 # --- for metrics and reports ----------------------------------------------------------------------------------------

@@ -170,6 +170,7 @@ class _Schedulable(Protocol):
     def user_name(self) -> str: ...
 
 
+_SHORT = 4096  #: characters of members that are worth remembering
 DELETED = "deleted"  #: the status of a `ChangedJob` whose row is gone
 _job_columns = itemgetter(*JobRow._fields)
 _task_columns = itemgetter(*TaskRow._fields)
@@ -253,7 +254,12 @@ def _member_json(member: Member) -> dict[str, Any]:
 
 
 def members_of(text: str) -> tuple[Member, ...]:
-    """The members that a job row holds."""
+    """The members that a job row holds; equal jobs share them, unless they are large."""
+    return (_members_of if len(text) <= _SHORT else _members_of.__wrapped__)(text)
+
+
+@lru_cache(maxsize=1024)
+def _members_of(text: str) -> tuple[Member, ...]:
     members = []
     for data in json.loads(text):
         request = _resources(*data["request"])

@@ -24,7 +24,7 @@ from paddleflow.objects.local import open_beneath
 from paddleflow.objects.store import BAD_CREDENTIALS, NOT_SUPPORTED, shorten
 
 SECONDS = 30.0  #: that a mount may take
-_PROGRAMS = f"{os.defpath}:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin"
+PROGRAMS = f"{os.defpath}:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin"
 #: Mounts, says so, and waits: whoever asked opens the root meanwhile, or has ended. Then the name is not needed any more.
 _SCRIPT = 'folder=$1; shift; "$@" && echo mounted && read -r _; umount -l "$folder" 2> /dev/null; rmdir "$folder"'
 
@@ -73,16 +73,16 @@ def mount_afs(name: str, user: str, password: str) -> NativeMount:
     )
 
 
-def open_mount(mount: NativeMount, seconds: float = SECONDS) -> int:
-    """A descriptor of the wanted folder; closing it ends the mount. Blocks, `seconds` at most."""
-    if shutil.which(mount.client, path=_PROGRAMS) is None:
+def open_mount(mount: NativeMount, seconds: float = SECONDS, programs: str = PROGRAMS) -> int:
+    """A descriptor of the wanted folder; closing it ends the mount. Blocks, `seconds` at most. `programs`: where clients are."""
+    if shutil.which(mount.client, path=programs) is None:
         raise _no_client(mount, f"{mount.client} is not installed", mount.package)
     if os.geteuid() != 0:
         raise Forbidden(f"{mount.name} can be mounted by root only", hint="run this as root")
     with tempfile.TemporaryDirectory(prefix="pf-mount-") as place:
         folder, log = f"{place}/root", f"{place}/log"
         Path(folder).mkdir(mode=0o700)
-        root = _attach(mount, folder, log, seconds)
+        root = _attach(mount, folder, log, seconds, programs)
     try:
         return open_beneath(root, mount.path, os.O_PATH | os.O_DIRECTORY)
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -93,13 +93,13 @@ def open_mount(mount: NativeMount, seconds: float = SECONDS) -> int:
         os.close(root)
 
 
-def _attach(mount: NativeMount, folder: str, log: str, seconds: float) -> int:
+def _attach(mount: NativeMount, folder: str, log: str, seconds: float, programs: str) -> int:
     """A descriptor of the mount's root."""
     command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", _SCRIPT, "sh", folder]
     with Path(f"{folder}.said").open("w+b") as said:
         process = subprocess.Popen(
             [*command, *mount.command(folder, log)],
-            env={"PATH": _PROGRAMS, "LC_ALL": "C"},
+            env={"PATH": programs, "LC_ALL": "C"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=said,

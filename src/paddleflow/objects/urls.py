@@ -21,7 +21,7 @@ from paddleflow.base.values import dataclass
 from paddleflow.errors import Fault, Invalid, Unavailable
 from paddleflow.objects.local import LocalStore
 from paddleflow.objects.memory import MemoryStore
-from paddleflow.objects.native import NativeMount, mount_afs, mount_glusterfs, mount_nfs, open_mount
+from paddleflow.objects.native import PROGRAMS, NativeMount, mount_afs, mount_glusterfs, mount_nfs, open_mount
 from paddleflow.objects.store import NOT_SUPPORTED, ObjectStore, shorten
 
 if TYPE_CHECKING:
@@ -94,15 +94,15 @@ def open_store(url: str, properties: Properties = NO_PROPERTIES) -> ObjectStore:
     return SCHEMES[parsed.scheme].open(parsed, properties)
 
 
-def open_native_folder(url: str, properties: Properties, *, wait: bool) -> int | None:
+def open_native_folder(url: str, properties: Properties, *, wait: bool, programs: str = PROGRAMS) -> int | None:
     """A descriptor of a folder that a client of the machine mounts, until it is closed; None for another type.
 
-    `wait`: calls wait for a server that is away, where the client can do that.
+    `wait`: calls wait for a server that is away, where the client can do that. `programs`: where clients are.
     """
     parsed = parse_url(url)
     check_properties(parsed.scheme, properties)
     native = SCHEMES[parsed.scheme].native
-    return None if native is None else open_mount(native(parsed, properties, wait))
+    return None if native is None else open_mount(native(parsed, properties, wait), programs=programs)
 
 
 def parse_url(url: str) -> Url:
@@ -239,8 +239,9 @@ def _plain_host(url: Url, host: str) -> str:
     return host
 
 
-def _open_mounted(url: Url, properties: Properties) -> ObjectStore:
-    folder = open_native_folder(url.text, properties, wait=False)
+def open_mounted(url: Url, properties: Properties, programs: str = PROGRAMS) -> ObjectStore:
+    """The store in a folder that a client of the machine mounts. `programs`: where clients are."""
+    folder = open_native_folder(url.text, properties, wait=False, programs=programs)
     assert folder is not None, f"{url.scheme} is mounted by no client"
     try:
         return LocalStore(f"/proc/self/fd/{folder}", name=url.text)
@@ -469,7 +470,7 @@ _TYPES = (
         "cfs",
         "cfs://host/path",
         "NFS 4.1, mounted by the kernel",
-        _open_mounted,
+        open_mounted,
         (),
         lambda url, properties: [(url.host, url.port(2049))],
         _nfs,
@@ -478,7 +479,7 @@ _TYPES = (
         "glusterfs",
         "glusterfs://host:volume/path",
         "a volume of GlusterFS, mounted by its client",
-        _open_mounted,
+        open_mounted,
         _GLUSTERFS_PROPERTIES,
         lambda url, properties: [(_volume_of(url)[0], int(properties.get("port") or 24007))],
         _glusterfs,
@@ -491,7 +492,7 @@ _TYPES = (
         "afs",
         "afs://host/path",
         "AFS, mounted by its client `afs_mount`",
-        _open_mounted,
+        open_mounted,
         _AFS_PROPERTIES,
         native=_afs,
         shown=lambda url, properties: (f"afs://{url.authority}", f"/{url.path}"),

@@ -330,7 +330,7 @@ class Core(ClusterState):
             moments += [allocation.since + rules.least_run for allocation in self.allocations.values()]
             moments += [eviction.at + rules.window for eviction in self.evictions.values()]
         for allocation in self.allocations.values() if rules.elastic else ():
-            if any(member_set.min_count is not None for member_set in allocation.request.member_sets):
+            if allocation.request.elastic:
                 last = allocation.since if allocation.changed_at is None else allocation.changed_at
                 moments += [last + rules.resize_pause, last + rules.restart_pause]
         return min([moment for moment in moments if moment > now], default=float("inf"))

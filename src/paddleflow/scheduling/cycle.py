@@ -210,7 +210,7 @@ class Cycle:
             jobs |= {
                 job
                 for job, allocation in state.allocations.items()
-                if headroom(allocation) and state.may_change(allocation, grow=True)
+                if allocation.request.elastic and headroom(allocation) and state.may_change(allocation, grow=True)
             }
         for job, added in grow(state, sorted(jobs)).items():
             if job in fresh:

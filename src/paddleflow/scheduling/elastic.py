@@ -96,7 +96,8 @@ def spare_members(state: ClusterState, priority: int) -> list[Allocation]:
     """Members that may be taken back for a job of this priority, one `Allocation` each, in the order in which they go."""
     heap = []
     for job, allocation in state.allocations.items():
-        if allocation.request.priority <= priority and spare(allocation) and state.may_change(allocation):
+        request = allocation.request
+        if request.elastic and request.priority <= priority and spare(allocation) and state.may_change(allocation):
             heap.append(
                 (
                     -fulfilment(spare(allocation), headroom(allocation)),
@@ -136,7 +137,9 @@ def balance(state: ClusterState) -> list[Resize]:
     changing = [
         allocation
         for allocation in state.allocations.values()
-        if spare(allocation) + headroom(allocation) and state.may_change(allocation, grow=True)
+        if allocation.request.elastic
+        and spare(allocation) + headroom(allocation)
+        and state.may_change(allocation, grow=True)
     ]
     ranked = sorted(
         changing, key=lambda allocation: (fulfilment(spare(allocation), headroom(allocation)), allocation.request.job)

@@ -72,6 +72,11 @@ class Request(NamedTuple):
     constraint: Constraint | None = None
     preempts: bool = True  #: whether others may have to make way for it
 
+    @property
+    def elastic(self) -> bool:
+        """Whether it may run with fewer members than it wants."""
+        return any(member_set.min_count is not None for member_set in self.member_sets)
+
 
 class Assignment(NamedTuple):
     """Where one member goes, and which device numbers of each scalar resource it gets there.

@@ -42,7 +42,7 @@ Connection = psycopg.Connection[Row]
 
 _AT_ONCE = 64  #: most functions in one commit; fewer than on SQLite because each statement is a message to and fro
 _LOCK = "pg_advisory_xact_lock(123563598441573)"  #: of all writers; the number is "paddle" in ASCII
-_SETTLE_SECONDS = 10.0  #: how long the fate of a transaction is asked for after its connection was lost
+SETTLE_SECONDS = 10.0  #: how long the fate of a transaction is asked for after its connection was lost
 
 #: Unless the url says otherwise.
 _DEFAULTS = {
@@ -72,15 +72,15 @@ _AGAIN = ("40001", "40P01", "0A000")
 _UNAVAILABLE = ("08", "25006", "53", "55P03", "57", "58")
 
 
-def open_postgres(url: str, *, readers: int) -> PostgresDatabase:
-    """Connect to a server; blocks until it has answered."""
+def open_postgres(url: str, *, readers: int, settle: float = SETTLE_SECONDS) -> PostgresDatabase:
+    """Connect to a server; blocks until it has answered. `settle`: how long the fate of a transaction is asked for."""
     info = conninfo(url)
     writer = Reconnector(info)
     try:
         writer.get()
     except psycopg.Error as error:
         raise meaning(error) from error
-    return PostgresDatabase(writer, [Reconnector(info) for _ in range(readers)])
+    return PostgresDatabase(writer, [Reconnector(info) for _ in range(readers)], settle)
 
 
 def conninfo(url: str) -> str:
@@ -97,9 +97,9 @@ class PostgresDatabase:
 
     dialect = "postgres"
 
-    def __init__(self, writer: Reconnector, readers: list[Reconnector]) -> None:
+    def __init__(self, writer: Reconnector, readers: list[Reconnector], settle: float) -> None:
         self._links = [writer, *readers]
-        session = _Session(writer)
+        session = _Session(writer, settle)
         self._writer = WorkerThreads("database-writer", [partial(commit_group, session)], at_once=_AT_ONCE)
         self._readers = WorkerThreads("database-reader", [_reader(link) for link in readers], at_once=1)
         self.write, self.write_soon = self._writer.run, self._writer.run_soon
@@ -208,9 +208,10 @@ class PostgresTx:
 class _Session:
     """The writing connection, as `commit` wants it."""
 
-    def __init__(self, link: Reconnector) -> None:
+    def __init__(self, link: Reconnector, settle: float) -> None:
         self.tx = PostgresTx()
         self._link = link
+        self._settle_seconds = settle
         self._marked = False
         self._xid = ""
 
@@ -258,7 +259,7 @@ class _Session:
 
     def _settle(self, error: psycopg.Error) -> None:
         """The connection broke while committing: ask on a new one what became of the transaction."""
-        deadline = time.monotonic() + _SETTLE_SECONDS
+        deadline = time.monotonic() + self._settle_seconds
         while time.monotonic() < deadline:
             self._link.drop()
             try:

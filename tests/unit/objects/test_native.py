@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,26 +15,32 @@ import pytest
 from paddleflow.errors import Forbidden, Invalid, NotFound, PaddleFlowError, Unavailable
 from paddleflow.objects import native
 from paddleflow.objects.check import Stage, Unreachable, check
-from paddleflow.objects.store import BAD_CREDENTIALS, NOT_SUPPORTED
-from paddleflow.objects.urls import open_store
+from paddleflow.objects.store import BAD_CREDENTIALS, NOT_SUPPORTED, ObjectStore
+from paddleflow.objects.urls import open_mounted, open_store, parse_url
 from tests.ordinary_account import UID, needs_root
 from tests.ports import closed_port
 
-Client = Callable[[str, str], None]
+
+class Clients:
+    """Programs before those of the machine; the arguments of the last one that ran are in the file `asked`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        (folder / "bin").mkdir()
+        self.programs = f"{folder}/bin:{native.PROGRAMS}"
+
+    def __call__(self, name: str, script: str) -> None:
+        program = self._folder / "bin" / name
+        program.write_text(f'#!/bin/sh\necho "$@" > {self._folder}/asked\n{script}\n')
+        program.chmod(0o755)
+
+    def open(self, url: str, **properties: str) -> ObjectStore:
+        return open_mounted(parse_url(url), properties, self.programs)
 
 
 @pytest.fixture
-def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Client:
-    """Puts a program before those of the machine; its arguments are in the file `asked`."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setattr(native, "_PROGRAMS", f"{folder}:{native._PROGRAMS}")
-
-    def make(name: str, script: str) -> None:
-        (folder / name).write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/asked\n{script}\n')
-        (folder / name).chmod(0o755)
-
-    return make
+def client(tmp_path: Path) -> Clients:
+    return Clients(tmp_path)
 
 
 def asked(tmp_path: Path) -> list[str]:
@@ -49,11 +54,11 @@ def bind(tmp_path: Path, number: int) -> str:
 
 
 @needs_root
-def test_nfs_is_mounted_by_the_kernel_and_seen_by_nobody_else(tmp_path: Path, client: Client) -> None:
+def test_nfs_is_mounted_by_the_kernel_and_seen_by_nobody_else(tmp_path: Path, client: Clients) -> None:
     client("mount.nfs4", "")
     client("mount", bind(tmp_path, 6))
     before = Path("/proc/self/mounts").read_text()
-    store = open_store("cfs://127.0.0.1:2050/exports/a b")
+    store = client.open("cfs://127.0.0.1:2050/exports/a b")
     words = asked(tmp_path)
     assert words[:3] == ["-t", "nfs4", "-o"]
     assert {"vers=4.1", "port=2050", "soft", "nosuid", "nodev"} <= set(words[3].split(","))
@@ -67,14 +72,14 @@ def test_nfs_is_mounted_by_the_kernel_and_seen_by_nobody_else(tmp_path: Path, cl
 
 
 @needs_root
-def test_afs_is_mounted_by_its_own_client(tmp_path: Path, client: Client) -> None:
+def test_afs_is_mounted_by_its_own_client(tmp_path: Path, client: Clients) -> None:
     with pytest.raises(Invalid, match="afs_mount is not installed") as raised:
-        open_store("afs://host/x", {"username": "ada", "password": "secret"})
+        client.open("afs://host/x", username="ada", password="secret")
     assert raised.value.code == NOT_SUPPORTED
     with pytest.raises(Invalid, match="needs username and password"):
-        open_store("afs://host/x", {"username": "ada"})
+        client.open("afs://host/x", username="ada")
     client("afs_mount", bind(tmp_path, 3))
-    store = open_store("afs://host/x", {"username": "ada", "password": "secret"})
+    store = client.open("afs://host/x", username="ada", password="secret")
     assert [entry.key for entry in store.list_entries()] == ["team"]
     words = asked(tmp_path)
     assert words[:2] == ["--username=ada", "--password=secret"]
@@ -95,42 +100,42 @@ def test_afs_is_mounted_by_its_own_client(tmp_path: Path, client: Client) -> Non
         ("", Unavailable),
     ],
 )
-def test_what_a_client_says(client: Client, said: str, meaning: type[PaddleFlowError]) -> None:
+def test_what_a_client_says(client: Clients, said: str, meaning: type[PaddleFlowError]) -> None:
     client("mount.nfs4", "")
     client("mount", f'echo "{said}" >&2; exit 32')
     with pytest.raises(meaning) as raised:
-        open_store("cfs://127.0.0.1/x")
+        client.open("cfs://127.0.0.1/x")
     assert type(raised.value) is meaning
     assert "cfs://127.0.0.1/x" in raised.value.message
 
 
 @needs_root
-def test_wrong_credentials_are_told_apart(client: Client) -> None:
+def test_wrong_credentials_are_told_apart(client: Clients) -> None:
     client("afs_mount", 'echo "Authentication failed for user ada" >&2; exit 1')
     with pytest.raises(Forbidden) as raised:
-        open_store("afs://host/x", {"username": "ada", "password": "wrong"})
+        client.open("afs://host/x", username="ada", password="wrong")
     assert raised.value.code == BAD_CREDENTIALS
     assert "wrong" not in raised.value.message
 
 
 @needs_root
-def test_a_client_that_hangs_is_given_up(client: Client) -> None:
+def test_a_client_that_hangs_is_given_up(client: Clients) -> None:
     client("mount.nfs4", "")
     client("mount", "exec sleep 600")
     with pytest.raises(Unavailable, match=r"not mounted within 0\.2 s"):
-        native.open_mount(native.mount_nfs("cfs://h/x", "h", 2049, "x", wait=True), seconds=0.2)
+        native.open_mount(native.mount_nfs("cfs://h/x", "h", 2049, "x", wait=True), 0.2, client.programs)
 
 
 @needs_root
-def test_a_path_that_leads_out_of_the_mount_is_refused(tmp_path: Path, client: Client) -> None:
+def test_a_path_that_leads_out_of_the_mount_is_refused(tmp_path: Path, client: Clients) -> None:
     client("mount.glusterfs", "")
     client("mount", bind(tmp_path, 6))
     (tmp_path / "share" / "out").symlink_to("/etc")
     with pytest.raises(Forbidden):
-        open_store("glusterfs://h:v/out")
+        client.open("glusterfs://h:v/out")
     with pytest.raises(NotFound, match="no folder 'absent'"):
-        open_store("glusterfs://h:v/absent")
-    open_store("glusterfs://h:v/team").close()
+        client.open("glusterfs://h:v/absent")
+    client.open("glusterfs://h:v/team").close()
 
 
 @pytest.mark.parametrize(
@@ -143,12 +148,10 @@ def test_names_that_a_program_could_mistake(url: str) -> None:
 
 
 @needs_root
-def test_an_ordinary_account_is_told_to_ask_root(client: Client) -> None:
-    client("mount.nfs4", "")
+def test_an_ordinary_account_is_told_to_ask_root() -> None:
     script = f"""
 import os
 from paddleflow.objects import native
-native._PROGRAMS = {native._PROGRAMS!r}
 native.shutil.which = lambda *_, **__: "/bin/true"
 os.setuid({UID})
 try:
@@ -160,7 +163,7 @@ except native.Forbidden as error:
     assert "by root only" in done.stdout
 
 
-def test_the_stage_that_failed(client: Client) -> None:
+def test_the_stage_that_failed() -> None:
     with closed_port() as port, pytest.raises(Unreachable) as raised:
         check(f"cfs://127.0.0.1:{port}/x")
     assert raised.value.stage is Stage.PORT
