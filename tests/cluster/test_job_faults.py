@@ -76,6 +76,7 @@ def test_a_drained_node_gives_its_members_back_to_the_queue(scene: Scene) -> Non
         scene.cluster.kubectl("drain", node, "--force", "--delete-emptydir-data", which, "--timeout=90s")
         eventually(lambda: attempt(scene, job) == 2 and scene.status(job) == "running", "it runs again")
         assert node not in nodes(scene, job)
+        assert f"it lost its place on node {node} at" in scene.server.cli("job", "why", job.id).stdout
     finally:
         scene.cluster.kubectl("uncordon", node)
     scene.open("drained")

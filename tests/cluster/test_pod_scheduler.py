@@ -36,6 +36,7 @@ from tests.patience import PATIENCE
 
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 RUNTIME_CLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
+STANDING = 10.0  #: seconds
 OWN = {"key": "differential", "effect": "NoSchedule"}  #: keeps the pods of other tests away
 TOLERATED = [
     {"key": key, "operator": "Exists"}
@@ -64,17 +65,20 @@ def decided(nodes: list[Object], pods: list[Object]) -> tuple[list[tuple[Object,
     return placed, list(waiting.values())
 
 
-async def answer(client: Client, pod: Object) -> str:
-    """The node that kube-scheduler gave a pod; empty when it says that there is none."""
+async def answer(client: Client, pod: Object, wanted: str) -> tuple[str, str]:
+    """The node that kube-scheduler gave a pod, empty when it says that there is none; and why. A refusal of what we placed counts once it
+    has stood: the scheduler may not have seen the node's room yet, and decides anew when it has."""
+    stands_at = time.monotonic() + (STANDING if wanted else 0.0)
     own, space = pod["metadata"]["name"], pod["metadata"]["namespace"]
     async with asyncio.timeout(60):
         while True:
             found = await client.get(PODS, own, space)
             if found["spec"].get("nodeName"):
-                return str(found["spec"]["nodeName"])
+                return str(found["spec"]["nodeName"]), ""
             for condition in found["status"].get("conditions") or ():
-                if condition["type"] == "PodScheduled" and condition["status"] == "False":
-                    return ""
+                refused = condition["type"] == "PodScheduled" and condition["status"] == "False"
+                if refused and time.monotonic() >= stands_at:
+                    return "", condition["message"]
             await asyncio.sleep(0.02)
 
 
@@ -100,7 +104,8 @@ async def compare(client: Client, nodes: list[Object], pods: list[Object], round
             resources["limits"] = {**resources.get("limits", {}), **pin}
             made["spec"]["schedulerName"] = "default-scheduler"
             await client.create(PODS, {"apiVersion": "v1", "kind": "Pod", **made})
-            assert await answer(client, made) == wanted, f"{made['metadata']['name']}: {made['spec']}"
+            given_to, why = await answer(client, made, wanted)
+            assert given_to == wanted, f"{made['metadata']['name']}: {why or given_to}: {made['spec']}"
     finally:
         for pod in pods:
             try:

@@ -14,6 +14,7 @@ from paddleflow.base.clock import local_text
 from paddleflow.errors import Conflict, Fault, Invalid
 from paddleflow.queues import clusters, credentials, rules
 from paddleflow.queues.model import Cluster
+from paddleflow.queues.queues import queue_namespaces
 from paddleflow.spec import wire_queues as wire
 from paddleflow.spec.cluster import ClusterChange, ClusterQuery, NewCluster
 from paddleflow.store.bus import CLUSTERS, JOBS
@@ -87,6 +88,9 @@ async def _prepare(
     return document
 
 
+MOST_NAMESPACES = 20  #: of queues that are looked at in one check
+
+
 async def check(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.ClusterCheck:
     cluster = await platform.database.read(clusters.get_cluster, call.path["name"])
     if cluster.local or platform.check_cluster is None:
@@ -95,6 +99,9 @@ async def check(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.Cluster
             code="InvalidClusterProperties",
             hint="paddleflow cluster resource shows its nodes",
         )
+    if not cluster.namespaces:  # then it is those of its queues that must be there
+        spaces = await platform.database.read(queue_namespaces, cluster.name)
+        cluster = replace(cluster, namespaces=tuple(sorted(set(spaces.values()))[:MOST_NAMESPACES]))
     found = await platform.check_cluster(cluster)
     return {
         "clusterName": cluster.name,

@@ -59,7 +59,7 @@ async def why(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobWhy:
         owner = platform.jobs_run_here.engines.elsewhere.get(row.cluster, "")
         if engine is None and owner:
             known = Reason("machine_away", f"waits for the machine of cluster {row.cluster}: server {owner} is away")
-    story = _story(row) + near
+    story = near
     if waiting:
         story += [await _why_not_there(platform, row, name, start) for name, start in starts.items()]
     reason = known or Reason("not_seen", row.message or "the scheduler has not looked at it yet")
@@ -87,12 +87,18 @@ async def _why_not_there(platform: Platform, row: JobRow, cluster: str, start: E
     return Reason("cluster", f"cluster {cluster}: {words}")
 
 
-def _story(row: JobRow) -> list[Reason]:
-    """What others did to a job that has not ended: when it made way, and for whom."""
+def _story(tx: Tx, row: JobRow) -> list[Reason]:
+    """What others did to a job that has not ended: when it made way, and for whom; or when the cluster took its place away."""
     if not row.preemptions or JobStatus(row.status).final:
         return []
     times = "once" if row.preemptions == 1 else f"{row.preemptions} times"
-    when = f"it made way for {row.evicted_by} at {local_text(row.evicted_at)}"
+    nodes = {task.node for task in get_tasks(tx, row.id)}
+    what = (
+        f"it lost its place on node {row.evicted_by}"
+        if row.evicted_by in nodes
+        else f"it made way for {row.evicted_by}"
+    )
+    when = f"{what} at {local_text(row.evicted_at)}"
     return [Reason("preempted", f"{when}, {times} so far; {row.lost_seconds:.0f} s of its work were lost")]
 
 
@@ -132,7 +138,7 @@ def _read_context(
     row = owned_job(tx, caller, job)
     queues = usable_queues(tx, row.user_name, row.user_name == ROOT)
     sizes = [each.each for each in list_flavours(tx, 0, MOST_SIZES)]
-    return row, queues, sizes, starts_elsewhere(tx, row, now), _near(tx, row)
+    return row, queues, sizes, starts_elsewhere(tx, row, now), _story(tx, row) + _near(tx, row)
 
 
 def _suggestion(suggestion: Suggestion) -> wire.Suggestion:

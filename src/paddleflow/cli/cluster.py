@@ -64,12 +64,16 @@ def _credential(context: click.Context, param: click.Parameter, value: str | Non
         found = file.is_file()
     except OSError:  # longer than a file name can be
         found = False
-    if found:
-        from base64 import b64encode
+    from base64 import b64decode, b64encode
 
+    if found:
         return b64encode(file.read_bytes()).decode()
     if value.startswith(("/", "./", "~")):
         raise click.BadParameter(f"file {value} does not exist")
+    try:
+        b64decode("".join(value.split()), validate=True)
+    except ValueError:
+        raise click.BadParameter(f"{value[:60]} is neither a file nor base64") from None
     return value
 
 

@@ -16,7 +16,7 @@ from paddleflow.store.statements import load
 
 SQL = load("paddleflow.queues", "clusters.sql")
 _LISTS = ("clusters", "contexts", "users")
-_WANTED = "base64 of a kubeconfig with clusters, contexts and users"
+_WANTED = "a kubeconfig in base64 with clusters, contexts and users"
 _TOKEN = re.compile(r"v1\.[a-z0-9-]+\.[A-Za-z0-9_=-]+")
 
 

@@ -81,7 +81,12 @@ def changed_cluster(cluster: Cluster, document: ClusterChange, now: float, *, qu
         faults.add("version", "is needed for a cluster of type Kubernetes", 'such as "version": "1.29"')
     sent = "" if credentials.is_token(changed.credential) else changed.credential
     if sent and (fault := credentials.fault_of(sent)):
-        faults.add("credential", fault, "base64 -w0 ~/.kube/config", "InvalidClusterCredential")
+        faults.add(
+            "credential",
+            fault,
+            "kubectl config view --flatten --minify prints one; base64 -w0 encodes it",
+            "InvalidClusterCredential",
+        )
     if changed.setting:
         _check_setting(faults, changed)
     faults.check()

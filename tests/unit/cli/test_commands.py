@@ -454,6 +454,9 @@ def test_a_kubeconfig_file_is_sent_as_base64(stub: Stub, shell: Shell, tmp_path:
     shell("cluster", "update", "c", "-c", str(file))
     assert stub.requests[0].body == {"credential": "a3ViZQ=="}
     assert "does not exist" in shell("cluster", "update", "c", "-c", "/absent/config", code=2).stderr
+    for value in ("lab.kubeconfig", "nothere"):
+        said = shell("cluster", "update", "c", "-c", value, code=2).stderr
+        assert f"{value} is neither a file nor base64" in said
 
 
 @pytest.mark.parametrize("words", ["log", "job"])

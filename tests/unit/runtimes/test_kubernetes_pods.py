@@ -88,6 +88,14 @@ def test_what_cannot_be_a_pod_is_refused_in_words() -> None:
         (seen({"phase": "Failed", "reason": "Evicted", "message": "low on memory"}), None, "Evicted: low on memory"),
         (seen(container(terminated={"exitCode": 137, "reason": "Error"})), 137, "ended by SIGKILL"),
         (seen(container(terminated={"exitCode": 143}), annotations={status.STOPPED: "stopped"}), 143, "stopped"),
+        (
+            seen(
+                container(terminated={"exitCode": 137, "reason": "ContainerStatusUnknown"}),
+                annotations={status.STOPPED: "its container cannot start: ErrImagePull"},
+            ),
+            None,
+            "its container cannot start: ErrImagePull",
+        ),
         (seen(container(running={}), deletionTimestamp="2020-01-01T00:00:00Z"), None, "node n1 does not answer"),
     ],
 )

@@ -19,9 +19,8 @@ from paddleflow.spec.operator_kinds import kind_of
 
 MOST_PODS_LOGGED = 50  #: of an operator's object, at its end
 _LINES = 10_000  #: of the log of each
-_NO_LOG = (
-    b"unable to retrieve container logs for "  #: the kubelet's words, in place of the log of a container that is gone
-)
+#: the kubelet's words, in place of the log of a container that is gone, or is just going
+_NO_LOG = (b"unable to retrieve container logs for ", b"failed to try resolving symlinks in path ")
 _PROBE = "Unhealthy"  #: reason of events about probes: of what has started, or is about to
 _log = Log("runtimes.kubernetes")
 

@@ -26,6 +26,9 @@ CUSTOM = "custom"  #: field of a view of something that is no pod (`custom_objec
 LOST_AFTER = 30.0  #: seconds after which a pod that should have ended is given up: its node does not answer
 #: reasons for which a container waits that rarely go away by themselves
 STUCK = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError")
+_NOT_FOUND = (
+    "ContainerStatusUnknown"  #: never started, or lost from sight: the exit code with it is the kubelet's invention
+)
 _NEVER_RAN = ("StartError", "ContainerCannotRun")  #: reasons of containers whose program could not be started
 SIGNAL_NAMES = {int(each): each.name for each in signal.Signals}
 _OF_NODES = (
@@ -224,7 +227,8 @@ def ended(found: View, now: float) -> Ended | None:
         code, began = int(terminated["exitCode"]), moment(terminated.get("startedAt"))
         failed, _ = storages.failure(found)
         message = stopped or taken or failed or _why(found, terminated)
-        left = code or None if failed else code
+        unknown = terminated.get("reason") == _NOT_FOUND and code
+        left = None if unknown else code or None if failed else code
         return Ended(attempt, at, left, message, began, node=node_of(found), disrupted=bool(taken and code))
     began, node = started_at(found), node_of(found)
     if status.get("phase") in _OVER:
