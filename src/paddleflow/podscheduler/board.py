@@ -613,7 +613,8 @@ class Board:
         """Why each pod waits, as things stand; for telling again what has changed."""
         turn = Turn()
         for job, reason in self.core.reasons().items():
-            self._explain(self._units[job], reason, turn)
+            if job in self._units:  # else it is one of the platform's, and its engine says why
+                self._explain(self._units[job], reason, turn)
         turn.waits += [(pod, why) for uid, why in self._held.items() if (pod := self._waiting.get(uid))]
         return turn.waits
 

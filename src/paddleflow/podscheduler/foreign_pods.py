@@ -8,6 +8,7 @@ placed here, and pods of others are counted by the runtime only (`lacking` says 
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -195,6 +196,9 @@ class ForeignPods:
             await writer.run()
         except* PaddleFlowError as errors:
             _log.warning("pods are not written", cluster=self._cluster, reason=str(errors.exceptions[0]))
+        except* Exception as errors:  # a fault of ours: the engine begins anew, and the other clusters go on
+            reason = "".join(traceback.format_exception(errors))
+            _log.error("pods are not written", cluster=self._cluster, reason=reason)
 
     def detach(self) -> None:
         if self._writing is not None:

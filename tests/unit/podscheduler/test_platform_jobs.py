@@ -186,6 +186,14 @@ def test_required_affinity_and_anti_affinity_of_pods_hold() -> None:
     assert scene.decide()["beside"] == ["c0"]
 
 
+def test_only_pods_are_given_reasons() -> None:
+    scene = Scene(NODES)
+    scene.submit("large", ("worker", 9, {}), each=Resources.of(4000, 2**20))
+    assert isinstance(scene.decide()["large"], str)
+    scene.now += 60.0
+    assert scene.board.reasons() == [], "jobs of the platform are the engine's matter"
+
+
 def test_members_that_differ_go_by_their_own_templates() -> None:
     scene = Scene([*NODES, node("fast", "c", disk="ssd")])
     driver = {"nodeSelector": {"disk": "ssd"}, "labels": {"role": "driver"}}
