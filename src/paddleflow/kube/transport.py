@@ -114,6 +114,8 @@ class _Connection(asyncio.Protocol):
         self._held = 0  # bytes of a stream that nobody has read yet
         self._paused = False
         self._error = ""
+        self._silent = False  # a stream brought nothing for too long
+        self._waits_since: float | None = None  # whoever reads a stream; None while nobody waits
         self.open = False
         self.idle_since = 0.0
         self.tls: ssl.SSLContext | None = (
@@ -208,23 +210,40 @@ class _Connection(asyncio.Protocol):
         return await self._begin(message, streaming=True)
 
     async def parts(self, quiet: float) -> AsyncIterator[bytes]:
+        """What comes, until the end; `TimeoutError` when somebody has waited for `quiet` seconds. One timer for all waits, because a
+        watch of many nodes brings dozens of parts a second."""
         assert self._wake is not None
         assert self._transport is not None
-        while True:
-            if self._parts:
-                found, self._parts, self._held = b"".join(self._parts), [], 0
-                if self._paused and self.open:
-                    self._paused = False
-                    self._transport.resume_reading()
-                yield found
-            elif self._whole:
-                return
-            elif self._error:
-                raise _Lost(self._error, unanswered=False)
-            else:
-                self._wake.clear()
-                async with asyncio.timeout(quiet):
+        self._silence = self._loop.call_later(quiet, self._listen, quiet)
+        try:
+            while True:
+                if self._parts:
+                    found, self._parts, self._held = b"".join(self._parts), [], 0
+                    if self._paused and self.open:
+                        self._paused = False
+                        self._transport.resume_reading()
+                    yield found
+                elif self._whole:
+                    return
+                elif self._error:
+                    raise _Lost(self._error, unanswered=False)
+                elif self._silent:
+                    raise TimeoutError
+                else:
+                    self._wake.clear()
+                    self._waits_since = self._loop.time()
                     await self._wake.wait()
+                    self._waits_since = None
+        finally:
+            self._silence.cancel()
+
+    def _listen(self, quiet: float) -> None:
+        left = quiet if self._waits_since is None else self._waits_since + quiet - self._loop.time()
+        if left > 0:
+            self._silence = self._loop.call_later(left, self._listen, quiet)
+        elif self._wake is not None:
+            self._silent = True
+            self._wake.set()
 
     def close(self) -> None:
         self.open = False

@@ -138,9 +138,14 @@ def _amounts(found: View | None) -> dict[str, int]:
     }
 
 
-def resources(found: View | None, more: Mapping[str, int] | None = None) -> Resources:
+def resources(found: View | None) -> Resources:
     """A resource list as an amount."""
-    amounts = {**_amounts(found), **(more or {})}
+    return _resources(tuple((found or {}).items()))
+
+
+@lru_cache(maxsize=4096)  # machines are bought by the dozen, and each sends its own again with every heartbeat
+def _resources(found: tuple[tuple[str, Any], ...]) -> Resources:
+    amounts = _amounts(dict(found))
     cpu, memory = amounts.pop("cpu", 0), amounts.pop("memory", 0)
     return Resources.of(cpu, memory, amounts)
 
