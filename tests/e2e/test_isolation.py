@@ -4,6 +4,7 @@ platform does."""
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -13,8 +14,10 @@ import pytest
 
 from paddleflow.fs import device
 from paddleflow.objects.s3 import S3Store
+from paddleflow.runtimes.local.procfs import pids
 from paddleflow.sdk.client import PaddleFlow
 from tests.e2e.conftest import PADDLEFLOW, ServerProcess
+from tests.keeper_scene import kill_keeper
 from tests.mounts import needs_fuse
 from tests.ordinary_account import UID, needs_root
 from tests.patience import PATIENCE, eventually
@@ -121,6 +124,52 @@ def shared(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
         eventually(lambda: "isolation of users: " in server.log.read_text(), "the log says what is in force")
         yield server
         server.end()
+
+
+def test_sandboxes_end_without_the_keeper_when_nothing_runs_in_them(shared: ServerProcess) -> None:
+    """Nobody comes to take them over: one that is idle ends at once, one with a job when that has ended."""
+    said = shared.log.read_text()
+    if "isolation of users: by " not in said:
+        pytest.skip("this machine lets nobody be isolated: see the log of the server")
+    running, done = (
+        _user_of(shared, name).jobs.submit({"command": command, "flavour": TINY})
+        for name, command in (("alice", "exec sleep 7357"), ("bobby", "true"))
+    )
+    done.wait(PATIENCE)
+    eventually(lambda: running.refresh().status == "running", "the job runs")
+    data = shared.data.stat()
+    keeper = f"PADDLEFLOW_KEEPER={data.st_dev:x}-{data.st_ino:x}"
+
+    def processes() -> tuple[list[int], list[int]]:
+        """Those of the job, and those that hold sandboxes."""
+        found = {pid: _words(pid, "environ") for pid in pids()}
+        ours = {pid: words for pid, words in found.items() if keeper in words}
+        holders = [pid for pid, words in ours.items() if any(word.startswith("PADDLEFLOW_SANDBOX=") for word in words)]
+        return [pid for pid in ours if pid not in holders and "7357" in _words(pid, "cmdline")], holders
+
+    eventually(lambda: processes()[0], "the job's process is there")
+    shared.kill()
+    kill_keeper(shared.data.parent)
+    eventually(lambda: len(processes()[1]) == 1, "only the job's sandbox is left")
+    left, _ = processes()
+    assert left, "the job goes on"
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    eventually(lambda: processes()[1] == [], "no sandbox is left")
+
+
+def _user_of(server: ServerProcess, name: str) -> PaddleFlow:
+    server.connect().users.create(name, f"{name}-secret1")
+    user = server.connect()
+    user.login(name, f"{name}-secret1")
+    return user
+
+
+def _words(pid: int, file: str) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/{file}").read_text(errors="replace").split("\0")
+    except OSError:
+        return []
 
 
 def test_what_people_do_with_jobs_works_in_isolation(shared: ServerProcess, tmp_path: Path) -> None:

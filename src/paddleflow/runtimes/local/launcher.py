@@ -268,6 +268,7 @@ class Launcher:
         finally:
             os.kill(sandbox.pid, signal.SIGKILL)
             os.waitpid(sandbox.pid, 0)
+            sandbox.close()
             os.rmdir(folder)
         return driver
 

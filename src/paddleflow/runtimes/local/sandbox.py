@@ -6,7 +6,7 @@ jobs; a member with storages has, on top of that, a mount namespace of its own. 
 costs, so the next job of the same user gets it if the last one left nothing in it: no process, no file, no shared memory.
 
 The next keeper finds the sandboxes of a killed one by the environment of `pause`: those in which an attempt lives are kept until it
-has ended, the others are killed.
+has ended, the others are killed. Where none comes, `pause` ends by itself when it is alone: it waits at a pipe that the keeper holds.
 """
 
 # The keeper starts without pathlib, so:
@@ -31,8 +31,10 @@ from paddleflow.runtimes.local.process import Refused, reason
 MOST_KEPT = 32  #: sandboxes that may be used again: each holds descriptors of the keeper
 MOST_USES = 100  #: jobs of a user that one sandbox serves: their folders stay mounted in it
 IDLE = 10.0  #: seconds; what nobody wanted between two checks goes
-PAUSE = ("sleep", "2147483647")
-IGNORING = ("/usr/bin/env", "--ignore-signal=CHLD")  #: who ignores that children end need not wait for them
+SHELL = "/bin/bash"
+#: Without the keeper, look every second whether there is anybody else. No process is started for that: its user may be at a limit.
+PAUSE = (SHELL, "-pc", "read -r; exec <>/proc/self/fd/0; while kill -0 -- -1; do read -rt 1; done")
+PLAIN_PAUSE = ("sleep", "2147483647")  #: on machines without that shell: it stays until the next keeper
 _INSIDE = NEW_MOUNTS | NEW_PROCESSES | NEW_IPC
 _SHARED_MEMORY = ("/proc/sysvipc/shm", "/proc/sysvipc/sem", "/proc/sysvipc/msg")
 _PRIVATE_MOUNTS = (1 << 14) | (1 << 18)
@@ -49,6 +51,7 @@ class NewSandbox(NamedTuple):
     pid: int  #: of its first process
     root: int = -1  #: a descriptor of its root folder; -1: it cannot be looked at, and is not used again
     memory: tuple[int, ...] = ()  #: descriptors of what tells its shared memory
+    keeper: int = -1  #: a descriptor by which it knows that its keeper lives
 
 
 class SandboxDriver(Protocol):
@@ -93,7 +96,7 @@ class Sandbox:
 
     def close(self) -> None:
         """Give its descriptors back."""
-        for each in (self.made.root, *self.made.memory):
+        for each in (self.made.root, *self.made.memory, self.made.keeper):
             if each >= 0:
                 os.close(each)
         self.made = NewSandbox(self.pid)
@@ -115,7 +118,7 @@ class RootSandboxDriver:
         return self._restricted.run(lambda: self._make(view, environment, kept))
 
     def _make(self, view: View, environment: Mapping[str, str], kept: bool) -> NewSandbox:
-        pid = 0
+        pid, (reader, keeper) = 0, os.pipe()
         try:
             call(self._libc, "unshare", _INSIDE)
             table = MountTable(self._libc)
@@ -123,22 +126,23 @@ class RootSandboxDriver:
             view.cover(table)
             os.chdir("/")
             if self._is_quick:
-                pid = os.posix_spawn(
-                    IGNORING[0], (*IGNORING, *PAUSE), environment, file_actions=SILENT, setsid=True, setsigmask=()
-                )
+                streams = [(os.POSIX_SPAWN_DUP2, reader, 0), *SILENT[1:]]
+                pid = os.posix_spawn(SHELL, PAUSE, environment, file_actions=streams, setsid=True, setsigmask=())
                 self._mount_proc(table, pid)
             else:
-                pid = fork_and(partial(_become_pause, table, environment))
-            return self._inspectable(pid) if kept else NewSandbox(pid)
+                pid = fork_and(partial(_become_pause, table, environment, reader))
+            return self._inspectable(pid, keeper) if kept else NewSandbox(pid, keeper=keeper)
         except BaseException:
+            os.close(keeper)
             if pid:
                 os.kill(pid, signal.SIGKILL)
             raise
         finally:
+            os.close(reader)
             self._leave()
 
     @staticmethod
-    def _inspectable(pid: int) -> NewSandbox:
+    def _inspectable(pid: int, keeper: int) -> NewSandbox:
         """From inside: what tells shared memory tells that of whoever opens it."""
         opened = []
         try:
@@ -147,19 +151,16 @@ class RootSandboxDriver:
         except OSError:  # too few descriptors, or a kernel without them
             for each in opened:
                 os.close(each)
-            return NewSandbox(pid)
-        return NewSandbox(pid, opened[0], tuple(opened[1:]))
+            return NewSandbox(pid, keeper=keeper)
+        return NewSandbox(pid, opened[0], tuple(opened[1:]), keeper)
 
     def _can_be_quick(self) -> bool:
-        """Whether a sandbox can be made without a fork: Linux 6.17 and GNU coreutils 8.31."""
+        """Whether a sandbox can be made without a fork: Linux 6.17, and the shell, which waits for children that nobody else does."""
         context = self._open_proc(os.getpid())
         if context < 0:
             return False
         os.close(context)
-        with suppress(OSError):
-            pid = os.posix_spawn(IGNORING[0], (*IGNORING, "true"), {}, file_actions=SILENT, setsigmask=())
-            return os.waitpid(pid, 0)[1] == 0
-        return False
+        return os.access(SHELL, os.X_OK)
 
     def _open_proc(self, pid: int) -> int:
         """A file system with the processes that one of them sees; negative where only they can mount it."""
@@ -194,7 +195,7 @@ class RootSandboxDriver:
 
     def is_clean(self, sandbox: Sandbox) -> bool:
         """Whether a job that has ended left nothing. Without stepping in, which would cost more than the look."""
-        view, (_, root, memory) = sandbox.view, sandbox.made
+        view, (_, root, memory, _) = sandbox.view, sandbox.made
         if view is None or root < 0:
             return False
         try:
@@ -285,12 +286,19 @@ def mount_proc(table: MountTable) -> None:
     table.mount("proc", "/proc", _PROC_FLAGS, "proc")
 
 
-def _become_pause(table: MountTable, environment: Mapping[str, str]) -> None:
+def _become_pause(table: MountTable, environment: Mapping[str, str], reader: int) -> None:
     """In a child that is the first process of its namespace."""
     mount_proc(table)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    pause(environment, reader)
+
+
+def pause(environment: Mapping[str, str], reader: int) -> None:
+    """Become it, at the reading end of the keeper's pipe. Never returns."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # what nobody else waits for is gone at once
     process.apply(SILENT)
-    process.execute(PAUSE[0], list(PAUSE), environment, "/", "")
+    os.dup2(reader, 0)
+    command = PAUSE if os.access(SHELL, os.X_OK) else PLAIN_PAUSE
+    process.execute(command[0], list(command), environment, "/", "")
 
 
 def detach(table: MountTable, mount: Mount, users: int) -> int:

@@ -16,7 +16,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 
-from paddleflow.runtimes.local import process, seccomp
+from paddleflow.runtimes.local import seccomp
 from paddleflow.runtimes.local.isolation import Account, View
 from paddleflow.runtimes.local.mounts import Mount, MountTable
 from paddleflow.runtimes.local.namespaces import (
@@ -29,7 +29,7 @@ from paddleflow.runtimes.local.namespaces import (
     unshare,
 )
 from paddleflow.runtimes.local.process import Refused
-from paddleflow.runtimes.local.sandbox import PAUSE, SILENT, NewSandbox, Sandbox, detach, mount_proc
+from paddleflow.runtimes.local.sandbox import NewSandbox, Sandbox, detach, mount_proc, pause
 
 _CLONE = {"x86_64": 56, "aarch64": 220}
 _SIBLING = 0x8000 | signal.SIGCHLD  #: CLONE_PARENT: a child of our parent
@@ -50,6 +50,8 @@ class UserSandboxDriver:
         self._libc = ctypes.CDLL(None, use_errno=True)
 
     def make(self, view: View, environment: Mapping[str, str], *, kept: bool) -> NewSandbox:
+        reader, keeper = os.pipe()
+
         def prepare() -> None:
             unshare(users=True, others=NEW_PROCESSES | NEW_IPC)
             self._cover(MountTable(self._libc), view, ())
@@ -57,11 +59,15 @@ class UserSandboxDriver:
         def become() -> None:
             mount_proc(MountTable(self._libc))
             seccomp.install(self._libc)
-            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-            process.apply(SILENT)
-            process.execute(PAUSE[0], list(PAUSE), environment, "/", "")
+            pause(environment, reader)
 
-        return NewSandbox(self._fork(prepare, become))
+        try:
+            return NewSandbox(self._fork(prepare, become), keeper=keeper)
+        except BaseException:
+            os.close(keeper)
+            raise
+        finally:
+            os.close(reader)
 
     def is_clean(self, sandbox: Sandbox) -> bool:
         """Never: whether it is would cost as much as a new one."""
