@@ -44,7 +44,7 @@ from airflow.sdk import DAG, TaskGroup
 def export(pipeline: Pipeline) -> tuple[str, tuple[str, ...]]:
     """(the file, notes on what was left out); `Invalid` names everything that Airflow cannot express."""
     faults = Faults("InvalidPipeline")
-    plan = Planner(pipeline, faults, jinja.spelled).plan()
+    plan = Planner(pipeline, faults, jinja.write_condition).plan()
     for task in plan.tasks():
         _check_retry(task, faults)
     faults.check()

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from paddleflow.exporters.placeholders import PARAMETER, RUN, TEXT, USER, VALUE, fill
-from paddleflow.exporters.plan import DagGroup, ExportPlan, Node, NotSpelled, Planner, Task
+from paddleflow.exporters.plan import DagGroup, ExportPlan, Node, NotExpressible, Planner, Task
 from paddleflow.exporters.scopes import Scope
 from paddleflow.spec.faults import Faults
 from paddleflow.spec.pipeline.document import dump
@@ -29,7 +29,7 @@ _MOUNTED = "/home/paddleflow/storage/mnt"
 def export(pipeline: Pipeline) -> tuple[dict[str, Any], tuple[str, ...]]:
     """(the manifest, notes on what was left out); `Invalid` names everything that Argo cannot express."""
     faults = Faults("InvalidPipeline")
-    plan = Planner(pipeline, faults, _spelled).plan()
+    plan = Planner(pipeline, faults, _write_condition).plan()
     manifest = _Manifest(plan, faults).manifest()
     faults.check()
     return manifest, plan.notes
@@ -39,11 +39,11 @@ def to_yaml(manifest: Mapping[str, Any]) -> str:
     return dump(manifest)
 
 
-def _spelled(scope: Scope, condition: str) -> str:
+def _write_condition(scope: Scope, condition: str) -> str:
     """A condition for ``when``, which has the same grammar: only its templates are filled in."""
     far = sorted({ref.name for ref in references(condition) if scope.is_file(ref) and not scope.note_read(ref.name)})
     if far:
-        raise NotSpelled(f"reads the content of artifact {', '.join(far)}, which no single step beside it makes")
+        raise NotExpressible(f"reads the content of artifact {', '.join(far)}, which no single step beside it makes")
     return _QUOTED.sub(lambda part: render_text(part[0], scope.between_quotes if part[1] else scope.quoted), condition)
 
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 
 from paddleflow.exporters.placeholders import fill, placeholder
-from paddleflow.exporters.plan import NotSpelled
+from paddleflow.exporters.plan import NotExpressible
 from paddleflow.exporters.scopes import Scope
 from paddleflow.spec.pipeline.conditions import parse
 from paddleflow.spec.pipeline.templates import TEMPLATE, Reference, as_text, single
@@ -85,23 +85,23 @@ _OPERATORS = {"&&": "and", "||": "or", **{sign: sign for sign in ("==", "!=", ">
 
 
 class _Several(str):
-    """A list, spelled."""
+    """The text of a list."""
 
     __slots__ = ()
 
 
 class _Truth(str):
-    """What is true or false, spelled."""
+    """The text of what is true or false."""
 
     __slots__ = ()
 
 
-def spelled(scope: Scope, condition: str) -> str:
+def write_condition(scope: Scope, condition: str) -> str:
     """A condition as an expression with open places, which stand for expressions too."""
-    return _truth(parse(condition, _Spelling(scope)))
+    return _truth(parse(condition, _ConditionWriter(scope)))
 
 
-class _Spelling:
+class _ConditionWriter:
     """Builds the text; every part in parentheses of its own, so that ranks need not agree."""
 
     def __init__(self, scope: Scope) -> None:
@@ -136,12 +136,12 @@ class _Spelling:
 
     def prefix(self, sign: str, inner: str) -> str:
         if sign == "~":
-            raise NotSpelled(f"has the operator {sign}, for which there is no counterpart there")
+            raise NotExpressible(f"has the operator {sign}, for which there is no counterpart there")
         return _Truth(f"(not {_truth(inner)})") if sign == "!" else f"(-{inner})"
 
     def binary(self, sign: str, left: str, right: str) -> str:
         if sign not in _OPERATORS:
-            raise NotSpelled(f"has the operator {sign}, for which there is no counterpart there")
+            raise NotExpressible(f"has the operator {sign}, for which there is no counterpart there")
         if sign == "in" and not isinstance(right, _Several):
             right = self.several([right])
         if sign in ("&&", "||"):
@@ -157,13 +157,13 @@ class _Spelling:
             return _expression(as_text(self._scope.open(ref)))
         path = self._scope.input_path(ref.name)
         if "," in path:
-            raise NotSpelled(f"reads the content of artifact {ref.name}, which the elements of a loop make")
+            raise NotExpressible(f"reads the content of artifact {ref.name}, which the elements of a loop make")
         return f"content({_expression(path)})"
 
 
-def _truth(spelled: str) -> str:
+def _truth(text: str) -> str:
     """What decides something must be true or false."""
-    return spelled if isinstance(spelled, _Truth) else f"truth({spelled})"
+    return text if isinstance(text, _Truth) else f"truth({text})"
 
 
 def _expression(text: str) -> str:

@@ -24,7 +24,7 @@ def placeholder(kind: str, name: str = "") -> str:
 
 
 def fill(text: str, place: Callable[[str, str], str], literal: Callable[[str], str] = str) -> str:
-    """The text with its open places filled in by `place`, and what stands between them spelled by `literal`."""
+    """The text with its open places filled in by `place`, and what stands between them written by `literal`."""
     parts, at = [], 0
     for found in _MARK.finditer(text):
         parts += [literal(text[at : found.start()]), place(found[1], found[2])]

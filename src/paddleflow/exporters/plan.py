@@ -22,12 +22,12 @@ MOST_TASKS = 2000
 #: words of this platform's scheduling, which other engines do without
 _OURS = ("PF_JOB_QUEUE_NAME", "PF_JOB_FLAVOUR", "PF_JOB_LIMIT_FLAVOUR", "PF_JOB_PRIORITY", "PF_JOB_RESTART_POLICY")
 
-#: A condition in the target's own words, with open places; `NotSpelled` says what it has no words for.
-Spelling: TypeAlias = Callable[[Scope, str], str]
+#: Writes a condition in the target's language, with open places; `NotExpressible` if it cannot be said there.
+WriteCondition: TypeAlias = Callable[[Scope, str], str]
 
 
-class NotSpelled(Exception):
-    """The target has no words for a condition; says why."""
+class NotExpressible(Exception):
+    """The target's language cannot express a condition; says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Planner:
 
     pipeline: Pipeline
     faults: Faults
-    spell: Spelling
+    write_condition: WriteCondition
     notes: dict[str, None] = field(default_factory=dict)
     count: int = 0
 
@@ -103,7 +103,7 @@ class Planner:
         """Twice: only when all loops and conditions were looked at is it known which parameters decide a loop, and must not
         be left open, and which artifacts are read by a condition."""
         top = Scope.top(self.pipeline)
-        Planner(self.pipeline, Faults(""), self.spell)._build(top)
+        Planner(self.pipeline, Faults(""), self.write_condition)._build(top)
         top.shared.parameters.clear()
         return self._build(top)
 
@@ -197,7 +197,7 @@ class Planner:
         if not component.condition.strip():
             return ""
         try:
-            return self.spell(scope, component.condition)
-        except NotSpelled as error:
+            return self.write_condition(scope, component.condition)
+        except NotExpressible as error:
             self.faults.add(scope.dotted_name, f"condition {error}")
             return ""
