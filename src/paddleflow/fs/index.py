@@ -90,19 +90,27 @@ class Index:
 
     def _start(self, where: str, again: bool) -> None:
         self._connection = self._open(where)
-        self._session = self._begin(again)
-        self._next = max(int(time.time() * 1000) << 20, self._value("select coalesce(max(id), 0) from nodes"))
-        self._count = self._value("select count(*) from nodes")  #: at most so many
+        try:
+            self._session = self._begin(again)
+            self._next = max(int(time.time() * 1000) << 20, self._value("select coalesce(max(id), 0) from nodes"))
+            self._count = self._value("select count(*) from nodes")  #: at most so many
+        except sqlite3.Error:
+            self._connection.close()
+            raise
 
     @staticmethod
     def _open(path: str) -> sqlite3.Connection:
         connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, cached_statements=64)
-        connection.execute("pragma journal_mode = wal")
-        connection.execute("pragma synchronous = off")  # survives the end of the process, and need not survive more
-        connection.execute(f"pragma cache_size = -{_CACHE}")
-        connection.execute("pragma journal_size_limit = 16777216")
-        connection.executescript(_SCHEMA)
-        connection.execute(f"pragma user_version = {LAYOUT}")
+        try:
+            connection.execute("pragma journal_mode = wal")
+            connection.execute("pragma synchronous = off")  # survives the end of the process, and need not survive more
+            connection.execute(f"pragma cache_size = -{_CACHE}")
+            connection.execute("pragma journal_size_limit = 16777216")
+            connection.executescript(_SCHEMA)
+            connection.execute(f"pragma user_version = {LAYOUT}")
+        except sqlite3.Error:
+            connection.close()
+            raise
         return connection
 
     def _begin(self, again: bool) -> int:
@@ -135,6 +143,7 @@ class Index:
             self._connection.backup(fresh)
             fresh.execute("pragma quick_check").fetchone()
         except sqlite3.Error:  # what is asked for again is asked of the store again
+            fresh.close()
             fresh = self._open(":memory:")
         with suppress(sqlite3.Error):
             self._connection.close()

@@ -39,6 +39,7 @@ def test_a_worker_that_takes_over_knows_the_same(file: Path) -> None:
     assert second.get(made.id) == second.find(kernel.ROOT, "new\nline") == made
     assert second.new_number() > made.id
     second.close()
+    first._connection.close()
 
 
 def test_the_next_mount_asks_the_store_before_it_believes(file: Path) -> None:
@@ -93,6 +94,7 @@ def test_after_a_crash_of_the_machine_it_is_begun_anew(file: Path) -> None:
     second = Index(file, again=False, keep=True)
     assert second.find(kernel.ROOT, "a") is None
     second.close()
+    first._connection.close()
 
 
 def test_where_the_disk_takes_nothing_it_goes_on_in_memory(file: Path) -> None:
