@@ -35,10 +35,10 @@ def _task(attempt: AttemptId) -> TaskAddress:
     return TaskAddress(job, *key)
 
 
-async def delete_for_ever(runtime: Runtime, cluster: str, parts: Parts) -> None:
+async def delete_for_ever(runtime: Runtime, cluster: str, parts: Parts, every: float = DELETE_EVERY) -> None:
     """Delete jobs of a cluster whose time to live is over, with their files."""
     while True:
-        await asyncio.sleep(DELETE_EVERY)
+        await asyncio.sleep(every)
         try:
             while await delete_some(runtime, cluster, parts) == DELETIONS_AT_ONCE:
                 pass
