@@ -151,10 +151,14 @@ class BlockFile:
             if not (self.on_disk and self._cache.write_block(self.fd, content, block * BLOCK)):
                 self._cache.remember(self.path, block, content)
                 return content
+            if len(self._have) == 1:
+                self._cache.finish(self)
             with self._lock:
                 self._have[block] = 1
                 self._missing -= 1
-                if not self._missing:  # whoever waits for the last block must not wait for the checksum of all of them
+                if (
+                    not self._missing and not self.whole
+                ):  # whoever waits for the last block must not wait for the checksum of all of them
                     self._finished = self._cache.finish_later(self)
             return None
         finally:
@@ -391,18 +395,19 @@ class DataCache:
         return made
 
     def finish_later(self, file: BlockFile) -> Future[None]:
-        """The last block has arrived: give the file its name, in the background."""
+        """The same in the background: of a large file it takes a while."""
 
         def work() -> None:
             try:
-                self._finish(file)
+                self.finish(file)
             finally:
                 self.close_file(file)
 
         self.hold(file)  # the descriptor stays open until then
         return self._finishers.submit(work)
 
-    def _finish(self, file: BlockFile) -> None:
+    def finish(self, file: BlockFile) -> None:
+        """Give a file that has all of its content its name and checksum."""
         crc = checksum(file.fd, file.size)
         with self._lock:
             with suppress(OSError):  # cleared under us, or the disk takes no name; the descriptor still works
