@@ -25,6 +25,9 @@ class TcpProxy:
         self.answers = b""  #: what new connections get for their first request, instead of the server's answer
         self.answered = 0  #: connections that got it
         self.bytes_left = -1  #: from the server, after which a connection is cut; -1: never
+        self.bytes_taken = (
+            -1
+        )  #: to the server, which sees the end of the connection then, while the client goes on; -1: all
         self.bytes_a_second = 0.0  #: 0: as fast as it goes
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self._thread.start()
@@ -95,10 +98,17 @@ class TcpProxy:
                 if down and self.bytes_left >= 0:
                     piece = piece[: self.bytes_left]
                     self.bytes_left -= len(piece)
+                if not down and self.bytes_taken == 0:
+                    continue
+                if not down and self.bytes_taken > 0:
+                    piece = piece[: self.bytes_taken]
+                    self.bytes_taken -= len(piece)
                 sink.sendall(piece)
                 if down and self.bytes_left == 0:
                     self.bytes_left = -1
                     break
+                if not down and self.bytes_taken == 0:
+                    sink.shutdown(socket.SHUT_WR)
         for each in (source, sink):
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.fs_kills import File, content, line, run_kills
 from benchmarks.harness import Bench
 from scripts.lib.mounts import why_not
-from scripts.lib.s3_servers import seaweedfs
+from tests.s3_servers import seaweedfs
 
 
 @pytest.mark.skipif(bool(why_not()), reason=why_not())

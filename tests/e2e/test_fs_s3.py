@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from paddleflow.errors import PaddleFlowError
 from paddleflow.objects.s3 import Bucket, S3Store
+from paddleflow.objects.store import Part
 from tests.e2e.test_fs_random import compare
 from tests.fs_operations import Operation, operations
 from tests.mounts import Mount, mounted_bucket, needs_fuse
@@ -287,6 +288,38 @@ def test_a_killed_mount_finishes_what_it_acknowledged(
         for number in range(20):
             assert (mount.folder / f"file{number}").read_bytes() == b"%d" % number * 1000
         assert list((tmp_path / "staging").iterdir()) == []
+
+
+def test_a_killed_mount_goes_on_with_the_parts_that_have_arrived(
+    bucket: Bucket, store: S3Store, proxy: TcpProxy, tmp_path: Path
+) -> None:
+    through = replace(bucket, endpoint=f"http://127.0.0.1:{proxy.port}")
+    content = os.urandom(100_000_000)
+    notes = tmp_path / "staging" / "parts"
+
+    def arrived() -> tuple[str, set[Part]]:
+        for note in notes.glob("*.json"):
+            upload = json.loads(note.read_text())["upload"]
+            return upload, set(store.list_parts("large", upload))
+        return "", set()
+
+    with mounted_bucket(through, tmp_path, "--writeback") as mount:
+        pid = mount.stats()["worker"]
+        (mount.folder / "large").write_bytes(content)
+        eventually(lambda: len(arrived()[1]) >= 2)
+        proxy.stall()
+        mount.kill()
+        eventually(lambda: not Path(f"/proc/{pid}").exists())
+        proxy.cut()
+        upload, before = arrived()
+        assert len(before) < 12
+        mount.umount()
+        proxy.go_on()
+        mount.mount(*mount.options)
+        assert (mount.folder / "large").read_bytes() == content
+        assert store.stat("large").tag.endswith("-12")
+        assert list((tmp_path / "staging").iterdir()) == []
+    assert upload.encode() not in store._ask("GET", "", {"uploads": ""}).body
 
 
 def test_a_store_that_is_away_for_a_while_loses_nothing(

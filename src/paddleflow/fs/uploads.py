@@ -144,7 +144,7 @@ class Uploads:
     def _catch_up(self, node: Node, commits: int) -> bool:
         """After a change that is not acknowledged yet. False: its commit, or the last close, goes on."""
         with node.lock:
-            if commits != node.commits:
+            if commits != node.commits or node.kept is not None:
                 return True
             if node.handles:
                 node.sending = False

@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from io import FileIO
 from pathlib import Path
 
@@ -33,11 +34,16 @@ from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, NotFound, PaddleFlowError, Unavailable
 from paddleflow.fs.journal import MOST_CONTENT, NAME, Journal
 from paddleflow.objects.store import CHANGED, EXISTS, RETRYABLE, Entry, ObjectStore, iterate_content
+from paddleflow.objects.transfer import Plan, abort_uploads, upload_parts
 from paddleflow.objects.wrappers import Retrying
 
 log = logging.getLogger(__name__)
 UPLOADS_AT_ONCE = 16
 LONGEST_PAUSE = 30.0
+PART = 8 * 2**20  #: bytes of a part of a large file
+PARTS = "parts"  #: the folder that remembers uploads by parts
+PARTS_FROM = 2 * PART  #: bytes of a file that goes by parts which are remembered
+LARGE_AT_ONCE = 2  #: uploads of such files; each holds a few parts in memory
 MOST_REPLACED = 5  #: times that somebody else is faster, then an upload fails
 WHOLE = 4 * 2**20  #: bytes of a file that is read before it is sent
 STAGED = "pf-staged"  #: metadata of an object: from which staged file it came
@@ -71,6 +77,8 @@ class Staging:
         self._ended = threading.Event()
         self.figures: dict[str, int] = {"uploads": 0, "bytes uploaded": 0, "waiting": 0, "failed": 0}
         self._lock = threading.Lock()
+        self._parts = self._folders[0] / PARTS
+        self._large = threading.Semaphore(LARGE_AT_ONCE)
         self._retrying = Retrying(store)
         self._journal = Journal(self._folders[0])
 
@@ -92,7 +100,7 @@ class Staging:
         return next((each / name for each in self._folders if (each / name).exists()), self._folders[0] / name)
 
     def _files(self) -> list[Path]:
-        return [file for folder in self._folders for file in sorted(folder.iterdir()) if file.name != NAME]
+        return [file for folder in self._folders for file in sorted(folder.iterdir()) if file.name not in (NAME, PARTS)]
 
     def remove_others(self, named: set[Path]) -> None:
         """Remove what was staged by a worker that is gone and belongs to nobody: neither named nor acknowledged."""
@@ -173,6 +181,12 @@ class Staging:
         can = self._store.capabilities
         tag = commit.replaces if can.if_tag else ""
         absent = can.if_tag and can.if_absent and not commit.replaces
+        if can.multipart and size > PARTS_FROM:
+            plan = Plan(
+                commit.key, commit.staged, self._parts, PART, {**commit.metadata, **named}, if_absent=absent, if_tag=tag
+            )
+            with self._large:
+                return self._count(upload_parts(self._store, fd, plan, partial(_check, unchanged)), size)
         with _Content(os.dup(fd), unchanged) as file:
             content = file.read() if size <= WHOLE else file
 
@@ -183,11 +197,22 @@ class Staging:
                 words = {**commit.metadata, **named}
                 return self._store.write(commit.key, content or b"", metadata=words, if_tag=tag, if_absent=absent)
 
-            entry = self._retrying.around("write", write, repeatable=bool(tag) or absent)
+            return self._count(self._retrying.around("write", write, repeatable=bool(tag) or absent), size)
+
+    def _count(self, entry: Entry, size: int) -> Entry:
         with self._lock:
             self.figures["uploads"] += 1
             self.figures["bytes uploaded"] += size
         return entry
+
+    def _abort_stale(self) -> None:
+        """Uploads by parts whose file is not wanted any more."""
+        if not self._parts.exists():
+            return
+        wanted = {_line(file) for file in self._files() if file.suffix == ".note"}
+        abort_uploads(self._store, self._parts, wanted.__contains__)
+        with suppress(OSError):
+            self._parts.rmdir()
 
     def _tag(self, key: str) -> str:
         """Of the version that the store has now; empty if it has none."""
@@ -243,6 +268,7 @@ class Staging:
                 self._journal.forget(name)
         if not self._journal.names():
             self._journal.remove()
+        self._abort_stale()
         return done
 
     def _restore(self) -> None:
@@ -339,6 +365,12 @@ class Staging:
                     file.unlink()
         if not self._journal.names():
             self._journal.remove()
+        self._abort_stale()
+
+
+def _check(unchanged: Callable[[], bool]) -> None:
+    if not unchanged():
+        raise Changed
 
 
 class _Content(FileIO):

@@ -118,7 +118,7 @@ class S3Store:
         asked = encode_query(query or {})
         given = dict(headers or {})
         if self._signer is not None:
-            given = self._signer.sign(method, self._http.authority, path, asked, given)
+            given = self._signer.sign(method, self._http.authority, path, asked, given, body=body)
         return self._http.request(method, path + ("?" + asked if asked else ""), given, body, most=most, large=large)
 
     def _refuse(self, answer: Answer, key: str) -> NoReturn:
@@ -263,7 +263,7 @@ class S3Store:
         if_tag: str = "",
     ) -> Entry:
         check_key(key)
-        condition = {"If-None-Match": "*"} if if_absent else {"If-Match": f'"{if_tag}"'} if if_tag else {}
+        condition = _condition(if_absent, if_tag)
         if isinstance(content, bytes):
             first, rest = content, None
         else:
@@ -337,8 +337,10 @@ class S3Store:
             query["part-number-marker"] = _text(page, "NextPartNumberMarker") or str(parts[-1].number)
         raise Unavailable(f"{self.name}: an upload of more than {MOST_PARTS} parts")
 
-    def finish_upload(self, key: str, upload: str, parts: list[Part]) -> Entry:
-        self._finish(key, upload, parts, 0, None, {})
+    def finish_upload(
+        self, key: str, upload: str, parts: list[Part], *, if_absent: bool = False, if_tag: str = ""
+    ) -> Entry:
+        self._finish(key, upload, parts, 0, None, _condition(if_absent, if_tag))
         return self.stat(key)
 
     def _finish(
@@ -412,6 +414,10 @@ class S3Store:
     def set_metadata(self, key: str, metadata: Mapping[str, str]) -> Entry:
         check_key(key)
         return self._copy(key, key, {"x-amz-metadata-directive": "REPLACE", **_headers(metadata)})
+
+
+def _condition(if_absent: bool, if_tag: str) -> dict[str, str]:
+    return {"If-None-Match": "*"} if if_absent else {"If-Match": f'"{if_tag}"'} if if_tag else {}
 
 
 def _headers(metadata: Mapping[str, str] | None) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """AWS's signature, version 4, for requests without query parameters of their own in it. Pure.
 
-The body is not signed (UNSIGNED-PAYLOAD): hashing it costs more than sending it, and TLS protects it.
+The body is signed by its SHA-256: a server that gets only a part of it, because the connection was cut, then refuses it. Without that some
+servers store what they got as if it were whole. A request without a body is sent as UNSIGNED-PAYLOAD.
 """
 
 from __future__ import annotations
@@ -53,11 +54,14 @@ class Signer:
         query: str,
         headers: Mapping[str, str],
         now: datetime | None = None,
+        *,
+        body: bytes | memoryview = b"",
     ) -> dict[str, str]:
         """The headers to send: those given, and the signature. `path` and `query` are encoded already."""
         moment = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
         day = moment[:8]
-        signed = {"x-amz-content-sha256": PAYLOAD, "x-amz-date": moment, **headers}
+        payload = hashlib.sha256(body).hexdigest() if body else PAYLOAD
+        signed = {"x-amz-content-sha256": payload, "x-amz-date": moment, **headers}
         if self._credentials.token:
             signed["x-amz-security-token"] = self._credentials.token
         canonical = sorted(
@@ -65,7 +69,7 @@ class Signer:
         )
         names = ";".join(name for name, _ in canonical)
         lines = "".join(f"{name}:{value}\n" for name, value in canonical)
-        request = f"{method}\n{path}\n{query}\n{lines}\n{names}\n{PAYLOAD}"
+        request = f"{method}\n{path}\n{query}\n{lines}\n{names}\n{payload}"
         scope = f"{day}/{self._region}/s3/aws4_request"
         digest = hashlib.sha256(request.encode()).hexdigest()
         text = f"AWS4-HMAC-SHA256\n{moment}\n{scope}\n{digest}"

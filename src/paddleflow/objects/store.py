@@ -153,8 +153,10 @@ class MultipartStore(ObjectStore, Protocol):
     def list_parts(self, key: str, upload: str) -> list[Part]:
         """What has arrived. `NotFound` for an upload that was finished or given up."""
 
-    def finish_upload(self, key: str, upload: str, parts: list[Part]) -> Entry:
-        """Make the object of its parts, whole."""
+    def finish_upload(
+        self, key: str, upload: str, parts: list[Part], *, if_absent: bool = False, if_tag: str = ""
+    ) -> Entry:
+        """Make the object of its parts, whole. With a condition: or `Conflict`, and the upload stays."""
 
     def abort_upload(self, key: str, upload: str) -> None:
         """Give up an upload; one that is gone already is fine."""

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from paddleflow.errors import Conflict, Forbidden, Unavailable
+from paddleflow.errors import Conflict, Forbidden, NotFound, Unavailable
 from paddleflow.fs.journal import MOST_CONTENT
-from paddleflow.fs.writer import STAGED, WHOLE, Changed, Commit, Staging
+from paddleflow.fs.writer import PART, STAGED, WHOLE, Changed, Commit, Staging
 from paddleflow.objects.memory import MemoryStore
-from paddleflow.objects.store import Entry
+from paddleflow.objects.s3 import S3Store
+from paddleflow.objects.store import Entry, Part
 from paddleflow.testing.stores import Faulty, fail_nth
 from tests.patience import eventually
+from tests.s3_servers import versitygw
 
 
 def stage(staging: Staging, content: bytes, commit: Commit | None) -> Path:
@@ -201,3 +203,82 @@ def test_a_lost_answer_is_no_conflict(tmp_path: Path) -> None:
     with path.open("rb") as file:
         staging.upload(file.fileno(), Commit("a", {}, ""))
     assert content_of(store) == {"a": b"mine"}
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[S3Store]:
+    with versitygw() as server:
+        store = S3Store(server.bucket())
+        yield store
+        store.close()
+
+
+def parts_of(store: S3Store, monkeypatch: pytest.MonkeyPatch, fails: int = 0) -> list[int]:
+    """The numbers of parts that are sent from now on; one of them is refused."""
+    numbers: list[int] = []
+    real = S3Store.write_part
+
+    def write_part(self: S3Store, key: str, upload: str, number: int, content: bytes) -> Part:
+        if number == fails:
+            raise Forbidden("the store refuses this part")
+        numbers.append(number)
+        return real(self, key, upload, number, content)
+
+    monkeypatch.setattr(S3Store, "write_part", write_part)
+    return numbers
+
+
+def uploads_in(store: S3Store) -> bytes:
+    return store._ask("GET", "", {"uploads": ""}).body
+
+
+def test_a_large_upload_goes_on_with_the_parts_that_are_lacking(
+    bucket: S3Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = os.urandom(3 * PART + 1)
+    staging = Staging([tmp_path], bucket)
+    path = stage(staging, content, Commit("large", {"mode": "600"}, ""))
+    with path.open("rb") as file, monkeypatch.context() as patched:
+        parts_of(bucket, patched, fails=4)
+        with pytest.raises(Forbidden):
+            staging.upload(file.fileno(), Commit("large", {"mode": "600"}, "", path.stem))
+    sent = parts_of(bucket, monkeypatch)
+    assert Staging([tmp_path], bucket).recover() == 1
+    assert sent == [4]
+    assert bucket.read("large", size=len(content) + 1) == content
+    assert bucket.stat("large").metadata == {"mode": "600", STAGED: path.stem}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_parts_of_a_file_that_was_not_acknowledged_are_given_up(
+    bucket: S3Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staging = Staging([tmp_path], bucket)
+    path = stage(staging, bytes(3 * PART), None)
+    with path.open("rb") as file, monkeypatch.context() as patched:
+        parts_of(bucket, patched, fails=3)
+        with pytest.raises(Forbidden):
+            staging.upload(file.fileno(), Commit("given-up", {}, "", path.stem))
+    assert b"given-up" in uploads_in(bucket)
+    assert Staging([tmp_path], bucket).recover() == 0
+    assert b"given-up" not in uploads_in(bucket)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_large_file_that_changes_while_it_is_uploaded_is_not_seen(bucket: S3Store, tmp_path: Path) -> None:
+    staging = Staging([tmp_path], bucket)
+    path = stage(staging, bytes(3 * PART), None)
+    with path.open("rb") as file, pytest.raises(Changed):
+        staging.upload(file.fileno(), Commit("changing", {}, ""), lambda: False)
+    assert b"changing" not in uploads_in(bucket)
+    with pytest.raises(NotFound):
+        bucket.stat("changing")
+
+
+def test_a_large_file_replaces_only_the_version_it_knows(bucket: S3Store, tmp_path: Path) -> None:
+    base = bucket.write("known", b"old").tag
+    path = stage(Staging([tmp_path], bucket), bytes(3 * PART), Commit("known", {"mode": "600"}, base))
+    bucket.write("known", b"theirs")
+    Staging([tmp_path], bucket).recover()
+    assert bucket.read("known", size=100) == b"theirs"
+    assert bucket.stat(f"known.conflict-{path.stem}").size == 3 * PART

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 
@@ -21,6 +22,7 @@ from paddleflow.objects.store import BAD_CREDENTIALS, iterate_content
 from paddleflow.objects.urls import bucket_of, parse_url
 from tests.ports import closed_port
 from tests.s3_servers import KEYS
+from tests.tcp_proxy import tcp_proxy
 
 
 def test_the_signature_is_that_of_the_specification() -> None:
@@ -229,3 +231,22 @@ def test_connections_are_bounded() -> None:
     pool.close()
     for _, theirs in ends:
         theirs.close()
+
+
+@pytest.mark.parametrize("query", [{}, {"partNumber": "1", "uploadId": "…"}])
+def test_half_of_a_body_is_not_stored(store: S3Store, bucket: Bucket, query: dict[str, str]) -> None:
+    """The connection is cut inside it: some servers would keep what they got."""
+    store.write("half", b"old")
+    if query:
+        query["uploadId"] = store.start_upload("half")
+    port = int(bucket.endpoint.rpartition(":")[2])
+    content = os.urandom(6 * 2**20)
+    with tcp_proxy(port) as proxy:
+        proxy.bytes_taken = len(content) // 2
+        cut = S3Store(replace(bucket, endpoint=f"http://127.0.0.1:{proxy.port}"))
+        with suppress(Unavailable):  # the server may just close its end
+            assert cut._ask("PUT", "half", query, None, content).status >= 400
+        cut.close()
+    if query:
+        assert store.list_parts("half", query["uploadId"]) == []
+    assert store.read("half", size=10) == b"old"
