@@ -210,7 +210,8 @@ class Cache(Generic[T]):
                 self._failures += 1
                 if self._failures % RELIST_AFTER == 0:
                     self._position = ""
-                _log.warning("watch broken", kind=self.resource.kind, error=error.message, failures=self._failures)
+                if self._failures & (self._failures - 1) == 0:  # ever more seldom: a kind that is not served stays so
+                    _log.warning("watch broken", kind=self.resource.kind, error=error.message, failures=self._failures)
                 if isinstance(error, Throttled):
                     await asyncio.sleep(error.retry_after)
             await asyncio.sleep(self._backoff.next())

@@ -35,8 +35,10 @@ def _nowhere(cluster: Cluster, selector: NodeSelector) -> str:
     which = f" that carry {labels}" if labels else ""
     if selector.filter is not None and any(not untolerated(node.taints, selector.tolerates) for node in carrying):
         return f"none of the {len(carrying)} nodes{which} suits the node affinity of the job"
+    if not carrying:
+        return f"no node carries {labels}" if labels else "there is no node"
     if not taints:
-        return f"no node carries {labels}"
+        return f"all {len(carrying)} nodes{which} are cordoned"
     return f"all {len(carrying)} nodes{which} have taints that the job does not tolerate: {', '.join(taints)}"
 
 

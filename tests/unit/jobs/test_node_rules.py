@@ -151,3 +151,19 @@ def test_a_star_stands_for_anything() -> None:
     assert untolerated(taints, ("*:NoSchedule",)) == ["a=1:NoExecute"]
     assert untolerated(taints, ("*:*",)) == []
     assert untolerated(taints, ("a:NoSchedule", "b=2:*")) == ["a=1:NoExecute"]
+
+
+def test_cordoned_nodes_and_none_at_all_have_words_of_their_own() -> None:
+    (request,) = requests_of(
+        WaitingClass(
+            "q", "ada", "standalone", "NORMAL", needs_text((("r", 1, SMALL, None, False, ANY_NODE),)), 1, 0.0, False, 0,
+            "pending", "", [(1, "job-1", NOW)], None, (),
+        )
+    )  # fmt: skip
+    for nodes, words in (
+        ((replace(NODES[0], schedulable=False),), "all 1 nodes are cordoned"),
+        ((), "there is no node"),
+    ):
+        (decision,) = decide_all(Snapshot(NOW, nodes, (Queue("q", None),), (request,), ()))
+        assert isinstance(decision, Wait)
+        assert decision.reason.text == words
