@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from paddleflow.errors import PaddleFlowError
 from paddleflow.fs import device
 from paddleflow.objects.s3 import S3Store
 from paddleflow.runtimes.local.procfs import pids
@@ -124,6 +125,54 @@ def shared(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
         eventually(lambda: "isolation of users: " in server.log.read_text(), "the log says what is in force")
         yield server
         server.end()
+
+
+#: Each says so if it gets anywhere. What `tests/unit/runtimes/test_isolation.py` tries is not repeated here.
+ESCAPES = r"""
+got() { echo "ESCAPED by $1"; }
+for f in /sys/fs/cgroup/cgroup.procs /sys/fs/cgroup/*/cgroup.procs; do (: >> $f) 2>&1 && got $f; done
+for f in /sys/fs/cgroup/*/release_agent /proc/sys/kernel/core_pattern /proc/sysrq-trigger; do (: >> $f) 2>&1 && got $f; done
+mkdir /sys/fs/cgroup/mine 2>&1 && got cgroup
+mount -t tmpfs none /mnt 2>&1 && got mount
+unshare -Urm sh -c 'mount -t tmpfs none /mnt && mknod /mnt/disk b 8 0' 2>&1 && got device
+ls /proc/1/root/ /proc/1/fd/ 2>&1 && [ "$(stat -c %u /proc/1)" != "$(id -u)" ] && got /proc/1
+nsenter -t 1 -m true 2>&1 && [ "$(stat -c %u /proc/1)" != "$(id -u)" ] && got nsenter
+for d in / /etc /etc/cron.d /usr /opt /srv /var/spool /run /boot; do touch $d/escaped 2>&1 && got $d; done
+renice -n -20 $$ 2>&1 && got renice
+chrt -f 50 true 2>&1 && got chrt
+cat /etc/shadow 2>&1 && got shadow
+cat /tmp/of-bobby /dev/shm/of-bobby 2>&1 && got /tmp
+python3 -c 'import fcntl, os, termios
+for path in ("/dev/tty", "/dev/console", "/dev/tty0"):
+    try: fcntl.ioctl(os.open(path, os.O_RDWR | os.O_NONBLOCK), termios.TIOCSTI, b"x")
+    except OSError: continue
+    print("ESCAPED by", path)'
+mkfifo fifo; ln -s /etc/shadow shadow; ln -s /proc/self/root/root root; ln -s ../../../../client-token token
+echo tried
+"""
+
+
+def test_ways_out_of_a_sandbox(shared: ServerProcess) -> None:
+    if "isolation of users: by " not in shared.log.read_text():
+        pytest.skip("this machine lets nobody be isolated: see the log of the server")
+    bobby, alice = _user_of(shared, "bobby"), _user_of(shared, "alice")
+    other = bobby.jobs.submit(
+        {"command": "echo x | tee /tmp/of-bobby > /dev/shm/of-bobby; exec sleep 7358", "flavour": TINY}
+    )
+    job = alice.jobs.submit({"command": ESCAPES, "flavour": TINY})
+    job.wait(PATIENCE)
+    text = "".join(job.logs())
+    assert text.endswith("tried\n"), text
+    assert [line for line in text.splitlines() if "ESCAPED" in line] == []
+    assert other.refresh().status in {"running", "pending"}
+    for name in (
+        "shadow",
+        "root",
+        "token",
+        "fifo",
+    ):  # the server follows no link out of the job's folder, and waits for no pipe
+        with pytest.raises(PaddleFlowError):
+            b"".join(job.read_file(name))
 
 
 def test_sandboxes_end_without_the_keeper_when_nothing_runs_in_them(shared: ServerProcess) -> None:
