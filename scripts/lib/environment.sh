@@ -53,9 +53,11 @@ environment() {
             "$(find_python)" -m venv --clear "$VENV" ||
                 fail "no virtual environment could be made in $VENV" "Debian: apt-get install python3-venv"
         fi
-        "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -r "$ROOT/requirements/uv.txt"
         cd "$ROOT"
-        "$VENV/bin/uv" pip sync --quiet --compile-bytecode --python "$VENV/bin/python" requirements/lock.txt requirements/editable.txt
+        # `set -e` does not count in front of the `||` below: each step says what follows from its failure
+        "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -r requirements/uv.txt &&
+            "$VENV/bin/uv" pip sync --quiet --compile-bytecode --python "$VENV/bin/python" requirements/lock.txt requirements/editable.txt ||
+            fail "the packages of requirements/lock.txt could not be installed, see above" "check the network and run this again"
         printf '%s\n' "$wanted" > "$VENV/stamp.new"
         mv "$VENV/stamp.new" "$VENV/stamp"
     ) || exit 1
