@@ -187,7 +187,7 @@ def _object(file: IO[str]) -> dict[str, Any]:
 @click.argument("jsonpath", type=click.File("r", encoding="utf-8"))
 @pass_session
 def create(session: Session, jobtype: str, jsonpath: IO[str]) -> None:
-    """Submit the job document in the file JSONPATH ("-" reads standard input).
+    """Submit the job document in the JSON file JSONPATH, or "-" for standard input.
 
     \b
     Example:
@@ -202,9 +202,10 @@ def create(session: Session, jobtype: str, jsonpath: IO[str]) -> None:
 @click.option("--kind", type=click.Choice(KINDS), help="Job type. [default: distributed with members, else single]")
 @pass_session
 def submit(session: Session, file: IO[str], kind: str | None) -> None:
-    """Submit the job document in FILE (YAML or JSON, "-" reads standard input) and print the job's id.
+    """Submit the job document in FILE and print the job's id.
 
-    A list of documents submits several single jobs in one request: all of them, or none.
+    FILE is YAML or JSON; "-" reads standard input. A list of documents submits several single jobs in one request: all of
+    them, or none.
 
     \b
     Examples:

@@ -317,7 +317,7 @@ def _run_array(session: Session, document: dict[str, Any], indexes: Sequence[int
     ]
     made = session.client.jobs.submit_many(documents)
     if not quiet:
-        note(f"{array}: {len(made)} jobs submitted")
+        note(f"{array}: {output.count(len(made), 'job')} submitted")
     if detach:
         if session.machine:
             output.print_data(session, [{"id": job.id} for job in made])

@@ -116,7 +116,8 @@ class Live:
         from rich.console import Console
         from rich.live import Live as RichLive
 
-        self._live = RichLive(console=Console(stderr=True), auto_refresh=False)
+        # where the list of results follows on the same screen, it takes the place of the progress
+        self._live = RichLive(console=Console(stderr=True), auto_refresh=False, transient=sys.stdout.isatty())
 
     def __enter__(self) -> Display:
         self._live.__enter__()

@@ -65,7 +65,7 @@ Options:
 
 Commands:
   code    Download the code that a job ran with.
-  create  Submit the job document in the file JSONPATH ("-" reads standard input).
+  create  Submit the job document in the JSON file JSONPATH, or "-" for standard input.
   delete  Delete finished jobs and their logs.
   eta     Estimate when a pending job will start.
   events  Show the events of a job.
@@ -77,7 +77,7 @@ Commands:
   shell   Open a shell inside a running job.
   show    Show a job: its request, its state and its tasks.
   stop    Stop pending or running jobs.
-  submit  Submit the job document in FILE (YAML or JSON, "-" reads standard input) and print the...
+  submit  Submit the job document in FILE and print the job's id.
   top     Show the CPU and memory usage of running jobs.
   update  Change the priority, labels or annotations of a job.
   wait    Wait until jobs have finished.
