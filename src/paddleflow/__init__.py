@@ -1,7 +1,16 @@
 """PaddleFlow: run AI jobs for teams, from a laptop to Kubernetes.
 
-``paddleflow.connect()`` gives the typed client; ``paddleflow.Client`` keeps the calls of existing scripts. Both are
-imported when first asked for, so that the command line starts at once.
+    import paddleflow
+
+    with paddleflow.connect() as pf:
+        job = pf.jobs.submit(name="hello", command="echo hello")
+        for line in job.logs(follow=True):
+            print(line, end="")
+        print(job.wait().status)
+
+``connect()`` returns a `PaddleFlow`, the typed client; ``paddleflow.pipeline`` has the pipelines in Python; ``Client``
+keeps the calls of scripts for PaddleFlow 1.x. Errors are those of ``paddleflow.errors``. The clients are imported when
+they are first used, so that the command line starts quickly.
 """
 
 from __future__ import annotations
@@ -15,6 +24,11 @@ if TYPE_CHECKING:
     from paddleflow.sdk.legacy import Client, PaddleFlowSDKException
 
 __all__ = ["Client", "PaddleFlow", "PaddleFlowSDKException", "__version__", "connect"]
+
+
+def __dir__() -> list[str]:
+    """For `help(paddleflow)` and completion, which see only what is imported."""
+    return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> object:

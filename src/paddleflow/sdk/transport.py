@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import quote, urlencode
 
 from paddleflow import __version__
@@ -126,6 +126,12 @@ class Transport:
         self.patience = patience
         self._retries = retries
         self._idle: deque[Connection] = deque()
+
+    def __reduce__(self) -> NoReturn:
+        """Refused, since it would write the token into the pickle."""
+        raise TypeError(
+            "a client holds connections and a token and cannot be pickled: pass ids, and connect() there again"
+        )
 
     def close(self) -> None:
         while self._idle:

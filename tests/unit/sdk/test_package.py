@@ -1,0 +1,24 @@
+"""The package as people meet it in an interpreter."""
+
+from __future__ import annotations
+
+import pickle
+import pydoc
+
+import pytest
+
+import paddleflow
+from paddleflow.sdk.client import PaddleFlow
+from paddleflow.sdk.transport import Transport
+
+
+def test_help_of_the_package_describes_what_it_offers() -> None:
+    shown = pydoc.render_doc(paddleflow, renderer=pydoc.plaintext)
+    assert "class PaddleFlow(" in shown and "connect(server" in shown
+    assert {"connect", "PaddleFlow", "Client"} <= set(dir(paddleflow))
+
+
+def test_pickling_a_client_is_refused_with_what_to_do() -> None:
+    client = PaddleFlow(Transport("127.0.0.1:9", token="secret"))
+    with pytest.raises(TypeError, match=r"cannot be pickled: .* connect\(\) there again"):
+        pickle.dumps(client.jobs)
