@@ -33,10 +33,10 @@ async def test_a_field_of_the_wrong_shape_is_said_without_names_of_classes(alice
     wrong = {"command": 3, "args": ["x", {}], "flavour": "flavour1", "labels": ["a"], "extraFS": {}}
     refused = (await alice.post("/job/single", wrong)).refused(400, "JobInvalidField")
     assert [(fault["where"], fault["message"]) for fault in refused["details"]] == [
-        ("labels", "an object is wanted, found a list"),
-        ("flavour", 'an object is wanted, found "flavour1"'),
-        ("extraFS", "a list is wanted, found an object"),
-        ("command", "a text or a list is wanted, found 3"),
+        ("labels", "expected an object, found a list"),
+        ("flavour", 'expected an object, found "flavour1"'),
+        ("extraFS", "expected a list, found an object"),
+        ("command", "expected a text or a list, found 3"),
         ("args[1]", "input should be a valid string, found an object"),
     ]
 
@@ -203,7 +203,7 @@ async def test_ids_of_a_batch_are_new_and_different(alice: Api) -> None:
     answer = (await alice.post("/job/batch", {"jobs": jobs})).refused(409, "DuplicatedName")
     assert [(fault["where"], fault["message"]) for fault in answer["details"]] == [
         ("jobs[1].id", "job[taken] exists already"),
-        ("jobs[3].id", "job[twice] is there twice"),
+        ("jobs[3].id", "job[twice] is listed twice"),
     ]
     assert await ids(alice) == ["taken"]
 

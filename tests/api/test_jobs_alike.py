@@ -90,7 +90,7 @@ async def test_waiting_jobs_are_refused_when_the_grant_is_taken_back(root: Api, 
     (await root.delete("/grant", username="alice", resourceType="queue", resourceID="q1")).ok()
     shown = [(await root.get(f"/job/{job}")).ok() for job in (waiting[0], waiting[-1], other, roots)]
     assert [job["status"] for job in shown] == ["terminated"] * 2 + ["init"] * 2
-    assert shown[0]["message"] == "user[alice] may not use queue[q1] any more: the grant was taken back"
+    assert shown[0]["message"] == "user[alice] may no longer use queue[q1]: the grant was revoked"
     (await root.delete("/grant", username="alice", resourceType="queue", resourceID="q1")).refused(404, "GrantNotFound")
 
 

@@ -184,5 +184,5 @@ def _away(holder: LeaseHolder, error: Exception) -> Unavailable:
     return Unavailable(
         f"server[{holder.server}] at {holder.address or 'an unknown address'} runs this cluster and does not answer: "
         f"{str(error) or type(error).__name__}",
-        hint="try again in a moment; its jobs go on",
+        hint="try again in a moment; its jobs keep running",
     )

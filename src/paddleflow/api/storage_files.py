@@ -175,7 +175,7 @@ async def remove_files(platform: Platform, call: Call[NoBody, FileRemovalQuery])
 async def rename_file(platform: Platform, call: Call[NoBody, RenameQuery]) -> wire.File:
     key, target = _file_key(call), key_of(call.query.target)
     if not target or target.partition("/")[0] == files.UPLOADS:
-        raise Invalid(f"target[{call.query.target[:200]}] is no name for a file", hint="give target=folder/name")
+        raise Invalid(f"target[{call.query.target[:200]}] is not a valid file name", hint="give target=folder/name")
     return _shown(await _with_store(platform, call, lambda store: store.rename(key, target)))
 
 

@@ -90,7 +90,7 @@ def _own(tx: Tx, call: Call[MountReport, OwnerQuery] | Call[NoBody, OwnerQuery])
     storage = get_storage(tx, user, is_root(user), call.path["fsName"])
     mount = mounts.get_mount(tx, storage, call.path["id"])
     if not caller.root and caller.name not in (storage.user, mount.user):
-        raise Forbidden(f"mount[{mount.id}] is somebody else's")
+        raise Forbidden(f"mount[{mount.id}] belongs to another user")
     return storage, mount
 
 

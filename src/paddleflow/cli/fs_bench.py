@@ -72,7 +72,7 @@ def _bytes(option: str, text: str) -> int:
     try:
         found = int(parse_quantity(text))
     except ValueError as error:
-        raise Invalid(f"{option} {text!r} is no amount of bytes", hint="such as 256Mi") from error
+        raise Invalid(f"{option} {text!r} is not a size", hint="such as 256Mi") from error
     if not 1 <= found <= _MOST_SIZE:
         raise Invalid(f"{option} {text!r} is not between 1 and {_MOST_SIZE} bytes")
     return found

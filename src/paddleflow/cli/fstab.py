@@ -39,13 +39,13 @@ def translate(words: list[str]) -> list[str]:
             given += [each for each in next(rest, "").split(",") if each]
         elif word.startswith("-"):
             if set(word[1:]) - set("sfnv"):
-                raise Invalid(f"{word} is no option of mount.paddleflow", hint=_USAGE)
+                raise Invalid(f"{word} is not an option of mount.paddleflow", hint=_USAGE)
             if "f" in word:
                 return []  # a dry run
         else:
             places.append(word)
     if len(places) != 2:
-        raise Invalid(f"{len(places)} places given, wanted 2: what to mount, and where", hint=_USAGE)
+        raise Invalid(f"expected 2 arguments, what to mount and where, found {len(places)}", hint=_USAGE)
     found = ["--url", places[0]] if "://" in places[0] else [places[0]]
     for option in given:
         found += _translate_option(option)
@@ -64,7 +64,7 @@ def _translate_option(option: str) -> list[str]:
     }
     wanted = known.get(name.replace("_", "-"))
     if not isinstance(wanted, click.Option):
-        raise Invalid(f"{name!r} is no option of a mount", hint=nearest(name, known))
+        raise Invalid(f"{name!r} is not a mount option", hint=nearest(name, known))
     spelling = f"--{name.replace('_', '-')}"
     if wanted.is_flag and separator:
         raise Invalid(f"option {name} takes no value, {value!r} was given")

@@ -148,7 +148,7 @@ def read_document(file: IO[str]) -> Any:
     text = file.read(MOST_BYTES + 1)
     if not text.strip():
         raise Invalid(
-            f"{file.name} is empty, a job document is wanted", hint="docs/reference/job-document.md has examples"
+            f"{file.name} is empty, expected a job document", hint="docs/reference/job-document.md has examples"
         )
     if len(text) > MOST_BYTES:
         raise Invalid(f"{file.name} is larger than {MOST_BYTES:,} bytes")

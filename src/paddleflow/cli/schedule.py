@@ -179,7 +179,7 @@ def _data(session: Session, schedule_id: str) -> object:
 def next_(session: Session, schedule_id: str, count: int) -> None:
     """Show the next times of a schedule."""
     moments = session.client.schedules.next(schedule_id, count)
-    output.show_rows(session, ["next run time"], [[moment] for moment in moments], empty="there are no further times")
+    output.show_rows(session, ["next run time"], [[moment] for moment in moments], empty="No further times.")
 
 
 @schedule.command()

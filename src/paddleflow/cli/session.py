@@ -69,7 +69,7 @@ class Session:
         if id in LATEST:
             newest = next(iter(self.client.jobs.page(max_keys=1)), None)
             if newest is None:
-                raise NotFound("there is no job yet", code="JobNotFound")
+                raise NotFound("there are no jobs yet", code="JobNotFound")
             return newest.id
         prefix = id if id.startswith("job-") else f"job-{id}"
         found = [job.id for job in self.client.jobs.page(max_keys=SEARCHED) if job.id.startswith(prefix)]
@@ -87,7 +87,7 @@ class Session:
 
             newest = next(iter(self.client.runs.page(max_keys=1)), None)
             if newest is None:
-                raise NotFound("there is no run yet", code="RunNotFound")
+                raise NotFound("there are no runs yet", code="RunNotFound")
             return self.client.runs.handle(newest.id)
         number = id.removeprefix("run-")
         return self.client.runs.handle(f"run-{number:0>6}" if number.isascii() and number.isdigit() else id)

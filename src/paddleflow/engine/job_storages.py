@@ -124,7 +124,7 @@ class JobStorages:
         """Something with the store of a storage; what may pass is tried again for some time."""
         found = await self._database.read(storage_by_id, storage)
         if found is None:
-            raise NotFound(f"fs[{storage}] does not exist any more", code="FileSystemNotExist")
+            raise NotFound(f"fs[{storage}] no longer exists", code="FileSystemNotExist")
 
         def run() -> None:
             store = self._stores.open(found)

@@ -151,7 +151,7 @@ class SharedMounts:
 
         found, cache = await self._database.read(find)
         if found is None:
-            raise NotFound(f"fs[{storage}] does not exist any more", code="FileSystemNotExist")
+            raise NotFound(f"fs[{storage}] no longer exists", code="FileSystemNotExist")
         return await self.in_thread(lambda: self._plan_of(found, cache))
 
     def _plan_of(self, storage: Storage, cache: StoredCacheSettings | None) -> _Plan:

@@ -145,7 +145,7 @@ class _Manifest:
     def _text(self, text: str, where: str) -> str:
         def literal(part: str) -> str:
             if "{{" in part:
-                self._faults.add(where, "text holds {{ that is no template, which Argo would take for one of its own")
+                self._faults.add(where, "text holds {{ outside a template, which Argo would interpret")
             return part
 
         return fill(text, self._open, literal)

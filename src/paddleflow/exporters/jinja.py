@@ -136,12 +136,12 @@ class _ConditionWriter:
 
     def prefix(self, sign: str, inner: str) -> str:
         if sign == "~":
-            raise NotExpressible(f"has the operator {sign}, for which there is no counterpart there")
+            raise NotExpressible(f"has the operator {sign}, which the target does not support")
         return _Truth(f"(not {_truth(inner)})") if sign == "!" else f"(-{inner})"
 
     def binary(self, sign: str, left: str, right: str) -> str:
         if sign not in _OPERATORS:
-            raise NotExpressible(f"has the operator {sign}, for which there is no counterpart there")
+            raise NotExpressible(f"has the operator {sign}, which the target does not support")
         if sign == "in" and not isinstance(right, _Several):
             right = self.several([right])
         if sign in ("&&", "||"):

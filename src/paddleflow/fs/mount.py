@@ -56,7 +56,7 @@ def open_tree(options: MountOptions, state: State, turn: Turn) -> Tree:
             return _open_folder(root, options, state)
         case "":
             hint = "write it as file:///data/team or s3://bucket/prefix"
-            raise Invalid(f"{options.url!r} is no URL", hint=hint)
+            raise Invalid(f"{options.url!r} is not a URL", hint=hint)
         case known if known in SCHEMES:
             if SCHEMES[known].native is None or options.links:
                 return _open_remote(options, state, turn)

@@ -286,7 +286,7 @@ def _distributed(document: DistributedJob, context: AdmissionContext, faults: Jo
             faults.add(f"{where}role", f"the role[{item.role[:40]}] for framework {name} is not supported", known)
             continue
         if role.name in counts:
-            faults.add(f"{where}role", f"the role[{role.name}] is there twice")
+            faults.add(f"{where}role", f"the role[{role.name}] is listed twice")
             continue
         size = size_of(item, role, name, where, faults)
         counts[role.name], most[role.name] = size.count if size.least is None else size.least, size.count

@@ -64,7 +64,7 @@ def refuse_waiting(tx: Tx, user: str, resource_type: str, resource_id: str, now:
     """End jobs of a user that wait for what a grant gave them, when that is taken back; whether there may be more of them."""
     statement = SQL["waiting_in_queue" if resource_type == "queue" else "waiting_for_storage"]
     found = tx.all(statement, user_name=user, resource=resource_id, limit=MOST_REFUSED)
-    message = f"user[{user}] may not use {resource_type}[{resource_id}] any more: the grant was taken back"
+    message = f"user[{user}] may no longer use {resource_type}[{resource_id}]: the grant was revoked"
     for row in found:
         stop_job(tx, row["id"], message, now, rules)
     return len(found) == MOST_REFUSED

@@ -235,7 +235,7 @@ def _refuse_taken_ids(tx: Tx, submission: Submission) -> None:
     for number, id in enumerate(ids):
         where = f"jobs[{number}].id" if submission.batch else "id"
         if id in seen:
-            faults.append(Fault(where, f"job[{id}] is there twice", hint))
+            faults.append(Fault(where, f"job[{id}] is listed twice", hint))
         elif id in taken:
             faults.append(Fault(where, f"job[{id}] exists already", hint))
         if id:

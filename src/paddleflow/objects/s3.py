@@ -76,10 +76,12 @@ class S3Store:
     def __init__(self, bucket: Bucket, *, seconds: float = 60.0) -> None:
         url = urlsplit(bucket.endpoint)
         if url.scheme not in ("http", "https") or not url.hostname:
-            raise Invalid(f"endpoint {shorten(bucket.endpoint)} is no URL", hint="write it as https://s3.example.com")
+            raise Invalid(
+                f"endpoint {shorten(bucket.endpoint)} is not a URL", hint="write it as https://s3.example.com"
+            )
         if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", bucket.name):
             raise Invalid(
-                f"bucket {shorten(bucket.name)} is no name of a bucket: 3 to 63 lower-case letters, digits, - and ."
+                f"bucket {shorten(bucket.name)} is not a valid bucket name: 3 to 63 lower-case letters, digits, - and ."
             )
         prefix = check_folder_key(bucket.prefix.strip("/"))
         self.name = f"s3://{bucket.name}/{prefix}".rstrip("/")

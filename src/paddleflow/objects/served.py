@@ -248,7 +248,7 @@ def _read_full(content: BinaryIO) -> bytes:
 
 def _entry(found: object) -> Entry:
     if not isinstance(found, dict) or "path" not in found:
-        raise Unavailable("the server's answer is no file")
+        raise Unavailable("the server's answer is not a file")
     kind = _KINDS.get(str(found.get("kind")), Kind.OTHER)
     return Entry(
         str(found["path"]),

@@ -552,7 +552,7 @@ def _known_hosts() -> list[Path]:
 
 def _read_key(server: SftpServer) -> asyncssh.SSHKey | None:
     if not server.user:
-        raise Invalid("an SFTP server is asked in somebody's name: property user is missing")
+        raise Invalid("the property user is required for SFTP")
     if not server.private_key:
         if not server.password:
             raise Invalid(f"neither a password nor a privateKey is given for user {shorten(server.user)}")
@@ -561,7 +561,7 @@ def _read_key(server: SftpServer) -> asyncssh.SSHKey | None:
         return asyncssh.import_private_key(server.private_key, server.passphrase or None)
     except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
         hint = "give the text of the file, such as ~/.ssh/id_ed25519, and its passphrase if it has one"
-        raise Invalid(f"privateKey is no key that can be read: {error}", hint=hint) from error
+        raise Invalid(f"privateKey cannot be read: {error}", hint=hint) from error
 
 
 def _entry(key: str, found: SFTPAttrs) -> Entry:

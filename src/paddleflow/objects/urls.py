@@ -111,7 +111,7 @@ def parse_url(url: str) -> Url:
     scheme = scheme.lower()
     if not separator:
         hint = "write it as file:///data/team or s3://bucket/prefix"
-        raise Invalid(f"{shorten(url)} is no URL of a store", code=INVALID_URL, hint=hint)
+        raise Invalid(f"{shorten(url)} is not the URL of a store", code=INVALID_URL, hint=hint)
     if scheme not in SCHEMES:
         raise Invalid(
             f"{shorten(url)}: no store of type {shorten(scheme)}", code=INVALID_URL, hint=nearest(scheme, SCHEMES)
@@ -163,11 +163,11 @@ def _flag(value: str) -> str:
 
 def _kubernetes_name(value: str) -> str:
     fits = re.fullmatch(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", value)
-    return "" if fits else "is no name of Kubernetes: lower-case letters, digits and dashes"
+    return "" if fits else "is not a valid Kubernetes name: lower-case letters, digits and dashes"
 
 
 def _mode(value: str) -> str:
-    return "" if re.fullmatch(r"0?[0-7]{1,4}", value) else "is no mode, such as 0644"
+    return "" if re.fullmatch(r"0?[0-7]{1,4}", value) else "is not a mode, such as 0644"
 
 
 # ---- folders ----
@@ -198,7 +198,7 @@ _GLUSTERFS_PROPERTIES = (
     Property(
         "port",
         "of the management daemon, `24007` if not given",
-        fault=lambda value: "" if re.fullmatch(r"[1-9]\d{0,4}", value) else "is no port",
+        fault=lambda value: "" if re.fullmatch(r"[1-9]\d{0,4}", value) else "is not a port",
     ),
 )
 _AFS_PROPERTIES = (

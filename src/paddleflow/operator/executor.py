@@ -115,7 +115,7 @@ class WriteExecutor:
         found = owner(there)
         if found is not None and found.uid == uid(job):
             cache.record_write(there)  # ours: its create got no response, or it is still terminating
-            raise Conflict(f"{kind} {space}/{own} is there already")
+            raise Conflict(f"{kind} {space}/{own} already exists")
         if found is not None and (found.kind, found.key) == (PADDLEJOBS.kind, key(job)):
             # Of an earlier job of this name. The garbage collector takes its time, and forgets it where the new job came
             # while it did not watch.

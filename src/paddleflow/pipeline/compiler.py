@@ -430,7 +430,7 @@ class _Inference:
         """A template, in words that `draft` may use, of a parameter or loop item that comes from around it."""
         parent = draft.parent
         if parent is None:
-            refuse(f"{draft.label} refers to {owner.path}, but it may refer to nobody: it comes after all others")
+            refuse(f"{draft.label} refers to {owner.path}, but must not refer to others, because it runs last")
         if owner is parent:
             return template(PARENT, name)
         if owner.parent is parent:
@@ -444,7 +444,7 @@ class _Inference:
         """A template of an artifact, in words that `draft` may use; `consumer` is the input that takes it."""
         parent = draft.parent
         if parent is None:
-            refuse(f"{draft.label} refers to {owner.path}, but it may refer to nobody: it comes after all others")
+            refuse(f"{draft.label} refers to {owner.path}, but must not refer to others, because it runs last")
         if draft is owner or _inside(owner.path, draft.path):
             refuse(f"{draft.label}: input {consumer} cannot be an artifact of the component itself, found {owner.path}")
         if _inside(draft.path, owner.path):

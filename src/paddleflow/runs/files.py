@@ -170,7 +170,7 @@ def existing(store: ObjectStore, path: str) -> Entry:
     try:
         entry = store.stat(key_of(path))
     except NotFound as error:
-        raise NotFound(f"artifact[{path[:200]}] is not there any more", code="ArtifactEventNotFound") from error
+        raise NotFound(f"artifact[{path[:200]}] no longer exists", code="ArtifactEventNotFound") from error
     if entry.kind is Kind.OTHER:
         raise Invalid(f"artifact[{path[:200]}] is neither a file nor a folder", code="InvalidArguments")
     return entry

@@ -148,7 +148,7 @@ class KubernetesClusters:
             for mount in wanted:
                 storage = storage_by_id(tx, mount.storage)
                 if storage is None:
-                    raise NotFound(f"fs[{mount.storage}] does not exist any more", code="FileSystemNotExist")
+                    raise NotFound(f"fs[{mount.storage}] no longer exists", code="FileSystemNotExist")
                 scope = mount_scope(storage.id, read_only=mount.read_only)
                 token = tokens.issue(tx, launch.user, now, mounts.LIFETIME / 3600, scope=scope)
                 made = mounts.add_mount(tx, storage, launch.user, pod, mount.target, tokens.digest(token), now)

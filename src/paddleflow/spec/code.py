@@ -184,13 +184,13 @@ def _tree_faults(manifest: Manifest) -> Iterator[Fault]:
     leaves: set[str] = set()
     for path in [*(file.path for file in manifest.files), *(link.path for link in manifest.links)]:
         if path in leaves:
-            yield Fault("files", f"{path[:80]!r} is there twice")
+            yield Fault("files", f"{path[:80]!r} is listed twice")
         leaves.add(path)
     for path in leaves:
         above = posixpath.dirname(path)
         while above:
             if above in leaves:
-                yield Fault("files", f"{path[:80]!r} is below {above[:80]!r}, which is no folder")
+                yield Fault("files", f"{path[:80]!r} is below {above[:80]!r}, which is not a folder")
                 break
             above = posixpath.dirname(above)
 

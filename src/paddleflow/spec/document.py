@@ -44,7 +44,7 @@ LooseText = Annotated[str, BeforeValidator(_numeric_text)]
 def decode(kind: type[D], body: bytes, *, ignore_unknown: bool = False) -> D:
     """The document in a request body, or one `Invalid` that lists every fault."""
     if not body.strip():
-        raise Invalid("the request body is empty, a JSON object is wanted", code="MalformedJSON")
+        raise Invalid("the request body is empty, expected a JSON object", code="MalformedJSON")
     try:
         return kind.model_validate_json(body)  # the quick way: spelled as documented
     except ValidationError:
@@ -59,7 +59,7 @@ def decode(kind: type[D], body: bytes, *, ignore_unknown: bool = False) -> D:
 def parse(kind: type[D], data: object, *, ignore_unknown: bool = False) -> D:
     """The document in decoded JSON or YAML, or one `Invalid` that lists every fault."""
     if not isinstance(data, dict):
-        raise Invalid(f"a JSON object is wanted, found {_shape(data)}", code="InappropriateJSON")
+        raise Invalid(f"expected a JSON object, found {_shape(data)}", code="InappropriateJSON")
     faults: list[Fault] = []
     tidy = _tidied(kind, data, "", faults, ignore_unknown)
     try:
@@ -148,7 +148,7 @@ def _inner(annotation: Any) -> type[Document] | None:
 
 
 #: Words for people where pydantic has names of classes.
-_WANTED = {"model_type": "an object is wanted", "dict_type": "an object is wanted", "list_type": "a list is wanted"}
+_WANTED = {"model_type": "expected an object", "dict_type": "expected an object", "list_type": "expected a list"}
 
 
 def _faults(error: ValidationError) -> list[Fault]:
@@ -165,7 +165,7 @@ def _faults(error: ValidationError) -> list[Fault]:
         if item["type"] != "value_error":  # those are sentences of ours
             message = _WANTED.get(item["type"]) or message[:1].lower() + message[1:]
             if last == "str":
-                message = "a text or a list is wanted"
+                message = "expected a text or a list"
             if item["type"] != "missing":
                 message = f"{message}, found {_shape(item.get('input'))}"
         faults.append(Fault(where, message))

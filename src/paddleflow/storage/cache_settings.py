@@ -44,7 +44,7 @@ def create_cache_settings(tx: Tx, storage: Storage, document: CacheSettings, use
         raise Conflict(
             f"fs[{storage.name}] has cache settings already",
             code="DuplicatedName",
-            hint="PUT changes them; paddleflow fs deletefscache takes them away",
+            hint="PUT changes them; paddleflow fs deletefscache deletes them",
         )
 
 

@@ -224,7 +224,7 @@ def abort_upload(store: ObjectStore, upload: str) -> None:
 
 def _folder(upload: str) -> str:
     if not _ID.fullmatch(upload):
-        raise Invalid(f"{upload[:80]!r} is no id of an upload")
+        raise Invalid(f"{upload[:80]!r} is not the id of an upload")
     return f"{UPLOADS}/{upload}"
 
 

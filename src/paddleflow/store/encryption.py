@@ -170,7 +170,7 @@ def parse_keys(text: bytes, source: str) -> list[Key]:
         except binascii.Error:
             secret = b""
         if not _ID.fullmatch(name) or len(secret) != _KEY_BYTES or name in found:
-            raise Invalid(f"{source}, line {number}: is not a key, or one of an id that is there already", hint=hint)
+            raise Invalid(f"{source}, line {number}: is not a key, or has an id that is already used", hint=hint)
         found[name] = Key(name, secret)
     if not found:
         raise Invalid(f"{source} holds no key", hint=hint)

@@ -78,7 +78,7 @@ def parse(file: str, text: str) -> dict[str, Statement]:
 def _with_fragments(sql: str, where: str) -> str:
     def spelled(match: re.Match[str]) -> str:
         if match[1] not in FRAGMENTS:
-            raise ValueError(f"{where}: ${match[1]} is no fragment, there are {', '.join(FRAGMENTS)}")
+            raise ValueError(f"{where}: ${match[1]} is not a fragment, there are {', '.join(FRAGMENTS)}")
         return FRAGMENTS[match[1]]
 
     return _FRAGMENT.sub(spelled, sql)

@@ -27,11 +27,11 @@ def test_words(words: list[str], wanted: list[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["s3://b"], "1 places"),
-        (["s3://b", "/m", "-o", "chache-dir=/c"], "'chache-dir' is no option"),
+        (["s3://b"], "found 1"),
+        (["s3://b", "/m", "-o", "chache-dir=/c"], "'chache-dir' is not a mount option"),
         (["s3://b", "/m", "-o", "writeback=yes"], "takes no value"),
         (["s3://b", "/m", "-o", "cache-size"], "needs a value"),
-        (["s3://b", "/m", "-x"], "-x is no option"),
+        (["s3://b", "/m", "-x"], "-x is not an option"),
     ],
 )
 def test_refusals(words: list[str], message: str) -> None:

@@ -183,7 +183,7 @@ entry_points:
         argo.export(flow(text))
     messages = {fault.where: fault.message for fault in refused.value.details}
     assert messages == {
-        "a": "text holds {{ that is no template, which Argo would take for one of its own",
+        "a": "text holds {{ outside a template, which Argo would interpret",
         "b": "loop_argument depends on artifact list, which is known only at run time",
         "c.in": "condition reads the content of artifact l, which no single step beside it makes",
         "d": "it has no image",

@@ -31,8 +31,8 @@ def test_a_gang_of_two_roles() -> None:
     [
         ("mpi", [{"role": "pserver", "command": "x"}], "members[0].role", "the role[pserver] for framework mpi is not supported"),
         ("paddle", [{"role": "worker", "replicas": 1, "command": "x"}], "members", "needs at least 2 worker"),
-        ("paddle", [WORKERS, WORKERS], "members[1].role", "the role[worker] is there twice"),
-        ("paddle", [WORKERS, {"role": "pworker", "command": "x"}], "members[1].role", "the role[worker] is there twice"),
+        ("paddle", [WORKERS, WORKERS], "members[1].role", "the role[worker] is listed twice"),
+        ("paddle", [WORKERS, {"role": "pworker", "command": "x"}], "members[1].role", "the role[worker] is listed twice"),
         ("pytorch", [{"role": "worker", "replicas": 2}], "members[0].command", "nothing to run"),
         ("mpi", [{"role": "master"}, {"role": "worker"}], "members[0].command", "nothing to run"),
         ("mpi", [{"role": "worker", "command": "x"}], "members", "at least 1 master"),
@@ -187,7 +187,7 @@ def test_pod_level_resources_count_instead_of_the_container_s() -> None:
 @pytest.mark.parametrize(
     ("changes", "where", "words"),
     [
-        ({"command": 5}, "command", "a text or a list is wanted"),
+        ({"command": 5}, "command", "expected a text or a list"),
         ({"command": [["x"]]}, "command", "should be"),
         ({"env": {"A": "1"}}, "env", "must be a list of objects with name and value"),
         ({"env": 5}, "env", "must be a list"),

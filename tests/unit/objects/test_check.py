@@ -104,13 +104,13 @@ def test_a_store_that_does_not_answer_keeps_the_places_of_its_owner_only(tmp_pat
 @pytest.mark.parametrize(
     ("url", "properties", "words"),
     [
-        ("bucket/path", {}, "no URL"),
+        ("bucket/path", {}, "not the URL"),
         ("loacl://bucket", {}, "did you mean local"),
         ("s3://", {}, "names no server"),
         ("s3://key:secret@bucket", {}, "shown to everybody"),
         ("s3://data", {"acessKey": "x"}, "did you mean accessKey"),
         ("s3://data", {"insecureSkipVerify": "perhaps"}, "neither true nor false"),
-        ("s3://data", {"fileMode": "rw"}, "no mode"),
+        ("s3://data", {"fileMode": "rw"}, "not a mode"),
         ("s3://data", {"accessKey": "x"}, "needs a secretKey"),
         ("local:///data", {"user": "x"}, "it has none"),
     ],

@@ -92,13 +92,13 @@ def test_json_is_yaml() -> None:
     [
         ("name: p\nname: q", "2:1", "the key [name] is given twice, first in line 1", "keep one"),
         ("a: {b: 1, c: 2, b: 3}", "1:17", "the key [b] is given twice", ""),
-        ("name: {{x}}", "1:8", "a key is a map, text is wanted", "quotes around a template"),
+        ("name: {{x}}", "1:8", "a key is a map, expected text", "quotes around a template"),
         ("a: {{x}} b", "1:5", "a key is a map", "quotes"),
-        ("? [a]\n: b", "1:3", "a key is a list, text is wanted", ""),
-        ("1: a", "1:1", "the key [1] is an integer, text is wanted", "quotes"),
-        ("true: a", "1:1", "the key [true] is a boolean, text is wanted", "quotes"),
-        ("~: a", "1:1", "a key is nothing, text is wanted", ""),
-        ("a: &a [b]\n*a : c", "2:1", "a key is a list, text is wanted", ""),
+        ("? [a]\n: b", "1:3", "a key is a list, expected text", ""),
+        ("1: a", "1:1", "the key [1] is an integer, expected text", "quotes"),
+        ("true: a", "1:1", "the key [true] is a boolean, expected text", "quotes"),
+        ("~: a", "1:1", "a key is empty, expected text", ""),
+        ("a: &a [b]\n*a : c", "2:1", "a key is a list, expected text", ""),
         ("a: 1\n---\nb: 2", "2:1", "several documents", "---"),
         ("a:\n\t- b", "2:1", "not YAML", "spaces"),
         ("a: [1, 2", "2:1", "not YAML", ""),
@@ -184,7 +184,7 @@ def test_json_has_the_same_limits() -> None:
     for document, message in (
         (deep, "nested more than 64 deep"),
         ([1] * 310_000, "more than 300,000 values"),
-        ({1: 2}, "the key 1 is an integer, text is wanted"),
+        ({1: 2}, "the key 1 is an integer, expected text"),
         ({"a": object()}, "a value of type object is not JSON"),
     ):
         with pytest.raises(Invalid) as caught:

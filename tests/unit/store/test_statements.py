@@ -87,7 +87,7 @@ def test_fragments_are_the_same_words_everywhere() -> None:
     assert (
         words == f"select id from jobs where status in {FRAGMENTS['ACTIVE']} and status not in {FRAGMENTS['WAITING']}"
     )
-    with pytest.raises(ValueError, match=r"a\.sql:1: \$NOTHING is no fragment, there are ACTIVE, WAITING"):
+    with pytest.raises(ValueError, match=r"a\.sql:1: \$NOTHING is not a fragment, there are ACTIVE, WAITING"):
         parse("a.sql", "-- name: one\n-- One.\nselect 1 from jobs where status in $NOTHING")
 
 

@@ -81,7 +81,7 @@ def refusal(launch: Launch, settings: StorageSettings, cluster: str, namespace: 
         if "://" not in mount.location:
             return f"{what} cannot be mounted in a pod"
         if not settings.way:
-            return f"{what} is no folder of the nodes, and the setting storages of cluster {cluster} brings no others into pods"
+            return f"{what} is not a folder of the nodes, and the setting storages of cluster {cluster} allows no others in pods"
         if settings.way == COPY and (number or RUN_VARIABLE not in launch.env):
             return (
                 f"{what} cannot be mounted in pods of cluster {cluster}, whose setting storages is copy: "

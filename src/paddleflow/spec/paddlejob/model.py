@@ -197,7 +197,7 @@ class PaddleJobSpec(Document):
     def _whole(self) -> PaddleJobSpec:
         faults = []
         if not self.roles():
-            faults.append("names no role, at least one of ps, worker and heter is wanted")
+            faults.append("has no role, expected at least one of ps, worker and heter")
         if self.elastic is not None and self.worker is None:
             faults.append("has elastic without worker: workers are what grows and shrinks")
         least = self.scheduling_policy.min_available if self.scheduling_policy else None

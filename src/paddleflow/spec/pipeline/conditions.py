@@ -114,7 +114,7 @@ def parse(condition: str, builder: Builder[T]) -> T:
     expression = parser.expression(0)
     token = parser.token
     if token.kind != "end":
-        raise Malformed(f"an operator is wanted at character {token.at}, found [{shown(token.text)}]")
+        raise Malformed(f"expected an operator at character {token.at}, found [{shown(token.text)}]")
     return expression
 
 
@@ -158,7 +158,7 @@ class _Parser(Generic[T]):
         token = self.token
         if token.kind != "operator" or token.text != sign:
             found = f"found [{shown(token.text)}]" if token.kind != "end" else "the condition ends"
-            raise Malformed(f"[{sign}] is wanted at character {token.at}, {found}")
+            raise Malformed(f"expected [{sign}] at character {token.at}, {found}")
         self.position += 1
 
     def expression(self, rank: int) -> T:
@@ -194,7 +194,7 @@ class _Parser(Generic[T]):
         if token.text in PREFIXES:
             return self.builder.prefix(token.text, self.expression(max(RANKS.values())))
         found = f"found [{shown(token.text)}]" if token.kind != "end" else "the condition ends"
-        raise Malformed(f"a value is wanted at character {token.at}, {found}")
+        raise Malformed(f"expected a value at character {token.at}, {found}")
 
     def _list(self) -> T:
         """What stands in parentheses: a value, or several with commas between."""

@@ -119,7 +119,7 @@ def from_json(value: object, faults: DocumentFaults) -> YamlNode:
         if isinstance(item, Mapping):
             for key in item:
                 if not isinstance(key, str):
-                    raise faults.fatal(None, f"the key {shown(key)} is {kind_of(key)}, text is wanted")
+                    raise faults.fatal(None, f"the key {shown(key)} is {kind_of(key)}, expected text")
             return YamlNode({key: build(child, depth + 1) for key, child in item.items()})
         if isinstance(item, list | tuple):
             return YamlNode([build(child, depth + 1) for child in item])
@@ -233,12 +233,12 @@ class _Builder:
                     documents += 1
                     if documents > 1:
                         raise self._stop(
-                            event, "the file holds several documents, one is wanted", "remove the line ---"
+                            event, "the file contains several documents, expected one", "remove the line ---"
                         )
         finally:
             loader.dispose()
         if self.root is None:
-            raise self.faults.fatal(None, "the document is empty, a map with name and entry_points is wanted")
+            raise self.faults.fatal(None, "the document is empty, expected a map with name and entry_points")
         return self.root
 
     def _stop(self, event: Any, message: str, hint: str = "") -> Invalid:
@@ -273,8 +273,8 @@ class _Builder:
 
     def _odd_key(self, event: Any, value: Scalar, text: str) -> None:
         if value is None:
-            raise self._stop(event, "a key is nothing, text is wanted")
-        self.faults.misread(_mark(event), f"the key [{text}] is {kind_of(value)}, text is wanted", "write it in quotes")
+            raise self._stop(event, "a key is empty, expected text")
+        self.faults.misread(_mark(event), f"the key [{text}] is {kind_of(value)}, expected text", "write it in quotes")
 
     def _tagged(self, event: Any, tag: str, text: str) -> Scalar:
         value = scalar(text)
@@ -292,7 +292,7 @@ class _Builder:
         node = YamlNode({} if is_map else [], start.line + 1, start.column + 1)
         if self.top is not None and self.top.is_map and self.top.key is None:
             hint = 'put quotes around a template: "{{name}}"' if is_map else ""
-            raise self._stop(event, f"a key is {node.kind}, text is wanted", hint)
+            raise self._stop(event, f"a key is {node.kind}, expected text", hint)
         self.top = _Open(node, event.anchor, is_map)
         self.stack.append(self.top)
 
@@ -322,7 +322,7 @@ class _Builder:
             )
         if self.top is not None and self.top.is_map and self.top.key is None:
             if not isinstance(known.value, str):
-                raise self._stop(event, f"a key is {known.kind}, text is wanted")
+                raise self._stop(event, f"a key is {known.kind}, expected text")
             self.top.key = _Key(known.value, event.start_mark.line + 1, event.start_mark.column + 1, False)
             return
         self._put(known.again())

@@ -313,7 +313,7 @@ def check_loop(draft: Draft, faults: DocumentFaults) -> None:
             return
         if references(loop):
             faults.add(
-                mark, where, f"loop_argument[{shown(loop)}] is invalid: one template and nothing beside it is wanted"
+                mark, where, f"loop_argument[{shown(loop)}] is invalid: expected a single template and nothing else"
             )
             return
         try:
