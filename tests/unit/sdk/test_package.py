@@ -13,7 +13,7 @@ from paddleflow.sdk.transport import Transport
 
 
 def test_help_of_the_package_describes_what_it_offers() -> None:
-    shown = pydoc.render_doc(paddleflow, renderer=pydoc.plaintext)
+    shown = pydoc.plain(pydoc.render_doc(paddleflow))
     assert "class PaddleFlow(" in shown
     assert "connect(server" in shown
     assert {"connect", "PaddleFlow", "Client"} <= set(dir(paddleflow))
