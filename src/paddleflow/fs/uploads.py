@@ -16,7 +16,7 @@ from pathlib import Path
 
 from paddleflow.fs.journal import MOST_CONTENT
 from paddleflow.fs.meta import Node, Nodes, staged_record
-from paddleflow.fs.writer import Changed, Commit, Staging
+from paddleflow.fs.writer import Changed, Commit, Staging, line_of
 
 
 def state_of(fd: int) -> tuple[int, int]:
@@ -55,7 +55,7 @@ class Uploads:
                 if node.unlinked or node.staged is None:
                     return
                 before, fd = state_of(node.fd), os.dup(node.fd)
-                commit = Commit(node.key(), node.metadata(), node.tag, node.staged.stem)
+                commit = Commit(node.key(), node.metadata(), node.tag, line_of(node.staged))
             try:
                 entry = self._staging.upload(fd, commit)
             finally:
@@ -105,7 +105,7 @@ class Uploads:
 
     @staticmethod
     def _commit_of(node: Node, over: Node | None) -> Commit:
-        instead_of = over.staged.stem if over is not None and over.staged is not None else ""
+        instead_of = line_of(over.staged) if over is not None and over.staged is not None else ""
         return Commit(node.key(), node.metadata(), node.tag, again=node.pending, over=instead_of)
 
     def _send(self, node: Node) -> None:
@@ -167,7 +167,7 @@ class Uploads:
             path = node.kept or node.staged
             fd = os.dup(node.fd) if node.kept is None else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             wanted = node.clean_as if node.kept is None else state_of(fd)
-            commit = Commit(node.key(), node.metadata(), node.tag, path.stem)
+            commit = Commit(node.key(), node.metadata(), node.tag, line_of(path))
         try:
             entry = self._staging.upload(fd, commit, lambda: state_of(fd) == wanted)
         finally:

@@ -88,7 +88,7 @@ class Staging:
         `after`: for the next version of a staged file, whose note replaces that one's.
         """
         if after is not None:
-            return after.with_name(f"{_line(after)}.{_number(after) + 1}.data")
+            return after.with_name(f"{line_of(after)}.{_number(after) + 1}.data")
         name = f"{secrets.token_hex(8)}.data"
         if len(self._folders) == 1:
             return self._folders[0] / name
@@ -209,7 +209,7 @@ class Staging:
         """Uploads by parts whose file is not wanted any more."""
         if not self._parts.exists():
             return
-        wanted = {_line(file) for file in self._files() if file.suffix == ".note"}
+        wanted = {line_of(file) for file in self._files() if file.suffix == ".note"}
         abort_uploads(self._store, self._parts, wanted.__contains__)
         with suppress(OSError):
             self._parts.rmdir()
@@ -254,9 +254,9 @@ class Staging:
         """Upload what an earlier mount had acknowledged; how many files that were. Files without a note go."""
         done = 0
         self._restore()
-        notes = {_line(file): file for file in sorted(self._files(), key=_number) if file.suffix == ".note"}
+        notes = {line_of(file): file for file in sorted(self._files(), key=_number) if file.suffix == ".note"}
         for file in self._files():
-            if file.suffix == ".note" and notes[_line(file)] != file:
+            if file.suffix == ".note" and notes[line_of(file)] != file:
                 self.drop(file.with_suffix(".data"))
         for file in notes.values():
             done += self._recover_one(file)
@@ -295,7 +295,7 @@ class Staging:
             found = json.loads(note.read_text("utf-8"))
             again = bool(found.get("again"))
             commit = Commit(
-                found["key"], found["metadata"], found["replaces"], _line(note), again, found.get("over", "")
+                found["key"], found["metadata"], found["replaces"], line_of(note), again, found.get("over", "")
             )
             fd = os.open(data, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -389,7 +389,7 @@ class _Content(FileIO):
         return content
 
 
-def _line(path: Path) -> str:
+def line_of(path: Path) -> str:
     """What the versions of a staged file have in common: the first part of their names."""
     return path.name.partition(".")[0]
 

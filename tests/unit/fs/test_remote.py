@@ -21,7 +21,7 @@ from paddleflow.fs.options import RemoteOptions
 from paddleflow.fs.remote import RemoteTree
 from paddleflow.fs.state import HandleRecord, State, make_state_files
 from paddleflow.fs.tree import Owner
-from paddleflow.fs.writer import Staging
+from paddleflow.fs.writer import STAGED, Staging
 from paddleflow.objects.memory import MemoryStore
 from paddleflow.objects.store import Entry
 from tests.patience import eventually
@@ -205,6 +205,25 @@ def test_what_was_acknowledged_outlasts_a_file_that_is_written_again(
                 each.release()
         eventually(lambda: not tree.stats()["waiting"] and store.read("name", size=1 << 20) == b"half of the next")
         eventually(lambda: [each.name for each in (tmp_path / "staging").iterdir()] in (["journal"], []))
+    finally:
+        store.back.set()
+        tree.close()
+
+
+def test_all_versions_of_a_staged_file_have_one_name_in_the_store(tmp_path: Path, state: State) -> None:
+    """So that after a crash none of them is taken for somebody else's."""
+    store = Away()
+    tree = make_tree(tmp_path, store, state, RemoteOptions(ttl=3600.0, writeback=True))
+    try:
+        node = write(tree, b"name", LARGE)
+        file = tree.open(node, os.O_WRONLY | os.O_TRUNC)
+        file.write(memoryview(b"next"), 0)
+        file.flush()
+        (note,) = (tmp_path / "staging").glob("*.1.note")
+        store.back.set()
+        eventually(lambda: not tree.stats()["waiting"])
+        assert store.stat("name").metadata[STAGED] == note.name.partition(".")[0]
+        file.release()
     finally:
         store.back.set()
         tree.close()
