@@ -6,6 +6,7 @@ reconcile function compares and builds what people write in manifests. Pure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -76,6 +77,23 @@ ACCESS_REVIEWS = Resource(
 )
 PODGROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
 PADDLEJOBS = Resource("batch.paddlepaddle.org", "v1", "paddlejobs", "PaddleJob")
+
+
+_VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_PATH = re.compile(r"/(?:api|apis/[^/]+)/[^/]+/(?:namespaces/(?P<namespace>[^/]+)/)?(?P<what>.+)")
+
+
+def request_words(method: str, path: str) -> str:
+    """A request in the words of RBAC, for messages: ``create pods in namespace[team]``. Paths of no object stay as they are."""
+    path, _, query = path.partition("?")
+    found = _PATH.fullmatch(path)
+    if found is None:
+        return f"{method} {path}"
+    namespace, what = found["namespace"], found["what"]
+    verb = _VERBS.get(method, method)
+    if method == "GET" and "/" not in what:
+        verb = "watch" if "watch=" in query else "list"
+    return f"{verb} {what}" + (f" in namespace[{namespace}]" if namespace else "")
 
 
 def name(obj: View) -> str:

@@ -25,6 +25,7 @@ from paddleflow.base.values import dataclass
 from paddleflow.errors import Unavailable
 from paddleflow.kube.credentials import Credential, Credentials, StaticToken
 from paddleflow.kube.proxy import Proxy, open_tunnel
+from paddleflow.kube.resources import request_words
 from paddleflow.kube.websocket import NoUpgrade, WebSocket, handshake
 
 KEPT = 60.0  #: seconds after which an idle connection is not used again; API servers close theirs after 90
@@ -41,7 +42,7 @@ class Request:
     content: str = "application/json"
 
     def __str__(self) -> str:
-        return f"{self.method} {self.path.partition('?')[0]}"
+        return request_words(self.method, self.path)
 
 
 @dataclass(slots=True)
