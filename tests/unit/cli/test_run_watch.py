@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from paddleflow.cli.run_watch import RunProgress, counter, screen
+from paddleflow.runs.model import ComponentStatus
 from paddleflow.sdk.follow import Event
 from tests.client_stub import Answer, Shell, Stub
 
@@ -46,6 +47,12 @@ def test_events_build_the_state() -> None:
             "✗ c  failed  1.0 s  exit code 3",
         ]
     )
+
+
+def test_every_state_of_a_step_has_a_mark() -> None:
+    states = ["", *(status.value for status in ComponentStatus)]
+    shown = [screen("r", progress(step("a", status, 1.0)), 20, 2.0)[-1] for status in states]
+    assert not [line for line in shown if line.startswith("?")]
 
 
 def test_a_step_that_is_tried_again_starts_again() -> None:
