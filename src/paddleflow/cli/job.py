@@ -288,6 +288,9 @@ def list_(
             )
         )
         records = [job.record for job in found]
+        if queue and not records and session.output not in {"compat", "text"}:  # the queue may not exist: then say so
+            for name in queue.split(","):
+                session.client.queues.get(name)
         output.show_list(session, _chosen(fieldlist), _with_run_names(session, records) if folded else records, marker)
         output.show_marker(session, marker)
 

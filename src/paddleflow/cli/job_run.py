@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -21,6 +21,7 @@ from paddleflow.errors import Invalid, PaddleFlowError
 if TYPE_CHECKING:
     from paddleflow.sdk.jobs import Job, JobRecord
 
+T = TypeVar("T")
 INTERRUPTED = 130
 MOST_ARRAY = 10_000  #: jobs of one --array
 GPU = "nvidia.com/gpu"
@@ -179,12 +180,14 @@ def run(
     if array and given["framework"]:
         raise click.UsageError("--array and --framework cannot be used together")
     earlier = list(dict.fromkeys(entry for one in after for entry in _after(session, one)))
-    document = _document(session, command, quiet, given)
-    if earlier:
-        document["after"] = earlier
+
+    def document(elsewhere: bool) -> dict[str, Any]:
+        made = _document(session, command, quiet, given, elsewhere)
+        return {**made, "after": earlier} if earlier else made
+
     if array:
         ctx.exit(_run_array(session, document, array, detach, quiet))
-    job = session.client.jobs.submit(document)
+    job = _submitted(session.client.jobs.submit, document)
     if detach:
         output.done(session, job.id, job.id, lambda: job.record.raw)
         return
@@ -194,8 +197,20 @@ def run(
     ctx.exit(_followed(session, job, quiet))
 
 
-def _document(session: Session, command: tuple[str, ...], quiet: bool, given: dict[str, Any]) -> dict[str, Any]:
-    """The job document that the options ask for."""
+def _submitted(submit: Callable[[dict[str, Any]], T], document: Callable[[bool], dict[str, Any]]) -> T:
+    """Submits with the caller's folder in place; if the server answers that the queue's cluster does not see it, with a snapshot."""
+    try:
+        return submit(document(False))
+    except PaddleFlowError as refusal:
+        if not any(fault.where.endswith("code.path") for fault in refusal.details):
+            raise
+    return submit(document(True))
+
+
+def _document(
+    session: Session, command: tuple[str, ...], quiet: bool, given: dict[str, Any], elsewhere: bool
+) -> dict[str, Any]:
+    """The job document that the options ask for; `elsewhere` when the nodes do not see this machine's files."""
     words = command[0].split() or [command[0]]
     line: str | list[str] = command[0] if len(command) == 1 else list(command)
     if given["timeout"]:
@@ -208,7 +223,8 @@ def _document(session: Session, command: tuple[str, ...], quiet: bool, given: di
     env: dict[str, str] = {**given["env_file"], **(given["env"] or {})}
     if given["cluster"]:
         given = {**given, "queue": _queue_of(session, given["cluster"], given["queue"])}
-    code = None if given["no_code"] else _code(session, given["code"], given["workdir"], quiet, bool(given["cluster"]))
+        elsewhere = True
+    code = None if given["no_code"] else _code(session, given["code"], given["workdir"], quiet, elsewhere)
     if code and "path" in code:
         from paddleflow.environment import caller_environment
 
@@ -278,9 +294,7 @@ def _queue_of(session: Session, cluster: str, queue: str | None) -> str:
     return found[0]
 
 
-def _code(
-    session: Session, folder: Path | None, workdir: str, quiet: bool, elsewhere: bool = False
-) -> dict[str, Any] | None:
+def _code(session: Session, folder: Path | None, workdir: str, quiet: bool, elsewhere: bool) -> dict[str, Any] | None:
     """The folder or snapshot that the job runs with."""
     where = (folder or Path.cwd()).resolve()
     in_place = not elsewhere and session.client.code.shares_files()
@@ -300,22 +314,27 @@ def _code(
     return found
 
 
-def _run_array(session: Session, document: dict[str, Any], indexes: Sequence[int], detach: bool, quiet: bool) -> int:
+def _run_array(
+    session: Session, document: Callable[[bool], dict[str, Any]], indexes: Sequence[int], detach: bool, quiet: bool
+) -> int:
     """Submits one job per index, all or none; waits for all of them unless detached."""
     from paddleflow.base.ids import new_job_id
 
-    env = document.get("env", {})
     array = ARRAY + new_job_id(time.time()).removeprefix("job-")[:16]
-    documents = [
-        {
-            **document,
-            "array": array,
-            "name": f"{document['name']}-{index}",
-            "env": {**env, "PF_ARRAY_INDEX": str(index), "PF_ARRAY_SIZE": str(len(indexes))},
-        }
-        for index in indexes
-    ]
-    made = session.client.jobs.submit_many(documents)
+
+    def submit(one: dict[str, Any]) -> Sequence[Job]:
+        each = [
+            {
+                **one,
+                "array": array,
+                "name": f"{one['name']}-{index}",
+                "env": {**one.get("env", {}), "PF_ARRAY_INDEX": str(index), "PF_ARRAY_SIZE": str(len(indexes))},
+            }
+            for index in indexes
+        ]
+        return session.client.jobs.submit_many(each)
+
+    made = _submitted(submit, document)
     if not quiet:
         note(f"{array}: {output.count(len(made), 'job')} submitted")
     if detach:

@@ -14,8 +14,13 @@ from paddleflow.cli.session import Session, pass_session
 @click.option("--client", "client_only", is_flag=True, help="Print the client version only; do not ask a server.")
 @pass_session
 def version(session: Session, client_only: bool) -> None:
-    """Print the versions of client and server as JSON."""
-    found: dict[str, object] = {"client": f"PaddleFlow-{__version__}"}
-    if not client_only:
-        found["server"] = session.client.version()
-    output.print_data(session, found)
+    """Print the versions of client and server."""
+    client = f"PaddleFlow-{__version__}"
+    server = None if client_only else session.client.version()
+    if session.output == "name":
+        click.echo(client)
+    elif session.output in {"table", "wide"}:
+        words = [server.get(key) for key in ("gitVersion", "compiler", "platform")] if server else []
+        click.echo(output.describe({"client": client, "server": ", ".join(word for word in words if word)}))
+    else:
+        output.print_data(session, {"client": client} if server is None else {"client": client, "server": server})

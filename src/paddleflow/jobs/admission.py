@@ -219,7 +219,7 @@ def _refuse_folders(document: Named, queue: QueueFacts, faults: JobFaults) -> No
     ):
         if source is not None and source.path:
             message = f"names a folder of this machine, and queue[{queue.name}] is of cluster[{queue.cluster}]"
-            faults.add(f"{where}.path", message, "send a snapshot: paddleflow job run --cluster does")
+            faults.add(f"{where}.path", message, "send a snapshot of it, as paddleflow job run does")
 
 
 def _priority(document: Named) -> str:

@@ -466,11 +466,15 @@ def test_a_group_alone_prints_its_help_once(shell: Shell, words: str) -> None:
 
 
 def test_versions(stub: Stub, shell: Shell) -> None:
-    stub.on("GET /version", {"gitVersion": "2.0"})
-    assert json.loads(shell("version").stdout) == {
-        "client": f"PaddleFlow-{paddleflow.__version__}",
-        "server": {"gitVersion": "2.0"},
+    stub.on("GET /version", {"gitVersion": "2.0", "gitCommit": "", "platform": "linux/x86_64"})
+    client = f"PaddleFlow-{paddleflow.__version__}"
+    assert shell("version").stdout == f"client:  {client}\nserver:  2.0, linux/x86_64\n"
+    assert shell("version", "-o", "name").stdout == f"{client}\n"
+    assert json.loads(shell("version", "-o", "json").stdout) == {
+        "client": client,
+        "server": {"gitVersion": "2.0", "gitCommit": "", "platform": "linux/x86_64"},
     }
     stub.requests.clear()
-    assert json.loads(shell("version", "--client").stdout) == {"client": f"PaddleFlow-{paddleflow.__version__}"}
+    assert shell("version", "--client").stdout == f"client:  {client}\n"
+    assert json.loads(shell("version", "--client", "-o", "json").stdout) == {"client": client}
     assert stub.requests == []

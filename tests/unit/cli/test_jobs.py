@@ -237,6 +237,43 @@ def test_run_uses_the_caller_s_folder_and_programs(
     assert (body["env"]["VIRTUAL_ENV"], body["env"]["PATH"]) == ("/venv", "/mine")
 
 
+@pytest.mark.parametrize("array", [(), ("--array", "1-2")])
+def test_a_queue_whose_nodes_do_not_see_the_folder_is_sent_a_snapshot(
+    stub: Stub, shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, array: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VIRTUAL_ENV", "/venv")
+    where = "jobs[0].code.path" if array else "code.path"
+    refusal = {"code": "JobInvalidField", "message": "no", "details": [{"where": where, "message": "no"}]}
+    route = "POST /job/batch" if array else f"POST {RUN}"
+    stub.on("GET /whoami", {"name": "root", "host": host_fingerprint()})
+    stub.on(route, Answer(refusal, 400), {})
+    stub.on("POST /code/missing", {"missing": []})
+    stub.on("POST /code", {"id": "code-1", "files": 0, "size": 0})
+    shell("job", "run", "-d", "-q", "far", *array, "--", "true")
+    first, second = (
+        seen.body["jobs"][0] if array else seen.body for seen in stub.requests if f"{seen.method} {seen.path}" == route
+    )
+    assert (first["code"], first["env"]["VIRTUAL_ENV"]) == ({"path": str(tmp_path)}, "/venv")
+    assert "snapshot" in second["code"]
+    assert "VIRTUAL_ENV" not in second.get("env", {}), "programs of this machine"
+
+
+def test_an_unknown_queue_is_said_when_jobs_are_listed(stub: Stub, shell: Shell) -> None:
+    stub.on("GET /job", {"jobList": []})
+    stub.on("GET /queue/known", {"name": "known"})
+    stub.refuse("GET /queue/knwon", 404, "QueueNameNotFound", "queue[knwon] does not exist", hint="did you mean known?")
+    assert "No jobs found." in shell("job", "list", "-q", "known").stderr
+    said = shell("job", "list", "-q", "knwon", code=1).stderr
+    assert said == "error: queue[knwon] does not exist\nhint: did you mean known?\n"
+
+
+def test_an_array_of_one_job_is_one_job(stub: Stub, shell: Shell) -> None:
+    stub.on("POST /job/batch", {})
+    assert ": 1 job submitted\n" in shell("job", "run", "--no-code", "-d", "--array", "7", "true").stderr
+    assert ": 2 jobs submitted\n" in shell("job", "run", "--no-code", "-d", "--array", "7-8", "true").stderr
+
+
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
