@@ -14,7 +14,7 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from paddleflow.errors import NotFound, Unavailable
@@ -316,13 +316,13 @@ class PosixTree:
             raise
         return found, PosixFile(self._node(found.node), fd, keep_cache=False)
 
-    def listdir(self, node: int, *, look_up: bool) -> Iterator[Listed]:
+    def listdir(self, node: int, *, look_up: Callable[[], bool]) -> Iterator[Listed]:
         fd = os.open(self._node(node).path(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             with os.scandir(fd) as entries:
                 for entry in entries:
                     name, found = os.fsencode(entry.name), None
-                    if look_up:
+                    if look_up():
                         with contextlib.suppress(OSError):  # gone meanwhile, or no descriptors left: the name alone
                             found = self._found(node, name)
                     yield Listed(name, entry.inode(), _kind_of(entry), found)

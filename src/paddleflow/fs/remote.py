@@ -15,7 +15,7 @@ import os
 import stat
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 
@@ -125,15 +125,15 @@ class RemoteTree:
     def name_of(self, node: int) -> str:
         return self._nodes.get(node).key()
 
-    def listdir(self, node: int, *, look_up: bool) -> Iterator[Listed]:
-        folder = self._nodes.get(node)
-        if not self._fresh(folder.listed_at) or (look_up and self._index.has_unasked(folder.id)):
+    def listdir(self, node: int, *, look_up: Callable[[], bool]) -> Iterator[Listed]:
+        folder, asked = self._nodes.get(node), look_up()
+        if not self._fresh(folder.listed_at) or (asked and self._index.has_unasked(folder.id)):
             self._turn.pass_on()
-            self._folders.take_in(folder, look_up=look_up)
+            self._folders.take_in(folder, look_up=asked)
         folder.shown_at = folder.listed_at
         for row in self._index.children(folder.id):
             found: Found | None = None
-            if look_up:
+            if row.checked_at and look_up():
                 child = self._nodes.live(row.id)
                 if child is None and row.more:
                     child = self._nodes.get(row.id)
@@ -315,7 +315,7 @@ class RemoteTree:
         if old.is_folder and not node.is_folder:
             raise IsADirectoryError(errno.EISDIR, "a folder")
         if old.is_folder:
-            if any(True for _ in self.listdir(old.id, look_up=False)):
+            if any(True for _ in self.listdir(old.id, look_up=lambda: False)):
                 raise OSError(errno.ENOTEMPTY, "not empty")
         else:
             self._keep_for_readers(old)

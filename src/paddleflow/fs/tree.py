@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 from paddleflow.base.values import dataclass
@@ -148,8 +148,8 @@ class Tree(Protocol):
     def settle(self) -> None:
         """All open files of a worker that is gone are reopened: let go of what nobody has open."""
 
-    def listdir(self, node: int, *, look_up: bool) -> Iterator[Listed]:
-        """The entries without '.' and '..'; with `look_up` each with its node. Lazily, in a stable order."""
+    def listdir(self, node: int, *, look_up: Callable[[], bool]) -> Iterator[Listed]:
+        """The entries without '.' and '..', each with its node if `look_up` says so then. Lazily, in a stable order."""
 
     def kept_listing(self, node: int) -> bool | None:
         """Whether the names that the kernel may have cached of a folder still hold; None: it must not cache them."""

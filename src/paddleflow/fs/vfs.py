@@ -18,7 +18,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import stat
 import threading
 import time
 from collections import Counter, OrderedDict
@@ -30,6 +29,7 @@ from paddleflow.errors import NotFound, PaddleFlowError
 from paddleflow.fs import kernel
 from paddleflow.fs.device import Device
 from paddleflow.fs.kernel import Answer, Fattr, Fopen, Init, Op, Request
+from paddleflow.fs.listings import Listing
 from paddleflow.fs.state import State
 from paddleflow.fs.trace import Trace
 from paddleflow.fs.tree import NOW, Changes, Found, Listed, OpenFile, Owner, Tree, errno_of
@@ -39,6 +39,7 @@ PASSTHROUGH_FROM = (
     64 * 1024
 )  #: bytes; below, what lending a file to the kernel costs at each open is more than it saves
 MOST_IDLE_FILES = 512  #: files kept open on mounts where the kernel neither opens nor closes
+MOST_LISTINGS = 16  #: the same of folders that are listed in part
 MAX_WRITE = 1 << 20
 READ_AHEAD = 4 << 20
 
@@ -85,72 +86,6 @@ class Unanswered(Exception):
     """The request has no answer (FORGET, INTERRUPT)."""
 
 
-class _Folder:
-    """An open folder: entries come from the tree as they are asked for, and again from the start after rewinddir()."""
-
-    def __init__(self, tree: Tree, node: int) -> None:
-        self._tree, self.node = tree, node
-        self._lock = threading.Lock()
-        self._restart(look_up=False)
-
-    def _restart(self, look_up: bool) -> None:
-        self._look_up = look_up
-        self._entries: Iterator[Listed] | None = None
-        self._position = 0  #: offset of `_pending`, or of the next entry
-        self._pending: Listed | None = None
-
-    def read(self, offset: int, size: int, look_up: bool, pack: Callable[[Listed, int], bytes]) -> bytes:
-        with self._lock:
-            if offset != self._position or (look_up != self._look_up and self._pending is None):
-                self._skip_to(offset, look_up)
-            packed: list[bytes] = []
-            room = size
-            while (entry := self._next()) is not None:
-                piece = pack(entry, self._position + 1)
-                if len(piece) > room:
-                    self._pending = entry
-                    break
-                packed.append(piece)
-                room -= len(piece)
-                self._position += 1
-            return b"".join(packed)
-
-    def _skip_to(self, offset: int, look_up: bool) -> None:
-        self._drop_pending()
-        if offset != self._position or offset == 0:
-            self._restart(look_up=False)
-            while self._position < offset and self._next() is not None:
-                self._position += 1
-            self._position = offset
-        self._look_up = look_up
-        if offset == 0:
-            self._entries = None
-
-    def _next(self) -> Listed | None:
-        if self._pending is not None:
-            entry, self._pending = self._pending, None
-            return entry
-        if self._entries is None:
-            self._entries = self._dots()
-        return next(self._entries, None)
-
-    def _dots(self) -> Iterator[Listed]:
-        folder = stat.S_IFDIR >> 12
-        yield Listed(b".", self.node, folder)
-        yield Listed(b"..", self.node, folder)
-        yield from self._tree.listdir(self.node, look_up=self._look_up)
-
-    def _drop_pending(self) -> None:
-        if self._pending is not None and self._pending.found is not None:
-            self._tree.forget(self._pending.found.node, 1)  # looked up, but never told to the kernel
-        self._pending = None
-
-    def close(self) -> None:
-        with self._lock:
-            self._drop_pending()
-            self._entries = None
-
-
 class _Usage:
     """How a node is open now: the kernel refuses to mix ways on one node."""
 
@@ -185,7 +120,8 @@ class Vfs:
         self._lock = threading.Lock()
         self._folder_numbers = count(time.monotonic_ns())  #: of this worker alone
         self._files: dict[int, tuple[OpenFile, int, str]] = {}  #: by handle: file, node, way
-        self._folders: dict[int, _Folder] = {}
+        self._folders: dict[int, Listing] = {}
+        self._listings: dict[tuple[int, int], Listing] = {}  #: by node and position, where the kernel never opens
         self._usage: dict[int, _Usage] = {}
         self._unanswered: dict[int, int] = {}  #: handles whose OPEN or CREATE may not have been answered, by its number
         self._idle: OrderedDict[int, _Kept] = OrderedDict()  #: by node, where the kernel never opens
@@ -598,7 +534,7 @@ class Vfs:
             raise OSError(errno.ENOSYS, "the kernel need not ask")
         number = next(self._folder_numbers)
         kept = self.tree.kept_listing(request.node)
-        self._folders[number] = _Folder(self.tree, request.node)
+        self._folders[number] = Listing(self.tree, request.node)
         flags = Fopen(0) if kept is None else Fopen.CACHE_DIR | Fopen.KEEP_CACHE if kept else Fopen.CACHE_DIR
         return kernel.OPEN_OUT.pack(number, flags, 0)
 
@@ -612,30 +548,46 @@ class Vfs:
         self.tree.syncdir(request.node)
         return b""
 
-    def _folder(self, node: int, fh: int) -> _Folder:
-        # Without OPENDIR each request starts anew, and the kernel keeps the listing: it is asked for once.
-        known = self._folders.get(fh)
-        if known is None:
-            known = _Folder(self.tree, node)
-            if not self.no_open:  # opened by a worker that is gone
-                self._folders[fh] = known
-        return known
-
     def _readdir(self, request: Request, body: memoryview) -> Answer:
-        fh, offset, size, *_ = kernel.READ_IN.unpack_from(body)
-        return self._folder(request.node, fh).read(
-            offset, size, False, lambda entry, after: kernel.pack_dirent(entry.ino, after, entry.kind, entry.name)
+        return self._list(
+            request, body, False, lambda entry, after: kernel.pack_dirent(entry.ino, after, entry.kind, entry.name)
         )
 
     def _readdirplus(self, request: Request, body: memoryview) -> Answer:
-        fh, offset, size, *_ = kernel.READ_IN.unpack_from(body)
         nothing = kernel.pack_no_entry(0)
 
         def pack(entry: Listed, after: int) -> bytes:
             head = nothing if entry.found is None else self._entry(entry.found)
             return head + kernel.pack_dirent(entry.ino, after, entry.kind, entry.name)
 
-        return self._folder(request.node, fh).read(offset, size, True, pack)
+        return self._list(request, body, True, pack)
+
+    def _list(self, request: Request, body: memoryview, look_up: bool, pack: Callable[[Listed, int], bytes]) -> bytes:
+        fh, offset, size, *_ = kernel.READ_IN.unpack_from(body)
+        if self.no_open:
+            return self._list_on(request.node, offset, size, look_up, pack)
+        known = self._folders.get(fh)
+        if known is None:  # opened by a worker that is gone
+            known = self._folders[fh] = Listing(self.tree, request.node)
+        return known.read(offset, size, look_up, pack)
+
+    def _list_on(self, node: int, offset: int, size: int, look_up: bool, pack: Callable[[Listed, int], bytes]) -> bytes:
+        """Without OPENDIR nothing says which requests belong together: a listing goes on where one of the folder stands."""
+        with self._lock:
+            folder = self._listings.pop((node, offset), None)
+        if folder is None:
+            folder = Listing(self.tree, node)
+        answer = folder.read(offset, size, look_up, pack)
+        spare: Listing | None = folder
+        if answer:
+            with self._lock:
+                spare = self._listings.pop((node, folder.position), None)
+                self._listings[node, folder.position] = folder
+                if len(self._listings) > MOST_LISTINGS:
+                    spare = self._listings.pop(next(iter(self._listings)))
+        if spare is not None:
+            spare.close()
+        return answer
 
     # ---- the rest ----
 

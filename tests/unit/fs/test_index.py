@@ -146,7 +146,9 @@ def test_what_others_wrote_as_attributes_costs_nobody_the_listing(tmp_path: Path
     parts = DataCache([tmp_path / "data"], 2**20), Staging([tmp_path / "staging"], store)
     tree = RemoteTree(store, *parts, Defaults(1, 1), RemoteOptions(ttl=3600.0), state, index)
     try:
-        found = {each.name: each.found.attributes for each in tree.listdir(kernel.ROOT, look_up=True) if each.found}
+        found = {
+            each.name: each.found.attributes for each in tree.listdir(kernel.ROOT, look_up=lambda: True) if each.found
+        }
         assert {name: each.uid for name, each in found.items()} == {b"huge": 1, b"negative": 1, b"fine": 7, b"word": 1}
         for attributes in found.values():
             kernel.pack_attributes(attributes)
@@ -162,14 +164,16 @@ def test_a_wide_folder_is_listed_without_holding_it(tmp_path: Path) -> None:
     parts = DataCache([tmp_path / "data"], 2**20), Staging([tmp_path / "staging"], store)
     tree = RemoteTree(store, *parts, Defaults(1, 1), RemoteOptions(ttl=3600.0, plain=True), state, index)
     try:
-        found = list(tree.listdir(kernel.ROOT, look_up=True))
+        found = list(tree.listdir(kernel.ROOT, look_up=lambda: True))
         assert [each.name for each in found] == [b"%07d" % number for number in range(store.count)]
         assert [each.found.attributes.size for each in found if each.found] == list(range(store.count))
         assert tree.lookup(kernel.ROOT, b"0000100").node == found[100].ino
         assert len(tree._nodes._live) < 10, "names are rows, not objects"
         store.count = 3
         tree._nodes.root.listed_at = 0.0
-        assert [each.ino for each in tree.listdir(kernel.ROOT, look_up=False)] == [each.ino for each in found[:3]]
+        assert [each.ino for each in tree.listdir(kernel.ROOT, look_up=lambda: False)] == [
+            each.ino for each in found[:3]
+        ]
         assert len(index) == 3
     finally:
         tree.close()

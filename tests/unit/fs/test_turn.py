@@ -116,7 +116,7 @@ def test_nobody_asks_the_store_with_the_turn(tmp_path: Path) -> None:
         return work()
 
     folder = act(lambda: tree.lookup(kernel.ROOT, b"folder")).node
-    assert [entry.name for entry in act(lambda: list(tree.listdir(folder, look_up=False)))] == [b"file"]
+    assert [entry.name for entry in act(lambda: list(tree.listdir(folder, look_up=lambda: False)))] == [b"file"]
     node = act(lambda: tree.lookup(folder, b"file")).node
     file = act(lambda: tree.open(node, os.O_RDONLY))
     assert store.held
