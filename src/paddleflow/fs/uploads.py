@@ -125,6 +125,7 @@ class Uploads:
                 with node.lock:
                     commits = node.commits
                     if node.unlinked or node.staged is None:
+                        self.forget(node)  # whoever took its name may have been killed before
                         node.pending = node.sending = False
                         break
                 try:

@@ -7,6 +7,7 @@ import shutil
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,11 +17,13 @@ from paddleflow.errors import Unavailable
 from paddleflow.fs import kernel
 from paddleflow.fs.blocks import DataCache
 from paddleflow.fs.index import Index
+from paddleflow.fs.journal import Journal
 from paddleflow.fs.meta import Defaults
 from paddleflow.fs.options import RemoteOptions
 from paddleflow.fs.remote import RemoteTree
 from paddleflow.fs.state import HandleRecord, State, make_state_files
 from paddleflow.fs.tree import Owner
+from paddleflow.fs.uploads import Uploads
 from paddleflow.fs.writer import STAGED, Staging
 from paddleflow.objects.memory import MemoryStore
 from paddleflow.objects.store import Entry
@@ -288,3 +291,49 @@ def test_a_target_is_in_the_store_until_what_replaces_it_is(tmp_path: Path, stat
     finally:
         store.back.set()
         tree.close()
+
+
+class Killed(BaseException):
+    """What a worker was doing is not done."""
+
+
+@pytest.mark.parametrize("moment", [(Uploads, "forget"), (Journal, "forget")])
+@pytest.mark.parametrize("content", [b"acknowledged", LARGE])
+@pytest.mark.parametrize("other", [False, True])
+def test_a_file_that_lost_its_name_while_its_worker_was_killed_leaves_nothing(
+    tmp_path: Path, state: State, monkeypatch: pytest.MonkeyPatch, other: bool, content: bytes, moment: tuple[type, str]
+) -> None:
+    """Neither here, nor as a conflict in the store."""
+
+    def kill(*_: object, **__: object) -> None:
+        raise Killed
+
+    store, options = Away(), RemoteOptions(ttl=3600.0, writeback=True)
+    killed = make_tree(tmp_path, store, state, options)
+    write(killed, b"name", content)
+    if other:
+        write(killed, b"other", content)
+    with monkeypatch.context() as patched:
+        patched.setattr(*moment, kill)
+        root = kernel.ROOT
+        act = (
+            partial(killed.rename, root, b"other", root, b"name", 0) if other else partial(killed.unlink, root, b"name")
+        )
+        with pytest.raises(Killed):
+            act()
+    killed._staging._ended.set()
+    killed._staging.pool.shutdown(wait=True)
+    state.agreed.device = 0
+    state.save_agreed()
+    later, back = State(state.files), MemoryStore()
+    tree = make_tree(tmp_path, back, later, options)
+    try:
+        tree.settle()
+        eventually(lambda: not tree.stats()["waiting"])
+        assert [entry.key for entry in back.list_entries()] == ["name"] * other
+        tree.close()
+        assert list((tmp_path / "staging").iterdir()) == []
+    finally:
+        later.unmap()
+        store.back.set()
+        killed.close()
