@@ -401,7 +401,7 @@ def test_refusals_in_words(tmp_path: Path) -> None:
     (tmp_path / "mnt").mkdir()
     for url, word in {
         f"file://{tmp_path}/nowhere": "does not exist",
-        "nonsense": "is not a URL",
+        "nonsense": "is not the URL of a store",
         "floppy://a": "no store of type",
         f"file://{tmp_path}/mnt": "on itself",
     }.items():

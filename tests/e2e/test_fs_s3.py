@@ -344,7 +344,7 @@ def test_wrong_keys_and_buckets_are_said(bucket: Bucket, tmp_path: Path) -> None
         (f"s3://{bucket.name}", ("--access-key", "test-access", "--secret-key", "wrong"), "secret key"),
         ("s3://no-such-bucket", ("--access-key", KEYS.access_key, "--secret-key", KEYS.secret_key), "does not exist"),
         (f"s3://{bucket.name}", ("--access-key", "only"), "secretKey"),
-        ("s3://B", (), "no name of a bucket"),
+        ("s3://B", (), "is not a valid bucket name"),
     ):
         done = mount.run("mount", "--url", url, "--endpoint", bucket.endpoint, *options, str(tmp_path), check=False)
         assert (done.returncode, words in done.stderr) == (1, True), done.stderr
