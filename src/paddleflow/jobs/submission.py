@@ -147,7 +147,7 @@ def _admit_all(tx: Tx, submission: Submission, version: int) -> list[AdmittedJob
     submitter = submission.submitter
     user, known = submitter.user, submitter.admitted
     known.validate(version, submitter.nodes)
-    context = admission_context(tx, submitter)
+    context: AdmissionContext | None = None
     found: list[AdmittedJob] = []
     refused: list[tuple[PaddleFlowError, range]] = []
     behind = dependent = 0
@@ -157,6 +157,7 @@ def _admit_all(tx: Tx, submission: Submission, version: int) -> list[AdmittedJob
         key = None if job_set.document.after else job_set.key  # what it waits for changes from moment to moment
         admitted = known.get((user, key)) if key is not None else None
         if admitted is None:
+            context = context or admission_context(tx, submitter)
             try:
                 job = admit(job_set.document, context)
             except (Invalid, NotFound, Forbidden, OverQuota) as error:

@@ -134,13 +134,15 @@ class SqliteTx:
         return [record(**dict(zip(names, row, strict=True))) for row in rows]
 
     def _fetch(self, statement: Statement, params: dict[str, Value]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        """The names of the columns, and all rows."""
+        """The names of the columns, and all rows; where there are none, nobody asks for names."""
         cursor = self._execute(statement, params)
         try:
             rows = cursor.fetchall()
         except _Errors as error:
             self._fail(error)
-        return tuple(column[0] for column in cursor.description or ()), rows
+        if not rows:
+            return (), []
+        return tuple([column[0] for column in cursor.description]), rows
 
     def one(self, statement: Statement, /, **params: Value) -> Row | None:
         cursor = self._execute(statement, params)
