@@ -19,23 +19,26 @@ from pathlib import Path
 import click
 
 from paddleflow.cli import output
-from paddleflow.cli.lazy import Command
+from paddleflow.cli.lazy import Command, byte_count
 from paddleflow.cli.session import Session, pass_session
 from paddleflow.errors import Invalid, Unavailable
 
 _PIECE = 2**20
 _RANDOM_READ = 4096
-_MOST_SIZE = 1 << 40
 _SECONDS = 5.0  #: of random reads
 
 
 @click.command(cls=Command)
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR")
-@click.option("--size", default="256Mi", show_default=True, help="Size of the large file.")
+@click.option(
+    "--size", "large", default="256Mi", show_default=True, callback=byte_count, help="Size of the large file."
+)
 @click.option(
     "--files", type=click.IntRange(1, 1_000_000), default=1000, show_default=True, help="Number of small files."
 )
-@click.option("--file-size", default="100Ki", show_default=True, help="Size of each small file.")
+@click.option(
+    "--file-size", "small", default="100Ki", show_default=True, callback=byte_count, help="Size of each small file."
+)
 @click.option(
     "--threads",
     type=click.IntRange(1, 64),
@@ -44,7 +47,7 @@ _SECONDS = 5.0  #: of random reads
     help="Number of small files that are written and read in parallel.",
 )
 @pass_session
-def bench(session: Session, folder: Path, size: str, files: int, file_size: str, threads: int) -> None:
+def bench(session: Session, folder: Path, large: int, files: int, small: int, threads: int) -> None:
     """Measure the read and write speed of a folder: one large file, random reads in it, many small files.
 
     \b
@@ -52,7 +55,6 @@ def bench(session: Session, folder: Path, size: str, files: int, file_size: str,
       paddleflow fs bench /mnt/team
       paddleflow fs bench /mnt/team --files 20000 --json
     """
-    large, small = _bytes("--size", size), _bytes("--file-size", file_size)
     free = shutil.disk_usage(folder).free
     if large + files * small > free:
         raise Invalid(
@@ -64,18 +66,6 @@ def bench(session: Session, folder: Path, size: str, files: int, file_size: str,
     except OSError as error:
         raise Unavailable(f"{folder} cannot be measured: {error.strerror}") from error
     output.show_rows(session, ["operation", "amount", "unit", "seconds", "rate", "page cache"], rows)
-
-
-def _bytes(option: str, text: str) -> int:
-    from paddleflow.base.quantity import parse_quantity
-
-    try:
-        found = int(parse_quantity(text))
-    except ValueError as error:
-        raise Invalid(f"{option} {text!r} is not a size", hint="such as 256Mi") from error
-    if not 1 <= found <= _MOST_SIZE:
-        raise Invalid(f"{option} {text!r} is not between 1 and {_MOST_SIZE} bytes")
-    return found
 
 
 def _measure(place: Path, large: int, files: int, small: int, threads: int) -> Iterator[tuple[object, ...]]:

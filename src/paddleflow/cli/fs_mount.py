@@ -14,7 +14,7 @@ import click
 
 from paddleflow.cli import output
 from paddleflow.cli.fs_files import read_properties, store_options, take_properties
-from paddleflow.cli.lazy import Command, pair_each
+from paddleflow.cli.lazy import Command, byte_count, pair_each
 from paddleflow.cli.session import Session, pass_session
 from paddleflow.errors import PaddleFlowError
 
@@ -67,7 +67,9 @@ def absolute(folder: Path) -> Path:
     type=click.Path(file_okay=False, path_type=Path),
     help="Stores: cache folder; repeat it to use several disks.",
 )
-@click.option("--cache-size", default="20Gi", show_default=True, help="Stores: maximum size of the cache.")
+@click.option(
+    "--cache-size", default="20Gi", show_default=True, callback=byte_count, help="Stores: maximum size of the cache."
+)
 @click.option(
     "--free-space",
     type=click.FloatRange(0, 90),
@@ -89,6 +91,14 @@ def absolute(folder: Path) -> Path:
 @click.option(
     "--plain", is_flag=True, help="Stores: objects have no modes, owners or links; list faster by not asking for them."
 )
+@click.option(
+    "--bandwidth", help="Stores: maximum bytes per second in both directions, such as 50M. [default: unlimited]"
+)
+@click.option(
+    "--requests",
+    type=click.FloatRange(0, min_open=True),
+    help="Stores: maximum requests per second. [default: unlimited]",
+)
 @click.option("--passthrough/--no-passthrough", default=True, help="Let the kernel read cached files directly.")
 @click.option(
     "--threads",
@@ -107,9 +117,10 @@ def mount(
     username: str | None,
     foreground: bool,
     cache_folders: tuple[Path, ...],
-    cache_size: str,
     free_space: float,
     meta: str,
+    bandwidth: int | None,
+    requests: float | None,
     links: dict[str, str] | None,
     properties: dict[str, str] | None,
     **rest: Any,
@@ -124,7 +135,6 @@ def mount(
       paddleflow fs mount --url sftp://files.example/data -o user=ada -o privateKey=@~/.ssh/id_ed25519 /mnt/data
       AWS_ACCESS_KEY_ID=… AWS_SECRET_ACCESS_KEY=… paddleflow fs mount --url s3://bucket/sets --endpoint https://s3.example /mnt/sets
     """
-    from paddleflow.base.quantity import parse_quantity
     from paddleflow.fs.background import start_mount
     from paddleflow.fs.options import MountOptions
     from paddleflow.objects.urls import parse_url
@@ -145,9 +155,10 @@ def mount(
         links=[_link(path, target, access) for path, target in (links or {}).items()],
         cache_folder=cache_folders[0].absolute() if cache_folders else None,
         more_cache_folders=tuple(each.absolute() for each in cache_folders[1:]),
-        cache_size=parse_quantity(cache_size),
         free_space=free_space / 100,
         keep_metadata=meta == "disk",
+        bandwidth=bandwidth or 0,
+        requests=requests or 0.0,
         **rest,
     )
     if foreground:
@@ -306,12 +317,23 @@ def _show_stats(session: Session, found: dict[str, object]) -> None:
         f"{found['source']} on {found['mount']}, process {found['worker']} of {found['pid']}, FUSE {found['protocol']}"
     )
     click.echo(f"files are opened by: {allowed}; so far: {_listed(ways) or 'none'}")
-    click.echo(f"tree: {_listed(tree)}")
-    rows = [
-        [name, each["count"], f"{each['seconds']:.3f}", f"{1e6 * each['seconds'] / max(1, each['count']):.0f}"]
-        for name, each in sorted(requests.items(), key=lambda item: -float(item[1]["seconds"]))
-    ]
-    output.show_rows(session, ["operation", "count", "seconds", "us each"], rows)
+    store = tree.get("store", {})
+    click.echo(f"tree: {_listed({name: value for name, value in tree.items() if name != 'store'})}")
+    output.show_rows(
+        session, ["operation", "count", "seconds", "us each"], [_row(*item) for item in _slowest(requests)]
+    )
+    if store:
+        click.echo()
+        rows = [[*_row(*item), item[1]["failed"]] for item in _slowest(store)]
+        output.show_rows(session, ["of the store", "count", "seconds", "us each", "failed"], rows)
+
+
+def _slowest(operations: dict[str, dict[str, float]]) -> list[tuple[str, dict[str, float]]]:
+    return sorted(operations.items(), key=lambda item: -item[1]["seconds"])
+
+
+def _row(name: str, each: dict[str, float]) -> list[object]:
+    return [name, each["count"], f"{each['seconds']:.3f}", f"{1e6 * each['seconds'] / max(1, each['count']):.0f}"]
 
 
 def _listed(words: dict[str, object]) -> str:

@@ -127,6 +127,21 @@ def _split(words: tuple[str, ...] | list[str]) -> dict[str, str]:
     return {word.partition("=")[0]: word.partition("=")[2] for word in words}
 
 
+def byte_count(context: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """Callback of options that take a number of bytes, such as 50M or 20Gi. None if not given."""
+    from paddleflow.base.quantity import parse_quantity
+
+    if value is None:
+        return None
+    try:
+        found = parse_quantity(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+    if found < 1:
+        raise click.BadParameter(f"{value!r} is less than 1 byte")
+    return found
+
+
 def listed(context: click.Context, param: click.Parameter, value: str | None) -> list[str] | None:
     """Callback of options that take a comma-separated list. None if not given."""
     return None if value is None else [word for part in value.split(",") if (word := part.strip())]

@@ -39,7 +39,7 @@ from paddleflow.fs.writer import Staging
 from paddleflow.objects.links import LinkedStore
 from paddleflow.objects.store import ObjectStore
 from paddleflow.objects.urls import SCHEMES, open_native_folder, open_store
-from paddleflow.objects.wrappers import Retrying
+from paddleflow.objects.wrappers import Figures, Metered, RateLimit, RateLimited, Retrying
 
 log = logging.getLogger(__name__)
 
@@ -74,15 +74,21 @@ def _open_folder(root: Path, options: MountOptions, state: State) -> Tree:
     return PosixTree(root, state, seconds=seconds, immutable=options.immutable)
 
 
-def _open_store(options: MountOptions) -> ObjectStore:
-    """The store of a URL with the links inside it, each with retries."""
-    host = mountable(Retrying(open_store(options.url, options.properties)))
-    links = {each.path: mountable(Retrying(open_store(each.url, each.properties))) for each in options.links}
+def _open_store(options: MountOptions, figures: Figures) -> ObjectStore:
+    """The store of a URL with the links inside it, each with retries; all share the rate limit and the figures."""
+    limit = RateLimit(calls=options.requests, bytes_=options.bandwidth)
+
+    def open_one(url: str, properties: Mapping[str, str]) -> ObjectStore:
+        return mountable(Metered(Retrying(RateLimited(open_store(url, properties), limit)), figures))
+
+    host = open_one(options.url, options.properties)
+    links = {each.path: open_one(each.url, each.properties) for each in options.links}
     return LinkedStore(host, links) if links else host
 
 
 def _open_remote(options: MountOptions, state: State, turn: Turn) -> Tree:
-    store = _open_store(options)
+    figures = Figures()
+    store = _open_store(options, figures)
     again = state.agreed.device >= 0
     if not again:
         store.stat("")  # says at once what is wrong with name, port, keys or bucket
@@ -108,6 +114,7 @@ def _open_remote(options: MountOptions, state: State, turn: Turn) -> Tree:
         state,
         Index(folder / "names.db", again=again, keep=options.keep_metadata),
         turn,
+        figures,
     )
 
 

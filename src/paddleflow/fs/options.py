@@ -36,6 +36,8 @@ class MountOptions:
     cache_size: int = 20 * 2**30  #: bytes, of all cache folders together
     more_cache_folders: Sequence[Path] = ()  #: on further disks
     free_space: float = FREE_FLOOR
+    bandwidth: int = 0  #: bytes per second to and from stores, at most; 0: unlimited
+    requests: float = 0.0  #: requests per second to stores, at most; 0: unlimited
     keep_metadata: bool = True  #: names and attributes are kept on disk for the next mount
 
 

@@ -35,6 +35,7 @@ from paddleflow.fs.turn import Turn
 from paddleflow.fs.uploads import Uploads, is_dirty, state_of
 from paddleflow.fs.writer import Staging
 from paddleflow.objects.store import Entry, Kind, ObjectStore
+from paddleflow.objects.wrappers import Figures
 
 ASKED_AT_ONCE = 32  #: attributes of objects that are asked for while a folder is listed
 _RENAME_NOREPLACE = 1
@@ -58,7 +59,9 @@ class RemoteTree:
         state: State,
         index: Index,
         turn: Turn | None = None,
+        figures: Figures | None = None,
     ) -> None:
+        self._figures = figures or Figures()
         self.immutable = options.immutable
         self.entry_seconds = self.attr_seconds = 86_400.0 if options.immutable else options.ttl
         self._store, self._cache, self._staging = store, cache, staging
@@ -669,6 +672,7 @@ class RemoteTree:
             "attributes asked": self._folders.asked,
             **self._cache.stats(),
             **self._staging.figures,
+            "store": self._figures.as_dict(),
         }
 
     def close(self) -> None:

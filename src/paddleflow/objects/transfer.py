@@ -2,7 +2,8 @@
 
 A download grows in a hidden file beside its target, whose name is made of store, key and version; it becomes the target when it
 is whole. An upload to a store that takes parts is noted in a folder of this machine; the same file to the same key sends only the
-parts that the store lacks. Either end sees the old file or the new one, never a mix. Called by the commands for files and by mounts.
+parts that the store lacks. Either end sees the old file or the new one, never a mix. Retries are the store's (`wrappers.Retrying`).
+Called by the commands for files and by mounts.
 """
 
 from __future__ import annotations
@@ -15,16 +16,13 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import field
-from functools import partial
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import cast
 
 from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, NotFound, PaddleFlowError, Unavailable
 from paddleflow.objects.store import CHUNK, Entry, MultipartStore, ObjectStore, Part, shorten, stat_file
-from paddleflow.objects.wrappers import Retrying
 
-T = TypeVar("T")
 PART = 16 * 2**20  #: bytes of a part of an upload, unless the file has more than `MOST_PARTS` of them
 MOST_PARTS = 10_000
 PARTS_AT_ONCE = 4
@@ -124,9 +122,7 @@ def abort_uploads(store: ObjectStore, notes: Path, wanted: Callable[[str], bool]
             found = json.loads(note.read_text())
             if wanted(found["source"]):
                 continue
-            retrying = store if isinstance(store, Retrying) else Retrying(store)
-            multipart = cast(MultipartStore, retrying.inner)
-            retrying.around("abort", partial(multipart.abort_upload, found["key"], found["upload"]))
+            cast(MultipartStore, store).abort_upload(found["key"], found["upload"])
             note.unlink()
 
 
@@ -139,8 +135,7 @@ class _Upload:
     """One file on its way by parts."""
 
     def __init__(self, store: ObjectStore, fd: int, plan: Plan, progress: Progress) -> None:
-        self._retrying = store if isinstance(store, Retrying) else Retrying(store)
-        self._store = cast(MultipartStore, self._retrying.inner)
+        self._store = cast(MultipartStore, store)
         self._fd, self._plan, self._key, self._progress = fd, plan, plan.key, progress
         self._size, changed_at = _state(fd)
         self._part = max(plan.part, -(-self._size // MOST_PARTS))
@@ -172,19 +167,16 @@ class _Upload:
 
     def _finish(self, upload: str, parts: list[Part]) -> Entry:
         plan = self._plan
-        finish = partial(
-            self._store.finish_upload, self._key, upload, parts, if_absent=plan.if_absent, if_tag=plan.if_tag
-        )
         try:
-            return self._try(finish)
+            return self._store.finish_upload(self._key, upload, parts, if_absent=plan.if_absent, if_tag=plan.if_tag)
         except NotFound:
-            found = self._try(lambda: self._store.stat(self._key))
+            found = self._store.stat(self._key)
             if not plan.metadata or (found.size, found.metadata) != (self._size, plan.metadata):
                 raise
             return found  # only the answer had been lost
 
     def _start(self) -> str:
-        upload = self._try(lambda: self._store.start_upload(self._key, metadata=self._plan.metadata))
+        upload = self._store.start_upload(self._key, metadata=self._plan.metadata)
         self._note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         fresh = self._note.with_suffix(".new")
         note = {"upload": upload, "part": self._part, "key": self._key, "source": self._plan.source}
@@ -205,7 +197,7 @@ class _Upload:
         except (OSError, ValueError, KeyError, TypeError):
             return None
         try:
-            parts = self._try(lambda: self._store.list_parts(self._key, upload))
+            parts = self._store.list_parts(self._key, upload)
         except NotFound:
             return None
         return upload, {part.number: part for part in parts if part.tag == self._tag(part.number)}
@@ -223,12 +215,9 @@ class _Upload:
     def _send(self, upload: str, number: int) -> Part:
         wanted = self._range(number)
         content = os.pread(self._fd, len(wanted), wanted.start)
-        part = self._try(lambda: self._store.write_part(self._key, upload, number, content))
+        part = self._store.write_part(self._key, upload, number, content)
         self._progress(len(content))
         return part
-
-    def _try(self, call: Callable[[], T]) -> T:
-        return self._retrying.around("upload", call)
 
 
 def _forget_old(notes: Path) -> None:

@@ -1,4 +1,4 @@
-"""Wrappers of stores: what is tried again and what is not, faults on purpose."""
+"""Wrappers of stores: what is retried and what is not, limits, figures, faults on purpose."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 
 from paddleflow.errors import Conflict, Invalid, NotFound, TooMany, Unavailable
 from paddleflow.objects.memory import MemoryStore
+from paddleflow.objects.store import Part
 from paddleflow.objects.urls import open_store
-from paddleflow.objects.wrappers import Retrying
+from paddleflow.objects.wrappers import Figures, Metered, RateLimit, RateLimited, Retrying
 from paddleflow.testing.stores import Faulty, fail_nth
 
 
@@ -75,6 +76,73 @@ def test_a_store_that_asks_for_patience_gets_it() -> None:
     store = Retrying(Faulty(MemoryStore(), lambda _, n: slow if n == 1 else None), sleep=pauses.append)
     store.write("a", b"")
     assert pauses == [3.0]
+
+
+def test_stores_share_a_limit_of_calls_and_bytes() -> None:
+    now, pauses = [100.0], []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    limit = RateLimit(calls=10, bytes_=1000, now=lambda: now[0], sleep=sleep)
+    store, other = RateLimited(MemoryStore(), limit), RateLimited(MemoryStore(), limit)
+    store.write("a", b"x" * 100)  # costs 0.1 s for the call and 0.1 s for the bytes
+    other.write("b", io.BytesIO(b"x" * 50))
+    store.stat("a")
+    assert pauses == pytest.approx([0.2, 0.35])
+    now[0] += 10
+    store.stat("a")
+    assert len(pauses) == 2
+
+
+def test_no_limit_never_waits() -> None:
+    store = RateLimited(MemoryStore(), RateLimit(sleep=lambda seconds: pytest.fail(f"waited for {seconds} s")))
+    store.write("a", b"x" * 10_000)
+    assert store.read("a", size=10_000) == b"x" * 10_000
+
+
+def test_figures() -> None:
+    now, figures = [0.0], Figures()
+
+    def tick() -> float:
+        now[0] += 0.5
+        return now[0]
+
+    store = Metered(MemoryStore(), figures, now=tick)
+    store.write("a", b"12345")
+    store.read("a", size=3)
+    list(store.list_entries())
+    with pytest.raises(NotFound):
+        store.stat("b")
+    with pytest.raises(Unavailable):
+        Metered(Faulty(MemoryStore(), fail_nth(1)), figures, now=tick).copy("a", "b")
+    once = {"count": 1, "failed": 0, "seconds": 0.5}
+    assert figures.as_dict() == {"write": once, "read": once, "list": once, "stat": once, "copy": {**once, "failed": 1}}
+
+
+class _Parts(MemoryStore):
+    """Takes an upload of parts; the first attempt of each call fails."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[str] = []
+
+    def write_part(self, key: str, upload: str, number: int, content: bytes) -> Part:
+        self.calls.append(f"{key} {upload} {number} {len(content)}")
+        if len(self.calls) == 1:
+            raise Unavailable("no answer")
+        return Part(number, "tag")
+
+
+def test_parts_pass_through_all_wrappers() -> None:
+    parts, figures = _Parts(), Figures()
+    pauses: list[float] = []
+    limit = RateLimit(bytes_=10, now=lambda: 0.0, sleep=pauses.append)
+    store = Metered(Retrying(RateLimited(parts, limit), sleep=lambda seconds: None), figures)
+    assert store.write_part("a", "up", 1, b"12345") == Part(1, "tag")
+    assert parts.calls == ["a up 1 5"] * 2
+    assert pauses == [0.5]  # the second attempt waits for the bytes of the first
+    assert figures.as_dict()["write_part"]["count"] == 1
 
 
 def test_a_fault_before_or_after_the_call() -> None:
