@@ -92,7 +92,9 @@ def absolute(folder: Path) -> Path:
     "--plain", is_flag=True, help="Stores: objects have no modes, owners or links; list faster by not asking for them."
 )
 @click.option(
-    "--bandwidth", help="Stores: maximum bytes per second in both directions, such as 50M. [default: unlimited]"
+    "--bandwidth",
+    callback=byte_count,
+    help="Stores: maximum bytes per second in both directions, such as 50M. [default: unlimited]",
 )
 @click.option(
     "--requests",
