@@ -22,7 +22,7 @@ from paddleflow.kube.client import Client
 from paddleflow.kube.resources import CONFIG_MAPS, NAMESPACES, NODES, PODS, SECRETS, SERVICES
 from paddleflow.kube.transport import HttpTransport, Request, Response
 from paddleflow.runtimes.kubernetes.kubernetes_runtime import KubernetesRuntime
-from paddleflow.runtimes.kubernetes.pods import ATTEMPT, PodSettings
+from paddleflow.runtimes.kubernetes.pods import ATTEMPT, PodSettings, pod_name
 from paddleflow.runtimes.runtime import Ended, Launch, Started
 from paddleflow.testing.api_server import MemoryApiServer
 from tests.fault.kube_proxy import FaultProxy
@@ -70,6 +70,12 @@ class Kubelet:
                     await self._client.delete(PODS, metadata["name"], "default")
                 elif self._random.random() < 0.5:
                     await self._end(metadata["name"], code_of(attempt))
+
+    async def run(self, attempt: AttemptId) -> None:
+        await self._status(pod_name(attempt), "Running", {"running": {"startedAt": BEGAN}})
+
+    async def end(self, attempt: AttemptId) -> None:
+        await self._end(pod_name(attempt), 0)
 
     async def _end(self, name: str, code: int) -> None:
         ended = {"exitCode": code, "startedAt": BEGAN, "finishedAt": ENDED}
@@ -230,5 +236,50 @@ async def test_a_webhook_that_does_not_answer_holds_up_nobody_else(tmp_path: Pat
             "job-a-worker-0-1",
             "job-c-worker-0-1",
         }
+        watcher.cancel()
+        await runtime.close()
+
+
+async def test_a_node_that_gives_no_logs_is_not_asked_by_each_of_its_pods(tmp_path: Path) -> None:
+    """A kubelet that the API server cannot reach: its pods start and end as all others do."""
+    upstream, asked = MemoryApiServer(), 0
+
+    def refuse(request: Request) -> Response | None:
+        nonlocal asked
+        if "/log?" not in request.path:
+            return None
+        asked += 1
+        return Response(500, {}, b"dial tcp: connection refused")
+
+    upstream.refuse = refuse
+    direct = Client(upstream, manager="kubelet")
+    await direct.create(NODES, NODES.object("n1"))
+    kubelet, seen = Kubelet(direct, 0), list[object]()
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+        runtime = KubernetesRuntime(
+            Client(upstream), SystemClock(), tmp_path, group.create_task,
+            settings=PodSettings("lab", default_image="image:1"),
+        )  # fmt: skip
+        await runtime.open()
+
+        async def watch() -> None:
+            async for batch in runtime.observe():
+                seen.extend(batch)
+
+        watcher = group.create_task(watch())
+        first, *others = [
+            Launch(AttemptId(f"job-{number}.worker-0.1"), ("true",), {}, node="n1") for number in range(30)
+        ]
+        await runtime.start([first])
+        await kubelet.run(first.attempt)
+        await soon(lambda: asked == 1, "its log is asked for")
+        await runtime.start(others)
+        for launch in others:
+            await kubelet.run(launch.attempt)
+        await soon(lambda: sum(isinstance(each, Started) for each in seen) == 30, "all have started")
+        assert asked < 10
+        for launch in others:
+            await kubelet.end(launch.attempt)
+        await soon(lambda: sum(isinstance(each, Ended) for each in seen) == 29, "their ends are told")
         watcher.cancel()
         await runtime.close()

@@ -156,7 +156,7 @@ class Client:
     async def follow_log(
         self, pod: str, namespace: str, *, container: str = "", quiet: float = 3600.0
     ) -> AsyncGenerator[bytes, None]:
-        """The whole log of a container, as it grows, until the container ends."""
+        """The whole log of a container, as it grows, until the container ends; first an empty part, when it can be had."""
         query: dict[str, str | int] = {"container": container, "follow": "true"}
         request = Request("GET", PODS.path(namespace, pod, "log") + _query(query))
         begun: Response | None = None
@@ -165,6 +165,8 @@ class Client:
             async for part in parts:
                 if isinstance(part, Response):
                     begun = part
+                    if begun.status < 400:
+                        yield b""
                 elif begun is not None and begun.status >= 400:
                     body += part
                 else:

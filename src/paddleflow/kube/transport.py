@@ -3,7 +3,8 @@
 Measured against the libraries (docs/decisions): what an API client needs of HTTP is little, and here it costs one write,
 one C parser and one future per request. Errors of the network become `Unavailable` and never leave in another form; a
 request is never sent twice, except a GET whose kept connection turned out to be dead before a byte of the response came, and
-one that was refused with 401 while another credential was to be had.
+one that was refused with 401 while another credential was to be had. A growing answer that ended leaves its connection to others: a
+handshake costs both sides more than a request, and logs that cannot be had are asked for by the thousand.
 """
 
 from __future__ import annotations
@@ -194,7 +195,7 @@ class _Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._response, self._parts, self._error = Response(0), [], ""
         self._whole = self._touched = False
-        self._streaming = streaming
+        self._streaming, self._held, self._silent = streaming, 0, False
         self._wake = asyncio.Event() if streaming else None
         self._waiting = self._loop.create_future()
         if not self.open:
@@ -246,6 +247,11 @@ class _Connection(asyncio.Protocol):
             self._silent = True
             self._wake.set()
 
+    @property
+    def reusable(self) -> bool:
+        """Whether the answer is over and another one may follow."""
+        return self.open and self._whole and not self._paused
+
     def close(self) -> None:
         self.open = False
         if self._transport is not None:
@@ -253,7 +259,8 @@ class _Connection(asyncio.Protocol):
 
 
 class HttpTransport:
-    """Implements `Transport` over sockets. At most `limit` exchanges at once, the rest wait their turn; streams are beside them."""
+    """Implements `Transport` over sockets. At most `limit` exchanges at once, the rest wait their turn; streams are beside them. Of
+    connections that nobody uses as many are kept."""
 
     def __init__(
         self, endpoint: Endpoint, *, limit: int = 16, timeout: float = 30.0, connect_timeout: float = 10.0
@@ -262,6 +269,7 @@ class HttpTransport:
         self._timeout = timeout
         self._connect_timeout = connect_timeout
         self._turns = asyncio.Semaphore(limit)
+        self._most_kept = limit
         self._idle: deque[_Connection] = deque()
         self._busy: set[_Connection] = set()
         host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
@@ -300,18 +308,23 @@ class HttpTransport:
             raise
         finally:
             self._busy.discard(connection)
-        if connection.open:
-            connection.idle_since = time.monotonic()
-            self._idle.append(connection)
+        self._keep(connection)
         return answer
 
     async def stream(self, request: Request, quiet: float) -> AsyncGenerator[Response | bytes, None]:
         credential = await self._endpoint.credentials.get()
-        for attempt in (1, 2):
-            async with self._stream_connection(credential) as connection:
-                response = await self._begin(connection, request, credential)
-                if attempt == 1 and response.status == 401 and self._endpoint.credentials.reject(credential):
-                    credential = await self._endpoint.credentials.get()
+        refused = False
+        while True:
+            connection, kept = await self._connection(credential)
+            async with self._streaming(connection):
+                try:
+                    response = await self._begin(connection, request, credential)
+                except _Lost as lost:
+                    if kept and lost.unanswered:
+                        continue
+                    raise Unavailable(f"{request}: lost the connection to {self._endpoint}: {lost}") from lost
+                if not refused and response.status == 401 and self._endpoint.credentials.reject(credential):
+                    refused, credential = True, await self._endpoint.credentials.get()
                     continue
                 yield response
                 async for part in self._parts(connection, request, quiet):
@@ -324,8 +337,6 @@ class HttpTransport:
                 return await connection.begin(self._message(request, credential))
         except TimeoutError as error:
             raise Unavailable(f"{request}: {self._endpoint} did not answer within {self._timeout:g} s") from error
-        except _Lost as error:
-            raise Unavailable(f"{request}: lost the connection to {self._endpoint}: {error}") from error
 
     async def _parts(self, connection: _Connection, request: Request, quiet: float) -> AsyncIterator[bytes]:
         try:
@@ -365,13 +376,20 @@ class HttpTransport:
                 writer.close()
 
     @asynccontextmanager
-    async def _stream_connection(self, credential: Credential) -> AsyncIterator[_Connection]:
-        connection = await self._connect(credential)
+    async def _streaming(self, connection: _Connection) -> AsyncIterator[None]:
         self._busy.add(connection)
         try:
-            yield connection
+            yield
         finally:
             self._busy.discard(connection)
+            self._keep(connection)
+
+    def _keep(self, connection: _Connection) -> None:
+        """Keep a connection whose answer is over for the next request."""
+        if connection.reusable and len(self._idle) < self._most_kept:
+            connection.idle_since = time.monotonic()
+            self._idle.append(connection)
+        else:
             connection.close()
 
     async def _connection(self, credential: Credential) -> tuple[_Connection, bool]:

@@ -360,6 +360,7 @@ async def test_requests_and_watches_go_through_the_proxy_of_the_kubeconfig(
     plugin.cluster = {"server": "https://api.example", "proxy-url": f"http://me:p%40ss@127.0.0.1:{proxy.port}"}
     async with plugin.client() as client:
         assert (await client.send(GET)).status == 200
+    async with plugin.client() as client:
         parts = [part async for part in client.stream(GET, 5.0)]
         assert isinstance(parts[0], Response)
         assert parts[0].status == 200

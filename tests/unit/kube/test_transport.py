@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 import pytest
 import uvloop
@@ -223,6 +223,51 @@ async def test_a_growing_answer_that_falls_silent_is_unavailable() -> None:
     async with serving(handler) as (_, wire):
         with pytest.raises(Unavailable, match="quiet for too long"):
             await read(wire, [], quiet=0.05)
+
+
+async def test_a_growing_answer_that_ended_leaves_its_connection_to_others() -> None:
+    async with serving(echo) as (server, wire):
+        for _ in range(3):
+            await read(wire, [])
+        await wire.send(POST)
+        assert server.connections == 1
+
+
+async def test_a_growing_answer_that_nobody_read_to_its_end_takes_its_connection_along() -> None:
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> None:
+        await grow(reader, writer, number)
+        await reader.read()
+
+    async with serving(handler) as (server, wire):
+        for _ in range(3):
+            async with aclosing(wire.stream(GET, 20.0)) as parts:
+                assert isinstance(await anext(parts), Response)
+        assert server.connections == 3
+
+
+async def test_no_more_connections_are_kept_than_requests_may_be_made_at_once() -> None:
+    closed = 0
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> None:
+        nonlocal closed
+        await request(reader)
+        await soon(lambda: server.connections == 5, "five connections")
+        writer.write(answer(b"a"))
+        await reader.read()
+        closed += 1
+
+    async with serving(handler) as (server, wire):
+        await asyncio.gather(*(read(wire, []) for _ in range(5)))
+        await soon(lambda: closed == 3, "three of them closed")
+
+
+async def test_a_growing_answer_on_a_dead_kept_connection_is_asked_for_again() -> None:
+    async with serving(once) as (server, wire):
+        await read(wire, [])
+        parts: list[Response | bytes] = []
+        await read(wire, parts)
+        assert isinstance(parts[0], Response)
+        assert server.connections == 2
 
 
 async def test_a_slow_reader_slows_the_server_and_loses_nothing() -> None:

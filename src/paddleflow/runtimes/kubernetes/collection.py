@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing, suppress
+from random import Random
 from typing import Any
 
 from paddleflow.base.ids import AttemptId, parse_attempt
 from paddleflow.base.log import Log
 from paddleflow.errors import PaddleFlowError
 from paddleflow.kube.client import Client
+from paddleflow.kube.queue import Backoff
 from paddleflow.kube.resources import EVENTS, NODES, PODS, View
 from paddleflow.runtimes.kubernetes.pods import CONTAINER
 from paddleflow.runtimes.log_folder import LogFolder
 from paddleflow.runtimes.log_store import Sample, TaskAddress
 from paddleflow.spec.operator_kinds import kind_of
 
+REFUSED_PAUSE = 1.0, 30.0  #: seconds before a node that gave no log is asked for one again: at first, and at most
+NODES_AT_ONCE = 8  #: asked for statistics: those that do not answer must not hold all connections
+EVENTS_AT_ONCE = 16  #: pods whose events are read by one check
 MOST_PODS_LOGGED = 50  #: of an operator's object, at its end
 _LINES = 10_000  #: of the log of each
 #: the kubelet's words, in place of the log of a container that is gone, or is just going
@@ -30,11 +35,47 @@ def task_of(attempt: AttemptId) -> TaskAddress:
     return TaskAddress(job, *key)
 
 
-async def copy_log(client: Client, logs: LogFolder, attempt: AttemptId, name: str, space: str) -> None:
-    """Append what is not there yet of a container's log, until it ends. A stream may break anywhere: the next call goes on."""
+class Kubelets:
+    """Which nodes give no logs now. Such a node is asked again after a pause, for one pod; all others there wait for what it says: a
+    thousand that ask in vain would keep the API server from its work."""
+
+    def __init__(self) -> None:
+        self._refusing: dict[str, tuple[float, Backoff]] = {}  # by node: when it may be asked again
+        self._random = Random()  # noqa: S311  spreading load needs no secrets
+
+    def pause(self, node: str, now: float) -> float:
+        """Seconds for which this node is not to be asked. 0: whoever hears it asks, and if it refused before, nobody else meanwhile."""
+        if (refusing := self._refusing.get(node)) is None:
+            return 0.0
+        due, backoff = refusing
+        if now < due:
+            return (due - now) * (1 + self._random.random() / 10)  # so that it is not always the same who asks
+        self._refusing[node] = now + backoff.next(), backoff
+        return 0.0
+
+    def answers(self, node: str) -> None:
+        self._refusing.pop(node, None)
+
+    def refuses(self, node: str, now: float) -> None:
+        if node not in self._refusing:
+            backoff = Backoff(*REFUSED_PAUSE)
+            self._refusing[node] = now + backoff.next(), backoff
+
+
+async def copy_log(
+    client: Client,
+    logs: LogFolder,
+    attempt: AttemptId,
+    name: str,
+    space: str,
+    begun: Callable[[], None] = lambda: None,
+) -> None:
+    """Append what is not there yet of a container's log, until it ends. A stream may break anywhere: the next call goes on. `begun` is
+    called when there is one."""
     position, have = 0, await asyncio.to_thread(logs.begin, task_of(attempt), attempt)
     async with aclosing(client.follow_log(name, space, container=CONTAINER)) as parts:
         async for part in parts:
+            begun()
             if not position and part.startswith(_NO_LOG):
                 continue
             fresh = part[max(have - position, 0) :]
@@ -77,12 +118,20 @@ async def last_warning(client: Client, found: View) -> str:
     return "" if last is None else f"{last.get('reason')}: {last.get('message')}"
 
 
+async def last_warnings(client: Client, pods: Mapping[AttemptId, View]) -> Mapping[AttemptId, str]:
+    """The same for those of many pods that have one. The API server looks through all events for those of a pod, so when a thousand
+    pods do not start, each call asks about others of them."""
+    chosen = Random().sample(list(pods), min(len(pods), EVENTS_AT_ONCE))  # noqa: S311  whoever comes first
+    found = await asyncio.gather(*(last_warning(client, pods[each]) for each in chosen))
+    return {attempt: why for attempt, why in zip(chosen, found, strict=True) if why}
+
+
 async def samples(
     client: Client, running: Mapping[tuple[str, str], AttemptId], now: float
 ) -> Mapping[AttemptId, Sample]:
     """What attempts use, by the node and uid of their pods."""
-    nodes = sorted({node for node, _ in running})
-    pages = await asyncio.gather(*(_summary(client, node) for node in nodes))
+    nodes, turns = sorted({node for node, _ in running}), asyncio.Semaphore(NODES_AT_ONCE)
+    pages = await asyncio.gather(*(_summary(client, node, turns) for node in nodes))
     found: dict[AttemptId, Sample] = {}
     for node, page in zip(nodes, pages, strict=True):
         for each in page.get("pods") or ():
@@ -93,10 +142,11 @@ async def samples(
     return found
 
 
-async def _summary(client: Client, node: str) -> View:
+async def _summary(client: Client, node: str, turns: asyncio.Semaphore) -> View:
     """What the kubelet of a node counts; empty when it does not answer, or the role may not ask."""
     try:
-        return await client.raw(f"{NODES.path(name=node)}/proxy/stats/summary?only_cpu_and_memory=true")
+        async with turns:
+            return await client.raw(f"{NODES.path(name=node)}/proxy/stats/summary?only_cpu_and_memory=true")
     except PaddleFlowError:
         return {}
 

@@ -16,6 +16,7 @@ import math
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -62,10 +63,7 @@ OPEN_TIMEOUT = 30.0  #: seconds to list pods and nodes, and to get the lease
 CHECK_EVERY = 5.0  #: seconds between two checks of pods that are stuck or lost
 IMAGE_GRACE = 120.0  #: seconds that a container may fail to start, for its image, its configuration or its volumes
 DRAIN = 10.0  #: seconds that an end waits for its log
-LOG_PAUSE = (
-    0.2,
-    5.0,
-)  #: seconds before a stream of a log that ended, or cannot be had, is asked for again: at first, and at most
+LOG_PAUSE = 0.2, 5.0  #: seconds before a log whose stream ended early is asked for again: at first, and at most
 EVENTS_AFTER = 3.0  #: seconds after which the events of a pod that has not started are read
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 #: Gives a snapshot of a user's code as a compressed tar file. Reads files: not on the event loop.
@@ -119,9 +117,7 @@ class KubernetesRuntime:
     ) -> None:
         """`spawn` is `create_task` of the task group that owns the runtime's loops; `close` ends them. `lease` is the one that
         keeps servers of other databases away; its client must be another one, without a fence."""
-        self._client = client
-        self._spawn = spawn
-        self._clock = clock
+        self._client, self._spawn, self._clock = client, spawn, clock
         self._settings, self._cluster = settings, settings.cluster
         self._time = ServerClock(clock, settings.cluster)
         self._code = code
@@ -149,6 +145,7 @@ class KubernetesRuntime:
         self._dirty: dict[AttemptId, None] = {}
         self._collectors: dict[AttemptId, asyncio.Task[None]] = {}
         self._ends: dict[AttemptId, asyncio.Event] = {}  # of those whose log is collected
+        self._kubelets = collection.Kubelets()
         self._deliveries: dict[AttemptId, asyncio.Task[None]] = {}  # of code
         self._taken: defaultdict[str, Resources] = defaultdict(Resources)  # by pods of others, on each node
         self._node_news: dict[str, NodeInfo | None] = {}
@@ -284,6 +281,7 @@ class KubernetesRuntime:
         if new is None:
             self._node_seen.pop(name, None)
             self._node_news[name] = None
+            self._kubelets.answers(name)  # another one may come by its name
         elif self._node_seen.get(name) != (info := self._node_info(new)):
             self._node_seen[name] = self._node_news[name] = info
         else:
@@ -617,30 +615,33 @@ class KubernetesRuntime:
         """Pods that will never say more: they cannot start, or their node does not answer."""
         await self._time.compare(self._client)
         now = self._time.now()
+        silent: dict[AttemptId, Object] = {}
         for attempt, found in list(self._known.items()):
             if status.ended(found, now) is not None:
                 self._mark(attempt)
-                continue
-            if why := status.permanent_failure(found):
+            elif why := status.permanent_failure(found):
                 await self._stop(attempt, 1.0, why)
+            elif (waits := status.waits_to_start(found, now)) is None:
                 continue
-            if storages.preparing(found):
-                continue  # it gives up by itself
-            made = status.moment(found["metadata"].get("creationTimestamp"))
-            if status.started_at(found) is not None or made is None or "deletionTimestamp" in found["metadata"]:
-                continue
-            why = status.stuck(found) or (
-                await collection.last_warning(self._client, found) if now - made > EVENTS_AFTER else ""
-            )
-            if why and status.CUSTOM not in found["spec"] and not status.node_of(found):
-                self._later += self._delayed(attempt, f"waits for a node: {why}")
-                self._wake.set()
-            elif why and now - made > self._image_grace and status.CUSTOM not in found["spec"]:
-                await self._stop(attempt, 1.0, f"its container cannot start: {why}")
-            elif why and not status.stuck(found):
-                what = self._resource(found).kind if status.CUSTOM in found["spec"] else "container"
-                self._later += self._delayed(attempt, f"its {what} cannot start: {why}")
-                self._wake.set()
+            elif why := status.stuck(found):
+                await self._cannot_start(attempt, found, why, now)
+            elif waits > EVENTS_AFTER:
+                silent[attempt] = found
+        for attempt, why in (await collection.last_warnings(self._client, silent)).items():
+            if self._known.get(attempt) is silent[attempt]:  # it has not changed meanwhile
+                await self._cannot_start(attempt, silent[attempt], why, now)
+
+    async def _cannot_start(self, attempt: AttemptId, found: View, why: str, now: float) -> None:
+        """A pod does not start, and this is why."""
+        custom, waits = status.CUSTOM in found["spec"], status.waits_to_start(found, now) or 0.0
+        if not custom and not status.node_of(found):
+            self._later += self._delayed(attempt, f"waits for a node: {why}")
+        elif not custom and waits > self._image_grace:
+            await self._stop(attempt, 1.0, f"its container cannot start: {why}")
+        elif not status.stuck(found):  # else its pod's changes say it
+            what = self._resource(found).kind if custom else "container"
+            self._later += self._delayed(attempt, f"its {what} cannot start: {why}")
+        self._wake.set()
 
     # ---- logs and use
 
@@ -653,19 +654,26 @@ class KubernetesRuntime:
         self._mark(attempt)
 
     async def _copy_all(self, attempt: AttemptId, name: str, space: str) -> None:
-        pause = Backoff(*LOG_PAUSE)
+        pause, node = Backoff(*LOG_PAUSE), ""
         while True:
-            over = attempt not in self._known or status.ended(self._known[attempt], self._time.now()) is not None
-            try:
-                await collection.copy_log(self._client, self.logs, attempt, name, space)
+            found = self._known.get(attempt)
+            over = found is None or status.ended(found, self._time.now()) is not None
+            node = node if found is None else status.node_of(found)
+            seconds = 0.0 if over else self._kubelets.pause(node, self._clock.monotonic())
+            if not seconds:
+                try:
+                    begun = partial(self._kubelets.answers, node)
+                    await collection.copy_log(self._client, self.logs, attempt, name, space, begun)
+                except PaddleFlowError as error:
+                    if over:
+                        _log.warning("log incomplete", attempt=attempt, error=error.message)
+                    elif isinstance(error, Unavailable):
+                        self._kubelets.refuses(node, self._clock.monotonic())
                 if over:
                     break
-            except PaddleFlowError as error:
-                if over:
-                    _log.warning("log incomplete", attempt=attempt, error=error.message)
-                    break
+                seconds = pause.next()
             with suppress(TimeoutError):
-                async with asyncio.timeout(pause.next()):
+                async with asyncio.timeout(seconds):
                     await self._ends[attempt].wait()
         await asyncio.to_thread(self.logs.touch, task_of(attempt))
 

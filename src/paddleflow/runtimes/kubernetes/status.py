@@ -194,6 +194,14 @@ def stuck(found: View) -> str:
     return storages.failure(found)[0] if started_at(found) is None else ""
 
 
+def waits_to_start(found: View, now: float) -> float | None:
+    """For how many seconds a pod has been there that should run and does not; None for all others."""
+    made = moment(found["metadata"].get("creationTimestamp"))
+    if started_at(found) is not None or made is None or "deletionTimestamp" in found["metadata"]:
+        return None
+    return None if storages.preparing(found) else now - made  # a sidecar gives up by itself
+
+
 def waits_for_code(found: View) -> tuple[str, str] | None:
     """The user and the snapshot that its pod waits for, if it does."""
     asked = (found["metadata"].get("annotations") or {}).get(SENT_CODE)
