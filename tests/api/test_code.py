@@ -129,3 +129,16 @@ async def test_who_shares_files_is_told(root: Api, alice: Api) -> None:
     """Jobs of others are isolated: they would not find a folder of the caller's."""
     assert len((await root.get("/whoami")).ok()["host"]) == 64
     assert (await alice.get("/whoami")).ok()["host"] == ""
+
+
+async def test_manifests_and_the_number_of_files_count(alice: Api, platform: Platform) -> None:
+    """Many snapshots may share one small chunk, and a chunk may be one byte: both would fill the disk for everybody."""
+    object.__setattr__(platform.settings.jobs, "code_limit", "320Ki")  # five files
+    await sent(alice)
+    for number in range(3):
+        file = CodeFile(f"{number}.py", len(CONTENT), False, MANIFEST.files[0].parts)
+        (await alice.post("/code", Manifest((file,)).to_json())).ok()
+    (await alice.post("/code/chunks", pack_chunk(b"1"))).refused(400, "CodeOverQuota")
+    file = CodeFile("more.py", len(CONTENT), False, MANIFEST.files[0].parts)
+    (await alice.post("/code", Manifest((file,)).to_json())).refused(400, "CodeOverQuota")
+    (await alice.post("/code", MANIFEST.to_json())).ok()  # it is there already

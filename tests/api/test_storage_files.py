@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from paddleflow.base.clock import ManualClock
-from paddleflow.storage.files import MOST_UPLOADS, UPLOAD_KEPT
+from paddleflow.storage.files import MOST_PART, MOST_UPLOADS, UPLOAD_KEPT
+from paddleflow.storage.mounts import LIFETIME
 from tests.api.client import Api
 from tests.patience import soon
 
@@ -108,6 +109,41 @@ async def test_an_upload_that_is_given_up(alice: Api, folder: Path) -> None:
     assert not list((folder / ".pf-uploads").iterdir())
     (await alice.put("/fs/team/uploads/..", b"x", part=1)).refused(400, "InvalidArguments")
     (await alice.put(f"/fs/team/uploads/{upload}", b"x", part=0)).refused(400, "InvalidArguments")
+
+
+async def test_a_part_that_a_job_put_there_is_no_larger_than_others(alice: Api, folder: Path) -> None:
+    """A sparse file costs its writer nothing, and would be written out byte by byte when the upload is finished."""
+    upload = (await alice.post("/fs/team/uploads", path="big")).ok()["uploadID"]
+    with (folder / ".pf-uploads" / upload / "00001").open("wb") as file:
+        file.truncate(MOST_PART + 1)
+    answer = (await alice.post(f"/fs/team/uploads/{upload}", path="big")).refused(400, "InvalidArguments")
+    assert "part 1 of upload" in answer["message"]
+    assert not (folder / "big").exists()
+
+
+@pytest.mark.usefixtures("folder")
+async def test_the_token_of_a_mount_is_for_one_storage_and_for_an_hour(
+    alice: Api, settings_area: Path, clock: ManualClock
+) -> None:
+    (await alice.post("/fs", {"name": "other", "url": f"local://{settings_area}/alice/other"})).ok(201)
+    machine = {"node": "n", "folder": "/mnt"}
+    team, other = [(await alice.post(f"/fs/{name}/mounts", machine)).ok(201) for name in ("team", "other")]
+    reader = (await alice.post("/fs/team/mounts", {**machine, "readOnly": True})).ok(201)
+    mount, reading = alice.with_token(team["token"]), alice.with_token(reader["token"])
+    (await mount.put("/fs/team/content", b"x", path="f")).ok()
+    assert (await reading.get("/fs/team/content", path="f")).body == b"x"
+    for answer in (
+        await mount.put("/fs/other/content", b"x", path="f"),
+        await mount.put(f"/fs/other/mounts/{other['mountID']}", {}),
+        await mount.delete(f"/fs/other/mounts/{other['mountID']}"),
+    ):
+        assert "is for a mount of" in answer.refused(403, "AccessDenied")["message"]
+    (await reading.put("/fs/team/content", b"x", path="f")).refused(403, "TokenScopeTooSmall")
+    (await reading.post("/fs/team/uploads", path="f")).refused(403, "TokenScopeTooSmall")
+    (await reading.post("/fs/team/mounts", machine)).refused(403, "TokenScopeTooSmall")
+    clock.advance(LIFETIME + 1)
+    (await mount.get("/fs/team/content", path="f")).refused(401, "AuthInvalidToken")
+    (await mount.put(f"/fs/team/mounts/{team['mountID']}", {})).refused(401, "AuthInvalidToken")
 
 
 async def test_an_upload_that_was_never_started_takes_nothing(alice: Api, folder: Path) -> None:

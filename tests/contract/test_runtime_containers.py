@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +21,8 @@ from paddleflow.errors import Invalid, Unavailable
 from paddleflow.jobs.code import CodeStore
 from paddleflow.objects.local import LocalStore
 from paddleflow.runtimes.exec import STDOUT, Exec, ExecRequest, Output
-from paddleflow.runtimes.local import procfs
+from paddleflow.runtimes.local import container, procfs
+from paddleflow.runtimes.local.containers import is_image
 from paddleflow.runtimes.local.local_runtime import LocalRuntime
 from paddleflow.runtimes.runtime import Ended, Launch, Mount, Started
 from paddleflow.settings import LocalSettings
@@ -135,6 +139,60 @@ async def test_no_variable_of_a_job_reaches_the_engine(scene: Scene, tmp_path: P
     end = await scene.run(refused)
     assert end.exit_code is None
     assert "the variable LD_PRELOAD" in end.message
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "--rootfs",
+        "--privileged",
+        "--volume=/:/host",
+        "oci:image",
+        "dir:image",
+        "oci-archive:/srv/image.tar",
+        "../x",
+        "a b",
+    ],
+)
+async def test_an_image_is_a_name_and_nothing_else(scene: Scene, engine: ContainerEngine, image: str) -> None:
+    """Neither an option of the engine, nor a file of the machine that the engine would read as root, and keep for all."""
+    before = engine("images", "--quiet")
+    end = await scene.run(replace(contained(scene, "image", "echo it ran"), image=image))
+    assert end.exit_code is None
+    assert end.message.startswith(f"image {image!r} is not the name of an image")
+    assert engine("images", "--quiet") == before
+
+
+@pytest.mark.parametrize(
+    "image",
+    ["python", "python:3.12", "docker:24", "localhost:5000/a/b_c:x", "r.io/a/b:1@sha256:" + "0" * 64, "0123abcd"],
+)
+def test_names_of_images(image: str) -> None:
+    assert is_image(image)
+
+
+async def test_a_link_that_comes_after_the_check_leads_nowhere(tmp_path: Path) -> None:
+    """The engine opens volumes by path. Another job of the user makes a link of a part of that path as soon as it is checked."""
+    storage, secret = make_folder(tmp_path / "storage"), make_folder(tmp_path / "secret")
+    for folder, word in ((make_folder(storage / "a" / "b"), "own"), (make_folder(secret / "b"), "secret")):
+        (folder / "file").write_text(word)
+    for folder in (storage / "a" / "b", storage / "a" / "b" / "file"):
+        os.chown(folder, 4711, 4711)
+    engine = tmp_path / "podman"
+    engine.write_text(
+        "#!/bin/sh\n"
+        f"if [ $1 = create ]; then mv {storage}/a {storage}/old; ln -s {secret} {storage}/a\n"
+        f'while [ "$1" != --volume ]; do shift; done; echo "${{2%%:*}}" > {tmp_path}/volume\n'
+        f'elif [ $1 = start ]; then cat "$(cat {tmp_path}/volume)/file"; fi\n'
+    )
+    engine.chmod(0o755)
+    spec = container.Spec(
+        [str(engine)], "podman", "name", str(tmp_path / "container"), IMAGE, "never",
+        [[str(storage), "/mnt/data", False, "a/b"]], "/", "", [], "", 4711,
+    )  # fmt: skip
+    words = [sys.executable, "-m", "paddleflow.runtimes.local.container", json.dumps(spec), "--", "true"]
+    done = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True, check=False)
+    assert done.stdout == "own", done.stderr
 
 
 async def test_the_memory_limit_is_said_in_words(scene: Scene) -> None:

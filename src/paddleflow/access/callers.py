@@ -55,6 +55,12 @@ def require_mount(caller: Caller, *, changes: bool, what: str) -> None:
         raise Forbidden(f"this token is for a read-only mount, {what} needs another one", code="TokenScopeTooSmall")
 
 
+def require_storage(caller: Caller, storage: str) -> None:
+    """Refuse the token of a mount of another storage."""
+    if caller.storage not in ("", storage):
+        raise Forbidden(f"this token is for a mount of fs[{caller.storage}], not for fs[{storage}]")
+
+
 def is_root(name: str) -> bool:
     """Whether this is the administrator's name, in whatever capitals."""
     return name.lower() == ROOT

@@ -19,7 +19,7 @@ from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.base.quantity import parse_quantity
 from paddleflow.errors import Invalid, NotFound
-from paddleflow.jobs.code import FOLDER, CodeStore
+from paddleflow.jobs.code import FOLDER, CodeStore, counted
 from paddleflow.objects.local import LocalStore
 from paddleflow.spec import wire_jobs as wire
 from paddleflow.spec.code import MOST_MANIFEST, Manifest, read_manifest, unpack_chunks
@@ -59,6 +59,10 @@ def _store(platform: Platform) -> CodeStore:
     return CodeStore(LocalStore(folder, name="the code store"))
 
 
+def _limit(platform: Platform) -> int:
+    return parse_quantity(platform.settings.jobs.code_limit)
+
+
 async def missing_chunks(platform: Platform, call: Call[Manifest, NoQuery]) -> wire.MissingChunks:
     def find() -> list[str]:
         with closing(_store(platform)) as store:
@@ -69,9 +73,9 @@ async def missing_chunks(platform: Platform, call: Call[Manifest, NoQuery]) -> w
 
 async def put_chunks(platform: Platform, call: Call[list[tuple[str, bytes]], NoQuery]) -> wire.StoredChunks:
     def keep() -> None:
-        limit, size = parse_quantity(platform.settings.jobs.code_limit), sum(len(content) for _, content in call.body)
+        size = sum(counted(len(content)) for _, content in call.body)
         with closing(_store(platform)) as store:
-            store.make_space(call.caller.name, size, limit, platform.clock.now())
+            store.make_space(call.caller.name, size, _limit(platform), platform.clock.now())
             for name, content in call.body:
                 store.put_chunk(call.caller.name, name, content)
 
@@ -81,7 +85,11 @@ async def put_chunks(platform: Platform, call: Call[list[tuple[str, bytes]], NoQ
 
 async def create_snapshot(platform: Platform, call: Call[Manifest, NoQuery]) -> wire.CodeSnapshot:
     def keep() -> str:
+        user, manifest, now = call.caller.name, call.body, platform.clock.now()
         with closing(_store(platform)) as store:
+            if not store.has_snapshot(user, manifest.id):
+                size = counted(len(manifest.encode()))
+                store.make_space(user, size, _limit(platform), now, kept=manifest.chunks)
             return store.put_manifest(call.caller.name, call.body)
 
     files = len(call.body.files) + len(call.body.links)
@@ -152,7 +160,7 @@ ROUTES: tuple[Route, ...] = (
         reader=_manifest,
         bulk=True,
         answer=wire.CodeSnapshot,
-        errors=("400 InvalidCode", "409 CodeIncomplete", "MalformedJSON"),
+        errors=("400 InvalidCode", "400 CodeOverQuota", "409 CodeIncomplete", "MalformedJSON"),
     ),
     Route(
         "GET",

@@ -15,10 +15,10 @@ from urllib.parse import quote
 from pydantic import Field
 from starlette.responses import StreamingResponse
 
-from paddleflow.access.callers import is_root
+from paddleflow.access.callers import is_root, require_storage
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, Route
-from paddleflow.errors import Forbidden, Invalid, TooLarge
+from paddleflow.errors import Invalid, TooLarge
 from paddleflow.objects.store import Entry, ObjectStore, changed
 from paddleflow.spec import wire_storage as wire
 from paddleflow.spec.document import Document
@@ -103,8 +103,7 @@ def _bytes(kind: type[Document], body: bytes, *, ignore_unknown: bool) -> bytes:
 async def _open(platform: Platform, call: Call[Any, Any]) -> ObjectStore:
     user = call.query.username or call.caller.name
     storage = await platform.database.read(get_storage, user, is_root(user), call.path["fsName"])
-    if call.caller.storage not in ("", storage.id):
-        raise Forbidden(f"this token is for a mount of fs[{call.caller.storage}], not for fs[{storage.id}]")
+    require_storage(call.caller, storage.id)
     return await platform.files.of(call.caller.name).run(platform.stores.open, storage)
 
 

@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import Field
 
 from paddleflow.access import tokens
-from paddleflow.access.callers import is_root, mount_scope
+from paddleflow.access.callers import is_root, mount_scope, require_storage
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, Route
 from paddleflow.base.clock import local_text
@@ -88,6 +88,7 @@ def _own(tx: Tx, call: Call[MountReport, OwnerQuery] | Call[NoBody, OwnerQuery])
     caller = call.caller
     user = call.query.username or caller.name
     storage = get_storage(tx, user, is_root(user), call.path["fsName"])
+    require_storage(caller, storage.id)
     mount = mounts.get_mount(tx, storage, call.path["id"])
     if not caller.root and caller.name not in (storage.user, mount.user):
         raise Forbidden(f"mount[{mount.id}] belongs to another user")

@@ -21,6 +21,7 @@ from paddleflow.spec.code import MOST_CHUNK, MOST_MANIFEST, CodeFile, Manifest, 
 FOLDER = "code"  #: of the data folder
 KEPT_UNUSED = 30 * 86400.0  #: seconds that a snapshot is kept after its last submission, when space is short
 SENDING = 86400.0  #: seconds that a chunk may wait for its snapshot
+LEAST_COUNTED = 65_536  #: bytes that a chunk or manifest counts at least: the number of files is bounded, too
 _BLOCK = 512
 
 
@@ -43,23 +44,28 @@ class CodeStore:
         if not self._has(_chunk(user, name)):
             self._store.write(_chunk(user, name), content)
 
-    def make_space(self, user: str, needed: int, limit: int, now: float) -> None:
-        """Lets a user add `needed` bytes: snapshots that were not used for long go first; `OverQuota` when that is not enough."""
+    def make_space(self, user: str, needed: int, limit: int, now: float, kept: Iterable[str] = ()) -> None:
+        """Lets a user add `needed` bytes: snapshots that were not used for long go first; `OverQuota` when that is not enough.
+
+        The chunks `kept` stay in any case.
+        """
         chunks = list(self._store.list_entries(f"{quote(user, safe='')}/chunks", recursive=True))
-        used = sum(chunk.size for chunk in chunks)
+        snapshots = list(self._store.list_entries(f"{quote(user, safe='')}/snapshots"))
+        used = sum(counted(entry.size) for entry in (*chunks, *snapshots))
         if used + needed <= limit:
             return
-        live: set[str] = set()
-        for entry in list(self._store.list_entries(f"{quote(user, safe='')}/snapshots")):
+        live = set(kept)
+        for entry in snapshots:
             if entry.modified_at < now - KEPT_UNUSED:
                 self._store.remove(entry.key)
+                used -= counted(entry.size)
             else:
                 live |= self.manifest(user, entry.key.rpartition("/")[2].removesuffix(".json")).chunks.keys()
         for chunk in chunks:
             # One that came a moment ago may belong to a snapshot that is still being sent.
             if chunk.key.rpartition("/")[2] not in live and chunk.modified_at < now - SENDING:
                 self._store.remove(chunk.key)
-                used -= chunk.size
+                used -= counted(chunk.size)
         if used + needed > limit:
             raise OverQuota(
                 f"code snapshots of user[{user}] have {used:,} bytes, {needed:,} more are over the limit of {limit:,}",
@@ -80,6 +86,9 @@ class CodeStore:
         self._store.write(_manifest(user, id), manifest.encode())
         return id
 
+    def has_snapshot(self, user: str, id: str) -> bool:
+        return self._has(_manifest(user, id))
+
     def manifest(self, user: str, id: str) -> Manifest:
         try:
             content = self._store.read(_manifest(user, id), size=MOST_MANIFEST)
@@ -87,18 +96,21 @@ class CodeStore:
             raise NotFound(f"code snapshot[{id[:80]}] of user[{user}] does not exist", code="CodeNotFound") from error
         return read_manifest(json.loads(content))
 
-    def contents(self, user: str, manifest: Manifest) -> Iterator[tuple[CodeFile, list[bytes]]]:
-        """Every file with its parts. Small files share a chunk, which is read once."""
+    def contents(self, user: str, manifest: Manifest) -> Iterator[tuple[CodeFile, Iterator[bytes]]]:
+        """Every file with its parts, to be taken before the next file. Memory: a chunk, which small files share, and a part."""
         name, content = "", b""
-        for file in manifest.files:
-            parts = []
+
+        def parts_of(file: CodeFile) -> Iterator[bytes]:
+            nonlocal name, content
             for part in file.parts:
                 if part.chunk != name:
                     name, content = part.chunk, self._store.read(_chunk(user, part.chunk), size=MOST_CHUNK)
                 if len(content) < part.offset + part.length:
                     raise Internal(f"chunk {name} of the code is cut")
-                parts.append(content[part.offset : part.offset + part.length])
-            yield file, parts
+                yield content[part.offset : part.offset + part.length]
+
+        for file in manifest.files:
+            yield file, parts_of(file)
 
     def unpack(self, user: str, id: str, folder: Path) -> None:
         """Writes a snapshot into an empty folder. Links come last, so that no file is written through one."""
@@ -140,6 +152,11 @@ class CodeStore:
         except NotFound:
             return False
         return True
+
+
+def counted(size: int) -> int:
+    """The bytes that a file of this size counts. Pure."""
+    return max(size, LEAST_COUNTED)
 
 
 def _make_parent(folder: Path, path: str, made: set[str]) -> None:

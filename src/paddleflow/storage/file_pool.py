@@ -5,7 +5,8 @@ take a minute for each answer, and only its user waits. A thread counts until it
 
 Long work is a generator that yields from time to time; each piece of it, of about `SLICE` seconds, is a task of its own. So
 pieces of many take turns on few threads, and work is cancelled between two pieces. What needs more than one piece shares `LONG`
-threads, so that small files find a thread, and the server a core, whatever else is being read. One pool per server, used by the run
+threads, so that small files find a thread, and the server a core, whatever else is being read: in turns, and a piece that blocks
+gives its turn away. One pool per server, used by the run
 engine and by downloads.
 """
 
@@ -27,6 +28,9 @@ THREADS = 16
 EACH = 4  #: threads of one user
 LONG = 3  #: threads for work that takes long
 LONG_EACH = 2
+LONG_HELD = (
+    1.0  #: seconds after which a piece that still blocks, as with a slow store, leaves its place among `LONG` to others
+)
 STREAMS = 256  #: downloads at once: each holds a piece for a client that reads slowly
 STREAMS_EACH = 16  #: of them, of one user
 SLICE = 0.05  #: seconds
@@ -55,9 +59,15 @@ class FilePool:
     """Threads for files."""
 
     def __init__(
-        self, threads: int = THREADS, slice_seconds: float = SLICE, long: int = LONG, each: int = EACH
+        self,
+        threads: int = THREADS,
+        slice_seconds: float = SLICE,
+        long: int = LONG,
+        each: int = EACH,
+        held: float = LONG_HELD,
     ) -> None:
         self.slice = slice_seconds
+        self.held = held
         self.long = asyncio.Semaphore(long)
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="files")
         self._each = each
@@ -152,10 +162,11 @@ class UserFiles:
         except BaseException:
             work.close()
             raise
-        try:
+        with ExitStack() as place:
+            place.callback(self.pool.long.release)
+            timer = asyncio.get_running_loop().call_later(self.pool.held, place.close)
+            place.callback(timer.cancel)
             return await self.step(work, piece)
-        finally:
-            self.pool.long.release()
 
     def iterate(self, source: Generator[bytes, None, None], close: Callable[[], None]) -> FileStream:
         """The pieces of a source that blocks on the disk, and what closes its store; `TooMany` at the limit of the user."""

@@ -196,6 +196,9 @@ def list_parts(store: ObjectStore, upload: str) -> list[StoredPart]:
     found = islice(store.list_entries(_folder(upload)), MOST_PARTS + AT_ONCE)
     named = ((entry.key.rpartition("/")[2], entry) for entry in found)
     parts = [StoredPart(int(name), entry.size) for name, entry in named if _PART.fullmatch(name)]
+    for part in parts:
+        if part.size > MOST_PART:  # put there by something else, such as a job: a sparse file costs its writer nothing
+            raise Invalid(f"part {part.number} of upload {upload} has {part.size:,} bytes, at most {MOST_PART:,}")
     return sorted(parts, key=lambda part: part.number)
 
 

@@ -8,13 +8,14 @@ import subprocess
 import sys
 import tarfile
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from paddleflow.errors import Conflict, NotFound, OverQuota
 from paddleflow.jobs.checkout import check_out
-from paddleflow.jobs.code import KEPT_UNUSED, CodeStore, checkout_command
+from paddleflow.jobs.code import KEPT_UNUSED, LEAST_COUNTED, CodeStore, checkout_command
 from paddleflow.objects.local import LocalStore
 from paddleflow.spec.code import CodeFile, CodeLink, Manifest, Part
 
@@ -64,6 +65,22 @@ def test_the_tar_file_holds_the_same(store: CodeStore) -> None:
         assert archive.getmember("link").linkname == "bin/run.sh"
 
 
+def test_a_large_file_is_never_in_memory_as_a_whole(store: CodeStore) -> None:
+    """One chunk may be most of a file many times over: half a gigabyte costs its sender a few hundred bytes a part."""
+    content = bytes(2**20)
+    name = hashlib.sha256(content).hexdigest()
+    store.put_chunk("eve", name, content)
+    length = len(content) - 1
+    many = CodeFile("large", 64 * length, False, (Part(name, 1, length),) * 64)
+    id = store.put_manifest("eve", Manifest((many,)))
+    tracemalloc.start()
+    try:
+        assert sum(map(len, store.tar("eve", id))) > 64 * length
+        assert tracemalloc.get_traced_memory()[1] < 8 * len(content)
+    finally:
+        tracemalloc.stop()
+
+
 def test_unpacking_happens_once(store: CodeStore, tmp_path: Path) -> None:
     id = filled(store)
     folder = tmp_path / "job" / "code"
@@ -104,11 +121,15 @@ def test_what_goes_wrong_is_in_the_log(store: CodeStore, tmp_path: Path) -> None
 def test_space_is_made_by_what_was_not_used_for_long(store: CodeStore, tmp_path: Path) -> None:
     id = filled(store)
     now = time.time()
-    store.make_space("bob", 100, len(CONTENT) + 100, now)
-    with pytest.raises(OverQuota, match=r"have 27 bytes, 101 more are over the limit of 127"):
-        store.make_space("bob", 101, len(CONTENT) + 100, now)
+    limit = 2 * LEAST_COUNTED + 100
+    store.make_space("bob", 100, limit, now)
+    with pytest.raises(OverQuota, match=r"have 131,072 bytes, 101 more are over the limit of 131,172"):
+        store.make_space("bob", 101, limit, now)
     assert store.manifest("bob", id) == SNAPSHOT, "it was used a moment ago"
-    store.make_space("bob", 101, len(CONTENT) + 100, now + KEPT_UNUSED + 1)
+    store.make_space("bob", 101, limit - LEAST_COUNTED + 1, now + KEPT_UNUSED + 1, kept=[NAME])
+    assert store.missing("bob", SNAPSHOT.chunks) == [], "they were asked for"
+    filled(store)
+    store.make_space("bob", 101, 101, now + KEPT_UNUSED + 1)
     with pytest.raises(NotFound):
         store.manifest("bob", id)
     assert store.missing("bob", SNAPSHOT.chunks) == [NAME]

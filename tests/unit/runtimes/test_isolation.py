@@ -129,6 +129,18 @@ async def test_tmp_and_shared_memory_are_its_own_and_home_is_its_work_folder(sce
 
 
 @needs_root
+async def test_what_it_keeps_in_memory_is_bounded(scene: Scene) -> None:
+    """It is no process's: a machine without memory would end everybody else's before."""
+    folders = "/tmp /var/tmp /dev/shm"
+    sizes = await said(scene, of("alice", scene.shell("size", f"stat -f -c '%S-%b-%c' {folders}")))
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert len(sizes) == 3
+    for line in sizes:
+        block, blocks, files = map(int, line.split("-"))
+        assert block * blocks <= total / 9
+        assert files <= 300_000
+
+
 async def test_members_of_one_job_share_memory_and_tmp(scene: Scene) -> None:
     first = of(
         "alice", scene.shell("one", "echo x > /dev/shm/ours; echo y > /tmp/ours; until [ -e go ]; do sleep 0.02; done")

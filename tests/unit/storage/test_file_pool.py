@@ -10,7 +10,7 @@ import pytest
 
 from paddleflow.errors import TooMany
 from paddleflow.storage.file_pool import STREAMS_EACH, FilePool, SlicedWork
-from tests.patience import soon
+from tests.patience import PATIENCE, soon
 
 
 def endless(closed: threading.Event) -> SlicedWork[None]:
@@ -61,6 +61,27 @@ async def test_long_work_leaves_threads_for_small_work() -> None:
     assert not held.acquire(blocking=False)
     release.set()
     await asyncio.gather(*works)
+    pool.close()
+
+
+async def test_long_work_that_blocks_keeps_nobody_else_s_long_work_waiting() -> None:
+    """Two accounts with slow stores of their own could hold all places for as long as they like."""
+    pool = FilePool(threads=4, slice_seconds=0.0, long=3, held=0.01)
+    held, release = threading.Semaphore(0), threading.Event()
+
+    def stuck() -> SlicedWork[None]:
+        yield 1
+        held.release()
+        release.wait()
+
+    users = ("alice", "alice", "bob")
+    works = [asyncio.ensure_future(pool.of(user).run_in_slices(stuck())) for user in users]
+    for _ in users:
+        await asyncio.to_thread(held.acquire)
+    assert await asyncio.wait_for(pool.of("carol").run_in_slices(three()), PATIENCE) == "three"
+    release.set()
+    await asyncio.gather(*works)
+    assert not pool.long.locked()
     pool.close()
 
 

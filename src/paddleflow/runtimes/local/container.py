@@ -134,18 +134,26 @@ def give(folder: str, uid: int) -> None:
 
 
 def as_own(spec: Spec, uid: int, mounts: Sequence[Mount]) -> Iterator[Mount]:
-    """The same folders, those of others shown as the user's."""
+    """The same folders, held where no user reaches them and those of others shown as the user's.
+
+    The engine opens its volumes by path, when the container starts: by then a part of a user's path could be a link.
+    """
     table, maps = MountTable(unshare(users=False)), IdMaps()
     table.make_private()
     for number, mount in enumerate(mounts):
-        owner = os.stat(mount.source).st_uid  # noqa: PTH116
-        if owner == uid:
-            yield mount
-            continue
         place = f"{spec.folder}/{MOUNTS}/{number}"
         os.makedirs(place, 0o700, exist_ok=True)  # noqa: PTH103
-        table.attach(detach(table, mount, maps.get(owner, uid)), place)
+        owner = _owner(mount)
+        table.attach(detach(table, mount, -1 if owner == uid else maps.get(owner, uid)), place)
         yield Mount(place, mount.target, mount.read_only)
+
+
+def _owner(mount: Mount) -> int:
+    source = open_source(mount)
+    try:
+        return os.fstat(source).st_uid
+    finally:
+        os.close(source)
 
 
 def create(spec: Spec, options: Sequence[str], command: Sequence[str]) -> None:
@@ -168,7 +176,7 @@ def create(spec: Spec, options: Sequence[str], command: Sequence[str]) -> None:
         words += ["--log-driver", "none"]
     if command:
         words += ["--entrypoint", ""]
-    words += [*options, spec.image, *command]
+    words += [*options, "--", spec.image, *command]
     done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     said = done.stderr.decode("utf-8", "replace").strip()
     if spec.pull != "never" and said:  # the progress of a pull

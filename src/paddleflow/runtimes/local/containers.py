@@ -42,6 +42,20 @@ _LEADS_CLIENT = re.compile(
     r"(LD_|GO|GLIBC_|MALLOC_|DOCKER_|CONTAINER|BUILDAH|STORAGE_|PODMAN|REGISTRY_|XDG_|PYTHON|_|SSL_).*|"
     r"PATH|HOME|USER|TMPDIR|DBUS_SESSION_BUS_ADDRESS|NOTIFY_SOCKET|LISTEN_.*|.*_PROXY|.*_proxy|HOSTALIASES|RES_OPTIONS|LOCALDOMAIN"
 )
+#: [registry[:port]/]name[/name …][:tag][@digest]
+_IMAGE = re.compile(r"(\w[\w.-]*(:[0-9]+)?/)?\w[\w.-]*(/\w[\w.-]*)*(:\w[\w.-]*)?(@sha256:[0-9a-f]{64})?", re.ASCII)
+#: With these before the colon podman reads a file or folder of the machine as root, and adds to the images of all what is in it.
+_TRANSPORTS = (
+    "containers-storage",
+    "dir",
+    "docker-archive",
+    "docker-daemon",
+    "oci",
+    "oci-archive",
+    "ostree",
+    "sif",
+    "tarball",
+)
 CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 
 
@@ -96,6 +110,8 @@ class Containers:
 
     def refusal(self, launch: Launch) -> str:
         """Why a launch cannot run in a container; empty when it can."""
+        if not is_image(launch.image):
+            return f"image {launch.image[:200]!r} is not the name of an image, such as docker.io/library/python:3.12"
         if launch.requirements:
             return "requirements are not installed into an image: make them part of it, or leave the image out"
         for name in launch.secret_env:
@@ -194,6 +210,11 @@ class Containers:
         words = [f"--env={name}={value}" for name, value in given.items()]
         words += [f"--env={name}" for name in launch.secret_env]
         return [*words, f"--env={ATTEMPT}={launch.attempt}", f"--env={KEEPER}"]
+
+
+def is_image(name: str) -> bool:
+    """Whether a job may name this image: neither an option of the engine nor anything of the machine but its images. Pure."""
+    return _IMAGE.fullmatch(name) is not None and name.partition(":")[0] not in _TRANSPORTS
 
 
 def container_name(attempt: AttemptId) -> str:
