@@ -1,7 +1,8 @@
 """The pages of the documentation site: site.py DOCS CONFIG, and site.py --check SITE
 
 The first call lays the Markdown of the repository out in DOCS, adds the references that are generated from the code, and
-writes the configuration for Zensical. The second one follows every link of the built pages and names those that lead nowhere.
+writes the configuration for Zensical. The second one follows every link of the built pages and names those that lead nowhere; it also
+names what a page would load from another host, since the site must be complete without a network.
 Called by ``scripts/docs``.
 """
 
@@ -111,6 +112,7 @@ site_dir = "{site.name}"
 nav = {_toml(nav)}
 
 [project.theme]
+font = false
 features = ["navigation.sections", "navigation.top", "navigation.tracking", "search.highlight", "content.code.copy", "toc.follow"]
 
 [[project.theme.palette]]
@@ -130,7 +132,6 @@ toggle.name = "Switch to light mode"
 permalink = true
 [project.markdown_extensions.pymdownx.highlight]
 [project.markdown_extensions.pymdownx.superfences]
-custom_fences = [{{ name = "mermaid", class = "mermaid", format = "pymdownx.superfences.fence_code_format" }}]
 """
 
 
@@ -266,8 +267,13 @@ class _Links(HTMLParser):
         super().__init__()
         self.targets: list[str] = []
         self.anchors: set[str] = set()
+        self.loaded: list[str] = []  #: from other hosts; a reader may be offline
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        given = dict(attributes)
+        source = given.get("href") if given.get("rel") in {"stylesheet", "preconnect", "preload"} else given.get("src")
+        if source and urlsplit(source).netloc:
+            self.loaded.append(source)
         for name, value in attributes:
             if name in {"href", "src"} and value:
                 self.targets.append(value)
@@ -276,13 +282,14 @@ class _Links(HTMLParser):
 
 
 def broken_links(site: Path) -> list[str]:
-    """Links inside the site that lead to no page, file or heading."""
+    """Links inside the site that lead to no page, file or heading, and what pages load from other hosts."""
     pages: dict[Path, _Links] = {}
     for page in sorted(site.rglob("*.html")):
         pages[page] = _Links()
         pages[page].feed(page.read_text("utf-8"))
     faults = []
     for page, links in pages.items():
+        faults += [f"{page.relative_to(site)}: loads {source} from another host" for source in links.loaded]
         if page.name == "404.html":
             continue
         for link in links.targets:
