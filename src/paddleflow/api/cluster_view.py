@@ -1,4 +1,4 @@
-"""What the routes of clusters ask of those who know the nodes: the runtime and the engine.
+"""What the routes of clusters need from the runtime and the engine, which know the nodes.
 
 The composition root gives implementations as ``Platform.clusters`` and ``Platform.check_cluster``.
 """

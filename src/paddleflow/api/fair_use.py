@@ -1,13 +1,13 @@
 """Fair use of what all requests share: places in the handlers, threads that compute, and answers that are everybody's.
 
 However many requests one user sends, `READS` of them that read and `WRITES` that write are in work, and one of them computes; the others of
-that user wait in order, and cost nothing meanwhile. So somebody else's request stands behind a handful of others, never behind all that a user
+that user wait in order, and cost nothing meanwhile. So the request of another user waits behind a handful of others, never behind all that one user
 can send. A write spends its time waiting for the disk, and those that wait together are committed together: hence the larger number.
 
 Whatever computes for a user for longer than a few milliseconds is handed to `Computing`. Threads of Python share one interpreter:
 with each thread that computes, the event loop gets the interpreter back later, at every single event.
 
-Who has no name has no place either: what strangers may ask is cheap, or computed once for all who ask at the same time (`Shared`).
+Callers who are not logged in have no place: what they may ask for is cheap, or computed once for all who ask at the same time (`Shared`).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class UserQueue:
             self.leave(user)
 
     def leave(self, user: str) -> None:
-        """Give the place to whoever waits longest."""
+        """Give the place to the request that has waited longest."""
         waiting = self._waiting.get(user)
         while waiting:
             place = waiting.popleft()

@@ -31,7 +31,7 @@ from paddleflow.store.database import Tx
 
 SLOWEST_POLL = 1.0  #: seconds between two reads of a followed log that nothing is written to
 SETTLE = 0.05  #: seconds after a wake-up in which further ones join it
-LONGEST_LINE = 2**16  #: bytes; of logs of several members, a longer line is told in pieces
+LONGEST_LINE = 2**16  #: bytes; of logs of several members, a longer line is sent in pieces
 TAIL_PIECE = 64 * 2**10  #: bytes that are read at a time to find the last lines
 EVENT_LINES = 200  #: of a job's history shown beside its log
 
@@ -135,7 +135,7 @@ class _Follower:
         self._partial: dict[str, bytes] = {}
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """A process that writes wakes nobody, so its file is polled; whether the job goes on is asked of the database
+        """A process that writes wakes nobody, so its file is polled; whether the job still runs is asked of the database
         when the bus says that something happened, and now and then because wake-ups may be lost."""
         loop = asyncio.get_running_loop()
         begun = ended = False

@@ -154,7 +154,7 @@ class Streaming:
     push_jobs: float = 3.0  #: between two pushes of the websocket
     events_at_once: int = 500
     poll_log: float = 0.2  #: between two reads of a log that is followed; up to a second when nothing is written
-    ask_job: float = 5.0  #: between two questions whether the job of a log goes on, when no wake-up comes
+    ask_job: float = 5.0  #: between two questions whether the job of a log still runs, when no wake-up comes
     log_chunk: int = 2**18  #: bytes
 
 

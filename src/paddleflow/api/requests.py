@@ -1,7 +1,7 @@
 """From the head of a request to values: query, token, request id. (`bodies` reads what follows it.)
 
 Everything here is refused with words and a code before a handler sees it: queries that are not UTF-8, known keys given
-twice, callers who name somebody else.
+twice, callers who name another user.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Routes of results that runs may use again."""
+"""Routes of cached results of steps."""
 
 from __future__ import annotations
 

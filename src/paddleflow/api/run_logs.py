@@ -67,7 +67,7 @@ async def _logs_elsewhere(
 
 
 def _jobs(tx: Tx, caller: Caller, run: str, job: str) -> tuple[RunRow, list[tuple[JobRow, list[TaskRow], list[str]]]]:
-    """The run, and its jobs (or one of them) with their members and history. Jobs of runs that it goes on with count too."""
+    """The run, and its jobs (or one of them) with their members and history. Jobs of the run that it retries are included."""
     row = owned_run(tx, caller, run)
     ids = dict.fromkeys(each.job_id for each in get_components(tx, run) if each.job_id)
     if job:

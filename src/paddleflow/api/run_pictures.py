@@ -1,4 +1,4 @@
-"""Routes that show runs in other ways: their events, their graph, and what two of them differ in."""
+"""Routes of a run's events, its graph, and its differences from another run."""
 
 from __future__ import annotations
 

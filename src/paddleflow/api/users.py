@@ -23,7 +23,7 @@ async def login(platform: Platform, call: Call[LoginDocument, NoQuery]) -> wire.
 
 
 async def logout(platform: Platform, call: Call[NoBody, NoQuery]) -> None:
-    """Ends the token that the request carries; other tokens of the user go on."""
+    """Ends the token that the request carries; other tokens of the user stay valid."""
     await platform.sessions.logout(requests.token(dict(call.request.scope["headers"])))
 
 

@@ -1,4 +1,4 @@
-"""Why a job is where it is: GET /job/{id}/why. For one that waits, what is in its way and what would start it now."""
+"""Why a job is in its state: GET /job/{id}/why. For one that waits, what is in its way and what would start it now."""
 
 from __future__ import annotations
 

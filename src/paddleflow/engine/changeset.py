@@ -192,7 +192,7 @@ def _place(
 
 
 def _place_successors(tx: Tx, successors: Sequence[Placement], now: float, new_events: list[NewEvent]) -> None:
-    """Jobs that were ahead have begun. If somebody changed one meanwhile, the engine begins anew by what the rows say."""
+    """Jobs that were ahead have begun. If a row was changed meanwhile, the engine rebuilds its board from the rows."""
     if not successors:
         return
     stood = tx.many(SQL["place_job"], [_placed_row(each, now) for each in successors])

@@ -1,8 +1,9 @@
 """Jobs of queues that have several clusters: each cluster takes over what waits elsewhere and would start there now.
 
 A job begins on the first cluster of its queue. If it has to wait there, the others look at it in the order of preference, each a
-second later than the one before, and the first that has room takes it: so it starts where it can start first, and no forecast has to
-be right. Where it waits as long as none has room is the matter of `start_choice`. It is moved in one transaction and only while it waits; what the other engine does with it meanwhile fails by `touched`.
+second later than the one before, and the first that has room takes it: so it starts where it can start first, and that does
+not depend on a forecast. `start_choice` decides where it waits while no cluster has room. A job is moved in one transaction and only
+while it waits; what the other engine does with it meanwhile fails its check of `touched`.
 """
 
 from __future__ import annotations

@@ -438,7 +438,7 @@ class ClusterEngine:
         )
 
     async def _restore_runs(self, now: float) -> list[RunFact]:
-        """All runs that have not ended, taken up; the facts for them."""
+        """Adopt all runs that have not ended; the facts for them."""
         active = await self._parts.database.read(read_active)
         return [fact for run in active for fact in self._runs.adopt(run, now)]
 

@@ -2,9 +2,9 @@
 
 The composition root gives a runtime factory for each type of cluster that this server can run, and runs `ClusterEngines.run`; API
 handlers find the engine of a job by the job's cluster. A cluster whose `owner` is another server's machine is left alone: only that
-server can see its processes. One cluster whose runtime cannot be opened does not keep the others from working, nor from being
-opened: clusters beyond this machine are opened beside each other, again and again until they answer. A cluster that was set offline
-is let go, one whose connection was changed is opened anew; its jobs go on meanwhile.
+server can see its processes. One cluster whose runtime cannot be opened does not affect the others: clusters beyond
+this machine are opened concurrently, and retried until they answer. A cluster that was set offline
+is disconnected, one whose connection was changed is reconnected; its jobs keep running meanwhile.
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ async def _cancel(task: asyncio.Task[None]) -> None:
 
 
 async def _run_cluster(running: _Running, parts: Parts) -> None:
-    """An engine and what goes on beside its turns."""
+    """An engine and what runs beside its turns."""
     async with asyncio.TaskGroup() as group:
         group.create_task(running.engine.run())
         group.create_task(running.engine.keep_decisions())

@@ -4,8 +4,8 @@ A cycle over a hundred thousand jobs takes a second of pure Python. On the event
 answered; on a thread the loop gets the interpreter back within a few milliseconds whenever it wants it. A hop to a thread costs
 more than most turns take, so it is made only for work that is known to be large, or that took long the last time.
 
-Whoever else looks at the board asks first: `busy` says that a thread changes it, `free` waits until none does. `cluster_engine`
-is the only user; it awaits what it gave away, so there is never more than one thread at work on a board.
+Other readers of the board check first: `busy` says whether a thread is changing it, `free` waits until none is. `cluster_engine`
+is the only user; it awaits the work that it handed over, so at most one thread works on a board.
 """
 
 from __future__ import annotations

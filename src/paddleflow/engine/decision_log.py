@@ -2,7 +2,7 @@
 
 Files of JSON lines, each of which begins with a snapshot and can be replayed alone. A turn only appends to a list in memory; `keep_log`
 writes it beside the turns, so a crash loses the last half second, and the next engine begins with a snapshot of its own. `read` is
-for those who replay, or ask what would be if. Bounded: the oldest files go when all of them together are larger than the settings
+for replays and what-if questions. Bounded: the oldest files go when all of them together are larger than the settings
 say. Nothing depends on these files: what cannot be read is left out.
 """
 

@@ -1,7 +1,7 @@
 """How long waiting jobs will probably run, for queues that serve the shortest first.
 
 Learnt from the jobs that ended, by the same keys as forecasts. A server without such a queue reads and remembers nothing.
-Called by `engine` with every row that the scheduler is about to know, and by `conductor` for the jobs of steps.
+Called by `cluster_engine` with every row before the scheduler gets it, and by `run_engine` for the jobs of steps.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Storages that are no folders of this machine, for jobs of the local runtime: mounted, or as copies of artifacts.
+"""Storages that are not folders of this machine, for jobs of the local runtime: mounted, or as copies of artifacts.
 
 `prepare` comes before an attempt is started and gives its launch with folders in the place of URLs; `finish` comes when it has ended,
 before that is reported. Mounting is the default (`shared_mounts`). Where nothing can be mounted, a step of a pipeline gets its input
 artifacts copied into a folder of the job, and its outputs are copied into the store at its end (`artifact_copies`); a note in the
-job's folder says which, so that whichever server sees the end does it. A job that is no step needs a mount, and is told so.
+job's folder says which, so that any server that sees the end can do it. A job that is not a step needs a mount, and fails with
+a message that says so.
 """
 
 from __future__ import annotations

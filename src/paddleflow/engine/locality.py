@@ -1,7 +1,7 @@
 """Which nodes hold most of the storages that a job mounts: of nodes with room, the scheduler tries these first.
 
 Mounts report what their caches hold (`storage.node_caches`). The reports are read at most every `REFRESH` seconds, and not at all for
-a cluster of one node. Called by `cluster_engine` with every row that the scheduler is about to know, and by `run_engine`
+a cluster of one node. Called by `cluster_engine` with every row before the scheduler gets it, and by `run_engine`
 for the jobs of steps.
 """
 

@@ -1,7 +1,7 @@
 """Making way: what the scheduler decided about jobs that run, as facts for their machines and rows to write.
 
     Preempt   the job is ended and waits for a new place (or ends, if it says so); its room is free when the last member ended
-    Resize    in place: members are launched beside the others, or halted while the others go on
+    Resize    in place: members are launched beside the others, or halted while the others continue
               anew: all members are ended, and the next attempt starts at the places that the scheduler already counts
 
 The scheduler counts added members at once and removed ones until `Core.resized` says that they have gone, so nothing is

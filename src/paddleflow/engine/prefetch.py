@@ -7,8 +7,8 @@ A *slot class* is jobs that are interchangeable: of one size and owner on one no
 next ones are prefetched: the runtime starts each the moment another of its slot class has ended well, as its successor, and the engine
 learns of both together. As many are prefetched as fit into a tenth of a second of what the last jobs of the class took.
 
-Nothing is decided differently by it: a prefetched job stays in the scheduler's queue, and when anybody else comes to wait, all
-are taken back. Nothing is lost or run twice by it: a prefetched job is a row that waits. If it has begun by the time the engine
+It changes no decision: a prefetched job stays in the scheduler's queue, and when any other job begins to wait, all
+are withdrawn. It loses nothing and runs nothing twice: a prefetched job is a row that waits. If it has begun by the time the engine
 is restarted, the runtime says so, and it is placed then (`recovery`).
 """
 
@@ -42,7 +42,7 @@ Predecessors = Callable[[], list[str]]
 
 
 class Prefetcher(Protocol):
-    """What the engine asks and tells while jobs come, get their places and end."""
+    """What the engine calls when jobs arrive, are placed and end."""
 
     def slot_class_of(self, request: Request, framework: str, node: str) -> str:
         """The slot class that a job runs in there; empty: it has none."""

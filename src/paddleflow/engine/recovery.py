@@ -5,9 +5,9 @@ For every member that the rows call started or starting, the runtime's word deci
 | rows say | runtime says | what follows |
 |---|---|---|
 | pending  | nothing      | it was never started: launched now (the intent was durable, the start was not) |
-| pending  | running      | it was started, nobody wrote it down: taken up |
-| running  | running      | taken up |
-| waiting  | running      | it was ahead (see `prefetch`) and began: placed and taken up |
+| pending  | running      | it was started but not recorded: adopted |
+| running  | running      | adopted |
+| waiting  | running      | it was prefetched (see `prefetch`) and began: placed and adopted |
 | any      | ended        | the end is recorded |
 | running  | nothing      | lost: its end is not known, the member has failed |
 | any, job terminating | nothing | it has ended |
@@ -151,12 +151,12 @@ def places_of(tasks: Iterable[TaskRow]) -> tuple[MemberPlacement, ...]:
 
 
 def _present(tasks: Iterable[TaskRow], attempt: int) -> list[TaskRow]:
-    """The members of the attempt that goes on; those that had to go and have gone are no part of it any more."""
+    """The members of the attempt that continues, without those that were asked to leave and have ended."""
     return [t for t in tasks if t.attempt == attempt and not (t.leaving and TaskStatus(t.status).final)]
 
 
 def _shrink(row: JobRow, tasks: Iterable[TaskRow], now: float) -> Eviction | None:
-    """A change of members that was under way: one that is started anew goes on with the members that it had."""
+    """A change of members that was under way: one that is started anew continues with the members that it had."""
     going = tuple((task.role, task.idx) for task in tasks if task.leaving)
     return Eviction(row.id, "", now, going) if going or row.outcome == JobStatus.PENDING else None
 

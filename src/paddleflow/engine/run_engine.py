@@ -7,7 +7,7 @@
     4. (after the write) I/O: files and the cache, outside of transactions; their answers are facts of a later turn
 
 It is attached to one board, that of the cluster engine whose turns it takes part in. The step of a queue of that cluster costs
-no transaction of its own. One of another cluster becomes an ordinary job row, as the API would write it, and what becomes of it is
+no transaction of its own. One of another cluster becomes an ordinary job row, as the API would write it, and its progress is
 read from its row (`other_jobs`). Only the holder of the lease `runs` does this: its token is checked in each transaction that
 writes about runs.
 
@@ -118,12 +118,12 @@ class RunEngine:
         self._order = NOT_KNOWN_YET
 
     def adopt(self, records: RunRecords, now: float) -> list[RunFact]:
-        """Take a run up, from its rows; the facts for its machine. One that cannot be taken up is failed, with words."""
+        """Adopt a run from its rows; the facts for its machine. One that cannot be adopted fails with a message."""
         try:
             if records.run.id in self._set_aside:
                 raise Conflict(self._set_aside[records.run.id])
             run, ended = restore(records, now)
-        except Exception as error:  # whatever is wrong with the rows of one run, others go on
+        except Exception as error:  # whatever is wrong with the rows of one run, the others continue
             self._abandon(records, error, now)
             return []
         self.runs[run.id] = run
@@ -162,7 +162,7 @@ class RunEngine:
         await self._go_on(board, changes, facts, now)
 
     async def begin(self, board: Board, changes: Changeset, facts: list[RunFact], now: float) -> None:
-        """The first turn with runs: all were taken up, and the ends that were seen meanwhile count too."""
+        """The first turn with runs: all were adopted, and the ends that were seen meanwhile count too."""
         await self._go_on(board, changes, facts + self._of_jobs(changes, (), now), now)
 
     async def _go_on(self, board: Board, changes: Changeset, facts: list[RunFact], now: float) -> None:
@@ -268,7 +268,7 @@ class RunEngine:
                     self.io_requests.append((run, command))
 
     def _give_up(self, run: RunState, error: Exception, now: float) -> list[Command]:
-        """End a run that this code cannot go on with; what it had running is stopped."""
+        """End a run that this code cannot continue; its running jobs are stopped."""
         self._fail(run, error, now)
         commands: list[Command] = [FinishRun()]
         for item in run.instances.values():

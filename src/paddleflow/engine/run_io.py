@@ -142,7 +142,7 @@ class RunIO:
         for item, command in known:
             try:
                 fact = yield from self._carry_out(run, item, command, store)
-            except Exception as error:  # whatever is wrong with the files of one step, others go on
+            except Exception as error:  # whatever is wrong with the files of one step, the others continue
                 fact = self._failed(command, _explain(error, run))
             found.append((run, fact))
         return found

@@ -37,7 +37,7 @@ AT_ONCE = 50  #: schedules whose writes may share a commit
 FIRST_PAUSE = 0.2  #: after an error; doubles up to LAST_PAUSE
 LAST_PAUSE = 30.0
 REPLACED = "replaced by a newer run of its schedule"
-#: what a run may be refused with: the slot is noted with the reason, and the schedule goes on
+#: what a run may be refused with: the slot is noted with the reason, and the schedule continues
 REFUSALS = (Invalid, NotFound, Forbidden, Conflict)
 
 log = Log("engine")
@@ -69,7 +69,7 @@ class ScheduleEngine:
                 try:
                     wait = await self.turn()
                     pause, self._problem = FIRST_PAUSE, ""
-                except Exception as error:  # a fault of ours as well: the rows are right, and all else goes on
+                except Exception as error:  # a fault of ours as well: the rows are right, and everything else continues
                     known = isinstance(error, PaddleFlowError | OSError)
                     self._problem = str(error) if known else f"a fault of the server: {type(error).__name__}"
                     reason = str(error) if known else "".join(traceback.format_exception(error))

@@ -1,8 +1,8 @@
 """Storages of this machine's jobs, mounted by the file system's client: once per storage, shared by all jobs that use it.
 
 The kernel's table of mounts and the database are the truth, and nothing else is kept: a mount is there if the table says so and the
-process behind it answers, and it is used if a job that has not ended names its storage. So a server that was killed takes up the
-mounts of its predecessor by looking, and a mount whose last job has ended goes some time later (docs/internals/job-mounts.md).
+process behind it answers, and it is used if a job that has not ended names its storage. So a server finds the
+mounts of a killed predecessor by looking, and a mount whose last job has ended goes some time later (docs/internals/job-mounts.md).
 
 A storage is mounted whole and for writing; what a job sees of it (`subPath`, `readOnly`) is its own bind mount. The name of a mount has a
 digest of everything that it was made with: after a change of keys or of cache settings the next job gets a mount of its own.
@@ -53,7 +53,7 @@ MOST_AT_ONCE = 4  #: mounts of one owner that are made at the same time
 THREADS = 64  #: that wait for stores
 ANSWER = 40.0  #: seconds until a mount must have come up
 PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0)  #: seconds before the next try; the last one for all later ones
-TELL = 1.0  #: seconds after which whoever waits hears why
+TELL = 1.0  #: seconds after which a waiting job gets the reason
 ROUND = 10.0  #: seconds between two looks at what is mounted
 RESTART = 5.0  #: seconds in which a worker that was killed is replaced
 DIGEST = 12  #: letters
@@ -237,7 +237,7 @@ class SharedMounts:
             await asyncio.sleep(min(ROUND, max(self._settings.mount_idle / 2, 0.1)))
 
     async def review(self) -> None:
-        """One round. Mounts that an earlier server left are taken up here."""
+        """One round. Mounts that an earlier server left are adopted here."""
         names, cached = await self.in_thread(lambda: (self._mounted(), _folders(self._caches)))
         storages = {_storage_of(name) for name in (*names, *cached)}
 
@@ -271,7 +271,7 @@ class SharedMounts:
         return (Path(named) if named else self._caches) / name
 
     async def _end(self, name: str) -> bool:
-        """Unmount one that no job uses. False: somebody came meanwhile, or stands in it."""
+        """Unmount one that no job uses. False: a new job uses it, or a process has its working directory in it."""
         async with self._ending.setdefault(name, asyncio.Lock()):
             if name in self._coming:
                 return False

@@ -192,7 +192,7 @@ def waiting_of(row: ChangedJob) -> Waiting:
 
 
 def decide(board: Board, changes: Changeset, context: LaunchContext, now: float) -> None:
-    """Ask the scheduler; every start becomes a placement with its ports, and who makes way is told."""
+    """Ask the scheduler; every start becomes a placement with its ports, and preemptions are carried out."""
     board.wake_due(now)
     returned = board.prefetch.take_returned()
     for job, waiting in board.take_restarting().items():
@@ -325,7 +325,7 @@ def failure(job: str, attempt: int, keys: Iterable[Key], error: Exception, now: 
 
 
 def set_aside(board: Board, job: str, error: Exception, changes: Changeset, now: float) -> None:
-    """End a job that this code cannot move, so that everything else goes on: what it has at work is stopped, its room is free."""
+    """End a job that this code cannot move, so that everything else continues: its members are stopped, its resources are released."""
     active = board.active.get(job)
     changes.moved.pop(job, None)
     if active is None:

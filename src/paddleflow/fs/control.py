@@ -1,6 +1,6 @@
-"""The socket of a mount's process: whoever has mounted asks it for figures and for opened files (`fs stats`, `fs profile`, the server).
+"""The socket of a mount's process, which answers its user with statistics and opened files (`fs stats`, `fs profile`, the server).
 
-Light on purpose: those who ask need nothing of what serves a mount.
+Light on purpose: clients import nothing of what serves a mount.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ So the memory of a client does not grow with the number of names, a worker that 
 the same cache folder begins with what this one knew. Rows of an earlier mount are *unconfirmed*: they hold if the store lists the same
 version. A row is written before the kernel is told of its number, and numbers never come back.
 
-The file is a cache: after a crash of the machine it is begun anew; where it is damaged, or the disk takes nothing more, it goes on in memory.
+The file is a cache: after a crash of the machine it starts empty; where it is damaged, or the disk is full, it continues in memory.
 Called by `meta.Nodes`.
 """
 

@@ -1,6 +1,6 @@
 """Attributes of files that live in a store: how they travel as metadata of objects, and the nodes that hold them in memory.
 
-An object without such metadata (written by somebody else) gets the mount's defaults. `Node` is one file or folder that is
+An object without such metadata (written by another program) gets the mount's defaults. `Node` is one file or folder that is
 in use; `Nodes` gives them out by number. What is known of all others are rows of the `index`: a node is made of its row when it is
 asked for, and is gone when nobody uses it any more. What was asked of the store is believed for the mount's `ttl`.
 """
@@ -216,7 +216,7 @@ class Nodes:
             return node
 
     def count(self, node: Node) -> int:
-        """The kernel is told of a node; its number."""
+        """The number of a node that the kernel gets to know."""
         if node.saved is None or node.is_local:
             self.rewrite(node)
         return node.id

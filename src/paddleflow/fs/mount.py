@@ -60,7 +60,7 @@ def open_tree(options: MountOptions, state: State, turn: Turn) -> Tree:
         case known if known in SCHEMES:
             if SCHEMES[known].native is None or options.links:
                 return _open_remote(options, state, turn)
-            if state.agreed.root < 0:  # the next worker goes on with the same mount: its nodes are files of it
+            if state.agreed.root < 0:  # the next worker continues with the same mount: its nodes are files of it
                 folder = open_native_folder(options.url, options.properties, wait=True)
                 assert folder is not None, f"{known} is mounted by no client"
                 state.agreed.root = folder
@@ -144,7 +144,7 @@ def _lock_folder(folder: Path) -> None:
 
 
 def make_worker(options: MountOptions, say: Callable[[dict[str, object]], None]) -> Work:
-    """What a worker does: mount, or take a mount over, and serve. `say` tells whoever waits how that went."""
+    """What a worker does: mount, or take a mount over, and serve. `say` reports the result to the process that waits."""
 
     def work(state: State, started: Callable[[], None]) -> None:
         if state.agreed.device >= 0:  # the first worker has said so; the descriptor is somebody else's now

@@ -1,4 +1,4 @@
-"""What a mount is asked for, and as text for the process that makes it."""
+"""The options of a mount, and their text form for the process that makes it."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Every node that the kernel knows is held by an O_PATH descriptor, so it stays the same file whatever is renamed, replaced or
 removed around it, and no path is ever resolved twice. The descriptors end when the kernel forgets the node. Files are made
-in the name of whoever asks: as root the new file is given to them, and permissions are checked by the kernel before it asks
+in the name of the caller: as root the new file is given to them, and permissions are checked by the kernel before it asks
 (`default_permissions`).
 """
 
@@ -237,7 +237,7 @@ class PosixTree:
         return self._give(parent, name, owner, mode)
 
     def _give(self, parent: int, name: bytes, owner: Owner, mode: int | None) -> Found:
-        """What was just made, in the hands of whoever asked for it."""
+        """What was just made, owned by the caller."""
         found = self._found(parent, name)
         node = self._node(found.node)
         made = found.attributes

@@ -212,7 +212,7 @@ class RemoteTree:
         self._nodes.rewrite(folder)
 
     def _keep_for_readers(self, node: Node) -> None:
-        """Before the object goes or moves: whoever has it open reads on from the local file."""
+        """Before the object goes or moves: programs that have it open continue with the local file."""
         if node.handles and node.file is not None:
             if not node.file.whole:
                 node.file.make_whole()
@@ -511,7 +511,7 @@ class RemoteTree:
         key, tag = node.key(), node.tag
         return lambda offset, size: self._store.read(key, offset=offset, size=size, tag=tag)
 
-    # ---- what a later worker goes on with ----
+    # ---- what a later worker continues with ----
 
     def _describe(self, node: Node) -> None:
         """Write down what is open of a node, before the kernel is told of it."""
@@ -582,7 +582,7 @@ class RemoteTree:
                 self._uploads.send_later(node)
 
     def _stage(self, node: Node) -> None:
-        """Move the whole content to where it may be written to. It is the same file, so whoever reads it sees writes."""
+        """Move the whole content to where it may be written to. It is the same file, so readers see writes."""
         assert node.file is not None
         node.file.make_whole()
         path = self._staging.new_path(near=node.file.path)

@@ -1,12 +1,12 @@
 """Storages of a pod, by a container beside the job's: python3 -m paddleflow.fs.sidecar DOCUMENT
 
 The document (`runtimes.kubernetes.storages`) names the storages and says whether they are mounted, or the inputs of a step are copied.
-The file `ready` tells the kubelet that the job's container may start. SIGTERM comes when that has ended: then mounts are taken away, or
-outputs are stored. What went wrong is the container's termination message; the exit code says whether trying again makes sense. The kubelet
+The file `ready` tells the kubelet that the job's container may start. SIGTERM comes when that has ended: then it unmounts, or
+stores the outputs. What went wrong is the container's termination message; the exit code says whether trying again makes sense. The kubelet
 starts the container again in either case: after a final end it only repeats the first message.
 
 A mount is made below a folder of the node, for only so can another container see it. Mounts there whose process is gone (a pod that was killed
-with its container) are taken away by whoever comes next.
+with its container) are unmounted by the next container.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which files programs open, in which order, while somebody wants to know: for `fs profile`.
+"""Records which files programs open, in which order, for `fs profile`.
 
-Nothing is noted until somebody asks, and nothing more when nobody has asked for a while, so a mount that is not looked at pays
-one comparison per open. What does not fit into the bound is dropped, oldest first.
+Recording starts with the first request for it and stops when there was none for a while, so a mount that is not profiled pays
+one comparison per open. The record is bounded: the oldest entries are dropped.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Trace:
         self._noted.append(Opened(time.time(), name, cached))
 
     def take(self) -> list[Opened]:
-        """What was noted, and go on."""
+        """What was recorded since the last call."""
         self._wanted_until = time.monotonic() + FORGOTTEN_AFTER
         noted, self._noted = self._noted, deque(maxlen=MOST_NOTED)
         return list(noted)

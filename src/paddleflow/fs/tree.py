@@ -79,7 +79,7 @@ class OpenFile(Protocol):
 
     @property
     def fd(self) -> int:
-        """The descriptor of this open alone, which a later worker goes on with; -1: none."""
+        """The descriptor of this open alone, which a later worker continues to use; -1: none."""
 
     def backing(self) -> int | None:
         """A descriptor that holds the whole content, for the kernel to use by itself; None if there is none (yet)."""
@@ -173,7 +173,7 @@ class Tree(Protocol):
 
 
 def errno_of(error: PaddleFlowError) -> int:
-    """What a program is told when a store refuses."""
+    """The error that a program gets when a store refuses."""
     match error:
         case NotFound():
             return errno.ENOENT

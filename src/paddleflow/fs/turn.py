@@ -2,7 +2,7 @@
 
 One thread reads requests and answers them for as long as everything that is asked for lies in memory: then no thread has to be woken, and
 none fights with another for the interpreter. Before it does anything that waits (for a store, a disk, a lock that is held long), it passes
-the turn on, so that another thread reads meanwhile. Taken by `session`; passed on by whoever is about to wait.
+the turn on, so that another thread reads meanwhile. Taken by `session`; passed on by the thread that is about to wait.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ class Uploads:
                     self._close(node)
 
     def _catch_up(self, node: Node, commits: int) -> bool:
-        """After a change that is not acknowledged yet. False: its commit, or the last close, goes on."""
+        """After a change that is not acknowledged yet. False: its commit, or the last close, still runs."""
         with node.lock:
             if commits != node.commits or node.kept is not None:
                 return True

@@ -5,10 +5,10 @@ key, metadata, the version it replaces), synced to disk; once the object is in t
 is the journal: whatever has a note was acknowledged and is uploaded by the next mount, and what has none was not.
 
 Two modes. Without write-back a commit is uploaded before `close` and `fsync` return: they mean *durable in the store*, and
-no note is needed. With it they return when file and note are on this machine's disk, and uploads go on in the background, again and again
+no note is needed. With it they return when file and note are on this machine's disk, and uploads happen in the background, retried
 while the store is away. Small files and their notes get there by way of a `journal`, which is many times faster.
 
-A file may be changed while an upload of it goes on, so after a crash the store may have a version of this machine's that no note knows: its
+A file may be changed during an upload of it, so after a crash the store may have a version of this machine's that no note knows: its
 metadata names the staged file (`STAGED`), and it is no conflict. A store without metadata cannot say so; there the note of a file that was committed
 while an upload was on its way wins.
 """
@@ -44,7 +44,7 @@ PART = 8 * 2**20  #: bytes of a part of a large file
 PARTS = "parts"  #: the folder that remembers uploads by parts
 PARTS_FROM = 2 * PART  #: bytes of a file that goes by parts which are remembered
 LARGE_AT_ONCE = 2  #: uploads of such files; each holds a few parts in memory
-MOST_REPLACED = 5  #: times that somebody else is faster, then an upload fails
+MOST_REPLACED = 5  #: times that another writer is faster, then an upload fails
 WHOLE = 4 * 2**20  #: bytes of a file that is read before it is sent
 STAGED = "pf-staged"  #: metadata of an object: from which staged file it came
 DRAIN_SECONDS = 600.0  #: how long an unmount waits for uploads; the rest is done by the next mount

@@ -1,4 +1,4 @@
-"""What people do to jobs that exist: stop, modify, delete. Transaction functions; the engine is told by `touched`."""
+"""What people do to jobs that exist: stop, modify, delete. Transaction functions; the engine sees them by `touched`."""
 
 from __future__ import annotations
 

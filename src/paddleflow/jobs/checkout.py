@@ -1,7 +1,7 @@
 """Unpacks a snapshot of code and becomes the command: python -m paddleflow.jobs.checkout STORE USER ID FOLDER WORKDIR COMMAND…
 
-Runs as the first program of a member, in its own process and limits, so that a large folder holds nobody else up and what
-goes wrong is in the job's log. Members of one job on one machine share the folder: the first one unpacks it, under a lock. A
+Runs as the first program of a member, in its own process and limits, so that a large folder delays nobody else and errors
+are in the job's log. Members of one job on one machine share the folder: the first one unpacks it, under a lock. A
 job that is tried again finds it as it left it.
 """
 

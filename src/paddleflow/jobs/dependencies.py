@@ -1,6 +1,6 @@
-"""Jobs that run after others: gated until everything that they wait for has ended as it must, cancelled when one of it does not.
+"""Jobs that run after others: gated until all of these have ended as required, cancelled when one of them has not.
 
-A row of ``job_dependencies`` says who waits for whom. Whoever writes the end of a job calls `settle` in the same transaction,
+A row of ``job_dependencies`` says who waits for whom. Code that writes the end of a job calls `settle` in the same transaction,
 so a dependency is neither lost nor followed twice, whatever is killed at whatever line.
 """
 

@@ -1,4 +1,4 @@
-"""What the job machine is told (facts), and what it asks for (commands). Values only; `machine.advance` joins them."""
+"""The inputs (facts) and outputs (commands) of the job machine. Values only; `machine.advance` joins them."""
 
 from __future__ import annotations
 

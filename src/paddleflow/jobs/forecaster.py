@@ -1,4 +1,4 @@
-"""One forecast for all who ask when their job starts: computed off the event loop, bounded, shared, and soon out of date.
+"""One forecast answers all questions about when a job starts: computed off the event loop, bounded, shared and short-lived.
 
 A small queue is played in a thread, a large one in a process with a lower priority (`simulator.forecast_worker`), which is
 killed when the last client that waits for it has gone. At most one forecast is computed at a time; whoever asks meanwhile

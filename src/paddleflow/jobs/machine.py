@@ -234,7 +234,7 @@ def _complete(state: JobState) -> bool:
 
 
 def _shrunk(state: JobState, at: float) -> Step:
-    """Once all that had to go have gone, the job goes on without them, or is over: the others may have done it before."""
+    """Once all leaving members have ended, the job continues without them, or is over: the others may have done it before."""
     if any(t.leaving and not t.status.final for t in state.tasks):
         return state, ()
     if _complete(state) or all(t.status.final for t in state.tasks):

@@ -1,4 +1,4 @@
-"""Results that may be used again, as rows. Only steps that succeeded have one, written in the transaction of their success."""
+"""Reusable results of steps, as rows. Only steps that succeeded have one, written in the transaction of their success."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What a pipeline asks of the platform by name: storages, queues, flavours, frameworks and their roles.
 
-Asked before a run is made, so that what is missing is reported at once and for all steps, not step by step while the run goes on.
+Asked before a run is made, so that what is missing is reported at once and for all steps, not step by step during the run.
 A name that a template stands in for is known only then; the step's job is refused then. Disabled components ask for nothing.
 """
 

@@ -12,7 +12,7 @@ from paddleflow.base.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """An engine has taken up this run: for the first time, or after a restart."""
+    """An engine has adopted this run: for the first time, or after a restart."""
 
     at: float
 

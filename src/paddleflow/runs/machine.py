@@ -520,7 +520,7 @@ class Machine:
         self.halt()
 
     def halt(self) -> None:
-        """Nothing new begins; what runs is ended. The post-process goes on, unless that is asked for by force."""
+        """Nothing new begins; what runs is ended. The post-process continues, unless that is asked for by force."""
         run = self.run
         for item in list(run.instances.values()):
             if (item.post and not run.force) or item.number not in run.instances:

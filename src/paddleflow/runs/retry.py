@@ -1,6 +1,6 @@
-"""Retry: a new run that goes on with what succeeded in an earlier one.
+"""Retry: a new run that continues from what succeeded in an earlier one.
 
-Its rows are those of the earlier run as far as they stay true; then the engine takes it up as after a restart, and nothing
+Its rows are those of the earlier run as far as they stay true; then the engine adopts it as after a restart, and nothing
 else is needed. Dags that did not succeed are open again, with what succeeded inside them.
 """
 

@@ -95,7 +95,7 @@ class ComponentRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComponentRecord:
-    """As much of a component as the engine needs to go on with it, with what became of its job."""
+    """As much of a component as the engine needs to continue it, with the state of its job."""
 
     number: int
     parent: int

@@ -178,7 +178,7 @@ def change_breakpoints(tx: Tx, run: str, add: Sequence[str], remove: Sequence[st
 
 
 def resume_run(tx: Tx, run: str, step: str, now: float) -> list[str]:
-    """Let components go on that wait at a breakpoint: one, or all. Their breakpoints are gone with that."""
+    """Resume components that wait at a breakpoint: one, or all. Their breakpoints are gone with that."""
     row = get_run(tx, run)
     _refuse_ended(row, "resumed")
     paused = [each["full_name"] for each in tx.all(SQL["paused_components"], run_id=run, message=PAUSED)]

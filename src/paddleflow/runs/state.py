@@ -181,7 +181,7 @@ class RunState:
     breakpoints: frozenset[str] = frozenset()
     stopping: bool = False  #: somebody asked for it
     force: bool = False  #: without the post-process
-    halting: str = ""  #: why nothing new begins; empty: it goes on
+    halting: str = ""  #: why nothing new begins; empty: it continues
     failure: str = ""  #: the first one, for a person
     activated_at: float | None = None
     finished_at: float | None = None

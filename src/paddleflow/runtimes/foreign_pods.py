@@ -1,7 +1,7 @@
 """Pods that others made and that name the platform's scheduler: the engine of their cluster places them beside its own jobs.
 
 An optional part of `Runtime`, as there must be one decider for a node's free room. The engine hands its core over (`attach`) and from
-then on tells of queues and nodes here instead of there, calls `take_in` before each cycle and `decided` after it, and `act` once
+then on reports queues and nodes here instead of there, calls `take_in` before each cycle and `decided` after it, and `act` once
 its turn is written. `take_in` and `decided` may be called in a thread; everything else is called on the event loop.
 """
 
@@ -32,7 +32,7 @@ class ForeignPods(Protocol):
     def set_nodes(self, nodes: Sequence[Node]) -> None: ...
 
     def take_in(self, now: float) -> None:
-        """Tell the core what happened since the last time; `Temporary` when somebody else decides by now."""
+        """Apply to the core what happened since the last call; `Temporary` when another process decides by now."""
         ...
 
     def knows(self, job: str) -> bool:

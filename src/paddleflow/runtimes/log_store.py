@@ -1,6 +1,6 @@
 """Logs and samples of jobs' members, addressed by task: what stays when a process, a pod or a server is gone.
 
-A runtime has one of each (`Runtime.logs`, `Runtime.samples`). The API reads them and never sees a path; whoever deletes a
+A runtime has one of each (`Runtime.logs`, `Runtime.samples`). The API reads them and never sees a path; deleting a
 job calls `remove`. First implementations: a folder of the data folder (`local.job_folders`), memory (`memory`).
 """
 

@@ -1,8 +1,8 @@
 """A runtime without processes: for tests that need speed or control, and for trying documents out.
 
-It keeps every promise of `Runtime` but runs nothing: an attempt goes on until `finish` is called, or ends with the code that
-its environment names (``PF_MEMORY_EXIT=0``), at once or after so many seconds (``PF_MEMORY_SECONDS``). Its nodes are whatever
-it is told (`set_nodes`). What "runs" outlives the server object, as processes do: give the same
+It keeps every promise of `Runtime` but runs nothing: an attempt runs until `finish` is called, or ends with the code that
+its environment names (``PF_MEMORY_EXIT=0``), at once or after so many seconds (``PF_MEMORY_SECONDS``). Its nodes are set
+by `set_nodes`. What "runs" outlives the server object, as processes do: give the same
 `MemoryCluster` to the next `MemoryRuntime`.
 """
 
@@ -39,7 +39,7 @@ DEFAULT_CAPACITY = Resources.of(4000, 8 * 2**30)
 
 @dataclass(slots=True)
 class MemoryCluster:
-    """What goes on when a server dies."""
+    """What outlives a server."""
 
     launched: list[Launch] = field(default_factory=list)  #: every start that was not a repetition
     known: dict[AttemptId, list[AttemptObservation]] = field(default_factory=dict)
@@ -126,7 +126,7 @@ class MemoryRuntime:
         """There is nothing to connect to."""
 
     async def close(self) -> None:
-        """What runs goes on in the cluster."""
+        """What runs stays in the cluster."""
 
     # ------------------------------------------------------------------ nodes
 

@@ -5,12 +5,12 @@ cgroups; pod names, volumes) is derived by that runtime. Guarantees, checked by 
 implementation:
 
 * `start` is idempotent by ``Launch.attempt``: asked twice, also by a server started after a crash, it runs once.
-* What was started goes on when the server dies, and its end is not lost: `adopt` reports it to the next server.
+* What was started keeps running when the server dies, and its end is not lost: `adopt` reports it to the next server.
 * Every attempt that was started gives exactly one final observation (`Ended`) until `forget`; it may be reported again after
   a restart.
 * `stop` ends all processes of an attempt: SIGTERM, then SIGKILL after the grace time. Stopping what has ended is fine.
 * What has ended by the time it is reported may be reported by its `Ended` alone; `started_at` says when it started.
-* `Started`, and the `Ended` of what has run, name the node: whoever adopts a prefetched attempt knows it from nowhere else.
+* `Started`, and the `Ended` of what has run, name the node: for an adopted prefetched attempt there is no other source.
 * `observe` reports every change of the nodes after `nodes` was called; attempts on a node that is gone end.
 
 `prefetch` has the rules of an optional part; a runtime can be read, written and used without it.
@@ -146,7 +146,7 @@ class NodeInfo:
     address: str
     capacity: Resources
     labels: Mapping[str, str] = field(default_factory=dict)
-    schedulable: bool = True  #: False: cordoned; what runs there goes on
+    schedulable: bool = True  #: False: cordoned; what runs there keeps running
     taken: Resources = field(default_factory=Resources)  #: of its capacity, by others than this platform
     taints: tuple[str, ...] = ()  #: that keep this platform's attempts away
     version: str = ""  #: of the kubelet, where there is one
@@ -200,7 +200,7 @@ class Runtime(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go. What runs goes on running."""
+        """Disconnect. What runs keeps running."""
         ...
 
     async def nodes(self) -> Sequence[NodeInfo]:

@@ -1,7 +1,7 @@
 """The `Runtime` of a Kubernetes cluster: one pod per attempt, followed by a watch cache of all pods and one of the nodes.
 
 What makes the promises of the protocol true: the pod's name follows from the attempt (started at most once), pods run without us
-(they go on when the server dies), and a finalizer keeps each pod with its exit code until `forget` (no end is lost, whoever
+(they keep running when the server dies), and a finalizer keeps each pod with its exit code until `forget` (no end is lost, whoever
 deletes the pod). An end is reported when the log has been collected, so that whoever reads it then reads all of it.
 
 Several servers may have the same cluster open; only the one that holds the engine's lease calls `adopt` and `observe`, and only while
@@ -98,7 +98,7 @@ async def no_grants(launch: Launch, mounts: Sequence[Mount]) -> Sequence[Storage
 
 
 class KubernetesRuntime:
-    """Implements `Runtime`. `data` is the folder for logs; `settings.cluster` tells its pods from those of others."""
+    """Implements `Runtime`. `data` is the folder for logs; `settings.cluster` distinguishes its pods from those of others."""
 
     def __init__(
         self,
@@ -646,10 +646,10 @@ class KubernetesRuntime:
     # ---- logs and use
 
     async def _collect(self, attempt: AttemptId, name: str, space: str) -> None:
-        """Copy the log until the container has ended; a broken stream is taken up again."""
+        """Copy the log until the container has ended; a broken stream is resumed."""
         try:
             await self._copy_all(attempt, name, space)
-        except OSError as error:  # the disk is full, or worse: the attempt goes on without its log
+        except OSError as error:  # the disk is full, or worse: the attempt continues without its log
             _log.error("log not written", attempt=attempt, error=str(error))
         self._mark(attempt)
 

@@ -1,4 +1,4 @@
-"""What this machine gives to jobs, by its own count and by the settings. Pure but for what the machine tells."""
+"""What this machine gives to jobs, by its own count and by the settings. Pure except for reading the machine's figures."""
 
 from __future__ import annotations
 

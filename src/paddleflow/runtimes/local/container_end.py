@@ -1,6 +1,6 @@
 """What the keeper does for containers: read why one ended, and remove it before the end is reported.
 
-A killed process is gone; a container whose client was killed goes on. So an attempt with a container has in its plan the command
+A killed process is gone; a container whose client was killed keeps running. So an attempt with a container has in its plan the command
 that removes it, and its end is reported when that command has succeeded: nothing of the attempt runs any more, however it ended.
 """
 

@@ -1,4 +1,4 @@
-"""Jobs with an image in containers of this machine, made by podman or docker: what the server says of them.
+"""Jobs with an image in containers of this machine, made by podman or docker: the server's part.
 
 A container gets what a process would get: mounts, limits, devices, variables, code, work folder, log, and the network of the machine.
 `wrap` turns the launch of a process into the launch of `container`, whose own environment holds nothing of the user but the values of
@@ -60,7 +60,7 @@ CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 
 
 def ignored(image: str) -> str:
-    """What a job with an image is told where there are no containers."""
+    """The message for a job with an image where there are no containers."""
     return (
         f"paddleflow: image {image} is ignored: this machine runs jobs with its own programs "
         "(the setting local.containers is off)\n"

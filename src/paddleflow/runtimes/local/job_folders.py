@@ -26,7 +26,7 @@ from paddleflow.runtimes.log_store import LogChunk, Sample, TaskAddress
 def folder_text(data: Path | str, job: str) -> str:
     """The job's own folder; spread over 256 folders, so that none grows too large. Text, which costs a launch less.
 
-    A launch asks twice: for what its framework is told, and for what the keeper makes.
+    A launch calls it twice: for its framework's variables, and for what the keeper makes.
     """
     return f"{data}/jobs/{hashlib.sha1(job.encode(), usedforsecurity=False).hexdigest()[:2]}/{job}"
 

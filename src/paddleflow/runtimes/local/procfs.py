@@ -1,4 +1,4 @@
-"""What /proc tells the keeper. Everything is read now and not remembered; what is gone is None or left out."""
+"""What the keeper reads from /proc. Nothing is cached; what is gone is None or left out."""
 
 # The keeper starts without pathlib, so:
 # ruff: noqa: PTH116, PTH208

@@ -1,4 +1,4 @@
-"""What the local runtime asks of whoever mounts storages: those that are URLs and no folders of this machine.
+"""What the local runtime needs from the code that mounts storages that are URLs, not folders of this machine.
 
 The runtime knows neither stores nor the file system; `engine.job_storages` does, and is handed in by the server.
 """

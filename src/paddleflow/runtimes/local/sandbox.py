@@ -91,7 +91,7 @@ class Sandbox:
         self.attempts: set[str] = set()
         self.uses = 0
         self.round = 0  #: of `Sandboxes`, when its last job ended
-        self.left = False  #: an attempt has ended while others go on
+        self.left = False  #: an attempt has ended while others run
         self.dying = False
 
     def close(self) -> None:
@@ -440,12 +440,12 @@ class Sandboxes:
             sandbox.close()
 
     def orphans(self) -> list[int]:
-        """Processes whose parents have ended, in sandboxes that go on for other members."""
+        """Processes whose parents have ended, in sandboxes that other members still use."""
         shared = [sandbox.pid for sandbox in self._all.values() if sandbox.left]
         return [child for pid in shared for child in procfs.children(pid)]
 
     def recover(self, living: Mapping[str, int]) -> None:
-        """Take over from a keeper that was killed; `living` are the main processes of attempts that go on."""
+        """Take over from a keeper that was killed; `living` are the main processes of attempts that still run."""
         if not os.path.lexists(self._sign):
             return
         homes = {name: procfs.namespace(pid) for name, pid in living.items()}
