@@ -283,7 +283,7 @@ async def test_a_claim_of_kubernetes(alice: Api) -> None:
     strange = await alice.post(
         "/fs", {"name": "data", "url": "mock://data", "properties": {"pvc": "../x", "namespace": "T"}}
     )
-    assert "no name of Kubernetes" in strange.refused(400, "InvalidFileSystemParamsProperties")["message"]
+    assert "not a valid Kubernetes name" in strange.refused(400, "InvalidFileSystemParamsProperties")["message"]
     claim = {"pvc": "data", "namespace": "team"}
     (await alice.post("/fs", {"name": "data", "url": "mock://data", "properties": claim})).ok(201)
     shown = (await alice.get("/fs/data")).ok()

@@ -113,7 +113,7 @@ async def test_a_server_without_the_keys_starts_while_nothing_is_encrypted(datab
         (b"", "holds no key"),
         (b"\0\xff\xfe" * 100, "line 1: is not a key"),
         (b"key-1 c2hvcnQ=\n", "line 1: is not a key"),
-        (Key("key-1", bytes(32)).line.encode() * 2, "line 2: is not a key, or one of an id that is there"),
+        (Key("key-1", bytes(32)).line.encode() * 2, "line 2: is not a key, or has an id that is already used"),
         (b"x" * (encryption.MOST_TEXT + 1), "has more than"),
     ],
 )
