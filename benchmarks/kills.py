@@ -11,6 +11,8 @@ ended and that no try started twice counts.
 
 Each batch is a new server, and its seed is the batch's number. With ``BENCH_DATABASE_URL`` every second batch is on that PostgreSQL,
 in a schema of its own; without it all are on SQLite. ``tests/e2e/test_run_kills.py`` runs a small batch on each.
+
+The part ``moving`` counts the seconds until jobs move again after each kind of fault.
 """
 
 from __future__ import annotations
@@ -31,13 +33,20 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Bench, begin, percentile, wait_for
-from benchmarks.ours import KEEPER, Server, command_of
+from benchmarks.ours import KEEPER, Server, command_of, single
 
 FAULTS = ("server", "keeper", "both", "stop")
 FINAL = ("succeeded", "failed", "terminated", "skipped")
 MAX_ACTIVE = 3  #: runs at a time
 LONGEST_PAUSE = 0.6  #: seconds between two faults
 BATCH = 100  #: kills on one server
+SLOTS, WAITING = 2, 40  #: of the server whose standstill is measured, and jobs that wait there
+WORDS = {
+    "server": "kill -9 of the server",
+    "keeper": "kill -9 of the keeper",
+    "both": "kill -9 of both",
+    "stop": f"SIGSTOP of the server for {LONGEST_PAUSE:g} s",
+}
 ITEMS, INNER, CHAIN, TRIES = (1, 2, 3), (1, 2), 6, 3
 #: What the platform says of a try whose end nobody saw.
 EXCUSES = ("ended while nobody watched", "lost: the keeper")
@@ -190,6 +199,49 @@ class Verdict:
             self.lost.append(f"the last slot with a run is {stopped_at - last:.0f} s before the schedule was stopped")
 
 
+def inflict(server: Server, fault: str, pause: float) -> list[float]:
+    """One fault; the seconds until a server that was killed for it was ready again. `pause`: how long a stop lasts."""
+    if fault == "stop":
+        os.kill(server.pid, signal.SIGSTOP)
+        time.sleep(pause)
+        os.kill(server.pid, signal.SIGCONT)
+    if fault in ("server", "both"):
+        server.kill()
+    if fault in ("keeper", "both"):
+        for pid in server.processes():
+            if command_of(pid) == KEEPER:
+                os.kill(pid, signal.SIGKILL)
+    return [server.start()] if fault in ("server", "both") else []
+
+
+def standstill(server: Server, fault: str) -> float:
+    """Seconds from a fault to the next start that nobody had asked for before, among many short jobs that wait.
+
+    A stop counts from its end. Without a fault: what that takes anyway.
+    """
+    starts = server.folder / "starts"
+    starts.write_text("")
+    server.submit_many([single(f"echo >> {starts}; sleep 0.1")] * WAITING)
+    wait_for(lambda: starts.stat().st_size >= SLOTS, "the first jobs", every=0.002)
+    before, began = starts.stat().st_size, time.perf_counter()
+    pause = LONGEST_PAUSE if fault == "stop" else 0.0
+    inflict(server, fault, pause)
+    # As many as there are slots may have been on their way.
+    wait_for(lambda: starts.stat().st_size > before + SLOTS, "the next start", within=120, every=0.002)
+    seconds = time.perf_counter() - began - pause
+    server.settle()
+    return seconds
+
+
+def moving(bench: Bench, rounds: int) -> None:
+    """How long jobs stand still after each kind of fault."""
+    with Server(SLOTS) as server:
+        usual = [standstill(server, "") for _ in range(rounds)]
+        for fault, words in WORDS.items():
+            found = [standstill(server, fault) for _ in range(rounds)]
+            bench.figure(f"until jobs move again after {words}", "s", found, "without a fault", usual)
+
+
 class Batch:
     """One server, its runs, and what happens to it."""
 
@@ -212,7 +264,7 @@ class Batch:
             self._submit()
             time.sleep(self._random.random() * LONGEST_PAUSE)
             fault = FAULTS[number % len(FAULTS)] if number < len(FAULTS) else self._random.choice(FAULTS)
-            self._do(fault)
+            self.verdict.restarts += inflict(self._server, fault, self._random.random() * LONGEST_PAUSE)
             self.verdict.faults[fault] += 1
         scheduled = self._end_schedule(schedule)
         with contextlib.suppress(TimeoutError):  # the verdict names those that have not ended
@@ -253,21 +305,6 @@ class Batch:
             run: str = self._server.call("POST", "/run", {"runYamlRaw": raw})["runID"]
             self._runs[run] = fails
             self._active.add(run)
-
-    def _do(self, fault: str) -> None:
-        if fault == "stop":
-            os.kill(self._server.pid, signal.SIGSTOP)
-            time.sleep(self._random.random() * LONGEST_PAUSE)
-            os.kill(self._server.pid, signal.SIGCONT)
-            return
-        if fault in ("server", "both"):
-            self._server.kill()
-        if fault in ("keeper", "both"):
-            for pid in self._server.processes():
-                if command_of(pid) == KEEPER:
-                    os.kill(pid, signal.SIGKILL)
-        if fault in ("server", "both"):
-            self.verdict.restarts.append(self._server.start())
 
     def _status(self, run: str) -> str:
         return str(self._server.call("GET", f"/run/{run}")["status"])
@@ -354,8 +391,11 @@ def measure(bench: Bench, kills: int) -> None:
 
 
 def main() -> None:
-    bench = begin("kills", __doc__)
-    measure(bench, 20 if bench.quick else 2000)
+    bench = begin("kills", __doc__, parts=("ledger", "moving"))
+    if bench.begins("ledger"):
+        measure(bench, 20 if bench.quick else 2000)
+    if bench.begins("moving"):
+        moving(bench, 5)
     bench.finish()
 
 
