@@ -165,6 +165,13 @@ async def measure_thousand(bench: Bench, kubeconfig: Path, nodes: int) -> None:
             await asyncio.to_thread(server.submit_many, [job(f"job-{number}") for number in range(count)])
             await watcher.until(lambda: sum("job-" in name for name in watcher.began) > count)
             ours = time.monotonic() - began
+            server.stop()
+            again = time.monotonic()
+            server.start()
+            after = await asyncio.to_thread(server.call, "POST", "/job/single", job("after"))
+            await watcher.runs(after["id"])
+            restart = time.monotonic() - again
+    bench.goal("start of the server on pods of its jobs to the next pod that runs", "s", restart, 3.0, n=count)
     bench.figure("jobs of one pod, submitted at once, that run", "/s", count / ours, "plain client that creates pods", count / plain, n=count)  # fmt: skip
 
 
