@@ -12,7 +12,7 @@ from paddleflow.api.routing import Call, NoBody, NoQuery, Route
 from paddleflow.base.clock import local_text
 from paddleflow.base.quantity import Resources
 from paddleflow.jobs.expected_starts import ExpectedStart, expected_starts
-from paddleflow.jobs.model import JobStatus
+from paddleflow.jobs.model import NODE, JobStatus
 from paddleflow.jobs.queries import get_tasks
 from paddleflow.jobs.rows import JobRow, request_of
 from paddleflow.queues.flavours import list_flavours
@@ -87,17 +87,13 @@ async def _why_not_there(platform: Platform, row: JobRow, cluster: str, start: E
     return Reason("cluster", f"cluster {cluster}: {words}")
 
 
-def _story(tx: Tx, row: JobRow) -> list[Reason]:
+def _story(row: JobRow) -> list[Reason]:
     """What others did to a job that has not ended: when it made way, and for whom; or when the cluster took its place away."""
     if not row.preemptions or JobStatus(row.status).final:
         return []
     times = "once" if row.preemptions == 1 else f"{row.preemptions} times"
-    nodes = {task.node for task in get_tasks(tx, row.id)}
-    what = (
-        f"it lost its place on node {row.evicted_by}"
-        if row.evicted_by in nodes
-        else f"it made way for {row.evicted_by}"
-    )
+    node = row.evicted_by.removeprefix(NODE)
+    what = f"it made way for {node}" if node == row.evicted_by else f"it lost its place on node {node}"
     when = f"{what} at {local_text(row.evicted_at)}"
     return [Reason("preempted", f"{when}, {times} so far; {row.lost_seconds:.0f} s of its work were lost")]
 
@@ -138,7 +134,7 @@ def _read_context(
     row = owned_job(tx, caller, job)
     queues = usable_queues(tx, row.user_name, row.user_name == ROOT)
     sizes = [each.each for each in list_flavours(tx, 0, MOST_SIZES)]
-    return row, queues, sizes, starts_elsewhere(tx, row, now), _story(tx, row) + _near(tx, row)
+    return row, queues, sizes, starts_elsewhere(tx, row, now), _story(row) + _near(tx, row)
 
 
 def _suggestion(suggestion: Suggestion) -> wire.Suggestion:

@@ -41,7 +41,7 @@ from paddleflow.jobs.facts import (
     StopAsked,
 )
 from paddleflow.jobs.machine import JobState, Lifecycle, TaskState, advance
-from paddleflow.jobs.model import JobStatus, TaskStatus
+from paddleflow.jobs.model import NODE, JobStatus, TaskStatus
 from paddleflow.jobs.rows import DELETED, ChangedJob, JobRow, members_of, request_of
 from paddleflow.runtimes.prefetch import Returned
 from paddleflow.runtimes.runtime import AttemptObservation, Delayed, Ended, Ready, Started
@@ -108,7 +108,7 @@ def disrupt(board: Board, active: Active, seen: Ended, changes: Changeset, now: 
     held = board.core.allocations.get(active.job.id)
     if active.state.outcome is not None or not active.state.placed or held is None:
         return
-    changes.writes.evictions.append((active.job.id, now, seen.node, max(0.0, now - held.since)))
+    changes.writes.evictions.append((active.job.id, now, f"{NODE}{seen.node}", max(0.0, now - held.since)))
     advance_job(board, active, Evicted(now, seen.message), changes, now)
 
 

@@ -44,6 +44,7 @@ FINAL = frozenset(
     }
 )
 ACTIVE = frozenset(JobStatus) - FINAL
+NODE = "node/"  #: begins what a job was evicted by if that was a node that it lost, and not another job
 
 
 class Dependency(NamedTuple):

@@ -88,7 +88,9 @@ class Job(TypedDict):
     runID: NotRequired[Annotated[str, "the run whose step it is"]]
     group: NotRequired[Annotated[JobGroup, "with fold=true, of the newest job of a run or array"]]
     preemptions: NotRequired[Annotated[int, "how often it made way for another job"]]
-    evictedBy: NotRequired[Annotated[str, "the job for which it made way last"]]
+    evictedBy: NotRequired[
+        Annotated[str, "the job for which it made way last, or node/NAME if it lost its place on that node"]
+    ]
     lostSeconds: NotRequired[Annotated[float, "of running, that this and new sizes cost it"]]
     runtime: NotRequired[TaskRuntime]
     distributedRuntime: NotRequired[DistributedRuntime]

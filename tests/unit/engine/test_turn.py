@@ -81,7 +81,7 @@ def test_what_the_cluster_takes_away_waits_for_a_new_place_and_uses_up_no_retry(
     ((status, message, _),) = written(changes)
     assert status is JobStatus.PENDING
     assert message == "taken away from node n1: drained; it waits for a place"
-    assert [(job, by) for job, _, by, _ in changes.writes.evictions] == [("job-1", "n1")]
+    assert [(job, by) for job, _, by, _ in changes.writes.evictions] == [("job-1", "node/n1")]
     assert changes.ended == [A1]
     assert "job-1" in board.waiting
 
