@@ -69,7 +69,7 @@ async def test_a_taken_name_is_refused(client: Client, space: str) -> None:
 
 
 async def test_what_is_not_there_is_not_found(client: Client, space: str) -> None:
-    with pytest.raises(NotFound, match=r'GET .*configmaps/a: configmaps "a" not found'):
+    with pytest.raises(NotFound, match=r'get configmaps/a in namespace\[.*\]: configmaps "a" not found'):
         await client.get(CONFIG_MAPS, "a", space)
     with pytest.raises(NotFound):
         await client.delete(CONFIG_MAPS, "a", space)

@@ -181,7 +181,7 @@ def test_stop_modify_and_delete_in_every_state(server: ServerProcess) -> None:
         _with_hint(running.delete)
     running.stop()
     running.wait(PATIENCE)
-    with pytest.raises(Conflict, match="ended already"):
+    with pytest.raises(Conflict, match="has already ended"):
         running.stop()
     folder = next(server.data.glob(f"jobs/*/{running.id}"))
     running.delete()
