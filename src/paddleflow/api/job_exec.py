@@ -104,7 +104,8 @@ async def _request(platform: Platform, caller: Caller, websocket: WebSocket) -> 
 
 
 async def _serve(platform: Platform, websocket: WebSocket, session: ExecSession) -> None:
-    """Until the command has ended, the client has gone or the server stops."""
+    """Until the command has ended, the client has gone or the server stops. Raises what broke the session, such as a node that has gone."""
+    broken: list[PaddleFlowError] = []
 
     async def take_input() -> None:
         while True:
@@ -121,8 +122,12 @@ async def _serve(platform: Platform, websocket: WebSocket, session: ExecSession)
                     session.resize(*(min(max(int(said[key]), 1), 10_000) for key in ("rows", "columns")))
 
     async def send_output() -> None:
-        while isinstance(found := await session.read(), Output):
-            await websocket.send_bytes(bytes([found.stream]) + found.data)
+        try:
+            while isinstance(found := await session.read(), Output):
+                await websocket.send_bytes(bytes([found.stream]) + found.data)
+        except PaddleFlowError as error:
+            broken.append(error)
+            return
         await websocket.send_text(json.dumps({"exit": found}))
         await websocket.close()
 
@@ -136,6 +141,8 @@ async def _serve(platform: Platform, websocket: WebSocket, session: ExecSession)
                 task.cancel()
     except* (WebSocketDisconnect, RuntimeError, ValueError, TypeError, AttributeError):
         pass  # the client has gone, or does not speak this language
+    if broken:
+        raise broken[0]
 
 
 def _audit(platform: Platform, caller: Caller, websocket: WebSocket, status: int) -> None:
