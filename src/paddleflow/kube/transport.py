@@ -29,6 +29,9 @@ from paddleflow.kube.proxy import Proxy, open_tunnel
 from paddleflow.kube.resources import request_words
 from paddleflow.kube.websocket import NoUpgrade, WebSocket, handshake
 
+#: Bytes of a websocket that are read before somebody asks for them. A TLS connection whose reading is paused when the other side closes
+#: can lose what has not been read yet.
+READ_AHEAD = 4 * 2**20
 KEPT = 60.0  #: seconds after which an idle connection is not used again; API servers close theirs after 90
 STREAM_BUFFER = 1 << 20  #: bytes of a growing answer that wait for their reader before the socket is left alone
 
@@ -360,11 +363,13 @@ class HttpTransport:
             async with asyncio.timeout(self._connect_timeout + self._timeout):
                 if endpoint.proxy is None:
                     reader, writer = await asyncio.open_connection(
-                        endpoint.host, endpoint.port, ssl=tls, server_hostname=name
+                        endpoint.host, endpoint.port, ssl=tls, server_hostname=name, limit=READ_AHEAD
                     )
                 else:
                     tunnel = await open_tunnel(endpoint.proxy, endpoint.host, endpoint.port)
-                    reader, writer = await asyncio.open_connection(sock=tunnel, ssl=tls, server_hostname=name)
+                    reader, writer = await asyncio.open_connection(
+                        sock=tunnel, ssl=tls, server_hostname=name, limit=READ_AHEAD
+                    )
                 opened = await handshake(reader, writer, head, protocols)
                 return opened
         except TimeoutError as error:
