@@ -9,7 +9,6 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
-from itertools import repeat
 from posixpath import normpath
 from typing import Any
 
@@ -21,7 +20,7 @@ from paddleflow.frameworks.catalogue import FRAMEWORKS, find
 from paddleflow.frameworks.framework import Framework, PlacedMember, Role
 from paddleflow.frameworks.workflow import ROLE, WORKFLOW
 from paddleflow.jobs.model import Dependency, JobStatus, Member, MountedStorage, NewJob
-from paddleflow.jobs.neighbour_rules import asks_of_neighbours, near_text, pod_labels
+from paddleflow.jobs.neighbour_rules import near_text, pod_labels
 from paddleflow.jobs.node_rules import rules_of_template
 from paddleflow.jobs.templates import KINDS as TEMPLATE_KINDS
 from paddleflow.jobs.templates import members_of_template, spec_of_pod
@@ -173,15 +172,17 @@ def admit(document: SingleJob | DistributedJob | WorkflowJob, context: Admission
 def _with_node_rules(
     members: tuple[Member, ...], document: Named, framework: str, queue: QueueFacts
 ) -> tuple[Member, ...]:
-    """On a cluster with pods, what the members' templates say of nodes and of other pods. Of objects of operators the cluster takes care."""
+    """On a cluster with pods, what the scheduler must know of those of its members. Of objects of operators the cluster takes care."""
+    if framework == WORKFLOW.name:
+        return members
     shared = getattr(document, "extension_template", None)
-    templates = [member.document.get("extensionTemplate") or shared for member in members]
-    rules = [rules_of_template(template) for template in templates]
-    if any(map(asks_of_neighbours, templates)):  # then the pods of all members are somebody's neighbours
-        labels = [pod_labels(document.labels, "", framework, queue.name, member.role) for member in members]
-        texts = [near_text(*each) for each in zip(templates, repeat(queue.namespace), labels)]
-        rules = [replace(each, near=text) for each, text in zip(rules, texts, strict=True)]
-    return tuple(replace(member, nodes=each) for member, each in zip(members, rules, strict=True))
+    found = []
+    for member in members:
+        template = member.document.get("extensionTemplate") or shared
+        labels = pod_labels(document.labels, "", framework, queue.name, member.role)
+        near = near_text(template, queue.namespace, labels)
+        found.append(replace(member, nodes=replace(rules_of_template(template), near=near)))
+    return tuple(found)
 
 
 def _waits_for(after: Sequence[str], context: AdmissionContext, faults: JobFaults) -> tuple[Dependency, ...]:

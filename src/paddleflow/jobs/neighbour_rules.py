@@ -1,7 +1,8 @@
-"""What pod templates of a job's members ask of the pods beside them: affinity, spread constraints, and preferred nodes. Pure.
+"""A job's members as neighbours of other pods: their labels, and what their templates ask of the pods beside them. Pure.
 
-The rules are kept as text with the job (`NodeRules.near`): the scheduler of a cluster with pods reads them as it reads a pod's, and everywhere
-else they mean nothing. `TemplateRules` is what a request carries; whoever places pods gives it its meaning (`Cluster.interpret`).
+Affinity, spread constraints and preferred nodes of the templates are kept as text with the job (`NodeRules.near`), and the labels in any case,
+because pods of others may keep away from them. The scheduler of a cluster with pods reads the text as it reads a pod, and everywhere else it means
+nothing. `TemplateRules` is what a request carries; whoever places pods gives it its meaning (`Cluster.interpret`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from paddleflow.scheduling.nodes import Cluster, Pool
 from paddleflow.scheduling.placement import Shortfall, SizeGroup, place
 
 JOB_LABEL = "paddleflow-job-id"  #: of the labels of a pod, the one that no two jobs share
-_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _READ = ("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints")
 _TEXTS = frozenset(
     ("key", "operator", "value", "effect", "topologyKey", "whenUnsatisfiable", "nodeAffinityPolicy", "nodeTaintsPolicy")
@@ -37,24 +37,12 @@ def pod_labels(labels: Mapping[str, str], job: str, framework: str, queue: str, 
     }
 
 
-def asks_of_neighbours(template: Json | None) -> bool:
-    """Whether a Pod template says anything that is more than a matter of admitted nodes and room. What is no document of the API is left
-    to the API server, which refuses the pod with its own words."""
-    spec = _spec(template)
-    if not all(_sound(name, spec.get(name)) for name in _READ):
-        return False
-    affinity = spec.get("affinity")
-    parts = affinity if isinstance(affinity, Mapping) else {}
-    nodes = parts.get("nodeAffinity")
-    preferred = isinstance(nodes, Mapping) and nodes.get(_PREFERRED)
-    return bool(
-        preferred or parts.get("podAffinity") or parts.get("podAntiAffinity") or spec.get("topologySpreadConstraints")
-    )
-
-
 def near_text(template: Json | None, namespace: str, labels: Mapping[str, str]) -> str:
-    """What the scheduler must know of a member's pods. The job's own label is left out: equal jobs have equal texts."""
+    """What the scheduler must know of a member's pods. The job's own label is left out: equal jobs have equal texts. A template that is no
+    document of the API is left to the API server, which refuses the pod with its own words."""
     spec = {name: found for name in _READ if (found := _spec(template).get(name))}
+    if not all(_sound(name, found) for name, found in spec.items()):
+        spec = {}
     kept = {name: value for name, value in labels.items() if name != JOB_LABEL}
     return json.dumps({"namespace": namespace, "labels": kept, "spec": spec}, sort_keys=True, separators=(",", ":"))
 

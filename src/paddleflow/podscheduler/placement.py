@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from paddleflow.kube.selectors import PodTerm
 from paddleflow.podscheduler.neighbours import Neighbours, Outlook
-from paddleflow.podscheduler.nodes import PodFilter, RoleFilter
+from paddleflow.podscheduler.nodes import PodFilter, RoleFilter, filter_of
 from paddleflow.podscheduler.pods import Pod
 from paddleflow.scheduling.model import Assignment, NodeFilter
 from paddleflow.scheduling.nodes import Cluster, NodeState, Pool, times_fitting
@@ -143,9 +143,10 @@ class GangConstraint:
 
 
 class JobConstraint:
-    """What the pod templates of a job of the platform ask: a server's engine places its members by the rules of pods."""
+    """What other pods mean for the members of a job of the platform, and what its pod templates ask: a server's engine places them by the
+    rules of pods."""
 
-    __slots__ = ("_avoiders", "_expect", "_made", "_samples", "_scene")
+    __slots__ = ("_avoiders", "_differ", "_expect", "_made", "_plain", "_samples", "_scene")
 
     def __init__(
         self,
@@ -159,10 +160,15 @@ class JobConstraint:
         self._samples = samples
         self._avoiders = avoiders
         self._expect = expect
+        filters = {role: filter_of(sample.template) for role, sample in samples.items()}
+        self._differ = len(set(filters.values())) > 1  # the core has one filter for all members
+        self._plain = [PodConstraint(scene, sample, filters[role], avoiders[role]) for role, sample in samples.items()]
         self._made: dict[tuple[tuple[str, str], ...], PodConstraint | GangConstraint] = {}
 
     def by_room(self, cluster: Cluster) -> bool:
-        return cluster is not self._scene.cluster
+        if cluster is not self._scene.cluster:
+            return True
+        return not self._differ and all(each.by_room(cluster) for each in self._plain)
 
     def place(self, cluster: Cluster, pool: Pool, sizes: list[SizeGroup]) -> list[Assignment] | Shortfall:
         labels = pool.selector.labels  # the queue's node selector among them, which is in the pods as well

@@ -48,8 +48,7 @@ class PlatformJobs:
         return JobConstraint(self._scene, samples, avoiders, self._expect)
 
     def _expect(self, job: str, samples: Mapping[str, Pod], assignments: tuple[Assignment, ...]) -> None:
-        self._drop(job)
-        expected = self._expected[job] = {}
+        expected = self._expected.setdefault(job, {})
         for role, index, node, _ in assignments:
             uid = expected[role, index] = f"{job}.{role}-{index}"
             self._scene.neighbours.put_as(uid, samples[role], node)
@@ -62,9 +61,15 @@ class PlatformJobs:
                 self._drop(job, member)
 
     def sweep(self) -> None:
-        """Jobs that hold nothing any more have no members that could come."""
-        for job in [job for job in self._expected if job not in self._core.allocations]:
-            self._drop(job)
+        """Members that hold no place any more will not come."""
+        for job, expected in list(self._expected.items()):
+            held = self._core.allocations.get(job)
+            if held is None:
+                self._drop(job)
+            elif held.request.elastic:
+                there = {(each.role, each.index) for each in held.assignments}
+                for member in [each for each in expected if each not in there]:
+                    self._drop(job, member)
 
     def reclassify(self) -> None:
         """Terms of anti-affinity are new, or mean others than before."""

@@ -60,6 +60,8 @@ def grow(state: ClusterState, jobs: Iterable[str]) -> dict[str, tuple[Assignment
             allocation = state.allocations[job]
             state.change(job, tuple(sorted((*allocation.assignments, new), key=lambda a: (a.role, a.index))))
             added[job] = (*added.get(job, ()), new)
+            if allocation.request.constraint is not None:
+                allocation.request.constraint.started(state.cluster, job, (new,))
             if headroom(state.allocations[job]):
                 heappush(heap, (fulfilment(spare(state.allocations[job]), headroom(state.allocations[job])), job))
     return added
@@ -84,9 +86,8 @@ def _one_more(state: ClusterState, allocation: Allocation) -> Assignment | None:
             continue
         used = {assignment.index for assignment in allocation.assignments if assignment.role == member_set.role}
         index = next(index for index in range(member_set.count) if index not in used)
-        placed = place(
-            state.cluster, state.cluster.pool(selector), [SizeGroup(member_set.each, [(member_set.role, index)])]
-        )
+        one = [SizeGroup(member_set.each, [(member_set.role, index)])]
+        placed = place(state.cluster, state.cluster.pool(selector), one, request.constraint)
         if not isinstance(placed, Shortfall):
             return placed[0]
     return None

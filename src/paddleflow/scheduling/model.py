@@ -35,7 +35,7 @@ class Constraint(Protocol):
         """The contract of `placement.place`; a shortfall says `len(sizes)`, for the count of one size says nothing here."""
 
     def started(self, cluster: Cluster, job: str, assignments: tuple[Assignment, ...]) -> None:
-        """A job has these places from now on."""
+        """A job has these places too from now on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,8 +99,10 @@ def test_what_templates_ask_of_other_pods_is_kept_with_labels_and_namespace() ->
     assert read_rules(one.nodes.json()) == one.nodes
     assert json.loads(one.nodes.near)["spec"] == {"topologySpreadConstraints": spread}
     for template in (pod(nodeSelector={"a": "b"}), pod(affinity=required(("gpu", "Exists", []))), None):
-        (plain,) = single(world, command="x", extensionTemplate=template or {}).members
-        assert plain.nodes.near == "", "admitted nodes are known without"
+        (plain,) = single(world, command="x", extensionTemplate=template or {}, labels={"app": "train"}).members
+        assert json.loads(plain.nodes.near)["labels"]["app"] == "train", "pods of others may keep away from it"
+    (local,) = single(command="x", labels={"app": "train"}).members
+    assert local.nodes.near == "", "nobody's neighbour"
 
 
 @pytest.mark.parametrize(
@@ -112,7 +114,7 @@ def test_what_templates_ask_of_other_pods_is_kept_with_labels_and_namespace() ->
 def test_what_has_other_types_than_the_api_s_is_not_kept(spread: Any) -> None:
     world = replace(WORLD, queue=lambda name: QUEUES["far"])
     (member,) = single(world, command="x", extensionTemplate=pod(topologySpreadConstraints=[spread])).members
-    assert member.nodes.near == ""
+    assert json.loads(member.nodes.near)["spec"] == {}
 
 
 def test_rules_are_read_as_they_were_written() -> None:

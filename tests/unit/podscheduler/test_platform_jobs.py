@@ -62,7 +62,12 @@ class Scene:
         return Node(node.name, node.capacity, node.labels, not obj["spec"].get("unschedulable"), taints=hard)
 
     def submit(
-        self, job: str, *roles: tuple[str, int, dict[str, Any]], each: Resources = SMALL, space: str = "d"
+        self,
+        job: str,
+        *roles: tuple[str, int, dict[str, Any]],
+        each: Resources = SMALL,
+        space: str = "d",
+        least: int | None = None,
     ) -> None:
         """Members by role, with the spec of their template and their labels as `labels`."""
         needs = []
@@ -72,7 +77,7 @@ class Scene:
             template = {"kind": "Pod", "spec": spec}
             rules = rules_of_template(template)
             rules = type(rules)(rules.labels, rules.tolerates, rules.affinity, near_text(template, space, labels))
-            needs.append((role, count, each, None, False, rules))
+            needs.append((role, count, each, least, least is not None, rules))
         self.seq += 1
         waiting = WaitingClass(
             "q", "ada", "standalone", "NORMAL", needs_text(tuple(needs)), 1, 0.0, False, 0, "pending", "",
@@ -81,13 +86,16 @@ class Scene:
         for request in requests_of(waiting):
             self.core.submit(request)
 
-    def guest(self, name: str, node: str, *, attempt: str = "", space: str = "d", **labels: str) -> None:
+    def guest(
+        self, name: str, node: str, *, attempt: str = "", space: str = "d", affinity: Any = None, **labels: str
+    ) -> None:
         """A pod that somebody else placed, or one of a job of the platform."""
         metadata = {"name": name, "namespace": space, "uid": f"uid-{name}", "labels": labels, "annotations": {}}
         if attempt:
             metadata |= {"annotations": {ATTEMPT: attempt}, "labels": {**labels, CLUSTER_LABEL: "here"}}
         spec = {
             "nodeName": node,
+            "affinity": affinity,
             "containers": [{"name": "c", "resources": {"requests": {"cpu": "500m", "memory": "1Mi"}}}],
         }
         self.board.put_pod(f"{space}/{name}", self.reader.read({"metadata": metadata, "spec": spec, "status": {}}))
@@ -227,6 +235,52 @@ def test_the_label_of_one_job_tells_jobs_that_are_alike_apart() -> None:
     assert len(zones) == 3
     assert found["four"] == "constraint"
     assert all(not one & other for at, one in enumerate(zones) for other in zones[:at])
+
+
+def test_jobs_without_rules_stay_away_from_pods_that_want_no_such_neighbour() -> None:
+    alone = {"podAntiAffinity": {REQUIRED: [term("zone", app="train")]}}
+    scene = Scene(NODES)
+    scene.guest("db", "a0", affinity=alone)
+    scene.submit("job", ("worker", 2, {"labels": {"app": "train"}}), each=Resources.of(3000, 2**20))
+    scene.submit("other", ("worker", 1, {"labels": {"app": "serve"}}), each=Resources.of(3000, 2**20))
+    found = scene.decide()
+    assert sorted(found["job"]) == ["b0", "c0"]
+    assert found["other"] == ["a0"], "a job that it does not mean packs as ever"
+    scene.submit("late", ("worker", 1, {"labels": {"app": "train"}}), each=Resources.of(3000, 2**20))
+    assert scene.decide() == {"late": "constraint"}
+    scene.board.put_pod("d/db", None)
+    assert scene.decide() == {"late": ["a1"]}
+
+
+def test_pods_stay_away_from_members_of_jobs_without_rules_before_their_pods_are_seen() -> None:
+    scene = Scene(NODES[:2])
+    scene.submit("job", ("worker", 1, {"labels": {"app": "train"}}))
+    (nodes,) = scene.decide().values()
+    alone = {"affinity": {"podAntiAffinity": {REQUIRED: [term("kubernetes.io/hostname", app="train")]}}}
+    scene.submit("alone", ("worker", 1, alone))
+    (other,) = scene.decide().values()
+    assert isinstance(other, list)
+    assert set(other).isdisjoint(nodes)
+
+
+def test_members_that_come_later_stay_away_too() -> None:
+    alone = {"podAntiAffinity": {REQUIRED: [term("kubernetes.io/hostname", app="train")]}}
+    scene = Scene(NODES[:3])
+    scene.guest("db", "a0", affinity=alone)
+    scene.submit("job", ("worker", 9, {"labels": {"app": "train"}}), each=Resources.of(2000, 2**20), least=1)
+    found = scene.decide()
+    scene.now += 3600.0
+    scene.decide()
+    on = [each.node for each in scene.core.allocations["job"].assignments]
+    assert sorted(on) == ["a1", "a1", "b0", "b0"], found
+
+
+def test_members_that_differ_in_their_nodes_go_where_each_may_run() -> None:
+    scene = Scene([*NODES, node("fast", "c", disk="ssd")])
+    scene.submit(
+        "job", ("driver", 1, {"nodeSelector": {"disk": "ssd"}}), ("worker", 1, {"nodeSelector": {"zone": "b"}})
+    )
+    assert scene.decide() == {"job": ["fast", "b0"]}
 
 
 def test_members_count_until_their_pods_are_seen_and_not_twice() -> None:
