@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +35,7 @@ FILES = 6  #: of each writer
 SIZES = (60, 5_000, 70_000, 1_000_000, 20_000_000)
 LIKELY = (40, 30, 20, 9, 1)
 LONGEST_PAUSE = 1.5  #: seconds between two faults
+LONGEST_START = 60.0  #: seconds that a worker may take until it answers, after another was killed
 LOG_STEPS = 20  #: faults between two notes
 
 
@@ -91,6 +92,7 @@ class Verdict:
     wrong: list[tuple[str, str]] = field(default_factory=list)  #: lost, mixed or error, and a sentence
     faults: Counter[str] = field(default_factory=Counter)
     versions: int = 0  #: that were fsynced
+    seconds: float = 0.0  #: that programs wrote and faults were made
     read: int = 0  #: files that were read and judged after a remount
     remounts: list[float] = field(default_factory=list)  #: seconds, uploads of what was left included
 
@@ -197,48 +199,58 @@ class Run:
     def __init__(self, bench: Bench, server: S3Server, mount: Mount, store: S3Store, seed: int) -> None:
         self._bench, self._server, self._mount, self._store = bench, server, mount, store
         self._random = random.Random(seed)
+        self._supervisor = mount.stats()["pid"]
         self.verdict = Verdict()
         self._programs = Programs(mount.folder, self.verdict, seed)
 
     def run(self, seconds: float) -> Verdict:
-        until, done = time.monotonic() + seconds, 0
+        began, done = time.monotonic(), 0
         self._programs.let_work()
         try:
-            while time.monotonic() < until and not self.verdict.wrong:
+            while time.monotonic() < began + seconds and not self.verdict.wrong:
                 time.sleep(self._random.random() * LONGEST_PAUSE)
                 fault = FAULTS[done % len(FAULTS)] if done < len(FAULTS) else self._random.choice(FAULTS)
-                self._do(fault)
-                self.verdict.faults[fault] += 1
+                self.verdict.faults[fault] += self._do(fault)
                 done += 1
                 if done % LOG_STEPS == 0:
                     self._bench.note(f"{dict(self.verdict.faults)}, {self.verdict.versions} versions")
+        except TimeoutError as error:
+            self.verdict.wrong.append(("error", str(error)))
         finally:
+            self.verdict.seconds = time.monotonic() - began
             self._programs.end()
-        if self.verdict.wrong:
+        if self.verdict.wrong:  # what the store has now would be judged a second time
             for log in self._mount.logs():
                 self._bench.note(log)
+            return self.verdict
         self._mount.umount()
         self._judge({file.name: self._stored(file.name) for file in self._programs.files})
         names = sorted(entry.key for entry in self._store.list_entries())
         self.verdict.wrong += [("mixed", f"{name} in the store") for name in names if ".conflict-" in name]
         return self.verdict
 
-    def _do(self, fault: str) -> None:
+    def _do(self, fault: str) -> bool:
+        """Whether something was killed."""
         if fault == "worker":
-            with suppress(PaddleFlowError, ProcessLookupError):  # it is being replaced already
+            try:
                 os.kill(self._mount.stats()["worker"], signal.SIGKILL)
-            return
+            except (PaddleFlowError, ProcessLookupError):  # it is being replaced already
+                return False
+            return True
         if fault == "away":
             self._server.process.send_signal(signal.SIGSTOP)
             time.sleep(self._random.random() / 2)
-        self._kill_both()
-        if fault == "away":
-            self._server.process.send_signal(signal.SIGCONT)
+        try:
+            self._kill_both()
+        finally:
+            if fault == "away":
+                self._server.process.send_signal(signal.SIGCONT)
         self._programs.wait_until_idle()
         self._mount.umount()
         self.verdict.remounts.append(timed(lambda: self._mount.mount(*self._mount.options)))
         self._judge({file.name: self._seen(file.name) for file in self._programs.files})
         self._programs.let_work()
+        return True
 
     def _kill_both(self) -> None:
         found: dict[str, int] = {}
@@ -248,11 +260,17 @@ class Run:
                 found.update(self._mount.stats())
             return bool(found)
 
-        wait_for(ask, "a worker that answers")
+        try:
+            wait_for(ask, "a worker that answers", LONGEST_START)
+        except TimeoutError:
+            pids = [each for each in (self._supervisor, *children_of(self._supervisor)) if is_running(each)]
+            self._bench.note(explain(pids))
+            self._programs.expect_crash()
+            kill_all(pids)  # programs wait for an answer
+            raise
+        self._supervisor = found["pid"]
         self._programs.expect_crash()
-        for pid in (found["pid"], found["worker"]):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill_all([found["pid"], found["worker"]])
         wait_for(lambda: not any(is_running(found[each]) for each in ("pid", "worker")), "the end of the processes")
 
     def _judge(self, found: dict[str, bytes | None]) -> None:
@@ -282,6 +300,40 @@ def is_running(pid: int) -> bool:
         return False
 
 
+def children_of(pid: int) -> list[int]:
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
+
+
+def kill_all(pids: Sequence[int]) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def explain(pids: Sequence[int]) -> str:
+    """What the processes of a mount do; each writes the stacks of its threads to its log, too."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGUSR1)
+    time.sleep(1)
+    return "\n".join([f"load {os.getloadavg()}", *map(state_of, pids)])
+
+
+def state_of(pid: int) -> str:
+    """Of each thread: its state, where it waits in the kernel, and how long it ran and waited for a processor."""
+    lines = [f"process {pid}"]
+    for task in sorted(Path(f"/proc/{pid}/task").glob("*")):
+        with suppress(OSError):
+            ran, waited, _ = (task / "schedstat").read_text().split()
+            state = (task / "stat").read_text().rpartition(")")[2].split()[0]
+            where = (task / "wchan").read_text()
+            lines.append(f"  {task.name} {state} {where}, ran {int(ran) / 1e9:.2f} s, waited {int(waited) / 1e9:.2f} s")
+    return "\n".join(lines)
+
+
 @contextmanager
 def mount_of(bucket: Bucket, cache: Path) -> Iterator[Mount]:
     access = ["--endpoint", bucket.endpoint, "--access-key", KEYS.access_key, "--secret-key", KEYS.secret_key]
@@ -309,7 +361,7 @@ def main() -> None:
     for word, sentence in verdict.wrong:
         bench.note(f"{word}: {sentence}")
     kills = verdict.faults.total()
-    where = f"{seconds:.0f} s, {verdict.versions} fsynced versions, {len(verdict.remounts)} remounts"
+    where = f"{verdict.seconds:.0f} s, {verdict.versions} fsynced versions, {len(verdict.remounts)} remounts"
     bench.goal(f"lost in {kills} kills ({where})", "versions", verdict.count("lost"), 0.0, kills)
     bench.goal("mixed", "versions", verdict.count("mixed"), 0.0, verdict.read)
     bench.goal("errors that programs saw of a mount with a supervisor", "errors", verdict.count("error"), 0.0, kills)

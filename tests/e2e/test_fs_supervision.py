@@ -224,6 +224,14 @@ def test_a_supervisor_that_is_killed_leaves_a_mount_that_works(tmp_path: Path) -
         mount.umount()
 
 
+def test_a_signal_asks_for_the_stacks(tmp_path: Path) -> None:
+    with mounted(f"file://{tmp_path}") as mount:
+        found = mount.stats()
+        for pid in (found["pid"], found["worker"]):
+            os.kill(pid, signal.SIGUSR1)
+        eventually(lambda: {"_run_worker", "_serve"} <= {line.rpartition(" ")[2] for line in mount.logs()})
+
+
 def test_a_listing_goes_on_with_the_next_worker(tmp_path: Path) -> None:
     for number in range(3000):
         (tmp_path / f"{number:04}").touch()

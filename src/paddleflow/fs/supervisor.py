@@ -4,7 +4,8 @@ Worker and supervisor share one table of descriptors (clone with CLONE_FILES). S
 requests wait, open files and nodes are still open when a worker is killed at any line, under the same numbers. The next worker
 reads from `state` what they are, and asks the kernel to send requests without an answer again: programs wait for a moment, and
 see no error. The supervisor itself opens nothing and has no threads. On SIGHUP it kills its worker and executes the program
-as it is installed now, which takes everything over: a mount survives an upgrade.
+as it is installed now, which takes everything over: a mount survives an upgrade. On SIGUSR1 either process writes the stacks of its
+threads to the log.
 
 Called by `mount`, which knows what a worker does.
 """
@@ -12,6 +13,7 @@ Called by `mount`, which knows what a worker does.
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import json
 import logging
 import os
@@ -73,6 +75,7 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._end)
         signal.signal(signal.SIGHUP, self._ask_reload)
+        faulthandler.register(signal.SIGUSR1, 2)  # workers inherit it
         failures = 0
         while True:
             before = self._restarts()

@@ -15,8 +15,8 @@ callers that live on an event loop use a thread pool of their own.
     Unavailable   the store did not answer, or answered that it cannot now                             try again
     TooMany       the store asks to slow down                                                          try again
 
-**What may be called twice**: everything without a condition. `remove` of an absent key and `make_folder` of an existing
-folder succeed. A conditional `write` that is repeated after `Unavailable` may answer `Conflict` because its own first
+**What may be called twice**: everything without a condition, except `rename`, whose source is gone then. `remove` of an absent key and
+`make_folder` of an existing folder succeed. A conditional `write` that is repeated after `Unavailable` may answer `Conflict` because its own first
 attempt had arrived: compare the content then.
 
 **Atomicity**: an object is seen whole or not at all; `write` replaces it in one step, and has reached the store's disk

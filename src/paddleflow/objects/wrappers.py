@@ -83,8 +83,7 @@ class Wrapper:
         return self.around("copy", lambda: self.inner.copy(source, target))
 
     def rename(self, source: str, target: str) -> Entry:
-        # Not repeatable: after a lost answer the source is gone, and a second attempt would say so.
-        return self.around("rename", lambda: self.inner.rename(source, target), repeatable=False)
+        return self.around("rename", lambda: self.inner.rename(source, target))
 
     def set_metadata(self, key: str, metadata: Mapping[str, str]) -> Entry:
         return self.around("set_metadata", lambda: self.inner.set_metadata(key, metadata))
@@ -157,6 +156,25 @@ class Retrying(Wrapper):
                 self._sleep(min(self._longest_pause, max(wanted, pause * random.uniform(0.5, 1.0))))  # noqa: S311 not a secret
                 pause *= 2
         return call()
+
+    def rename(self, source: str, target: str) -> Entry:
+        if self.capabilities.copy and not self.capabilities.atomic_rename:
+            copied = self.copy(source, target)
+            self.remove(source)
+            return copied
+        attempts = 0
+
+        def call() -> Entry:
+            nonlocal attempts
+            attempts += 1
+            try:
+                return self.inner.rename(source, target)
+            except NotFound:
+                if attempts == 1:
+                    raise
+                return self.inner.stat(target)  # an attempt before did it, and its answer was lost
+
+        return self.around("rename", call)
 
 
 class RateLimit:

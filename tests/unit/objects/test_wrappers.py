@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -50,7 +51,7 @@ def test_a_stream_is_sent_again_from_where_it_began() -> None:
     assert store.read("a", size=100) == b"content"
 
 
-@pytest.mark.parametrize("call", ["if_absent", "if_tag", "rename", "pipe"])
+@pytest.mark.parametrize("call", ["if_absent", "if_tag", "pipe"])
 def test_what_may_not_be_called_twice_is_not(call: str) -> None:
     class Pipe(io.BytesIO):
         def seekable(self) -> bool:
@@ -62,11 +63,31 @@ def test_what_may_not_be_called_twice_is_not(call: str) -> None:
     calls: dict[str, Callable[[], object]] = {
         "if_absent": lambda: store.write("b", b"x", if_absent=True),
         "if_tag": lambda: store.write("a", b"x", if_tag=tag),
-        "rename": lambda: store.rename("a", "b"),
         "pipe": lambda: store.write("b", Pipe(b"x")),
     }
     with pytest.raises(Unavailable):
         calls[call]()
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+@pytest.mark.parametrize("after", [True, False])
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_rename_is_tried_again(atomic: bool, after: bool, nth: int) -> None:
+    memory = MemoryStore()
+    memory.capabilities = replace(memory.capabilities, atomic_rename=atomic)
+    memory.write("a", b"x")
+    memory.write("b", b"old")
+    store = Retrying(Faulty(memory, fail_nth(nth), after=after), sleep=lambda _: None)
+    assert store.rename("a", "b").size == 1
+    assert [entry.key for entry in memory.list_entries()] == ["b"]
+    assert memory.read("b", size=10) == b"x"
+
+
+def test_a_rename_of_nothing_is_refused() -> None:
+    memory = MemoryStore()
+    memory.write("b", b"old")
+    with pytest.raises(NotFound):
+        Retrying(memory).rename("a", "b")
 
 
 def test_a_store_that_asks_for_patience_gets_it() -> None:
