@@ -27,7 +27,7 @@ from paddleflow.access.callers import NOBODY, Caller, require_mount, require_roo
 from paddleflow.api import answers, codes, health, metrics, openapi, requests
 from paddleflow.api.bodies import Bodies
 from paddleflow.api.dispatch import Table
-from paddleflow.api.fair_use import READS, WRITES, Turn, UserQueue
+from paddleflow.api.fair_use import READS, WRITES, Seats, UserQueue
 from paddleflow.api.peers import FORWARDED
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import PREFIX, Call, Route, Socket
@@ -88,14 +88,14 @@ class Application:
         if scope["type"] != "http":
             await (self._websocket if scope["type"] == "websocket" else self._lifespan)(scope, receive, send)
             return
-        turn = Turn()
+        seats = Seats()
         try:
-            await self._exchange(scope, receive, send, turn)
+            await self._exchange(scope, receive, send, seats)
         finally:
-            turn.leave()
+            seats.leave()
 
-    async def _exchange(self, scope: Scope, receive: Receive, send: Send, turn: Turn) -> None:
-        """A request and its answer. The turn lasts until the client has taken the answer, but for streams, which have small pieces."""
+    async def _exchange(self, scope: Scope, receive: Receive, send: Send, seats: Seats) -> None:
+        """A request and its answer. The seats are held until the client has taken the answer, but for streams, which have small pieces."""
         began = perf_counter()
         headers = dict(scope["headers"])
         request_id = requests.request_id(headers)
@@ -118,8 +118,8 @@ class Application:
             if route.leader and self._platform.peers is not None and FORWARDED not in headers:
                 result = await self._ask_leader(route, path, headers, scope, receive)
             if result is None:
-                call = await self._decode(entry, path, headers, caller, request_id, Request(scope, receive), turn)
-                result = await self._answer(route, call, turn)
+                call = await self._decode(entry, path, headers, caller, request_id, Request(scope, receive), seats)
+                result = await self._answer(route, call, seats)
             status, content = route.status, b"" if isinstance(result, Response) else answers.encoded(result)
         except PaddleFlowError as error:
             result, status, content = None, error.status, answers.refusal(error, request_id)
@@ -134,7 +134,7 @@ class Application:
             status = result.status_code
             result.headers["x-pf-request-id"] = request_id
             if isinstance(result, EventStream | StreamingResponse):
-                turn.leave()
+                seats.leave()
             await self._stream(result, headers, scope, receive, send)
         else:
             start = {"type": "http.response.start", "status": status}
@@ -153,7 +153,7 @@ class Application:
         caller: Caller,
         request_id: str,
         request: Request,
-        turn: Turn,
+        seats: Seats,
     ) -> Call[Any, Any]:
         """What the handler gets: query and body as documents, each naming nobody but the caller unless that is root."""
         route, query, text = entry.route, entry.no_query, request.scope["query_string"]
@@ -161,17 +161,17 @@ class Application:
             query = _query(route, caller, text)
         body = None
         if route.body is not None:
-            body = await self._bodies.document(route, headers, request.receive, caller.name, turn)
+            body = await self._bodies.document(route, headers, request.receive, caller.name, seats)
             if entry.user_field and body is not None and not caller.root and not route.open:
                 requests.refuse_other_user(getattr(body, entry.user_field) or "", caller.name)
         return Call(caller, path, body, query, request_id, request)
 
-    async def _answer(self, route: Route, call: Call[Any, Any], turn: Turn) -> object:
-        """What the handler says, in this user's turn. Nobody waits for those who have no name: their routes are cheap."""
+    async def _answer(self, route: Route, call: Call[Any, Any], seats: Seats) -> object:
+        """What the handler says, in a seat of this user. Nobody waits for those who have no name: their routes are cheap."""
         if route.open:
             return await route.handler(self._platform, call)
         in_work = self._reads if route.method == "GET" else self._writes
-        if await turn.enter(in_work, call.caller.name) and await call.request.is_disconnected():
+        if await seats.enter(in_work, call.caller.name) and await call.request.is_disconnected():
             raise ClientDisconnect
         return await route.handler(self._platform, call)
 

@@ -24,7 +24,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
 from paddleflow.api import memory
-from paddleflow.api.fair_use import Computing, Turn, UserQueue
+from paddleflow.api.fair_use import Computing, Seats, UserQueue
 from paddleflow.api.routing import Route
 from paddleflow.base.user_limit import UserLimit
 from paddleflow.errors import Invalid, TimedOut, TooLarge
@@ -52,7 +52,7 @@ class Bodies:
         self._computing = computing
 
     async def document(
-        self, route: Route, headers: Mapping[bytes, bytes], receive: Receive, user: str, turn: Turn
+        self, route: Route, headers: Mapping[bytes, bytes], receive: Receive, user: str, seats: Seats
     ) -> Any:
         """What the route's reader makes of the body; None only for an optional one that was left out."""
         limit = self.limit(route)
@@ -67,7 +67,7 @@ class Bodies:
         if not more and len(body) <= LARGE:  # nearly all
             return self._decode(route, body, limit)
         if more and not (declared.isdigit() and 0 < int(declared) <= HELD):
-            await turn.enter(self._held, user)
+            await seats.enter(self._held, user)
         with self._large.counted(user):
             if more:
                 body = await self._rest(receive, body, limit)

@@ -1,4 +1,4 @@
-"""Fair use of what all requests share: places in the handlers, threads that compute, and answers that are everybody's.
+"""Fair use of what all requests share: seats in the handlers, threads that compute, and answers that are everybody's.
 
 However many requests one user sends, `READS` of them that read and `WRITES` that write are in work, and one of them computes; the others of
 that user wait in order, and cost nothing meanwhile. So the request of another user waits behind a handful of others, never behind all that one user
@@ -7,7 +7,7 @@ can send. A write spends its time waiting for the disk, and those that wait toge
 Whatever computes for a user for longer than a few milliseconds is handed to `Computing`. Threads of Python share one interpreter:
 with each thread that computes, the event loop gets the interpreter back later, at every single event.
 
-Callers who are not logged in have no place: what they may ask for is cheap, or computed once for all who ask at the same time (`Shared`).
+Callers who are not logged in have no seat: what they may ask for is cheap, or computed once for all who ask at the same time (`Shared`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class UserQueue:
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     async def enter(self, user: str) -> bool:
-        """Wait for a place, which is the caller's until `leave`; whether that was necessary. `TooMany` when too many wait already."""
+        """Wait for a seat, which is the caller's until `leave`; whether that was necessary. `TooMany` when too many wait already."""
         inside = self._inside.get(user, 0)
         if inside < self._each:
             self._inside[user] = inside + 1
@@ -48,20 +48,20 @@ class UserQueue:
             raise TooMany(
                 f"{self._most} requests of user[{user}] wait already", hint="wait for the answers of some of them"
             )
-        place = asyncio.get_running_loop().create_future()
-        waiting.append(place)
+        seat = asyncio.get_running_loop().create_future()
+        waiting.append(seat)
         try:
-            await place
+            await seat
         except asyncio.CancelledError:
-            if place.cancelled():  # it is skipped when its turn comes
+            if seat.cancelled():  # it is skipped when it is the next
                 raise
             self.leave(user)
             raise
         return True
 
     @asynccontextmanager
-    async def turn(self, user: str) -> AsyncIterator[None]:
-        """A place for the length of an ``async with``."""
+    async def seat(self, user: str) -> AsyncIterator[None]:
+        """A seat for the length of an ``async with``."""
         await self.enter(user)
         try:
             yield
@@ -69,12 +69,12 @@ class UserQueue:
             self.leave(user)
 
     def leave(self, user: str) -> None:
-        """Give the place to the request that has waited longest."""
+        """Give the seat to the request that has waited longest."""
         waiting = self._waiting.get(user)
         while waiting:
-            place = waiting.popleft()
-            if not place.done():
-                place.set_result(None)
+            seat = waiting.popleft()
+            if not seat.done():
+                seat.set_result(None)
                 return
         self._waiting.pop(user, None)
         inside = self._inside[user] - 1
@@ -84,22 +84,22 @@ class UserQueue:
             del self._inside[user]
 
 
-class Turn:
-    """The places of one request in queues of its user, given back together and once."""
+class Seats:
+    """The seats of one request in queues of its user, given back together and once."""
 
-    __slots__ = ("_places",)
+    __slots__ = ("_seats",)
 
     def __init__(self) -> None:
-        self._places: list[tuple[UserQueue, str]] = []
+        self._seats: list[tuple[UserQueue, str]] = []
 
     async def enter(self, queue: UserQueue, user: str) -> bool:
         waited = await queue.enter(user)
-        self._places.append((queue, user))
+        self._seats.append((queue, user))
         return waited
 
     def leave(self) -> None:
-        while self._places:
-            queue, user = self._places.pop()
+        while self._seats:
+            queue, user = self._seats.pop()
             queue.leave(user)
 
 
@@ -129,7 +129,7 @@ class Computing:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="computing")
 
     async def run(self, user: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The same as a call, in a thread, in this user's turn. Who stops waiting frees the turn when the thread is free."""
+        """The same as a call, in a thread, in the one seat of this user. Who stops waiting frees it when the thread is free."""
         await self._users.enter(user)
         try:
             future = self._threads.submit(function, *args, **kwargs)

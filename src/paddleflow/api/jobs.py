@@ -83,7 +83,7 @@ async def list_jobs(platform: Platform, call: Call[NoBody, JobListQuery]) -> byt
     )
     if query.max_keys <= AT_ONCE:
         return await _jobs_page(platform, query, wanted)
-    async with platform.large_pages.turn(call.caller.name):
+    async with platform.large_pages.seat(call.caller.name):
         return await _jobs_page(platform, query, wanted)
 
 

@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 from paddleflow.fs.inventory import FILLING, Label, Pins, read_label
 from paddleflow.fs.options import FREE_FLOOR
-from paddleflow.fs.turn import Turn
+from paddleflow.fs.request_lock import RequestLock
 
 log = logging.getLogger(__name__)
 BLOCK = 4 * 2**20
@@ -105,7 +105,7 @@ class BlockFile:
         except OSError as error:
             if error.errno not in (errno.EAGAIN, errno.EOPNOTSUPP):
                 raise
-        self._cache.turn.pass_on()
+        self._cache.request_lock.release()
         return os.pread(self.fd, size, offset)
 
     def prefetch(self, first: int, count: int) -> None:
@@ -123,7 +123,7 @@ class BlockFile:
 
     def _wait(self, blocks: range) -> dict[int, bytes]:
         """Wait until the blocks have arrived; the content of those that the disk did not take."""
-        self._cache.turn.pass_on()
+        self._cache.request_lock.release()
         coming = {block: future for block in blocks if (future := self._start(block)) is not None}
         found = {block: future.result() for block, future in coming.items()}
         return {block: content for block, content in found.items() if content is not None}
@@ -177,9 +177,9 @@ class DataCache:
         *,
         free_floor: float = FREE_FLOOR,
         threads: int = 32,
-        turn: Turn | None = None,
+        request_lock: RequestLock | None = None,
     ) -> None:
-        self.turn = turn or Turn()  #: passed on before anything that waits
+        self.request_lock = request_lock or RequestLock()  #: released before anything that waits
         self.pool = ThreadPoolExecutor(threads, "fetch")
         self._finishers = ThreadPoolExecutor(FINISHERS, "checksum")
         counted = ("hits", "misses", "blocks fetched", "bytes fetched", "blocks not stored", "evicted")
@@ -187,7 +187,7 @@ class DataCache:
         self._folders, self._limit, self._free_floor = tuple(folders), limit, free_floor
         self._elsewhere: dict[str, Path] = {}  #: folders of files that lie on another disk than their name says
         self._pins = Pins(self._folders)
-        self._lock = self.turn.guard(threading.Lock())
+        self._lock = self.request_lock.guard(threading.Lock())
         self._paths: dict[tuple[str, str], Path] = {}  #: a memory of `path`
         self._most_idle = 0  #: known when the limit of descriptors is: with the first file that is closed
         self._shelves = {folder: [folder / f"{number:02x}" for number in range(256)] for folder in self._folders}
@@ -305,7 +305,7 @@ class DataCache:
 
     def _fetch_whole(self, path: Path, name: Name, size: int, fetch: Fetch) -> BlockFile:
         """A small object, which is not here yet."""
-        self.turn.pass_on()
+        self.request_lock.release()
         content = self.fetched(fetch, 0, size)
         crc = zlib.crc32(content)
         try:
@@ -368,7 +368,7 @@ class DataCache:
     def _verify(self, path: Path, fd: int, size: int) -> bool:
         if path in self._trusted:
             return True
-        self.turn.pass_on()
+        self.request_lock.release()
         label = read_label(fd)
         if label is None or checksum(fd, size) != label.crc:
             log.warning("cached file %s is damaged; it is fetched again", path)
@@ -475,7 +475,7 @@ class DataCache:
                     return
                 del self._open[file.path]
         if not file.whole:
-            self.turn.pass_on()  # a large file takes a while to go
+            self.request_lock.release()  # a large file takes a while to go
             with suppress(OSError):
                 _filling(file.path).unlink()
         os.close(file.fd)

@@ -30,11 +30,11 @@ from paddleflow.fs.options import MountOptions, RemoteOptions, load_options
 from paddleflow.fs.plain import mountable
 from paddleflow.fs.posix import PosixTree
 from paddleflow.fs.remote import RemoteTree
+from paddleflow.fs.request_lock import RequestLock
 from paddleflow.fs.session import Session
 from paddleflow.fs.state import LAYOUT, State, StateFiles, make_state_files
 from paddleflow.fs.supervisor import Supervisor, Work, open_descriptors
 from paddleflow.fs.tree import Tree
-from paddleflow.fs.turn import Turn
 from paddleflow.fs.writer import Staging
 from paddleflow.objects.links import LinkedStore
 from paddleflow.objects.store import ObjectStore
@@ -44,7 +44,7 @@ from paddleflow.objects.wrappers import Figures, Metered, RateLimit, RateLimited
 log = logging.getLogger(__name__)
 
 
-def open_tree(options: MountOptions, state: State, turn: Turn) -> Tree:
+def open_tree(options: MountOptions, state: State, request_lock: RequestLock) -> Tree:
     """The tree that a URL names."""
     scheme, separator, rest = options.url.partition("://")
     match scheme.lower() if separator else "":
@@ -59,7 +59,7 @@ def open_tree(options: MountOptions, state: State, turn: Turn) -> Tree:
             raise Invalid(f"{options.url!r} is not a URL", hint=hint)
         case known if known in SCHEMES:
             if SCHEMES[known].native is None or options.links:
-                return _open_remote(options, state, turn)
+                return _open_remote(options, state, request_lock)
             if state.agreed.root < 0:  # the next worker continues with the same mount: its nodes are files of it
                 folder = open_native_folder(options.url, options.properties, wait=True)
                 assert folder is not None, f"{known} is mounted by no client"
@@ -86,7 +86,7 @@ def _open_store(options: MountOptions, figures: Figures) -> ObjectStore:
     return LinkedStore(host, links) if links else host
 
 
-def _open_remote(options: MountOptions, state: State, turn: Turn) -> Tree:
+def _open_remote(options: MountOptions, state: State, request_lock: RequestLock) -> Tree:
     figures = Figures()
     store = _open_store(options, figures)
     again = state.agreed.device >= 0
@@ -101,7 +101,12 @@ def _open_remote(options: MountOptions, state: State, turn: Turn) -> Tree:
         log.info("%s files of an earlier mount were uploaded", sent)
     return RemoteTree(
         store,
-        DataCache([each / "data" for each in folders], options.cache_size, free_floor=options.free_space, turn=turn),
+        DataCache(
+            [each / "data" for each in folders],
+            options.cache_size,
+            free_floor=options.free_space,
+            request_lock=request_lock,
+        ),
         staging,
         _defaults(options.properties),
         RemoteOptions(
@@ -113,7 +118,7 @@ def _open_remote(options: MountOptions, state: State, turn: Turn) -> Tree:
         ),
         state,
         Index(folder / "names.db", again=again, keep=options.keep_metadata),
-        turn,
+        request_lock,
         figures,
     )
 
@@ -175,14 +180,21 @@ def _serve(options: MountOptions, state: State, ready: Callable[[], None]) -> No
         opened = device.Device(state.agreed.device)
     elif device.is_mounted(options.folder):
         raise Conflict(f"{options.folder} has a mount already", hint=f"paddleflow fs umount {options.folder}")
-    turn = Turn()
-    tree = open_tree(options, state, turn)
+    request_lock = RequestLock()
+    tree = open_tree(options, state, request_lock)
     if not again:
         opened = device.mount(options.url, options.folder, read_only=read_only, allow_other=options.allow_other)
         state.agreed.device = opened.fd
         state.save_agreed()
     session = Session(
-        tree, opened, options.folder, options.url, state, turn, read_only=read_only, passthrough=options.passthrough
+        tree,
+        opened,
+        options.folder,
+        options.url,
+        state,
+        request_lock,
+        read_only=read_only,
+        passthrough=options.passthrough,
     )
 
     def end(number: int, frame: FrameType | None) -> None:

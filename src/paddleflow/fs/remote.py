@@ -29,9 +29,9 @@ from paddleflow.fs.meta import Defaults, Node, Nodes, row_attributes, text_of
 from paddleflow.fs.options import RemoteOptions
 from paddleflow.fs.posix import without_suid
 from paddleflow.fs.remote_file import RemoteFile
+from paddleflow.fs.request_lock import RequestLock
 from paddleflow.fs.state import HandleRecord, State
 from paddleflow.fs.tree import NOW, Changes, Found, Limits, Listed, OpenFile, Owner
-from paddleflow.fs.turn import Turn
 from paddleflow.fs.uploads import Uploads, is_dirty, state_of
 from paddleflow.fs.writer import Staging
 from paddleflow.objects.store import Entry, Kind, ObjectStore
@@ -58,14 +58,14 @@ class RemoteTree:
         options: RemoteOptions,
         state: State,
         index: Index,
-        turn: Turn | None = None,
+        request_lock: RequestLock | None = None,
         figures: Figures | None = None,
     ) -> None:
         self._figures = figures or Figures()
         self.immutable = options.immutable
         self.entry_seconds = self.attr_seconds = 86_400.0 if options.immutable else options.ttl
         self._store, self._cache, self._staging = store, cache, staging
-        self._defaults, self._options, self._turn = defaults, options, turn or Turn()
+        self._defaults, self._options, self._request_lock = defaults, options, request_lock or RequestLock()
         root = Node(kernel.ROOT, None, "", stat.S_IFDIR | defaults.folder_mode)
         again = state.agreed.device >= 0
         root.apply(Entry("", Kind.FOLDER) if again else store.stat(""), defaults)
@@ -95,7 +95,7 @@ class RemoteTree:
             return node
         if node is None and self._fresh(folder.listed_at):
             raise FileNotFoundError(errno.ENOENT, "not there", name)
-        self._turn.pass_on()
+        self._request_lock.release()
         try:
             entry = self._store.stat(f"{folder.key()}/{name}" if folder.parent else name)
         except NotFound:
@@ -131,7 +131,7 @@ class RemoteTree:
     def listdir(self, node: int, *, look_up: Callable[[], bool]) -> Iterator[Listed]:
         folder, asked = self._nodes.get(node), look_up()
         if not self._fresh(folder.listed_at) or (asked and self._index.has_unasked(folder.id)):
-            self._turn.pass_on()
+            self._request_lock.release()
             self._folders.take_in(folder, look_up=asked)
         folder.shown_at = folder.listed_at
         for row in self._index.children(folder.id):
@@ -341,7 +341,7 @@ class RemoteTree:
 
     def _attributes(self, node: Node) -> Attributes:
         if node.staged is not None:
-            with self._turn.guard(node.lock):  # which is held while a disk syncs
+            with self._request_lock.guard(node.lock):  # which is held while a disk syncs
                 if node.staged is not None:
                     found = os.fstat(node.fd)
                     node.size, node.mtime = found.st_size, found.st_mtime_ns
@@ -459,8 +459,8 @@ class RemoteTree:
         if self._options.strict and not settled and known.parent is not None:
             known = self._ask_again(known, known.parent)
         if writable:
-            self._turn.pass_on()
-        with self._turn.guard(known.lock):
+            self._request_lock.release()
+        with self._request_lock.guard(known.lock):
             fresh = flags & os.O_TRUNC and not known.handles and known.staged is None and writable
             if flags & os.O_TRUNC and writable and known.pending:
                 self._uploads.begin_again(known)
@@ -624,8 +624,8 @@ class RemoteTree:
 
     def let_go(self, node: Node, *, writable: bool) -> None:
         if writable or node.is_local:
-            self._turn.pass_on()
-        with self._turn.guard(node.lock):
+            self._request_lock.release()
+        with self._request_lock.guard(node.lock):
             node.handles -= 1
             node.writers -= writable
             if not node.handles:

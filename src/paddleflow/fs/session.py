@@ -23,9 +23,9 @@ from paddleflow.fs import kernel
 from paddleflow.fs.control import ControlSocket
 from paddleflow.fs.device import Device
 from paddleflow.fs.options import THREADS
+from paddleflow.fs.request_lock import RequestLock
 from paddleflow.fs.state import LAYOUT, State
 from paddleflow.fs.tree import Tree, errno_of
-from paddleflow.fs.turn import Turn
 from paddleflow.fs.vfs import MAX_WRITE, NOT_REPEATABLE, QUICK, Unanswered, Vfs
 
 log = logging.getLogger(__name__)
@@ -46,15 +46,15 @@ class Session:
         folder: Path,
         source: str,
         state: State,
-        turn: Turn,
+        request_lock: RequestLock,
         *,
         read_only: bool,
         passthrough: bool,
     ) -> None:
         self.tree, self.device, self.folder, self.source, self.state = tree, device, folder, source, state
         self.vfs = Vfs(tree, device, state, read_only=read_only, passthrough=passthrough)
-        self._turn = turn
-        self._quick = QUICK if tree.quick else frozenset()  #: operations that begin without passing the turn on
+        self._request_lock = request_lock
+        self._quick = QUICK if tree.quick else frozenset()  #: operations that begin with the request lock held
         self.started_at = time.time()
         self._supervisor = os.getppid()
         self._seconds: defaultdict[str, float] = defaultdict(float)
@@ -101,7 +101,7 @@ class Session:
         target = [buffer]
         try:
             while True:
-                self._turn.take()
+                self._request_lock.acquire()
                 try:
                     length = os.readv(fd, target)
                 except OSError as error:
@@ -114,7 +114,7 @@ class Session:
                     return
                 self._serve_one(fd, thread, view[:length])
         finally:
-            self._turn.pass_on()
+            self._request_lock.release()
             if fd != self.device.fd:
                 os.close(fd)
 
@@ -122,7 +122,7 @@ class Session:
         request = kernel.parse_request(received)
         begin = time.perf_counter()
         if request.opcode not in self._quick:
-            self._turn.pass_on()
+            self._request_lock.release()
         if request.opcode in NOT_REPEATABLE:
             self.state.note_intent(thread, request.unique & ~kernel.UNIQUE_RESEND)
         body, number = self._answer(request, received[kernel.IN_HEADER.size :])

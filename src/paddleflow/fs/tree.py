@@ -103,7 +103,7 @@ class OpenFile(Protocol):
 class Tree(Protocol):
     """The operations of a file system; the names are those of the system calls."""
 
-    quick: bool  #: operations that only read pass the turn on before they wait (`turn`); otherwise any may wait
+    quick: bool  #: operations that only read release the request lock before they wait; otherwise any may wait
     immutable: bool  #: nothing in it changes while it is mounted
     entry_seconds: float  #: how long the kernel may remember a name
     attr_seconds: float  #: how long the kernel may remember attributes

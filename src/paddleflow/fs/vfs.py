@@ -50,7 +50,7 @@ NOT_REPEATABLE = frozenset(
         Op.REMOVEXATTR,
     }
 )  # fmt: skip
-#: Operations that mostly find what they need in memory. Trees pass the turn on before they wait in one of them.
+#: Operations that mostly find what they need in memory. Trees release the request lock before they wait in one of them.
 QUICK = frozenset(
     {
         Op.LOOKUP, Op.FORGET, Op.BATCH_FORGET, Op.GETATTR, Op.READLINK, Op.OPEN, Op.READ, Op.RELEASE, Op.STATFS, Op.GETXATTR,

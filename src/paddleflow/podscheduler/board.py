@@ -18,13 +18,13 @@ from paddleflow.base.ids import AttemptId, parse_attempt
 from paddleflow.base.quantity import Resources
 from paddleflow.base.values import dataclass
 from paddleflow.kube.selectors import Labels, PodTerm
+from paddleflow.podscheduler.changeset import PodChangeset
 from paddleflow.podscheduler.groups import PodGroup, QueueObject, first_pods, with_pods
 from paddleflow.podscheduler.neighbours import Neighbours
 from paddleflow.podscheduler.nodes import AnyFilter, KubeNode, PodFilter, filter_of
 from paddleflow.podscheduler.placement import GangConstraint, PodConstraint, Scene
 from paddleflow.podscheduler.platform_jobs import PlatformJobs
 from paddleflow.podscheduler.pods import DEFAULT_QUEUE, PODS, Pod
-from paddleflow.podscheduler.turn import Turn
 from paddleflow.podscheduler.volumes import Claim, StorageClass, Volume, Volumes
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import (
@@ -548,10 +548,10 @@ class Board:
 
     # ---- deciding
 
-    def decide(self, now: float, limit: int | None = None) -> Turn:
+    def decide(self, now: float, limit: int | None = None) -> PodChangeset:
         """What to do now, for at most `limit` jobs that start."""
         self.take_all_in(now)
-        return self.turn(self.core.decide(now, limit))
+        return self.changeset(self.core.decide(now, limit))
 
     def take_all_in(self, now: float) -> None:
         """Everything that happened, and what follows from it for other pods."""
@@ -563,36 +563,36 @@ class Board:
         """Whether a job of the core is one of pods."""
         return job in self._units
 
-    def turn(self, decisions: Iterable[Decision]) -> Turn:
+    def changeset(self, decisions: Iterable[Decision]) -> PodChangeset:
         """What the core's decisions about pods ask for."""
-        turn = Turn()
+        changes = PodChangeset()
         for decision in decisions:
             match decision:
                 case Start(job, _):
                     for pod in self._units[job].pods():
                         self._waiting.pop(pod.uid, None)
-                        self._begin(pod, self._units[job].placed[pod.uid].node, turn)
+                        self._begin(pod, self._units[job].placed[pod.uid].node, changes)
                     if self._units[job].group:
                         self._touched.add(self._units[job].group)
                 case Wait(job, reason):
-                    self._explain(self._units[job], reason, turn)
+                    self._explain(self._units[job], reason, changes)
                 case Preempt(job, by, reason):
-                    turn.evictions += [(pod, f"preempted for {by}: {reason.text}") for pod in self._whole(job)]
+                    changes.evictions += [(pod, f"preempted for {by}: {reason.text}") for pod in self._whole(job)]
         news, self._news = self._news, {}
-        turn.waits += [
+        changes.waits += [
             (self._waiting[uid], self._held[uid]) for uid in news if uid in self._waiting and uid in self._held
         ]
-        return turn
+        return changes
 
-    def _begin(self, pod: Pod, node: str, turn: Turn) -> None:
+    def _begin(self, pod: Pod, node: str, changes: PodChangeset) -> None:
         """A pod has its place: it is bound at once, or when its volumes are there."""
         wanted = self._volumes.prepare(pod, self._nodes[node]) if pod.template.claims else []
         if wanted is None:
-            turn.refused.append(pod)
+            changes.refused.append(pod)
         elif wanted:
-            turn.prepared.append((pod, node, wanted))
+            changes.prepared.append((pod, node, wanted))
         else:
-            turn.binds.append((pod, node))
+            changes.binds.append((pod, node))
 
     @property
     def quiet_until(self) -> float:
@@ -611,14 +611,14 @@ class Board:
 
     def reasons(self) -> list[tuple[Pod, str]]:
         """Why each pod waits, as things stand; for telling again what has changed."""
-        turn = Turn()
+        changes = PodChangeset()
         for job, reason in self.core.reasons().items():
             if job in self._units:  # else it is one of the platform's, and its engine says why
-                self._explain(self._units[job], reason, turn)
-        turn.waits += [(pod, why) for uid, why in self._held.items() if (pod := self._waiting.get(uid))]
-        return turn.waits
+                self._explain(self._units[job], reason, changes)
+        changes.waits += [(pod, why) for uid, why in self._held.items() if (pod := self._waiting.get(uid))]
+        return changes.waits
 
-    def _explain(self, unit: Unit, reason: Reason, turn: Turn) -> None:
+    def _explain(self, unit: Unit, reason: Reason, changes: PodChangeset) -> None:
         pods, text = unit.pods(), reason.text
         if reason.code in _ON_NODES:
             tally = self.tally(pods[0])
@@ -626,7 +626,7 @@ class Board:
                 text = f"{len(pods)} pods start together. {text}. One of them alone: {tally}"
             else:
                 text = f"{tally} {text}" if reason.code == "busy" else tally
-        turn.waits += [(pod, text) for pod in pods]
+        changes.waits += [(pod, text) for pod in pods]
 
     def tally(self, pod: Pod) -> str:
         """How many nodes refuse a pod for which reason, as kube-scheduler writes it."""

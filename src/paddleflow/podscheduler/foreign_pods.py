@@ -25,8 +25,8 @@ from paddleflow.kube.resources import CLAIMS, EVENTS, LEASES, NAMESPACES, PODGRO
 from paddleflow.kube.rights import Right, missing_rights, rights
 from paddleflow.podscheduler.board import Board
 from paddleflow.podscheduler.caches import Caches, Put
+from paddleflow.podscheduler.changeset import PodChangeset
 from paddleflow.podscheduler.pods import Pod, PodReader
-from paddleflow.podscheduler.turn import Turn
 from paddleflow.podscheduler.writer import Feedback, PodWriter
 from paddleflow.runtimes.foreign_pods import Free
 from paddleflow.runtimes.kubernetes.pods import SCHEDULER
@@ -93,7 +93,7 @@ class ForeignPods:
         self._writer: PodWriter | None = None
         self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._puts: list[Put] = []
-        self._turn = Turn()
+        self._changes = PodChangeset()
         self._wake: Callable[[], None] = lambda: None
         client.fence = self._lease.check
         self.caches.subscribe(Board(DEFAULTS), self._forward)
@@ -173,7 +173,7 @@ class ForeignPods:
         self.detach()
         board = self._board = Board(core.rules, engine=core)
         self._inbox.clear()
-        self._turn = Turn()
+        self._changes = PodChangeset()
         self._puts = self.caches.fill(board)
         board.set_platform_queues(queues)
         board.set_platform_nodes(nodes)
@@ -243,9 +243,9 @@ class ForeignPods:
     def decided(self, decisions: Sequence[Decision]) -> None:
         if self._board is None:
             return
-        self._turn.add(self._board.turn(decisions))
+        self._changes.add(self._board.changeset(decisions))
 
     def act(self) -> None:
-        turn, self._turn = self._turn, Turn()
+        changes, self._changes = self._changes, PodChangeset()
         if self._writer is not None:
-            self._writer.carry_out(turn)
+            self._writer.carry_out(changes)

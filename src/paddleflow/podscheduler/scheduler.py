@@ -92,10 +92,10 @@ class PodScheduler:
             await writer.short_line()  # a decision that could not be carried out yet is better made later
             self._wake.clear()
             began = time.perf_counter()
-            turn = self.board.decide(self._clock.now(), BATCH)
+            changes = self.board.decide(self._clock.now(), BATCH)
             if self.metrics:
                 self.metrics.decisions.observe(time.perf_counter() - began)
-            writer.carry_out(turn)
+            writer.carry_out(changes)
             await asyncio.sleep(0)
 
     def _failed(self, pod: Pod) -> None:

@@ -20,11 +20,11 @@ from paddleflow.kube.lease import LeaseLost
 from paddleflow.kube.recorder import Recorder
 from paddleflow.kube.resources import CLAIMS, PODGROUPS, PODS, QUEUES, VOLUMES, Object, Resource, View, split
 from paddleflow.podscheduler.board import Board
+from paddleflow.podscheduler.changeset import PodChangeset
 from paddleflow.podscheduler.metrics import Metrics
 from paddleflow.podscheduler.pods import Pod
 from paddleflow.podscheduler.reasons import LONGEST, TELL_AFTER, Reasons
 from paddleflow.podscheduler.statuses import Statuses
-from paddleflow.podscheduler.turn import Turn
 from paddleflow.podscheduler.volumes import SELECTED_NODE, Claim, Preparation
 
 IN_FLIGHT = 64  #: bindings at once
@@ -129,18 +129,18 @@ class PodWriter:
             known.pop(uid, None)
         self._reasons.forget(uid)
 
-    def carry_out(self, turn: Turn) -> None:
+    def carry_out(self, changes: PodChangeset) -> None:
         """Begin with what a decision asks for."""
-        for bind in turn.binds:
+        for bind in changes.binds:
             self._line.put_nowait(bind)
         if self.line > LINE:
             self._short.clear()
-        for pod, why in turn.waits:
+        for pod, why in changes.waits:
             self._report(pod, why)
-        for pod in turn.refused:
+        for pod in changes.refused:
             self._give_back(pod, gone=False)
-        tasks = [self._bind_with_volumes(*prepared) for prepared in turn.prepared]
-        for task in [*tasks, *[self._evict(pod, why) for pod, why in turn.evictions]]:
+        tasks = [self._bind_with_volumes(*prepared) for prepared in changes.prepared]
+        for task in [*tasks, *[self._evict(pod, why) for pod, why in changes.evictions]]:
             assert self._group is not None, "decisions are made while leading"
             self._group.create_task(task)
 

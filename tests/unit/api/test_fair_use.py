@@ -39,13 +39,13 @@ async def test_who_is_over_the_limit_waits_in_order_and_others_do_not() -> None:
 
 
 @pytest.mark.parametrize("served", [False, True])
-async def test_who_stops_waiting_leaves_the_place_to_the_next(served: bool) -> None:
+async def test_who_stops_waiting_leaves_the_seat_to_the_next(served: bool) -> None:
     queue = UserQueue(1)
     await queue.enter("alice")
     first, second = (asyncio.ensure_future(queue.enter("alice")) for _ in range(2))
     await asyncio.sleep(0)
     if served:
-        queue.leave("alice")  # the place is the first one's, who is cancelled before it can know
+        queue.leave("alice")  # the seat is the first one's, who is cancelled before it can know
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first

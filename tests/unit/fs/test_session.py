@@ -10,9 +10,9 @@ import pytest
 
 from paddleflow.fs.device import Device
 from paddleflow.fs.posix import PosixTree
+from paddleflow.fs.request_lock import RequestLock
 from paddleflow.fs.session import Session
 from paddleflow.fs.state import State, make_state_files
-from paddleflow.fs.turn import Turn
 
 
 class _Device(Device):
@@ -36,6 +36,6 @@ def test_requests_are_asked_for_again_before_any_is_read(tmp_path: Path, monkeyp
     state.agreed.clones, state.agreed.minor = [os.dup(reader)], 40
     device = _Device(reader, writer)
     tree = PosixTree(tmp_path, state)
-    Session(tree, device, tmp_path, "x", state, Turn(), read_only=False, passthrough=False).serve()
+    Session(tree, device, tmp_path, "x", state, RequestLock(), read_only=False, passthrough=False).serve()
     assert device.readers == [[]]
     os.close(reader)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from paddleflow.podscheduler.board import Board
+from paddleflow.podscheduler.changeset import PodChangeset
 from paddleflow.podscheduler.groups import read_group, read_queue
 from paddleflow.podscheduler.nodes import read_node
 from paddleflow.podscheduler.pods import PodReader
 from paddleflow.podscheduler.statuses import EVERYTHING, Statuses, group_status
-from paddleflow.podscheduler.turn import Turn
 from paddleflow.podscheduler.volumes import SELECTED_NODE, Preparation, read_claim, read_class, read_volume
 from paddleflow.scheduling.rules import Rules
 
@@ -56,18 +56,18 @@ class Scene:
     def queue(self, name: str, status: dict[str, Any] | None = None, **spec: Any) -> None:
         self.board.put_queue(name, read_queue({"metadata": {"name": name}, "spec": spec, "status": status or {}}))
 
-    def decide(self) -> Turn:
+    def decide(self) -> PodChangeset:
         self.now += 1
-        turn = self.board.decide(self.now)
-        self.bound |= {pod.name: node for pod, node in turn.binds}
-        return turn
+        changes = self.board.decide(self.now)
+        self.bound |= {pod.name: node for pod, node in changes.binds}
+        return changes
 
     def gone(self, name: str) -> None:
         self.board.put_pod(f"d/{name}", None)
 
 
-def reasons(turn: Turn) -> dict[str, str]:
-    return {pod.name: why for pod, why in turn.waits}
+def reasons(changes: PodChangeset) -> dict[str, str]:
+    return {pod.name: why for pod, why in changes.waits}
 
 
 def test_a_gang_starts_whole_or_not_at_all() -> None:
@@ -75,13 +75,13 @@ def test_a_gang_starts_whole_or_not_at_all() -> None:
     scene.group("g", 5)
     for number in range(4):
         scene.pod(f"g-{number}", group="g")
-    turn = scene.decide()
-    assert turn.binds == []
-    assert reasons(turn)["g-0"] == "PodGroup d/g starts with 5 pods, 4 are there"
+    changes = scene.decide()
+    assert changes.binds == []
+    assert reasons(changes)["g-0"] == "PodGroup d/g starts with 5 pods, 4 are there"
     scene.pod("g-4", group="g")
-    turn = scene.decide()
-    assert turn.binds == []
-    assert reasons(turn)["g-4"].startswith("5 pods start together.")
+    changes = scene.decide()
+    assert changes.binds == []
+    assert reasons(changes)["g-4"].startswith("5 pods start together.")
     scene.node("n1")
     assert len(scene.decide().binds) == 5
 
@@ -124,9 +124,9 @@ def test_a_queue_never_exceeds_its_capability_and_says_so() -> None:
     scene.queue("small", capability={"cpu": "2"})
     for name in "abc":
         scene.pod(name, annotations={"scheduling.volcano.sh/queue-name": "small"})
-    turn = scene.decide()
-    assert len(turn.binds) == 2
-    assert reasons(turn)["c"].startswith("queue small has cpu 0 of 2 free, the job needs 1")
+    changes = scene.decide()
+    assert len(changes.binds) == 2
+    assert reasons(changes)["c"].startswith("queue small has cpu 0 of 2 free, the job needs 1")
     found = Statuses(scene.board).wrong_queues()["small"]
     assert found["allocated"] == {"cpu": "2", "memory": "0", "pods": "2"}
     scene.gone("a")
@@ -146,9 +146,9 @@ def test_what_others_placed_is_counted_and_never_evicted() -> None:
     scene.queue("mine", deserved={"cpu": "4"})
     scene.pod("theirs", cpu="3", node="n0", ours=False)
     scene.pod("ours", cpu="2", annotations={"scheduling.volcano.sh/queue-name": "mine"}, priority=100)
-    turn = scene.decide()
-    assert (turn.binds, turn.evictions) == ([], [])
-    assert "1 Insufficient cpu" in reasons(turn)["ours"]
+    changes = scene.decide()
+    assert (changes.binds, changes.evictions) == ([], [])
+    assert "1 Insufficient cpu" in reasons(changes)["ours"]
     scene.gone("theirs")
     scene.decide()
     assert scene.bound == {"ours": "n0"}
@@ -332,11 +332,11 @@ def test_two_claims_do_not_get_one_volume() -> None:
     shelf.volume("only", "n1")
     for name in "ab":
         scene.pod(name, volumes=shelf.claim(f"claim-{name}"))
-    turn = scene.decide()
-    assert [pod.name for pod, _, _ in turn.prepared] == ["a"]
-    assert [pod.name for pod in turn.refused] == ["b"]
-    scene.board.failed(turn.refused[0])
-    scene.board.retry(turn.refused[0])
+    changes = scene.decide()
+    assert [pod.name for pod, _, _ in changes.prepared] == ["a"]
+    assert [pod.name for pod in changes.refused] == ["b"]
+    scene.board.failed(changes.refused[0])
+    scene.board.retry(changes.refused[0])
     assert "finds no free volume" in reasons(scene.decide())["b"]
     scene.gone("a")
     ((pod, node, _),) = scene.decide().prepared

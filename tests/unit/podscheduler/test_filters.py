@@ -63,8 +63,8 @@ def test_places_where_the_rules_allow_it_and_nowhere_else(
             board.put_pod(read.key, read)
         while True:
             now += 1
-            turn = board.decide(now, limit=data.draw(st.integers(1, 4)))
-            for bound, name in turn.binds:
+            changes = board.decide(now, limit=data.draw(st.integers(1, 4)))
+            for bound, name in changes.binds:
                 original = waiting.pop(bound.name)
                 assert world.refusal(original, name) == "", f"{bound.name} on {name}"
                 world.place(original, name)
@@ -72,7 +72,7 @@ def test_places_where_the_rules_allow_it_and_nowhere_else(
                 made["spec"]["nodeName"] = name
                 if data.draw(st.booleans()):  # the watch brings it, now or after the next decision
                     board.put_pod(bound.key, reader.read(made))
-            if not turn.binds:
+            if not changes.binds:
                 break
     arrived = {pod["metadata"]["name"] for pod in pods}
     assert {name: world.allowed(pod) for name, pod in waiting.items() if name in arrived and world.allowed(pod)} == {}

@@ -14,12 +14,12 @@ from paddleflow.kube.transport import Request, Response
 from paddleflow.podscheduler import board as board_module
 from paddleflow.podscheduler import neighbours, pods, reasons
 from paddleflow.podscheduler.board import Board
+from paddleflow.podscheduler.changeset import PodChangeset
 from paddleflow.podscheduler.neighbours import Neighbours
 from paddleflow.podscheduler.nodes import read_node
 from paddleflow.podscheduler.pods import PodReader
 from paddleflow.podscheduler.reasons import Reasons
 from paddleflow.podscheduler.scheduler import BATCH
-from paddleflow.podscheduler.turn import Turn
 from paddleflow.podscheduler.writer import IN_FLIGHT, LINE, Feedback, PodWriter
 from paddleflow.scheduling.rules import Rules
 from paddleflow.testing.api_server import MemoryApiServer
@@ -67,7 +67,7 @@ async def test_so_many_bindings_are_under_way_and_a_long_line_keeps_decisions_ba
         Feedback(lambda pod: None, lambda pod: None), volcano=lambda: False, claim=lambda key: None,
     )  # fmt: skip
     task = asyncio.ensure_future(wanted.run())
-    wanted.carry_out(Turn(binds=[(read(f"p{number}"), "n0") for number in range(IN_FLIGHT + LINE + 1)]))
+    wanted.carry_out(PodChangeset(binds=[(read(f"p{number}"), "n0") for number in range(IN_FLIGHT + LINE + 1)]))
     await soon(lambda: server.asked == IN_FLIGHT)
     await asyncio.sleep(0)
     assert (server.asked, wanted.line) == (IN_FLIGHT, LINE + 1)

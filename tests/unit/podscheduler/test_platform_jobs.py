@@ -105,7 +105,7 @@ class Scene:
         self.now += 1
         self.board.take_all_in(self.now)
         decisions = self.core.decide(self.now)
-        self.board.turn([each for each in decisions if self.board.knows(_job_of(each))])
+        self.board.changeset([each for each in decisions if self.board.knows(_job_of(each))])
         found: dict[str, list[str] | str] = {}
         for each in decisions:
             match each:

@@ -10,7 +10,7 @@ from paddleflow.podscheduler.volumes import Preparation
 
 
 @dataclass(slots=True)
-class Turn:
+class PodChangeset:
     """What a decision asks for."""
 
     binds: list[tuple[Pod, str]] = field(default_factory=list)
@@ -21,7 +21,7 @@ class Turn:
     waits: list[tuple[Pod, str]] = field(default_factory=list)  #: and why
     evictions: list[tuple[Pod, str]] = field(default_factory=list)  #: and why
 
-    def add(self, other: Turn) -> None:
+    def add(self, other: PodChangeset) -> None:
         """What another decision asks for, too."""
         self.binds += other.binds
         self.prepared += other.prepared
