@@ -84,7 +84,7 @@ async def artifact_lineage(platform: Platform, call: Call[NoBody, ArtifactQuery]
             raise NotFound(
                 f"no step made what lies at {query.path[:200]} on fs[{query.fs_name[:80]}]",
                 code="ArtifactEventNotFound",
-                hint="paddleflow run listartifact shows what steps made",
+                hint="paddleflow artifact list -o wide shows what steps made",
             )
         return found
 

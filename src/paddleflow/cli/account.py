@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from paddleflow.cli import output
 from paddleflow.cli.lazy import Command, Paging, group, paging
 from paddleflow.cli.output import Column, Kind, with_id
 from paddleflow.cli.session import Session, pass_session
+from paddleflow.errors import Invalid
 
 if TYPE_CHECKING:
     from paddleflow.sdk.access import Grant, User
@@ -21,10 +23,22 @@ _from_stdin = click.option("--password-stdin", is_flag=True, help="Read the pass
 
 
 def asked_password(given: str | None, from_stdin: bool, *, twice: bool = False) -> str:
-    """The password that was given, read from standard input, or prompted for."""
-    if from_stdin:
+    """The password that was given, read from standard input, or prompted for where there is a terminal."""
+    if not given and (from_stdin or not _has_terminal()):
         given = sys.stdin.readline().rstrip("\r\n")
+        if not given:
+            raise Invalid("standard input holds no password", hint="give it in its first line: --password-stdin < FILE")
     return given or str(click.prompt("password", hide_input=True, confirmation_prompt=twice, err=True))
+
+
+def _has_terminal() -> bool:
+    if sys.stdin.isatty():
+        return True
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 @click.command(cls=Command)
@@ -105,7 +119,9 @@ def whoami(session: Session) -> None:
     elif session.output == "name":
         click.echo(found.name)
     else:
-        row = [found.name, "yes" if found.root else "no", found.expires, session.client.server]
+        original = session.output in {"compat", "text"}
+        expires = found.expires if original else output.local_time(found.expires)
+        row = [found.name, "yes" if found.root else "no", expires, session.client.server]
         output.show_rows(session, ["name", "root", "expires", "server"], [row])
 
 

@@ -129,11 +129,12 @@ def event_kind(part: str) -> Kind[Event]:
         lambda event: {"seq": event.seq, "type": event.type, **event.raw},
         (
             Column(lambda event: event.seq, "SEQ", "seq"),
-            Column(lambda event: rfc3339(event.at), "TIME", "time"),
-            Column(lambda event: event.type, "EVENT", "event"),
+            Column(lambda event: output.local_time(rfc3339(event.at)), "TIME"),
+            Column(lambda event: rfc3339(event.at), compat="time"),
+            Column(lambda event: event.type, "EVENT", "event", wide=True),
             Column(lambda event: event.status, "STATUS", "status"),
-            Column(lambda event: getattr(event, part), part.upper(), part, flexible=True),
-            Column(lambda event: event.message, "MESSAGE", "message", flexible=True),
+            Column(lambda event: getattr(event, part), part.upper(), part),
+            Column(lambda event: event.message, "MESSAGE", "message"),
         ),
     )
 
@@ -144,8 +145,9 @@ def show_events(session: Session, events: Iterable[Event], part: str, *, follow:
     if not follow:
         output.show_list(session, kind, events)
         return
-    headers = [column.compat for column in kind.columns]
-    rows = ((event, [column.value(event) for column in kind.columns]) for event in events)
+    columns = [column for column in kind.columns if column.compat]
+    headers = [column.compat for column in columns]
+    rows = ((event, [column.value(event) for column in columns]) for event in events)
     print_log(output.line(session, headers, row, kind.data(event)) + "\n" for event, row in rows)
 
 

@@ -5,6 +5,8 @@ Exit codes: 0 success, 1 error or failed job, 2 wrong usage, 130 interrupted. `j
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +18,7 @@ from paddleflow.cli.lazy import FORMATS, Group, LazyCommand
 from paddleflow.cli.session import Session
 
 INTERRUPTED = 130
+UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})  #: how writing the output fails
 
 COMMANDS = {
     "artifact": LazyCommand(
@@ -83,6 +86,12 @@ class Root(Group):
         except BrokenPipeError:
             sys.stdout = None  # nobody reads: nothing to flush at exit either
             return 1
+        except OSError as error:
+            if error.errno not in UNWRITABLE or error.filename is not None:
+                raise
+            sys.stdout = None  # what is left in its buffer cannot be written at exit either
+            click.echo(f"error: the output could not be written: {error.strerror}", err=True)
+            return 1
         except Exception as error:
             from paddleflow.cli.errors import report  # not at the top, so that help is quick
             from paddleflow.errors import PaddleFlowError
@@ -148,4 +157,15 @@ def root(ctx: click.Context, pf_config: str | None, output: str, server: str | N
 
 
 def main() -> None:
+    _prepare_streams()
     root.main(prog_name="paddleflow")
+
+
+def _prepare_streams() -> None:
+    """Output to a closed descriptor goes nowhere, and a character that the encoding lacks is escaped."""
+    for name in ("stdin", "stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by the caller: without this the next opened file or socket would get its number
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115
+        elif name == "stdout" and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")

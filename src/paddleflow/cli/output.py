@@ -342,9 +342,10 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], flexible: Seque
 def _cut(text: str, most: int) -> str:
     if width(text) <= most:
         return text
-    while width(text) > most - 1:
-        text = text[:-1]
-    return text + "…"
+    end = min(len(text), most - 1)  # no character is narrower than a column, but for combining ones
+    while width(text[:end]) > most - 1:
+        end -= 1
+    return text[:end] + "…"
 
 
 def _flat(text: str) -> str:

@@ -266,7 +266,8 @@ def watched(run: Run, *, quiet: bool = False, client: PaddleFlow | None = None) 
         return 130
     if progress.status not in run.final:  # it went away, or its end was before what the server still knows of
         progress.status, progress.message = run.refresh().status, run.record.message
-    note(f"{run.id} {progress.status}" + (f": {progress.message}" if progress.message else ""))
+    if quiet or progress.status != "succeeded" or not sys.stdout.isatty():  # else the drawing ends with it
+        note(f"{run.id} {progress.status}" + (f": {progress.message}" if progress.message else ""))
     failed = next((step for step in progress.steps.values() if step.status == "failed" and step.job_id), None)
     if failed:
         note(f"hint: see its output with: paddleflow run logs {run.id} {failed.name}")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from paddleflow.sdk import contexts
 from paddleflow.sdk.records import table
-from paddleflow.sdk.transport import Transport
+from paddleflow.sdk.transport import LOGIN_HINT, VARIABLE_HINT, Transport
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -174,6 +174,7 @@ def connect(
             token=found.token,
             credentials=(found.user, found.password) if found.password else None,
             saved=lambda: resolved().token,
+            login_hint=VARIABLE_HINT if contexts.token_is_variable(found, context) else LOGIN_HINT,
             timeout=timeout,
             retries=retries,
         )

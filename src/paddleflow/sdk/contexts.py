@@ -156,6 +156,12 @@ def resolve(
     return replace(found, token=environment_token) if environment_token and context is None else found
 
 
+def token_is_variable(used: Context, context: str | None) -> bool:
+    """Whether what `resolve` answered for this context has the token of PADDLEFLOW_TOKEN, which a login does not change."""
+    token = environment.client_environment()[1]
+    return context is None and bool(token) and used.token == token
+
+
 def _saved(server: str, folder: Path | None) -> Context:
     wanted = address.parse(server)
     known = load(folder)

@@ -49,6 +49,7 @@ API = "/api/paddleflow/v1"
 IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
 START_HINT = "is the server running? start it with: paddleflow server"
 LOGIN_HINT = "log in with: paddleflow login"
+VARIABLE_HINT = "the variable PADDLEFLOW_TOKEN is used instead of the saved token: unset it, or set it to a valid one"
 _LONGEST_PAUSE = 5.0
 
 Query = Mapping[str, object]
@@ -111,6 +112,7 @@ class Transport:
         token: str = "",
         credentials: tuple[str, str] | None = None,
         saved: Callable[[], str] | None = None,
+        login_hint: str = LOGIN_HINT,
         timeout: float = 60.0,
         retries: int = 3,
         sleep: Callable[[float], None] = time.sleep,
@@ -121,6 +123,7 @@ class Transport:
         self.token = token
         self.credentials = credentials
         self._saved = saved
+        self._login_hint = login_hint
         self.timeout = timeout
         self.sleep = sleep
         self.patience = patience
@@ -339,7 +342,7 @@ class Transport:
             connection.close()
 
     def _refusal(self, response: Response, content: bytes) -> Exception:
-        error = refusal(response.status, response.reason, content, str(self.address))
+        error = refusal(response.status, response.reason, content, str(self.address), self._login_hint)
         error.request_id = error.request_id or response.headers.get("x-pf-request-id", "")
         if not isinstance(error, Unavailable):
             return error
@@ -357,7 +360,7 @@ class Transport:
         return found
 
 
-def refusal(status: int, reason: str, content: bytes, server: str) -> PaddleFlowError:
+def refusal(status: int, reason: str, content: bytes, server: str, login_hint: str = LOGIN_HINT) -> PaddleFlowError:
     """The error in an answer of status 300 or more, as the class that the server raised."""
     try:
         data = json.loads(content)
@@ -371,17 +374,17 @@ def refusal(status: int, reason: str, content: bytes, server: str) -> PaddleFlow
     error = kind(
         str(data["message"]).removesuffix(HINT.format(data.get("hint"))) or f"{server} answered {status} {reason}",
         code=str(data.get("code") or ""),
-        hint=_hint(kind, str(data.get("code") or ""), str(data.get("hint") or "")),
+        hint=_hint(kind, str(data.get("code") or ""), str(data.get("hint") or ""), login_hint),
         details=[_fault(item) for item in details if isinstance(item, dict)] if isinstance(details, list) else (),
     )
     error.request_id = str(data.get("requestID") or "")
     return error
 
 
-def _hint(kind: type[PaddleFlowError], code: str, given: str) -> str:
+def _hint(kind: type[PaddleFlowError], code: str, given: str, login_hint: str) -> str:
     """The server's hint, but how to log in in words of this side: the server speaks of headers."""
     if kind is Unauthenticated and (not given or code in {"AuthWithoutToken", "AuthInvalidToken"}):
-        return LOGIN_HINT
+        return login_hint
     return given or ("wait a while before you try again" if kind is TooMany else "")
 
 

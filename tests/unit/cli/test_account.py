@@ -69,6 +69,21 @@ def test_a_password_need_not_stand_in_the_command(stub: Stub, words: str, given:
     assert stub.requests[-1].body["password"] == "secret1"
 
 
+def test_a_dead_token_of_the_variable_is_named(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    contexts.save("one", Context(stub.url, "alice", "tok"), current=True)
+    stub.refuse("GET /whoami", 401, "AuthInvalidToken", "the token is invalid or has expired")
+    assert "hint: log in with: paddleflow login\n" in call("whoami", code=1)[1]
+    monkeypatch.setenv("PADDLEFLOW_TOKEN", "old")
+    assert "hint: the variable PADDLEFLOW_TOKEN is used instead" in call("whoami", code=1)[1]
+    assert "hint: log in with: paddleflow login\n" in call("--context", "one", "whoami", code=1)[1]
+
+
+def test_whoami_shows_the_time_as_tables_do(stub: Stub) -> None:
+    stub.on("GET /whoami", {"name": "root", "root": True, "expires": "2026-12-19T05:58:27.805Z"})
+    assert "T05:58" not in call("--server", stub.url, "whoami")[0]
+    assert "2026-12-" in call("--server", stub.url, "whoami")[0]
+
+
 def test_logout_ends_the_token_and_forgets_it(stub: Stub) -> None:
     contexts.save("one", Context(stub.url, "alice", "tok"), current=True)
     stub.on("POST /logout", None)

@@ -135,9 +135,14 @@ def test_events(stub: Stub, shell: Shell) -> None:
     assert printed == (
         "1\t2026-11-16T10:00:00.000Z\tstatus\tinit\t\t\n2\t2026-11-16T10:00:00.000Z\tstatus\tfailed\tworker-0\twhy\n"
     )
+    assert shell("job", "events", "j", "-f", "-o", "text").stdout == printed
+    head, *rows = shell("job", "events", "j").stdout.splitlines()
+    assert head.split() == ["SEQ", "TIME", "STATUS", "TASK", "MESSAGE"]
+    assert "2026-11-16 " in rows[0]
+    assert rows[1].endswith("worker-0  why")
     lines = shell("job", "events", "j", "-f", "--json").stdout.splitlines()
     assert [json.loads(line)["status"] for line in lines] == ["init", "failed"]
-    assert [seen.query["follow"] for seen in stub.requests] == ["false", "true"]
+    assert [seen.query["follow"] for seen in stub.requests] == ["false", "true", "false", "true"]
 
 
 def test_wait_shows_changes_and_ends_by_the_result(stub: Stub, shell: Shell) -> None:

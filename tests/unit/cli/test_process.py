@@ -71,6 +71,42 @@ def test_a_reader_that_went_away_is_no_error(stub: Stub) -> None:
     assert err == ""
 
 
+@pytest.mark.parametrize("words", [["queue", "list"], ["queue", "list", "--json"], ["--help"]])
+def test_output_that_cannot_be_written_is_said(stub: Stub, words: list[str]) -> None:
+    stub.on("GET /queue", {"queueList": [{"name": "q"}]})
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*ENTRY, "--server", stub.url, *words], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (1, "error: the output could not be written: No space left on device\n")
+
+
+def test_closed_streams_do_not_matter(stub: Stub) -> None:
+    stub.on("GET /queue", {"queueList": [{"name": "q"}]})
+    command = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *ENTRY, "--server", stub.url, "queue", "list"]
+    assert subprocess.run(command).returncode == 0
+
+
+def test_characters_that_the_encoding_lacks_are_escaped(stub: Stub) -> None:
+    stub.on("GET /queue", {"queueList": [{"name": "q✓"}]})
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    command = [*ENTRY, "--server", stub.url, "queue", "list", "--json"]
+    done = subprocess.run(command, capture_output=True, env=environment)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert json.loads(done.stdout)[0]["name"] == "q✓"
+
+
+def test_a_password_is_read_from_a_pipe_without_a_warning(stub: Stub) -> None:
+    stub.on("POST /login", {"authorization": "tok"})
+    done = subprocess.run(
+        [*ENTRY, "login", stub.url, "-u", "alice"],
+        input="secret1\n",
+        capture_output=True,
+        text=True,
+        start_new_session=True,  # no terminal to read it from instead
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert stub.requests[-1].body["password"] == "secret1"
+
+
 def test_an_interrupt_is_quiet(stub: Stub) -> None:
     never = threading.Event()
     stub.on("GET /job/j/log", Answer(chunks=[b"line\n", never]))
