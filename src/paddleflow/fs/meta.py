@@ -296,6 +296,9 @@ class Nodes:
         found: list[tuple[Node, bytes, bool]] = []
         for slot, record in records.items():
             above, node = read_record(record.node, self.root, self._heap.get(record.name))
+            row = self.index.get(node.id) if above else None
+            if row is not None:  # it is written before the record: a worker may be killed in between
+                above, node.name = row.parent, row.name
             parent = self._parent(above)
             node.fd, node.unlinked = record.fd, parent is None
             if parent is not None:

@@ -254,7 +254,7 @@ class RemoteTree:
                 self._rename_folder(node.key(), f"{new_folder.key()}/{new}" if new_folder.parent else new)
                 self._place(node, old, new_folder, new)
             elif node.staged is not None and (node.pending or not node.tag):
-                self._rename_unsent(node, old, new_folder, new)
+                self._rename_unsent(node, old, new_folder, new, repeated)
             else:
                 self._rename_stored(node, old, new_folder, new)
         now = time.time_ns()
@@ -280,23 +280,33 @@ class RemoteTree:
         if old is not None:
             self._uploads.forget(old)
 
-    def _rename_unsent(self, node: Node, old: Node | None, folder: Node, name: str) -> None:
+    def _rename_unsent(self, node: Node, old: Node | None, folder: Node, name: str, repeated: bool) -> None:
         """What the store does not have yet goes there under its new name; until then that has the old content there."""
-        key, sent = node.key(), bool(node.tag)
+        if node.tag or repeated:  # first: a worker that repeats this would take an earlier version for the file
+            node.tag = ""
+            self._describe(node)
+            self._store.remove(node.key())
         node.tag = old.tag if old is not None else ""
         self._place(node, old, folder, name)
+        self._commit_place(node, old)
+
+    def _commit_place(self, node: Node, old: Node | None) -> None:
         if node.pending and not self._uploads.commit_name(node, old):
             self._uploads.upload(node)
             self._uploads.forget(node)
         if old is not None:
             self._uploads.forget(old)
-        if sent:
-            self._store.remove(key)
 
     def _was_renamed(self, folder: Node, name: str, new_folder: Node, new: str) -> bool:
         """Whether a worker that is gone did it in the store; then the node gets its new name here, too."""
         node = self._nodes.child(folder, name)
-        if node is None or node.is_local:
+        if node is None:
+            node = self._nodes.child(new_folder, new)
+            if node is not None:  # perhaps it was killed before the note of the new name
+                with node.uploading, node.lock:
+                    self._commit_place(node, None)
+            return False
+        if node.is_local:
             return False
         try:
             self._store.stat(node.key())

@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 import pytest
 
-from paddleflow.errors import Unavailable
+from paddleflow.errors import NotFound, Unavailable
 from paddleflow.fs import kernel
 from paddleflow.fs.blocks import DataCache
 from paddleflow.fs.index import Index
@@ -21,7 +21,7 @@ from paddleflow.fs.journal import Journal
 from paddleflow.fs.meta import Defaults
 from paddleflow.fs.options import RemoteOptions
 from paddleflow.fs.remote import RemoteTree
-from paddleflow.fs.state import HandleRecord, State, make_state_files
+from paddleflow.fs.state import HandleRecord, NodeTable, State, make_state_files
 from paddleflow.fs.tree import Owner
 from paddleflow.fs.uploads import Uploads
 from paddleflow.fs.writer import STAGED, Staging
@@ -32,116 +32,18 @@ from tests.patience import eventually
 ROOT = Owner(0, 0)
 
 
-class Gate(MemoryStore):
-    """Holds writes up until it is opened; then they fail, as those of a worker that was killed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.opened = threading.Event()
-
-    def write(
-        self,
-        key: str,
-        content: bytes | BinaryIO,
-        *,
-        metadata: Mapping[str, str] | None = None,
-        if_absent: bool = False,
-        if_tag: str = "",
-    ) -> Entry:
-        self.opened.wait(60)
-        raise RuntimeError("this worker was killed")
-
-
-def make_tree(folder: Path, store: MemoryStore, state: State, options: RemoteOptions) -> RemoteTree:
-    again = state.agreed.device >= 0
-    cache, staging = DataCache([folder / "data"], 2**30), Staging([folder / "staging"], store)
-    return RemoteTree(
-        store, cache, staging, Defaults(0, 0), options, state, Index(folder / "names.db", again=again, keep=True)
-    )
-
-
-@pytest.fixture
-def state() -> Iterator[State]:
-    made = State(make_state_files())
-    yield made
-    made.unmap()
-
-
-def test_a_worker_uploads_when_it_knows_who_has_the_file_open(tmp_path: Path, state: State) -> None:
-    options, gate, store = RemoteOptions(ttl=3600.0, writeback=True), Gate(), MemoryStore()
-    killed = make_tree(tmp_path, gate, state, options)
-    try:
-        found, file = killed.create(kernel.ROOT, b"name", os.O_WRONLY, 0o644, ROOT)
-        file.write(memoryview(b"one"), 0)
-        file.flush()
-        state.agreed.device = 0  # mounted: whoever comes next takes over
-        state.save_agreed()
-        later = State(state.files)
-        tree = make_tree(tmp_path, store, later, options)
-        try:
-            eventually(lambda: not tree.stats()["waiting"])
-            taken = tree.reopen(HandleRecord(2, found.node, -1, os.O_WRONLY, 0, 0, 1))
-            tree.settle()
-            taken.write(memoryview(b"two"), 0)
-            taken.flush()
-            taken.release()
-            eventually(lambda: not tree.stats()["waiting"])
-            assert store.read("name", size=10) == b"two"
-        finally:
-            tree.close()
-            later.unmap()
-    finally:
-        gate.opened.set()
-        killed.close()
-
-
-def test_an_object_that_was_replaced_since_it_was_listed_is_opened_as_it_is_now(tmp_path: Path, state: State) -> None:
-    store = MemoryStore()
-    store.write("name", b"old")
-    tree = make_tree(tmp_path, store, state, RemoteOptions(ttl=3600.0))
-    try:
-        found = tree.lookup(kernel.ROOT, b"name")
-        store.write("name", b"as it is now")
-        file = tree.open(found.node, os.O_RDONLY)
-        assert file.read(100, 0) == b"as it is now"
-        assert file.changed, "the kernel knows the old size"
-        file.release()
-        store.remove("name")
-        assert tree.open(found.node, os.O_RDONLY).read(100, 0) == b"as it is now", "this version is cached"
-    finally:
-        tree.close()
-
-
-def test_an_object_that_cannot_be_fetched_is_not_opened(tmp_path: Path, state: State) -> None:
-    class Away(MemoryStore):
-        away = False
-
-        def read(self, key: str, *, size: int, offset: int = 0, tag: str = "") -> bytes:
-            if self.away:
-                raise Unavailable("no answer")
-            return super().read(key, size=size, offset=offset, tag=tag)
-
-    store = Away()
-    store.write("name", b"content")
-    tree = make_tree(tmp_path, store, state, RemoteOptions(ttl=3600.0))
-    try:
-        found, store.away = tree.lookup(kernel.ROOT, b"name"), True
-        with pytest.raises(Unavailable):
-            tree.open(found.node, os.O_RDONLY)
-        store.away = False
-        file = tree.open(found.node, os.O_RDONLY)
-        assert file.read(100, 0) == b"content"
-        assert file.backing() is not None
-    finally:
-        tree.close()
-
-
 class Away(MemoryStore):
     """Takes nothing until it is back; a request that waits is answered as if it had been refused."""
 
     def __init__(self) -> None:
         super().__init__()
         self.back = threading.Event()
+        self.readable = True
+
+    def read(self, key: str, *, size: int, offset: int = 0, tag: str = "") -> bytes:
+        if not self.readable:
+            raise Unavailable("away")
+        return super().read(key, size=size, offset=offset, tag=tag)
 
     def write(
         self,
@@ -157,6 +59,52 @@ class Away(MemoryStore):
         return super().write(key, content, metadata=metadata, if_absent=if_absent, if_tag=if_tag)
 
 
+class Scene:
+    """A store, and workers of one mount that follow each other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.store = folder, Away()
+        self._states = [State(make_state_files())]
+        self._trees: list[RemoteTree] = []
+
+    def tree(self, *, writeback: bool = False, store: MemoryStore | None = None) -> RemoteTree:
+        """Of the first worker, or of one that takes over."""
+        if self._trees:
+            self._states[-1].agreed.device = 0
+            self._states[-1].save_agreed()
+            self._states.append(State(self._states[-1].files))
+        store, state, again = store or self.store, self._states[-1], bool(self._trees)
+        cache, staging = DataCache([self.folder / "data"], 2**30), Staging([self.folder / "staging"], store)
+        index = Index(self.folder / "names.db", again=again, keep=True)
+        options = RemoteOptions(ttl=3600.0, writeback=writeback)
+        self._trees.append(RemoteTree(store, cache, staging, Defaults(0, 0), options, state, index))
+        return self._trees[-1]
+
+    def kill(self) -> None:
+        """The worker uploads nothing any more."""
+        staging = self._trees[-1]._staging
+        staging._ended.set()
+        staging.pool.shutdown(wait=True)
+
+    def content(self, store: MemoryStore | None = None) -> dict[str, bytes]:
+        store = store or self.store
+        return {entry.key: store.read(entry.key, size=1 << 20) for entry in store.list_entries()}
+
+    def close(self) -> None:
+        self.store.back.set()
+        for tree in reversed(self._trees):
+            tree.close()
+        for state in self._states:
+            state.unmap()
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    made = Scene(tmp_path)
+    yield made
+    made.close()
+
+
 LARGE = b"acknowledged" * 10_000  #: more than goes into the journal
 
 
@@ -166,6 +114,10 @@ def write(tree: RemoteTree, name: bytes, content: bytes) -> int:
     file.flush()
     file.release()
     return found.node
+
+
+def wait_for_uploads(tree: RemoteTree) -> None:
+    eventually(lambda: not tree.stats()["waiting"])
 
 
 def recovered(folder: Path) -> dict[str, bytes]:
@@ -180,160 +132,197 @@ def recovered(folder: Path) -> dict[str, bytes]:
     return {entry.key: store.read(entry.key, size=1 << 20) for entry in store.list_entries()}
 
 
+class Killed(BaseException):
+    """What a worker was doing is not done."""
+
+
+def kill(*_: object, **__: object) -> None:
+    raise Killed
+
+
+def test_a_worker_uploads_when_it_knows_who_has_the_file_open(scene: Scene) -> None:
+    found, file = scene.tree(writeback=True).create(kernel.ROOT, b"name", os.O_WRONLY, 0o644, ROOT)
+    file.write(memoryview(b"one"), 0)
+    file.flush()
+    store = MemoryStore()
+    tree = scene.tree(writeback=True, store=store)
+    wait_for_uploads(tree)
+    taken = tree.reopen(HandleRecord(2, found.node, -1, os.O_WRONLY, 0, 0, 1))
+    tree.settle()
+    taken.write(memoryview(b"two"), 0)
+    taken.flush()
+    taken.release()
+    wait_for_uploads(tree)
+    assert scene.content(store) == {"name": b"two"}
+
+
+def test_an_object_that_was_replaced_since_it_was_listed_is_opened_as_it_is_now(scene: Scene) -> None:
+    store, tree = scene.store, scene.tree()
+    store.back.set()
+    store.write("name", b"old")
+    found = tree.lookup(kernel.ROOT, b"name")
+    store.write("name", b"as it is now")
+    file = tree.open(found.node, os.O_RDONLY)
+    assert file.read(100, 0) == b"as it is now"
+    assert file.changed, "the kernel knows the old size"
+    file.release()
+    store.remove("name")
+    assert tree.open(found.node, os.O_RDONLY).read(100, 0) == b"as it is now", "this version is cached"
+
+
+def test_an_object_that_cannot_be_fetched_is_not_opened(scene: Scene) -> None:
+    store, tree = scene.store, scene.tree()
+    store.back.set()
+    store.write("name", b"content")
+    found, store.readable = tree.lookup(kernel.ROOT, b"name"), False
+    with pytest.raises(Unavailable):
+        tree.open(found.node, os.O_RDONLY)
+    store.readable = True
+    file = tree.open(found.node, os.O_RDONLY)
+    assert file.read(100, 0) == b"content"
+    assert file.backing() is not None
+
+
 @pytest.mark.parametrize("still_open", [False, True])
 @pytest.mark.parametrize("content", [b"acknowledged", LARGE])
 def test_what_was_acknowledged_outlasts_a_file_that_is_written_again(
-    tmp_path: Path, state: State, content: bytes, still_open: bool
+    scene: Scene, content: bytes, still_open: bool
 ) -> None:
-    store = Away()
-    tree = make_tree(tmp_path, store, state, RemoteOptions(ttl=3600.0, writeback=True))
-    try:
-        node = write(tree, b"name", content)
-        reader = tree.open(node, os.O_RDONLY) if still_open else None
-        file = tree.open(node, os.O_WRONLY | os.O_TRUNC)
-        file.write(memoryview(b"half of"), 0)
-        assert recovered(tmp_path) == {"name": content}
-        store.back.set()
-        if not still_open or content == LARGE:  # a small one that is open waits for the commit
-            eventually(lambda: not tree.stats()["waiting"])
-            assert store.read("name", size=1 << 20) == content, "never half of a version"
-        assert reader is None or reader.read(100, 0) == b"half of", "programs of this machine see it at once"
-        store.back.clear()
-        file.write(memoryview(b" the next"), 7)
-        file.flush()
-        assert recovered(tmp_path)["name"] == b"half of the next"
-        store.back.set()
-        for each in (file, reader):
-            if each is not None:
-                each.release()
-        eventually(lambda: not tree.stats()["waiting"] and store.read("name", size=1 << 20) == b"half of the next")
-        eventually(lambda: [each.name for each in (tmp_path / "staging").iterdir()] in (["journal"], []))
-    finally:
-        store.back.set()
-        tree.close()
+    store, tree, folder = scene.store, scene.tree(writeback=True), scene.folder
+    node = write(tree, b"name", content)
+    reader = tree.open(node, os.O_RDONLY) if still_open else None
+    file = tree.open(node, os.O_WRONLY | os.O_TRUNC)
+    file.write(memoryview(b"half of"), 0)
+    assert recovered(folder) == {"name": content}
+    store.back.set()
+    if not still_open or content == LARGE:  # a small one that is open waits for the commit
+        wait_for_uploads(tree)
+        assert scene.content() == {"name": content}, "never half of a version"
+    assert reader is None or reader.read(100, 0) == b"half of", "programs of this machine see it at once"
+    store.back.clear()
+    file.write(memoryview(b" the next"), 7)
+    file.flush()
+    assert recovered(folder)["name"] == b"half of the next"
+    store.back.set()
+    for each in (file, reader):
+        if each is not None:
+            each.release()
+    eventually(lambda: not tree.stats()["waiting"] and scene.content() == {"name": b"half of the next"})
+    eventually(lambda: [each.name for each in (folder / "staging").iterdir()] in (["journal"], []))
 
 
-def test_all_versions_of_a_staged_file_have_one_name_in_the_store(tmp_path: Path, state: State) -> None:
+def test_all_versions_of_a_staged_file_have_one_name_in_the_store(scene: Scene) -> None:
     """So that after a crash none of them is taken for somebody else's."""
-    store = Away()
-    tree = make_tree(tmp_path, store, state, RemoteOptions(ttl=3600.0, writeback=True))
-    try:
-        node = write(tree, b"name", LARGE)
-        file = tree.open(node, os.O_WRONLY | os.O_TRUNC)
-        file.write(memoryview(b"next"), 0)
-        file.flush()
-        (note,) = (tmp_path / "staging").glob("*.1.note")
-        store.back.set()
-        eventually(lambda: not tree.stats()["waiting"])
-        assert store.stat("name").metadata[STAGED] == note.name.partition(".")[0]
-        file.release()
-    finally:
-        store.back.set()
-        tree.close()
+    tree = scene.tree(writeback=True)
+    node = write(tree, b"name", LARGE)
+    file = tree.open(node, os.O_WRONLY | os.O_TRUNC)
+    file.write(memoryview(b"next"), 0)
+    file.flush()
+    (note,) = (scene.folder / "staging").glob("*.1.note")
+    scene.store.back.set()
+    wait_for_uploads(tree)
+    assert scene.store.stat("name").metadata[STAGED] == note.name.partition(".")[0]
+    file.release()
 
 
-def test_a_worker_that_was_killed_is_followed_by_one_that_knows_both_files(tmp_path: Path, state: State) -> None:
-    store, options = Away(), RemoteOptions(ttl=3600.0, writeback=True)
-    killed = make_tree(tmp_path, store, state, options)
+def test_a_worker_that_was_killed_is_followed_by_one_that_knows_both_files(scene: Scene) -> None:
+    killed = scene.tree(writeback=True)
     node = write(killed, b"name", LARGE)
     file = killed.open(node, os.O_WRONLY | os.O_TRUNC)
     file.write(memoryview(b"next"), 0)
-    state.agreed.device = 0
-    state.save_agreed()
-    later = State(state.files)
-    back = MemoryStore()
-    tree = make_tree(tmp_path, back, later, options)
-    try:
-        taken = tree.reopen(HandleRecord(2, node, -1, os.O_WRONLY, 0, 0, 1))
-        tree.settle()
-        eventually(lambda: not tree.stats()["waiting"])
-        assert back.read("name", size=1 << 20) == LARGE
-        taken.flush()
-        taken.release()
-        eventually(lambda: not tree.stats()["waiting"])
-        assert back.read("name", size=1 << 20) == b"next"
-    finally:
-        tree.close()
-        later.unmap()
-        store.back.set()
-        killed.close()
+    store = MemoryStore()
+    tree = scene.tree(writeback=True, store=store)
+    taken = tree.reopen(HandleRecord(2, node, -1, os.O_WRONLY, 0, 0, 1))
+    tree.settle()
+    wait_for_uploads(tree)
+    assert scene.content(store) == {"name": LARGE}
+    taken.flush()
+    taken.release()
+    wait_for_uploads(tree)
+    assert scene.content(store) == {"name": b"next"}
 
 
-def test_a_file_that_is_renamed_over_one_that_is_on_its_way(tmp_path: Path, state: State) -> None:
-    store = Away()
-    tree = make_tree(tmp_path, store, state, RemoteOptions(ttl=3600.0, writeback=True))
-    try:
-        write(tree, b"name", b"old")
-        write(tree, b"name.new", b"new")
-        tree.rename(kernel.ROOT, b"name.new", kernel.ROOT, b"name", 0)
-        assert recovered(tmp_path) == {"name": b"new"}
-        store.back.set()
-        eventually(lambda: not tree.stats()["waiting"])
-        assert {entry.key: store.read(entry.key, size=10) for entry in store.list_entries()} == {"name": b"new"}
-    finally:
-        store.back.set()
-        tree.close()
+def test_a_file_that_is_renamed_over_one_that_is_on_its_way(scene: Scene) -> None:
+    tree = scene.tree(writeback=True)
+    write(tree, b"name", b"old")
+    write(tree, b"name.new", b"new")
+    tree.rename(kernel.ROOT, b"name.new", kernel.ROOT, b"name", 0)
+    assert recovered(scene.folder) == {"name": b"new"}
+    scene.store.back.set()
+    wait_for_uploads(tree)
+    assert scene.content() == {"name": b"new"}
 
 
-def test_a_target_is_in_the_store_until_what_replaces_it_is(tmp_path: Path, state: State) -> None:
-    store = Away()
-    store.back.set()
-    store.write("name", b"old")
-    store.back.clear()
-    tree = make_tree(tmp_path, store, state, RemoteOptions(ttl=3600.0, writeback=True))
-    try:
-        write(tree, b"name.new", b"new")
-        tree.rename(kernel.ROOT, b"name.new", kernel.ROOT, b"name", 0)
-        assert store.read("name", size=10) == b"old"
-        store.back.set()
-        eventually(lambda: not tree.stats()["waiting"])
-        assert {entry.key: store.read(entry.key, size=10) for entry in store.list_entries()} == {"name": b"new"}
-    finally:
-        store.back.set()
-        tree.close()
+def test_a_target_is_in_the_store_until_what_replaces_it_is(scene: Scene) -> None:
+    scene.store.back.set()
+    scene.store.write("name", b"old")
+    scene.store.back.clear()
+    tree = scene.tree(writeback=True)
+    write(tree, b"name.new", b"new")
+    tree.rename(kernel.ROOT, b"name.new", kernel.ROOT, b"name", 0)
+    assert scene.content() == {"name": b"old"}
+    scene.store.back.set()
+    wait_for_uploads(tree)
+    assert scene.content() == {"name": b"new"}
 
 
-class Killed(BaseException):
-    """What a worker was doing is not done."""
+@pytest.mark.parametrize(
+    "moment",
+    [(MemoryStore, "remove"), (NodeTable, "set_name"), (Uploads, "commit_name"), (Uploads, "forget")],
+    ids=lambda moment: f"{moment[0].__name__}.{moment[1]}",
+)
+def test_a_rename_of_what_is_on_its_way_is_finished_by_the_next_worker(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, moment: tuple[type, str]
+) -> None:
+    """Wherever it was killed; an earlier version of the file that the store has is not taken for it."""
+    root, killed = kernel.ROOT, scene.tree(writeback=True)
+    scene.store.back.set()
+    write(killed, b"name", b"replaced")
+    node = write(killed, b"name.new", b"earlier")
+    wait_for_uploads(killed)
+    scene.store.back.clear()
+    file = killed.open(node, os.O_WRONLY | os.O_TRUNC)
+    file.write(memoryview(b"acknowledged"), 0)
+    file.flush()
+    file.release()
+    with monkeypatch.context() as patched:
+        patched.setattr(*moment, kill)
+        with pytest.raises(Killed):
+            killed.rename(root, b"name.new", root, b"name", 0)
+    scene.kill()
+    tree = scene.tree(writeback=True)
+    tree.settle()
+    with suppress(FileNotFoundError, NotFound):  # done before
+        tree.rename(root, b"name.new", root, b"name", 0, repeated=True)
+    assert recovered(scene.folder) == {"name": b"acknowledged"}
+    scene.store.back.set()
+    wait_for_uploads(tree)
+    assert scene.content() == {"name": b"acknowledged"}
 
 
 @pytest.mark.parametrize("moment", [(Uploads, "forget"), (Journal, "forget")])
 @pytest.mark.parametrize("content", [b"acknowledged", LARGE])
 @pytest.mark.parametrize("other", [False, True])
 def test_a_file_that_lost_its_name_while_its_worker_was_killed_leaves_nothing(
-    tmp_path: Path, state: State, monkeypatch: pytest.MonkeyPatch, other: bool, content: bytes, moment: tuple[type, str]
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, other: bool, content: bytes, moment: tuple[type, str]
 ) -> None:
     """Neither here, nor as a conflict in the store."""
-
-    def kill(*_: object, **__: object) -> None:
-        raise Killed
-
-    store, options = Away(), RemoteOptions(ttl=3600.0, writeback=True)
-    killed = make_tree(tmp_path, store, state, options)
+    root, killed = kernel.ROOT, scene.tree(writeback=True)
     write(killed, b"name", content)
     if other:
         write(killed, b"other", content)
     with monkeypatch.context() as patched:
         patched.setattr(*moment, kill)
-        root = kernel.ROOT
         act = (
             partial(killed.rename, root, b"other", root, b"name", 0) if other else partial(killed.unlink, root, b"name")
         )
         with pytest.raises(Killed):
             act()
-    killed._staging._ended.set()
-    killed._staging.pool.shutdown(wait=True)
-    state.agreed.device = 0
-    state.save_agreed()
-    later, back = State(state.files), MemoryStore()
-    tree = make_tree(tmp_path, back, later, options)
-    try:
-        tree.settle()
-        eventually(lambda: not tree.stats()["waiting"])
-        assert [entry.key for entry in back.list_entries()] == ["name"] * other
-        tree.close()
-        assert list((tmp_path / "staging").iterdir()) == []
-    finally:
-        later.unmap()
-        store.back.set()
-        killed.close()
+    scene.kill()
+    store = MemoryStore()
+    tree = scene.tree(writeback=True, store=store)
+    tree.settle()
+    wait_for_uploads(tree)
+    assert [entry.key for entry in store.list_entries()] == ["name"] * other
+    tree.close()
+    assert list((scene.folder / "staging").iterdir()) == []
