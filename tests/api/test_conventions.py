@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 from pydantic import Field
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.types import ASGIApp, Message
 
 from paddleflow.api import users
@@ -18,7 +18,7 @@ from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, Caller, NoBody, NoQuery, Route, Socket
 from paddleflow.base.clock import ManualClock
 from paddleflow.base.ids import encode_marker
-from paddleflow.errors import Conflict
+from paddleflow.errors import Conflict, Unavailable
 from paddleflow.settings import ServerSettings, Settings
 from paddleflow.spec import wire
 from paddleflow.spec.document import Document
@@ -82,6 +82,14 @@ async def broken(platform: Platform, call: Call[NoBody, NoQuery]) -> None:
     raise RuntimeError("secret detail")
 
 
+async def broken_off(platform: Platform, call: Call[NoBody, NoQuery]) -> StreamingResponse:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"one"
+        raise Unavailable("the store has gone")
+
+    return StreamingResponse(pieces(), media_type="text/plain")
+
+
 async def conflict(platform: Platform, call: Call[NoBody, NoQuery]) -> None:
     raise Conflict("it is so", code="QueueIsInUse", hint="wait")
 
@@ -110,6 +118,7 @@ def routes() -> list[Route]:
         Route("GET", "/raw", raw, "x", answer=wire.Name),
         Route("GET", "/response", response, "x", answer=str, media_type="text/plain", status=202),
         Route("GET", "/broken", broken, "x"),
+        Route("GET", "/broken-off", broken_off, "x", answer=str, media_type="text/plain"),
         Route("GET", "/conflict", conflict, "x", errors=("QueueIsInUse",)),
         Route("GET", "/listed", listed, "x", query=PageQuery),
     ]
@@ -170,6 +179,17 @@ async def test_the_request_id_is_echoed_or_made(alice: Api) -> None:
         answer = await alice.call("GET", "/raw", headers={"x-pf-request-id": bad})
         assert len(answer.headers["x-pf-request-id"]) == 36
     assert len({(await alice.get("/raw")).headers["x-pf-request-id"] for _ in range(20)}) == 20
+
+
+async def test_an_answer_that_breaks_off_after_its_status_is_left_unfinished_and_logged_as_one_line(
+    alice: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent: list[Message] = []
+    await alice.call("GET", "/broken-off", sent=sent)
+    assert sent[-1] == {"type": "http.response.body", "body": b"one", "more_body": True}
+    (line,) = [record for record in caplog.records if record.name == "paddleflow.api"]
+    assert line.message.endswith("/broken-off broke off: the store has gone")
+    assert line.exc_info is None
 
 
 async def test_a_fault_of_ours_names_the_request_and_hides_the_rest(

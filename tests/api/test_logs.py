@@ -12,7 +12,8 @@ from starlette.types import Message
 from paddleflow.api import logs
 from paddleflow.api.platform import Platform, Streaming
 from paddleflow.base.clock import ManualClock
-from paddleflow.runtimes.log_store import Sample, TaskAddress
+from paddleflow.errors import Unavailable
+from paddleflow.runtimes.log_store import LogChunk, Sample, TaskAddress
 from paddleflow.store.database import Database, Tx
 from tests.api.client import Answer, Api
 from tests.api.workshop import TINY, Workshop, until
@@ -235,6 +236,77 @@ async def test_a_line_without_end_is_told_in_pieces(alice: Api, platform: Platfo
                 workshop.finish(f"gang.worker-{n}.1")
             await until(alice, "gang", "succeeded")
     assert follower.result().body.count(b"a") == 300_000
+
+
+@pytest.fixture
+def replaced(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Roles whose logs cannot be read, as if their jobs had put FIFOs in their places."""
+    store, roles = workshop.runtime.logs, set[str]()
+    read = store.read
+
+    async def refuse(task: TaskAddress, offset: int, limit: int) -> LogChunk:
+        if task.role in roles:
+            raise Unavailable(f"log {task.role} cannot be read: not a regular file")
+        return await read(task, offset, limit)
+
+    monkeypatch.setattr(store, "read", refuse)
+    return roles
+
+
+async def test_a_log_that_cannot_be_read_is_refused_before_the_status(
+    alice: Api, platform: Platform, workshop: Workshop, replaced: set[str]
+) -> None:
+    await finished(alice, platform, workshop, TEN)
+    replaced.add("worker")
+    for query in ({}, {"offset": 2}, {"tailLines": 1}, {"follow": "true"}):
+        answer = (await alice.get("/job/one/log", **query)).refused(503, "InternalError")
+        assert "not a regular file" in answer["message"]
+    (await alice.get("/log/job", jobID="one")).refused(503, "InternalError")
+
+
+async def test_a_log_that_is_replaced_while_it_is_followed_ends_with_a_line_that_says_so(
+    alice: Api, platform: Platform, workshop: Workshop, replaced: set[str]
+) -> None:
+    (await alice.post("/job/single", JOB)).ok()
+    sent: list[Message] = []
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+        follower = group.create_task(alice.call("GET", "/job/one/log", query={"follow": "true"}, sent=sent))
+        async with workshop.open(platform):
+            await until(alice, "one", "running")
+            workshop.say("one.worker-0.1", b"before")
+            await soon(lambda: text_of(sent) == b"before")
+            replaced.add("worker")
+            answer = await follower
+            workshop.finish("one.worker-0.1")
+    assert answer.body == b"before\npaddleflow: log worker cannot be read: not a regular file\n"
+    assert sent[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
+
+
+async def test_of_several_logs_the_others_are_followed_to_their_end(
+    alice: Api, platform: Platform, workshop: Workshop, replaced: set[str]
+) -> None:
+    (await alice.post("/job/distributed", GANG)).ok()
+    sent: list[Message] = []
+    replaced.add("pserver")
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+        follower = group.create_task(alice.call("GET", "/job/gang/log", query={"follow": "true"}, sent=sent))
+        async with workshop.open(platform):
+            await until(alice, "gang", "running")
+            await soon(lambda: b"[pserver-0] paddleflow: log pserver cannot be read" in text_of(sent))
+            workshop.say("gang.worker-0.1", b"goes on\n")
+            for n in range(2):
+                workshop.finish(f"gang.worker-{n}.1")
+            await until(alice, "gang", "succeeded")
+    body = follower.result().body
+    assert body.count(b"pserver") == 2
+    assert b"[worker-0] goes on\n" in body
+    parts = (await alice.get("/log/job", jobID="gang")).ok()["taskList"]
+    contents = {each["taskID"]: each["logInfo"]["logContent"] for each in parts}
+    assert contents == {
+        "gang.pserver-0": "paddleflow: log pserver cannot be read: not a regular file\n",
+        "gang.worker-0": "goes on\n",
+        "gang.worker-1": "",
+    }
 
 
 async def test_tasks_and_offsets_that_make_no_sense(alice: Api) -> None:

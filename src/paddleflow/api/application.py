@@ -195,9 +195,14 @@ class Application:
     async def _stream(
         self, response: Response, headers: requests.RawHeaders, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Send a response that the handler made. A stream ends with the token of its caller, and is closed, begun or not."""
+        """Send a response that the handler made. A stream ends with the token of its caller, and is closed, begun or not.
+
+        What goes wrong after the status has been sent leaves the answer unfinished: the connection is closed, and the client sees it.
+        """
         try:
             await self._send_response(response, headers, scope, receive, send)
+        except* (PaddleFlowError, OSError, EOFError) as errors:
+            _log.warning("%s %s broke off: %s", scope["method"], scope["path"], _first(errors))
         finally:
             if close := getattr(getattr(response, "body_iterator", None), "aclose", None):
                 await close()
@@ -352,6 +357,12 @@ def _log_refusal(error: PaddleFlowError, scope: Scope) -> None:
         known = isinstance(error, Unavailable)
         level, cause = (logging.WARNING, None) if known else (logging.ERROR, error)
         _log.log(level, "%s %s: %s", scope["method"], scope["path"], error, exc_info=cause)
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def _internal(error: Exception) -> Internal:

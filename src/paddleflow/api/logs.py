@@ -10,14 +10,14 @@ from starlette.responses import StreamingResponse
 
 from paddleflow.access.callers import Caller
 from paddleflow.api.jobs import owned_job
-from paddleflow.api.masked_logs import MaskedLogs
+from paddleflow.api.masked_logs import MaskedLogs, unreadable
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, Route
 from paddleflow.base.clock import local_text
 from paddleflow.base.ids import task_id
 from paddleflow.base.names import nearest
 from paddleflow.base.quantity import parse_quantity
-from paddleflow.errors import Invalid, NotFound
+from paddleflow.errors import Invalid, NotFound, Unavailable
 from paddleflow.jobs.facts import Key
 from paddleflow.jobs.log_pages import LogPage, Window
 from paddleflow.jobs.model import JobStatus
@@ -50,7 +50,12 @@ async def job_log(platform: Platform, call: Call[NoBody, JobLogQuery]) -> wire.J
     logs = MaskedLogs(platform, row)
     parts: list[wire.TaskLog] = []
     for task in tasks:
-        page = await _page(platform, logs, (task.role, task.idx), query, JobStatus(row.status).final)
+        try:
+            page = await _page(platform, logs, (task.role, task.idx), query, JobStatus(row.status).final)
+        except Unavailable as error:
+            if len(tasks) == 1:
+                raise
+            page = LogPage(unreadable(error), False, False)
         info: wire.LogInfo = {
             "logContent": page.content,
             "hasNextPage": page.has_next_page,
@@ -98,6 +103,8 @@ async def stream_log(platform: Platform, call: Call[NoBody, TaskLogQuery]) -> St
         raise NotFound(f"job[{job}] {tries}: there is no try {query.attempt}", code="JobNotFound")
     logs = MaskedLogs(platform, row)
     wanted = {task: keys[task]} if task else keys
+    if task:
+        await logs.part(keys[task], 0, 0)  # what cannot be read is refused before the status is sent
     begins = await log_begins(logs, wanted, query, platform.clock.now())
     text = ",".join(f"{name}:{begin}" for name, begin in begins.items())
     if len(text) > MOST_OFFSETS and query.follow and (query.tail_lines is not None or query.since_seconds is not None):
@@ -133,6 +140,7 @@ class _Follower:
         self._attempt = attempt  #: only this one; 0: all
         self._ends: dict[str, int] = {}  #: where the attempt after it begins
         self._partial: dict[str, bytes] = {}
+        self._unreadable: set[str] = set()
 
     async def lines(self) -> AsyncIterator[bytes]:
         """A process that writes wakes nobody, so its file is polled; whether the job still runs is asked of the database
@@ -157,7 +165,8 @@ class _Follower:
                         news = True
                         yield part
                 pause = timing.poll_log if news else min(pause * 1.5, SLOWEST_POLL)
-                if ended or not self._follow or self._platform.closing.is_set():
+                over = ended or len(self._unreadable) == len(self._keys)
+                if over or not self._follow or self._platform.closing.is_set():
                     for part in self._rest():
                         yield part
                     return
@@ -172,21 +181,30 @@ class _Follower:
             self._ends[name] = await self._logs.size(key) if found is None else found
 
     async def _new(self, name: str, ended: bool) -> AsyncIterator[bytes]:
-        """What has been written since the last read."""
-        while True:
+        """What has been written since the last read; a line instead, once, when the log cannot be read any more."""
+        while name not in self._unreadable:
             offset = self._offsets[name]
             most = self._platform.streaming.log_chunk
             if name in self._ends:
                 most = min(most, self._ends[name] - offset)
                 if most <= 0:
                     return
-            chunk = await self._logs.part(self._keys[name], offset, most, ended=ended)
+            try:
+                chunk = await self._logs.part(self._keys[name], offset, most, ended=ended)
+            except Unavailable as error:
+                self._unreadable.add(name)
+                alone = len(self._keys) == 1 or name in self._partial
+                yield self._shown(name, b"\n" * alone + unreadable(error).encode())
+                return
             if chunk.next_offset <= offset:
                 return
             self._offsets[name] = chunk.next_offset
-            part = self._prefixed(name, chunk.data) if len(self._keys) > 1 else chunk.data
+            part = self._shown(name, chunk.data)
             if part:
                 yield part
+
+    def _shown(self, name: str, data: bytes) -> bytes:
+        return self._prefixed(name, data) if len(self._keys) > 1 else data
 
     def _prefixed(self, name: str, data: bytes) -> bytes:
         """Whole lines, each with its task; the last one waits until it is whole, or longer than anybody reads."""

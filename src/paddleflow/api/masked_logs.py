@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from paddleflow.access import secrets
 from paddleflow.api.platform import Platform
-from paddleflow.errors import NotFound
+from paddleflow.errors import NotFound, Unavailable
 from paddleflow.jobs.facts import Key
 from paddleflow.jobs.masks import Masks
 from paddleflow.jobs.rows import JobRow
@@ -75,6 +75,11 @@ class MaskedLogs:
         if not ended and first + len(wide.data) >= wide.size:
             end = max(chunk.offset, min(end, wide.size - held))
         return LogChunk(hidden[chunk.offset - first : end - first], chunk.offset, end, chunk.size)
+
+
+def unreadable(error: Unavailable) -> str:
+    """The line in place of a log that cannot be read, such as a FIFO that the job put there, where other logs are shown beside it."""
+    return f"paddleflow: {error.message}\n"
 
 
 @lru_cache(maxsize=1024)

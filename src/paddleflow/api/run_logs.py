@@ -7,12 +7,11 @@ of its answer the jobs of its clusters are taken; one that was asked by another 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from typing import cast
 
 from paddleflow.access.callers import Caller
-from paddleflow.api.masked_logs import MaskedLogs
+from paddleflow.api.masked_logs import MaskedLogs, unreadable
 from paddleflow.api.peers import FORWARDED
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, Route
@@ -90,12 +89,13 @@ async def _task_log(
     platform: Platform, store: MaskedLogs, job: JobRow, task: TaskRow, query: RunLogQuery
 ) -> wire_jobs.TaskLog:
     from_end = query.log_file_position == "end"
-    page = LogPage("", False, False)
-    with suppress(Unavailable):
-        ended = JobStatus(job.status).final
+    ended = JobStatus(job.status).final
+    try:
         chunk = await store.part((task.role, task.idx), *log_range(from_end), ended=ended)
         pages = partial(log_page, chunk, query.page_no, query.page_size, from_end=from_end)
         page = await platform.computing.run(store.user, pages)
+    except Unavailable as error:
+        page = LogPage(unreadable(error), False, False)
     info: wire_jobs.LogInfo = {
         "logContent": page.content,
         "hasNextPage": page.has_next_page,
