@@ -58,6 +58,7 @@ class ServerSettings:
     max_connections_per_address: int = _setting(
         1024, "Most connections from one address; at this limit the one that is idle longest makes place."
     )
+    max_mounts: int = _setting(1000, "Most mounts of one user through this server at once, those of pods included.")
     tls_cert: str = _setting("", "File with the certificate chain (PEM). With tls_key: serve HTTPS.")
     tls_key: str = _setting("", "File with the private key of tls_cert (PEM).")
     advertise: str = _setting(
@@ -156,6 +157,9 @@ class LocalSettings:
         "Seconds that a job waits, at its start and at its end, for a storage that cannot be reached; then it fails.",
     )
     mount_idle: float = _setting(300.0, "Seconds after its last job until a storage is unmounted.")
+    mounts_per_user: int = _setting(
+        32, "Most storages of one owner that are mounted for jobs at once; further jobs wait. 0: any number."
+    )
     log_limit: str = _setting(
         "64Mi", "Most bytes kept of one log: the first and the last half of it. What is left out is said."
     )

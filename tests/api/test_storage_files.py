@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from paddleflow.base.clock import ManualClock
+from paddleflow.settings import Settings
 from paddleflow.storage.files import MOST_PART, MOST_UPLOADS, UPLOAD_KEPT
 from paddleflow.storage.mounts import LIFETIME
+from paddleflow.storage.storages import MOUNT_LOST
 from tests.api.client import Api
 from tests.patience import soon
 
@@ -144,6 +146,31 @@ async def test_the_token_of_a_mount_is_for_one_storage_and_for_an_hour(
     clock.advance(LIFETIME + 1)
     (await mount.get("/fs/team/content", path="f")).refused(401, "AuthInvalidToken")
     (await mount.put(f"/fs/team/mounts/{team['mountID']}", {})).refused(401, "AuthInvalidToken")
+
+
+@pytest.mark.usefixtures("folder")
+async def test_the_mounts_of_a_user_are_limited(alice: Api, bob: Api, settings: Settings, clock: ManualClock) -> None:
+    """Those that do not report any more make room, and their tokens end; others are untouched."""
+    machine, most = {"node": "n", "folder": "/mnt"}, settings.server.max_mounts
+    made = [(await alice.post("/fs/team/mounts", machine)).ok(201) for _ in range(most)]
+    answer = (await alice.post("/fs/team/mounts", machine)).refused(400, "TooManyMounts")
+    assert answer["message"].startswith(f"user[alice] has {most} mounts, the most that a user may have")
+    (await bob.post("/fs", {"name": "own", "url": f"local://{settings.data_folder}/storage/bobby/own"})).ok(201)
+    (await bob.post("/fs/own/mounts", machine)).ok(201)
+    (await alice.delete(f"/fs/team/mounts/{made[0]['mountID']}")).ok()
+    made[0] = (await alice.post("/fs/team/mounts", machine)).ok(201)
+    clock.advance(MOUNT_LOST - 1)
+    await _report(alice, made[0])
+    clock.advance(2)
+    (await alice.post("/fs/team/mounts", machine)).ok(201)
+    await _report(alice, made[0])
+    (await alice.with_token(made[1]["token"]).get("/fs/team/files")).refused(401, "AuthInvalidToken")
+    listed = (await alice.get("/fs/team/mounts")).ok()["mountList"]
+    assert len(listed) == 2
+
+
+async def _report(alice: Api, mount: dict[str, str]) -> None:
+    (await alice.with_token(mount["token"]).put(f"/fs/team/mounts/{mount['mountID']}", {})).ok()
 
 
 async def test_an_upload_that_was_never_started_takes_nothing(alice: Api, folder: Path) -> None:

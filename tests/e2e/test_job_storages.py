@@ -257,6 +257,35 @@ def test_mounts_outlive_a_killed_server_and_go_when_unused(s3: S3Server, tmp_pat
         end(server)
 
 
+@needs_fuse
+def test_the_mounts_of_an_owner_are_limited(s3: S3Server, tmp_path: Path) -> None:
+    """An idle one makes room; while jobs use all of them a further job waits, with the reason, and then fails with it."""
+    settings = {**SETTINGS, "PADDLEFLOW_LOCAL_MOUNTS_PER_USER": "2", "PADDLEFLOW_LOCAL_STORAGE_WAIT": "1"}
+    server = ServerProcess(tmp_path / "data", settings).start()
+    try:
+        place = Place(server, server.connect(), s3)
+        used, idle, third, fourth = (place.storage() for _ in range(4))
+        gate = tmp_path / "gate"
+        wait = f"echo b > begun; while ! test -e {gate}; do sleep 0.05; done"
+        jobs = [place.submit(wait, used)]
+        eventually(lambda: exists(place.store(used), "begun"), "the job runs")
+        assert place.run("echo here", idle) == "here\n"
+        jobs.append(place.submit(wait, third))
+        eventually(lambda: exists(place.store(third), "begun"), "the job runs")
+        assert [len(place.mounts(name)) for name in (used, idle, third)] == [1, 0, 1]
+        refused = place.submit("echo here", fourth).wait(timeout=PATIENCE)
+        assert refused.status == "failed"
+        assert (
+            "user[root] has 2 storages mounted on this machine, at most 2, and jobs use all" in refused.record.message
+        )
+        gate.touch()
+        for job in jobs:
+            assert job.wait(timeout=PATIENCE).status == "succeeded"
+        assert place.run("echo here", fourth) == "here\n"
+    finally:
+        end(server)
+
+
 def lives(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

@@ -44,6 +44,7 @@ async def start_mount(platform: Platform, call: Call[NewMount, OwnerQuery]) -> w
 
     def start(tx: Tx) -> tuple[Storage, mounts.StorageMount, str]:
         storage = get_storage(tx, user, call.caller.root, call.path["fsName"])
+        mounts.make_room(tx, call.caller.name, platform.settings.server.max_mounts, now)
         scope = mount_scope(storage.id, read_only=body.read_only)
         token = tokens.issue(tx, call.caller.name, now, mounts.LIFETIME / 3600, scope=scope)
         made = mounts.add_mount(tx, storage, call.caller.name, body.node, body.folder, tokens.digest(token), now)
@@ -132,7 +133,7 @@ ROUTES: tuple[Route, ...] = (
         query=OwnerQuery,
         answer=wire.MountMade,
         status=201,
-        errors=_ERRORS,
+        errors=(*_ERRORS, "400 TooManyMounts"),
     ),
     Route(
         "GET",

@@ -72,7 +72,7 @@ class JobStorages:
                 copied.append(await self._copy(mount, artifacts, f"{folder}/{number}", report))
                 mounts.append(replace(mount, location=copied[-1].folder, sub_path=""))
             else:
-                mounts.append(await self._mount(mount, artifacts, report))
+                mounts.append(await self._mount(launch.user, mount, artifacts, report))
         if copied:
             note = json.dumps([asdict(each) for each in copied])
             await self._mounts.in_thread(partial(_write_note, Path(folder), note))
@@ -84,9 +84,9 @@ class JobStorages:
             return "by the setting local.storages"
         return self._mounts.why_not() if self._settings.storages != "mount" else ""
 
-    async def _mount(self, mount: Mount, artifacts: Artifacts, report: Report) -> Mount:
+    async def _mount(self, user: str, mount: Mount, artifacts: Artifacts, report: Report) -> Mount:
         folder = await self._mounts.acquire(mount.storage, report)
-        await self._mounts.in_thread(partial(_enter, folder, mount, artifacts))
+        await self._mounts.in_thread(partial(_enter, folder, mount, artifacts), user)
         return replace(mount, location=str(folder))
 
     # ---- copies ----
@@ -138,7 +138,7 @@ class JobStorages:
         tries = 0
         while True:
             try:
-                await self._mounts.in_thread(run)
+                await self._mounts.in_thread(run, found.user)
                 return
             except RETRYABLE as error:
                 pause = PAUSES[min(tries, len(PAUSES) - 1)]

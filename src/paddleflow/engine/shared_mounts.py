@@ -7,8 +7,9 @@ mounts of a killed predecessor by looking, and a mount whose last job has ended 
 A storage is mounted whole and for writing; what a job sees of it (`subPath`, `readOnly`) is its own bind mount. The name of a mount has a
 digest of everything that it was made with: after a change of keys or of cache settings the next job gets a mount of its own.
 
-Mounting waits for a store, so it happens in threads, for a bounded time, and a few at once for one owner: a store that hangs
-delays nobody else's jobs. What may pass is tried again with back-off.
+Mounting waits for a store, so it happens in threads, for a bounded time, and a few at once for one user: a store that hangs
+delays nobody else's jobs. What may pass is tried again with back-off. A mount is two processes, so the mounts of one owner are
+limited (`local.mounts_per_user`): idle ones are unmounted for new ones, and a job whose owner uses all of them waits.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ import signal
 import time
 import traceback
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from typing import Any, TypeVar
 from paddleflow.base.clock import Clock
 from paddleflow.base.log import Log
 from paddleflow.base.values import dataclass
-from paddleflow.errors import NotFound, PaddleFlowError, Unavailable
+from paddleflow.errors import NotFound, PaddleFlowError, TooMany, Unavailable
 from paddleflow.fs import device
 from paddleflow.fs.background import start_mount
 from paddleflow.fs.control import ask_stats
@@ -40,6 +40,7 @@ from paddleflow.fs.options import MountOptions
 from paddleflow.objects.store import RETRYABLE
 from paddleflow.settings import LocalSettings
 from paddleflow.storage.cache_settings import StoredCacheSettings, find_cache_settings
+from paddleflow.storage.file_pool import FilePool
 from paddleflow.storage.model import Storage
 from paddleflow.storage.node_caches import report_caches, used_storages
 from paddleflow.storage.storages import storage_by_id
@@ -49,8 +50,7 @@ from paddleflow.store.database import Database, Tx
 T = TypeVar("T")
 Spawn = Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]
 Report = Callable[[str], None]
-MOST_AT_ONCE = 4  #: mounts of one owner that are made at the same time
-THREADS = 64  #: that wait for stores
+EACH = 8  #: threads of one user that wait for stores
 ANSWER = 40.0  #: seconds until a mount must have come up
 PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0)  #: seconds before the next try; the last one for all later ones
 TELL = 1.0  #: seconds after which a waiting job gets the reason
@@ -77,7 +77,9 @@ class _Plan:
 class _Attempt:
     """A mount that is being made, for all who wait for it."""
 
+    owner: str
     task: asyncio.Task[None] | None = None
+    counted: bool = False  #: it has one of the mounts that its owner may have
     message: str = ""  #: why it takes long
     error: PaddleFlowError | None = None
 
@@ -99,9 +101,8 @@ class SharedMounts:
         self._mounts, self._caches = data / "fs" / "mounts", data / "fs" / "cache"
         self._node = node
         self._spawn = spawn
-        self._threads = ThreadPoolExecutor(THREADS, "mounts")
+        self._threads = FilePool(each=EACH, name="mounts")
         self._coming: dict[str, _Attempt] = {}
-        self._owners: dict[str, asyncio.Semaphore] = {}
         self._used_at: dict[str, float] = {}  #: by name of the mount, monotonic
         self._ending: dict[str, asyncio.Lock] = {}
 
@@ -126,7 +127,7 @@ class SharedMounts:
             self._used_at[plan.name] = time.monotonic()
         attempt = self._coming.get(plan.name)
         if attempt is None:
-            attempt = self._coming[plan.name] = _Attempt()
+            attempt = self._coming[plan.name] = _Attempt(plan.storage.user)
             attempt.task = self._spawn(self._bring_up(plan, attempt))
         assert attempt.task is not None
         reported = ""
@@ -141,9 +142,9 @@ class SharedMounts:
             raise attempt.error
         return plan.folder
 
-    async def in_thread(self, call: Callable[[], T]) -> T:
-        """Something that waits for a store or for a mount."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+    async def in_thread(self, call: Callable[[], T], user: str = "") -> T:
+        """Something that waits for a disk or, with one of the threads of this user, for a store or a mount."""
+        return await self._threads.of(user).run(call)
 
     async def _plan(self, storage: str) -> _Plan:
         def find(tx: Tx) -> tuple[Storage | None, StoredCacheSettings | None]:
@@ -183,14 +184,13 @@ class SharedMounts:
 
     async def _bring_up(self, plan: _Plan, attempt: _Attempt) -> None:
         """Mount it, if it is not; try again for some time."""
-        owner = self._owners.setdefault(plan.storage.user, asyncio.Semaphore(MOST_AT_ONCE))
         until = time.monotonic() + self._settings.storage_wait
         tries = 0
         try:
             while True:
                 try:
-                    async with owner:
-                        await self.in_thread(lambda: self._mount(plan))
+                    await self._make_room(plan, attempt)
+                    await self.in_thread(lambda: self._mount(plan), plan.storage.user)
                     return
                 except RETRYABLE as error:
                     pause = PAUSES[min(tries, len(PAUSES) - 1)]
@@ -198,6 +198,7 @@ class SharedMounts:
                     if time.monotonic() + pause > until:
                         attempt.error = _refusal(plan, error, f", tried {tries} times")
                         return
+                    attempt.counted = False
                     attempt.message = (
                         f"fs[{plan.storage.name}] cannot be mounted yet: {error.message}; tried again in {pause:g} s"
                     )
@@ -208,6 +209,37 @@ class SharedMounts:
         finally:
             self._used_at[plan.name] = time.monotonic()
             del self._coming[plan.name]
+
+    async def _make_room(self, plan: _Plan, attempt: _Attempt) -> None:
+        """Let the owner have one more mount; idle ones are unmounted for it, the longest idle first. `TooMany`: all are in use."""
+        most, owner = self._settings.mounts_per_user, plan.storage.user
+        tried: set[str] = set()
+        while most:
+            mounted, used = await self._mounts_of(owner)
+            there = {*mounted, *(name for name, each in self._coming.items() if each.counted and each.owner == owner)}
+            if plan.name in there or len(there) < most:
+                break
+            idle = [name for name in mounted if _storage_of(name) not in used and name not in self._coming]
+            longest = min(set(idle) - tried, key=lambda name: self._used_at.get(name, 0.0), default="")
+            if not longest:
+                raise TooMany(
+                    f"user[{owner}] has {len(there)} storages mounted on this machine, at most {most}, and jobs use all of them",
+                    hint="wait for the end of jobs; the setting local.mounts_per_user says how many there may be",
+                )
+            tried.add(longest)
+            await self._end(longest)
+        attempt.counted = True
+
+    async def _mounts_of(self, owner: str) -> tuple[list[str], set[str]]:
+        """Names of the mounts of an owner's storages, and those of the storages that jobs use."""
+        names = await self.in_thread(self._mounted)
+
+        def ask(tx: Tx) -> tuple[list[str], set[str]]:
+            found = {each: storage_by_id(tx, each) for each in {_storage_of(name) for name in names}}
+            own = {each for each, storage in found.items() if storage is not None and storage.user == owner}
+            return [name for name in names if _storage_of(name) in own], used_storages(tx, own)
+
+        return await self._database.read(ask)
 
     def _mount(self, plan: _Plan) -> None:
         """In a thread: make sure that it is mounted and answers."""
@@ -306,7 +338,7 @@ class SharedMounts:
             folder.rmdir()
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
 
 def _refusal(plan: _Plan, error: Exception, tries: str) -> PaddleFlowError:

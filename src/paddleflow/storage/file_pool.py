@@ -3,6 +3,9 @@
 A user has `EACH` of the threads at most (`of`), half of them for long work: a store that is a server of the user's own choice may
 take a minute for each answer, and only its user waits. A thread counts until it is really free, whoever still waits for it.
 
+`THREADS` work at once. One that is still not free after `HELD` seconds is most likely waiting for such a store, and leaves its place
+to another one: so several users with slow stores take nothing from the rest. `MOST_THREADS` bounds all of them together.
+
 Long work is a generator that yields from time to time; each piece of it, of about `SLICE` seconds, is a task of its own. So
 pieces of many take turns on few threads, and work is cancelled between two pieces. What needs more than one piece shares `LONG`
 threads, so that small files find a thread, and the server a core, whatever else is being read: in turns, and a piece that blocks
@@ -24,7 +27,9 @@ from paddleflow.base.user_limit import UserLimit
 from paddleflow.base.values import dataclass
 from paddleflow.errors import TooMany
 
-THREADS = 16
+THREADS = 16  #: that work at once
+HELD = 0.25  #: seconds after which a thread leaves its place among them to another one
+MOST_THREADS = 256  #: working or blocked
 EACH = 4  #: threads of one user
 LONG = 3  #: threads for work that takes long
 LONG_EACH = 2
@@ -64,12 +69,14 @@ class FilePool:
         slice_seconds: float = SLICE,
         long: int = LONG,
         each: int = EACH,
-        held: float = LONG_HELD,
+        held: float = HELD,
+        long_held: float = LONG_HELD,
+        name: str = "files",
     ) -> None:
         self.slice = slice_seconds
-        self.held = held
-        self.long = asyncio.Semaphore(long)
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="files")
+        self.long, self.long_held = asyncio.Semaphore(long), long_held
+        self._places, self._held = asyncio.Semaphore(threads), held
+        self._executor = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix=name)
         self._each = each
         self._turns: dict[str, _Turns] = {}
         self.streams = UserLimit("downloads", STREAMS_EACH, STREAMS)
@@ -94,19 +101,19 @@ class FilePool:
 
     async def submit(self, user: str, function: Callable[[], T]) -> Future[T]:
         """Start something as soon as the user has a thread, which counts until it is free."""
-        with self.turns(user) as turns:
+        with self.turns(user) as turns, ExitStack() as taken:
             await turns.short.acquire()
-            try:
-                future = self._executor.submit(function)
-            except BaseException:
-                turns.short.release()
-                raise
+            taken.callback(turns.short.release)
+            await self._places.acquire()
+            taken.enter_context(_until_held(self._places, self._held))
+            future = self._executor.submit(function)
             turns.users += 1
+            counted = taken.pop_all()
 
         loop = asyncio.get_running_loop()
 
         def free() -> None:
-            turns.short.release()
+            counted.close()
             self._leave(user, turns)
 
         def done(_: Future[T]) -> None:
@@ -162,10 +169,7 @@ class UserFiles:
         except BaseException:
             work.close()
             raise
-        with ExitStack() as place:
-            place.callback(self.pool.long.release)
-            timer = asyncio.get_running_loop().call_later(self.pool.held, place.close)
-            place.callback(timer.cancel)
+        with _until_held(self.pool.long, self.pool.long_held):
             return await self.step(work, piece)
 
     def iterate(self, source: Generator[bytes, None, None], close: Callable[[], None]) -> FileStream:
@@ -212,6 +216,16 @@ class FileStream:
         with suppress(ValueError):  # a thread is in it, and closes it
             self._source.close()
             self._files.pool.soon(self._close)  # a source that was not begun closes nothing
+
+
+@contextmanager
+def _until_held(places: asyncio.Semaphore, seconds: float) -> Iterator[None]:
+    """A place that was taken: it is given back at the end, or after so many seconds."""
+    with ExitStack() as place:
+        place.callback(places.release)
+        timer = asyncio.get_running_loop().call_later(seconds, place.close)
+        place.callback(timer.cancel)
+        yield
 
 
 def _advance(work: SlicedWork[T], seconds: float) -> _Done[T] | int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 
 from paddleflow.base.values import dataclass
-from paddleflow.errors import NotFound
+from paddleflow.errors import NotFound, OverQuota
 from paddleflow.storage.model import Storage
 from paddleflow.storage.storages import MOUNT_LOST
 from paddleflow.store.database import Row, Tx
@@ -28,6 +28,21 @@ class StorageMount:
     digest: str  #: of its token
     created_at: float
     seen_at: float
+
+
+def make_room(tx: Tx, user: str, most: int, now: float) -> None:
+    """Let a user have one more mount; those that do not report any more go for it. `OverQuota`: it has `most`."""
+    of_user = {"user_name": user}
+    if tx.value(SQL["count_mounts"], **of_user) < most:
+        return
+    for statement in ("end_lost_tokens", "remove_lost_mounts_of"):
+        tx.run(SQL[statement], **of_user, since=now - MOUNT_LOST)
+    if tx.value(SQL["count_mounts"], **of_user) >= most:
+        raise OverQuota(
+            f"user[{user}] has {most:,} mounts, the most that a user may have",
+            code="TooManyMounts",
+            hint="paddleflow fs umount DIR ends one; the setting server.max_mounts says how many there may be",
+        )
 
 
 def add_mount(tx: Tx, storage: Storage, user: str, node: str, folder: str, digest: str, now: float) -> StorageMount:

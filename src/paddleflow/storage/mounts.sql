@@ -22,3 +22,15 @@ delete from fs_mounts where id = :id
 -- name: remove_lost_mounts
 -- Mounts that have not reported for so long that their tokens have run out.
 delete from fs_mounts where seen_at < :before
+
+-- name: count_mounts
+-- How many mounts a user has; also those that do not report any more, as long as their tokens count.
+select count(*) from fs_mounts where user_name = :user_name
+
+-- name: end_lost_tokens
+-- The tokens of a user's mounts that do not report any more.
+delete from tokens where hash in (select digest from fs_mounts where user_name = :user_name and seen_at <= :since)
+
+-- name: remove_lost_mounts_of
+-- A user's mounts that do not report any more.
+delete from fs_mounts where user_name = :user_name and seen_at <= :since

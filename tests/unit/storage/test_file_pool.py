@@ -46,7 +46,7 @@ async def test_small_work_is_done_beside_work_without_end() -> None:
 
 async def test_long_work_leaves_threads_for_small_work() -> None:
     """Pieces of long work that never end hold no more threads than are theirs."""
-    pool = FilePool(threads=3, slice_seconds=0.0, long=2)
+    pool = FilePool(threads=3, slice_seconds=0.0, long=2, held=PATIENCE)
     held, release = threading.Semaphore(0), threading.Event()
 
     def stuck() -> SlicedWork[None]:
@@ -66,7 +66,7 @@ async def test_long_work_leaves_threads_for_small_work() -> None:
 
 async def test_long_work_that_blocks_keeps_nobody_else_s_long_work_waiting() -> None:
     """Two accounts with slow stores of their own could hold all places for as long as they like."""
-    pool = FilePool(threads=4, slice_seconds=0.0, long=3, held=0.01)
+    pool = FilePool(threads=4, slice_seconds=0.0, long=3, long_held=0.01)
     held, release = threading.Semaphore(0), threading.Event()
 
     def stuck() -> SlicedWork[None]:
@@ -139,7 +139,7 @@ async def test_a_stream_that_was_never_begun_is_closed_and_counted_no_more() -> 
 
 async def test_files_that_do_not_answer_hold_only_threads_of_their_user() -> None:
     """Also when nobody waits for them any more: a thread counts until it is free."""
-    pool = FilePool(threads=4, each=2)
+    pool = FilePool(threads=4, each=2, held=PATIENCE)
     held, release = threading.Semaphore(0), threading.Event()
 
     def stuck() -> None:
@@ -160,4 +160,27 @@ async def test_files_that_do_not_answer_hold_only_threads_of_their_user() -> Non
     release.set()
     await asyncio.gather(*works)
     await soon(lambda: not pool._turns, "nothing is kept of users who wait for nothing")
+    pool.close()
+
+
+async def test_threads_that_are_blocked_leave_their_places_to_other_users() -> None:
+    """Four users with silent stores could hold all threads for a minute at a time."""
+    pool = FilePool(threads=4, each=2, held=0.01)
+    held, release = threading.Semaphore(0), threading.Event()
+
+    def stuck() -> None:
+        held.release()
+        release.wait()
+
+    users = ("ann", "ben", "cat", "dan") * 5
+    works = [asyncio.ensure_future(pool.of(user).run(stuck)) for user in users]
+    for _ in range(8):
+        assert await asyncio.to_thread(held.acquire, timeout=PATIENCE)
+    assert await asyncio.wait_for(pool.of("eve").run(lambda: 7), PATIENCE) == 7
+    assert await asyncio.wait_for(pool.of("eve").run_in_slices(three()), PATIENCE) == "three"
+    assert not held.acquire(blocking=False), "each has its own threads and no more"
+    release.set()
+    await asyncio.gather(*works)
+    await soon(lambda: not pool._turns)
+    assert pool._places._value == 4, "no place is given back twice"
     pool.close()
