@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from paddleflow.cli import output
+from paddleflow.cli.errors import printable
 from paddleflow.cli.lazy import Command, Paging, group, paging
 from paddleflow.cli.output import Column, Kind, with_id
 from paddleflow.cli.session import Session, pass_session
@@ -117,7 +118,7 @@ def whoami(session: Session) -> None:
     if session.machine:
         output.print_data(session, {**found.raw, "server": session.client.server})
     elif session.output == "name":
-        click.echo(found.name)
+        click.echo(printable(found.name))
     else:
         original = session.output in {"compat", "text"}
         expires = found.expires if original else output.local_time(found.expires)

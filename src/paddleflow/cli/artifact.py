@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from paddleflow.cli import output
+from paddleflow.cli.errors import printable
 from paddleflow.cli.lazy import Command, Paging, group, paging
 from paddleflow.cli.output import Column, Kind
 from paddleflow.cli.session import Session, note, pass_session
@@ -105,7 +106,7 @@ def lineage(session: Session, path: str, fsname: str) -> None:
         return
     for depth, one in _generations(found, 0):
         made = f"produced by {one.run_id} {one.step}" if one.run_id else "not produced by a run"
-        click.echo(f"{'  ' * depth}{one.path}  {made}")
+        click.echo(printable(f"{'  ' * depth}{one.path}  {made}"))
 
 
 def _generations(found: Lineage, depth: int) -> Iterator[tuple[int, Lineage]]:

@@ -34,7 +34,7 @@ class FileProgress:
         with self._lock:
             self.files += 1
             if name and self._name_files and not self._terminal:
-                click.echo(f"{name}  {size} bytes", err=True)
+                note(f"{name}  {size} bytes")
             self._draw()
 
     def fail(self, words: str) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import click
 
 from paddleflow.cli import output
+from paddleflow.cli.errors import printable
 from paddleflow.cli.lazy import Command
 from paddleflow.cli.output import Column, Kind
 from paddleflow.cli.session import Session, note, pass_session
@@ -17,7 +18,7 @@ from paddleflow.errors import PaddleFlowError
 
 if TYPE_CHECKING:
     from paddleflow.sdk.follow import Event
-    from paddleflow.sdk.jobs import Job
+    from paddleflow.sdk.jobs import Job, Why
 
 
 def print_log(lines: Iterable[str]) -> None:
@@ -175,12 +176,12 @@ def eta(session: Session, jobid: str) -> None:
     if session.machine:
         output.print_data(session, found.raw)
         return
-    click.echo(f"{found.id}: {found.text}")
+    click.echo(printable(f"{found.id}: {found.text}"))
     if found.seconds is not None:
         between = f"between {found.early:.0f} and {found.late:.0f}"
         click.echo(f"  in {found.seconds:.0f} s ({between}), based on {found.learnt_from} finished jobs")
     for other in found.other_clusters:
-        click.echo(f"  cluster {other.cluster}: {other.text}")
+        click.echo(printable(f"  cluster {other.cluster}: {other.text}"))
 
 
 @click.command(cls=Command)
@@ -198,16 +199,21 @@ def why(session: Session, jobid: str) -> None:
         output.print_data(session, found.raw)
         return
     if session.output == "text":
-        click.echo(f"{found.id}\t{found.status}\t{found.code}\t{found.text}")
+        click.echo(printable(f"{found.id}\t{found.status}\t{found.code}\t{found.text}"))
         return
-    click.echo(f"{found.id} is {found.status} in queue {found.queue}")
-    click.echo(f"  {found.code}: {found.text}")
+    click.echo(printable("\n".join(_explained(found))))
+
+
+def _explained(found: Why) -> Iterator[str]:
+    if found.code == "ended":
+        yield f"{found.id} in queue {found.queue} {found.text}"
+        return
+    yield f"{found.id} is {found.status} in queue {found.queue}"
+    yield f"  {found.code}: {found.text}"
     causes = [cause for cause in found.causes if cause.text != found.text]
     if causes:
-        click.echo("also blocked by:" if found.status in ("init", "pending") else "also:")
-    for cause in causes:
-        click.echo(f"  {cause.code}: {cause.text}")
+        yield "also blocked by:" if found.status in ("init", "pending") else "also:"
+    yield from (f"  {cause.code}: {cause.text}" for cause in causes)
     if found.suggestions:
-        click.echo("suggestions:")
-    for suggestion in found.suggestions:
-        click.echo(f"  {suggestion.text}")
+        yield "suggestions:"
+    yield from (f"  {suggestion.text}" for suggestion in found.suggestions)

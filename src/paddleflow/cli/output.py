@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Rows = Sequence[Sequence[object]]
 NARROWEST = 8  #: columns that a flexible cell keeps when a table must shrink
+_C1 = {code: f"\\u{code:04x}" for code in range(127, 160)}  #: control characters that JSON does not escape
 MACHINE = frozenset({"json", "yaml"})
 UNREACHABLE = 60.0  #: seconds that --watch goes on without an answer of the server
 
@@ -178,7 +179,8 @@ def print_data(session: Session, data: object) -> None:
 
 
 def as_json(data: object) -> str:
-    return json.dumps(data, indent=4, ensure_ascii=False, default=_plain)
+    text = json.dumps(data, indent=4, ensure_ascii=False, default=_plain)
+    return text if text.isascii() else text.translate(_C1)
 
 
 def with_id(raw: Mapping[str, Any], key: str, to: str = "id") -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from paddleflow.cli import output
-from paddleflow.cli.errors import faults_of
+from paddleflow.cli.errors import faults_of, printable
 from paddleflow.cli.lazy import Paging, group, paging, pair_each
 from paddleflow.cli.output import Column, Kind, with_id
 from paddleflow.cli.session import Session, pass_session
@@ -130,7 +130,7 @@ def export(
     else:
         text, notes = airflow.export(found)
     for note in notes:
-        click.echo(f"note: {note}", err=True)
+        click.echo(printable(f"note: {note}"), err=True)
     with click.open_file(out, "w", encoding="utf-8") as stream:
         stream.write(text)
 
@@ -200,11 +200,11 @@ def _show_faults(session: Session, error: Invalid, name: str, content: bytes) ->
     lines = LINE_BREAK.split(content.decode("utf-8-sig", "replace"))
     for fault in faults:
         place = f"{name}:{fault.line}:{fault.column}" if fault.line else name
-        click.echo(f"{place}: {f'{fault.path}: ' if fault.path else ''}{fault.message}")
+        click.echo(printable(f"{place}: {f'{fault.path}: ' if fault.path else ''}{fault.message}"))
         if 0 < fault.line <= len(lines):
             _show_line(lines[fault.line - 1], fault.line, fault.column)
         if fault.hint:
-            click.echo(f"  hint: {fault.hint}")
+            click.echo(printable(f"  hint: {fault.hint}"))
     count = len(faults)
     click.echo(f"{count} {'error' if count == 1 else 'errors'}", err=True)
 
@@ -215,7 +215,7 @@ def _show_line(line: str, number: int, column: int) -> None:
     part = line[skip : skip + MOST_SHOWN].replace("\t", " ")
     before = output.width(part[: column - 1 - skip])
     margin = " " * len(str(number))
-    click.echo(f"  {number} | {part}")
+    click.echo(printable(f"  {number} | {part}"))
     click.echo(f"  {margin} | {' ' * before}^")
 
 

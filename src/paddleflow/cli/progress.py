@@ -6,6 +6,7 @@ threads, at most `FOLLOWERS` at a time, so that hundreds can be waited for.
 
 from __future__ import annotations
 
+import shutil
 import sys
 import threading
 import time
@@ -15,12 +16,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from paddleflow.cli import output
+from paddleflow.cli.errors import printable
 from paddleflow.cli.output import Column, Kind
 from paddleflow.cli.session import Session, note
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from paddleflow.sdk.follow import Event
     from paddleflow.sdk.jobs import Job
     from paddleflow.sdk.runs import Run
@@ -54,8 +54,7 @@ class Watched:
 
     @property
     def elapsed(self) -> str:
-        seconds = int((self.ended or time.monotonic()) - self.since)
-        return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        return output.short_duration((self.ended or time.monotonic()) - self.since)
 
 
 def _kind(plural: str, data: Callable[[Watched], object], compat: tuple[str, str, str]) -> Kind[Watched]:
@@ -108,9 +107,7 @@ class Lines:
 
 
 class Live:
-    """A table drawn in place."""
-
-    SHOWN = 20  #: jobs; those that still wait come first
+    """A line for each job, drawn in place."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -129,19 +126,26 @@ class Live:
         self._live.__exit__(kind, error, trace)
 
     def draw(self, watched: Sequence[Watched]) -> None:
-        self._live.update(self._table(watched), refresh=True)
-
-    def _table(self, watched: Sequence[Watched]) -> Table:
-        from rich.table import Table
+        from rich.console import Group
         from rich.text import Text
 
-        table = Table.grid(padding=(0, 2))
-        for one in sorted(watched, key=lambda one: one.ended is not None)[: self.SHOWN]:
-            table.add_row(Text(one.work.id), Text(one.status), Text(one.elapsed), Text(one.reason, overflow="ellipsis"))
-        if len(watched) > self.SHOWN:
-            over = sum(one.ended is not None for one in watched)
-            table.add_row(Text(f"… {len(watched)} in total, {over} finished"))
-        return table
+        alone = len(watched) == 1  # there is room for the whole reason
+        lines = screen(watched, shutil.get_terminal_size().lines - 2)
+        self._live.update(Group(*(Text(line, no_wrap=not alone, overflow="ellipsis") for line in lines)), refresh=True)
+
+
+def screen(watched: Sequence[Watched], rows: int) -> list[str]:
+    """What is waited for within `rows` lines, what has not finished first; where there are several, their number at the end."""
+    room = max(rows - 1, 1)
+    shown = sorted(watched, key=lambda one: one.ended is not None)[:room]
+    wide = max((output.width(one.work.id) for one in shown), default=0)
+    lines = [
+        printable(f"{one.work.id:<{wide}}  {one.status:<11}  {one.elapsed:<7}  {one.reason}").rstrip() for one in shown
+    ]
+    if len(watched) > 1:
+        over = sum(one.ended is not None for one in watched)
+        lines.append(f"{over} of {len(watched)} finished")
+    return lines
 
 
 def display() -> Display:

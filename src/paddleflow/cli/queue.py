@@ -12,7 +12,7 @@ from paddleflow.cli import output
 from paddleflow.cli.account import show_grants
 from paddleflow.cli.lazy import LazyCommand, Paging, group, listed, paging, pairs
 from paddleflow.cli.output import Column, Kind
-from paddleflow.cli.session import Session, pass_session
+from paddleflow.cli.session import Session, note, pass_session
 
 if TYPE_CHECKING:
     from paddleflow.sdk.queues import Queue, QueueShape
@@ -120,7 +120,7 @@ def _shape(function: Callable[..., None]) -> Callable[..., None]:
 
 def _warn(texts: Sequence[str]) -> None:
     for text in texts:
-        click.echo(f"warning: {text}", err=True)
+        note(f"warning: {text}")
 
 
 @queue.command("list")
@@ -300,13 +300,13 @@ def tree(session: Session) -> None:
 
 
 def drawn(queues: list[Queue]) -> list[str]:
-    """The tree, line by line."""
+    """The tree, line by line; the first says what the numbers are."""
     known = {queue.name: queue for queue in queues}
     below: dict[str, list[str]] = {}
     for queue in queues:
         below.setdefault(queue.parent or ROOT, []).append(queue.name)
     strangers = [parent for parent in below if parent != ROOT and parent not in known]
-    rows = [(ROOT, "")]
+    rows = [(ROOT, "guaranteed / used / maximum")]
     shown = set[str]()
 
     def draw(names: list[str], before: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from paddleflow.cli import output
-from paddleflow.cli.errors import faults_of
+from paddleflow.cli.errors import faults_of, printable
 from paddleflow.cli.lazy import LazyCommand, Paging, group, paging, pair_each
 from paddleflow.cli.output import Column, Kind, with_id
 from paddleflow.cli.session import Session, note, pass_session
@@ -224,7 +224,7 @@ def show(session: Session, runid: str, yaml: bool) -> None:
         from paddleflow.cli.run_tree import tree
 
         reasons = _reasons(session, found.record)
-        click.echo("\n".join(tree(found.record, lambda step: reasons.get(step.job_id, ""))))
+        click.echo(printable("\n".join(tree(found.record, lambda step: reasons.get(step.job_id, "")))))
     else:
         output.show_one(session, RUN, found.record, {}, ("", {}))
 

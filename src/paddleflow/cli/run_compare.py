@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from paddleflow.cli import output
+from paddleflow.cli.errors import printable
 from paddleflow.cli.lazy import Command
 from paddleflow.cli.session import Session, note, pass_session
 
@@ -22,6 +23,7 @@ ENDINGS = {
     ".md": "mermaid",
     ".txt": "mermaid",
 }
+SIDE_BY_SIDE = 60  #: columns of what was and what is together that are printed as one line
 LISTS = frozenset({"document", "fingerprint"})  #: all other lists of a difference are what was and what is
 
 
@@ -68,7 +70,7 @@ def diff(session: Session, first: str, second: str) -> None:
         output.print_data(session, found)
         return
     lines = list(_lines(found))
-    click.echo("\n".join(lines) if lines else f"{first} and {second} are equal")
+    click.echo(printable("\n".join(lines)) if lines else f"{first} and {second} are equal")
 
 
 def _lines(found: Mapping[str, Any]) -> Iterator[str]:
@@ -100,8 +102,8 @@ def _shown(value: object) -> Iterator[str]:
 
 
 def _pair(key: str, before: str, after: str) -> Iterator[str]:
-    """What was and what is; of texts with several lines only those that differ."""
-    if "\n" not in before + after:
+    """What was and what is, below each other if they are long; of texts with several lines only those that differ."""
+    if "\n" not in before + after and output.width(before + after) <= SIDE_BY_SIDE:
         yield f"{key}: {before or '–'} → {after or '–'}"
         return
     yield f"{key}:"

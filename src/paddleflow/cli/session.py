@@ -103,4 +103,6 @@ pass_session = click.make_pass_decorator(Session)
 
 def note(message: str) -> None:
     """Something beside the data, on stderr."""
-    click.echo(message, err=True)
+    from paddleflow.cli.errors import printable  # not at the top, so that help is quick
+
+    click.echo(printable(message), err=True)

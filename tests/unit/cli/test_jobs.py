@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -181,10 +182,28 @@ def test_a_live_display_draws(stub: Stub) -> None:
     import paddleflow
 
     with paddleflow.connect(stub.url, token="t") as pf, progress.Live() as shown:
+        shown.draw([progress.Watched(pf.jobs.handle(f"job-{n}")) for n in range(25)])
+
+
+def test_each_of_several_jobs_has_a_line(stub: Stub) -> None:
+    import paddleflow
+
+    with paddleflow.connect(stub.url, token="t") as pf:
         watched = [progress.Watched(pf.jobs.handle(f"job-{n}")) for n in range(25)]
-        shown.draw(watched)
-        table = progress.Live()._table(watched)
-    assert table.row_count == progress.Live.SHOWN + 1
+    for number, one in enumerate(watched):
+        one.status, one.reason, one.since, one.ended = "succeeded", "", 10.0, 15.0 if number < 22 else None
+    watched[23].status, watched[23].reason, watched[23].ended = "failed", "out of \x1bmemory", 75.0
+    watched[24].status, watched[24].reason, watched[24].since = "pending", "no room", time.monotonic()
+    watched[22].status, watched[22].since = "running", time.monotonic() - 60
+    lines = progress.screen(watched, 5)
+    assert lines == [
+        "job-22  running      1m",
+        "job-24  pending      0s       no room",
+        "job-0   succeeded    5s",
+        "job-1   succeeded    5s",
+        "23 of 25 finished",
+    ]
+    assert progress.screen(watched[23:24], 5) == ["job-23  failed       1m5s     out of \\x1bmemory"]
 
 
 RUN = "/job/single"

@@ -11,7 +11,7 @@ from inline_snapshot import snapshot
 
 from paddleflow.cli import output
 from paddleflow.cli.errors import report
-from paddleflow.cli.session import Session
+from paddleflow.cli.session import Session, note
 from paddleflow.errors import Fault, Invalid
 
 HEADERS = ["name", "cpu", "scalarResources"]
@@ -140,6 +140,10 @@ def test_control_characters_of_others_never_reach_a_terminal(capsys: pytest.Capt
     said = capsys.readouterr().err
     shown = [said, output.table(["NAME"], [[wicked]], [True], None), output.describe({"name": wicked})]
     shown += [output.cell(wicked), output.grid(["name"], [[wicked]])]
+    note(wicked)
+    shown.append(capsys.readouterr().err)
+    assert json.loads(output.as_json({"name": wicked})) == {"name": wicked}
+    assert "\\u009b" in output.as_json({"name": wicked})
     for text in shown:
         assert "evil\\x1b[2J\\x9b31mname" in text
         assert not set(text) & {chr(code) for code in (*range(9), *range(11, 32), *range(127, 160))}

@@ -41,7 +41,7 @@ def test_the_tree_is_drawn(stub: Stub, shell: Shell) -> None:
     ]
     stub.on("GET /queue", {"queueList": rows})
     assert shell("queue", "tree").stdout == snapshot("""\
-root
+root              guaranteed / used / maximum
 ├─ default-queue  cpu 1 / 500m / 8, memory 0 B / 1 GiB / 16 GiB, weight 1, fifo
 ├─ lab            cpu 1 / 500m / 8, memory 0 B / 1 GiB / 16 GiB, nvidia.com/gpu 0 / 0 / 4, weight 1, fifo
 │  ├─ dev         cpu 1 / 500m / 8, memory 0 B / 1 GiB / 16 GiB, weight 2, fair
@@ -99,3 +99,24 @@ suggestions:
 def test_why_of_a_job_that_runs(stub: Stub, shell: Shell) -> None:
     stub.on("GET /job/job-1/why", {"id": "job-1", "status": "running", "queue": "q", "code": "running", "text": "runs"})
     assert shell("job", "why", "job-1").stdout == "job-1 is running in queue q\n  running: runs\n"
+
+
+def test_why_of_a_job_that_ended(stub: Stub, shell: Shell) -> None:
+    ended = {"status": "failed", "queue": "q", "code": "ended", "text": "ended at 2026-11-19 06:13:11, failed: \x1b[2J"}
+    stub.on("GET /job/job-1/why", {"id": "job-1", **ended})
+    assert shell("job", "why", "job-1").stdout == ("job-1 in queue q ended at 2026-11-19 06:13:11, failed: \\x1b[2J\n")
+
+
+def test_long_values_of_a_difference_are_below_each_other(stub: Stub, shell: Shell) -> None:
+    long = "python train.py --epochs {} --learning-rate 0.001 --output /data/models"
+    steps = {"train": {"command": [long.format(3), long.format(5)], "seconds": [1, 2]}}
+    stub.on("GET /run/run-000002", {"runID": "run-000002"})
+    stub.on("GET /run/run-000001/diff", {"steps": steps})
+    assert shell("run", "diff", "1", "2").stdout == snapshot("""\
+steps:
+  train:
+    command:
+      - python train.py --epochs 3 --learning-rate 0.001 --output /data/models
+      + python train.py --epochs 5 --learning-rate 0.001 --output /data/models
+    seconds: 1 → 2
+""")
