@@ -358,6 +358,14 @@ def test_a_read_only_mount_refuses_changes(tmp_path: Path) -> None:
             assert raised.value.errno == errno.EROFS
 
 
+def test_a_mount_can_forbid_programs(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    with mounted(f"file://{tmp_path}", "--noexec") as mount, pytest.raises(PermissionError):
+        subprocess.run([str(mount.folder / "program")], check=True)
+
+
 def test_a_busy_mount_is_unmounted_by_force_only(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
     with mounted(f"file://{tmp_path}") as mount, (mount.folder / "file").open("rb") as opened:

@@ -46,6 +46,7 @@ def absolute(folder: Path) -> Path:
 @click.option(
     "--allow-other", is_flag=True, help="Let other users of this machine use the mount, within file permissions."
 )
+@click.option("--noexec", is_flag=True, help="Programs on the mount cannot be executed.")
 @click.option(
     "--ttl",
     "seconds",

@@ -22,7 +22,7 @@ from paddleflow.errors import Forbidden, Invalid, NotFound, PaddleFlowError
 IGNORED = frozenset(
     {
         "rw", "auto", "noauto", "user", "users", "nouser", "owner", "group", "defaults", "nofail", "_netdev", "dev", "nodev", "suid",
-        "nosuid", "exec", "noexec", "atime", "noatime", "relatime", "diratime", "nodiratime", "async", "sync", "comment",
+        "nosuid", "exec", "atime", "noatime", "relatime", "diratime", "nodiratime", "async", "sync", "comment",
     }
 )  # fmt: skip
 _ALIASES = {"ro": "read-only", "allow_other": "allow-other"}
@@ -63,6 +63,8 @@ def _translate_option(option: str) -> list[str]:
         spelling.removeprefix("--"): each for each in mount.params for spelling in each.opts if spelling[:2] == "--"
     }
     wanted = known.get(name.replace("_", "-"))
+    if name == "remount":
+        raise Invalid("options of a mount cannot be changed while it is mounted", hint="umount it, then mount it again")
     if not isinstance(wanted, click.Option):
         raise Invalid(f"{name!r} is not a mount option", hint=nearest(name, known))
     spelling = f"--{name.replace('_', '-')}"

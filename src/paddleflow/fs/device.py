@@ -25,7 +25,7 @@ from paddleflow.fs import kernel
 
 FILE_SYSTEM = "paddleflow"  #: the type that `mount` and /proc/mounts show is fuse.paddleflow
 _CLONE, _BACKING_OPEN, _BACKING_CLOSE = 0x8004E500, 0x4010E501, 0x4004E502
-_MS_RDONLY, _MS_NOSUID, _MS_NODEV = 1, 2, 4
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 1, 2, 4, 8
 _MNT_DETACH = 2
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -76,7 +76,7 @@ class Device:
             self.fd = -1
 
 
-def mount(source: str, folder: Path, *, read_only: bool, allow_other: bool) -> Device:
+def mount(source: str, folder: Path, *, read_only: bool, allow_other: bool, noexec: bool = False) -> Device:
     """Mount on a folder. As root directly, for others by fusermount3."""
     try:
         if not folder.is_dir():
@@ -87,11 +87,11 @@ def mount(source: str, folder: Path, *, read_only: bool, allow_other: bool) -> D
             raise Conflict(f"{folder} has a mount whose process is gone", hint=hint) from error
         raise Unavailable(f"{folder} cannot be used: {error.strerror}") from error
     if os.geteuid() == 0:
-        return _mount_directly(source, folder, read_only=read_only, allow_other=allow_other)
-    return _mount_by_helper(source, folder, read_only=read_only, allow_other=allow_other)
+        return _mount_directly(source, folder, read_only=read_only, allow_other=allow_other, noexec=noexec)
+    return _mount_by_helper(source, folder, read_only=read_only, allow_other=allow_other, noexec=noexec)
 
 
-def _mount_directly(source: str, folder: Path, *, read_only: bool, allow_other: bool) -> Device:
+def _mount_directly(source: str, folder: Path, *, read_only: bool, allow_other: bool, noexec: bool) -> Device:
     try:
         fd = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
@@ -99,7 +99,7 @@ def _mount_directly(source: str, folder: Path, *, read_only: bool, allow_other: 
         raise Unavailable(f"/dev/fuse cannot be opened: {error.strerror}", hint=hint) from error
     options = f"fd={fd},rootmode=40000,user_id={os.geteuid()},group_id={os.getegid()},default_permissions"
     options += ",allow_other" if allow_other else ""
-    flags = _MS_NOSUID | _MS_NODEV | (_MS_RDONLY if read_only else 0)
+    flags = _MS_NOSUID | _MS_NODEV | (_MS_RDONLY if read_only else 0) | (_MS_NOEXEC if noexec else 0)
     kind = f"fuse.{FILE_SYSTEM}".encode()
     if _libc.mount(_safe(source).encode(), os.fsencode(folder), kind, flags, options.encode()) != 0:
         number = ctypes.get_errno()
@@ -117,7 +117,7 @@ def _mount_error(folder: Path, number: int) -> PaddleFlowError:
     return Unavailable(f"mounting on {folder} failed: {os.strerror(number)}")
 
 
-def _mount_by_helper(source: str, folder: Path, *, read_only: bool, allow_other: bool) -> Device:
+def _mount_by_helper(source: str, folder: Path, *, read_only: bool, allow_other: bool, noexec: bool) -> Device:
     """fusermount3 is set-uid root; it opens the device, mounts, and sends the descriptor through a socket."""
     helper = shutil.which("fusermount3") or shutil.which("fusermount")
     if helper is None:
@@ -125,6 +125,7 @@ def _mount_by_helper(source: str, folder: Path, *, read_only: bool, allow_other:
         raise Unavailable("fusermount3 is not installed; it mounts for users other than root", hint=hint)
     options = f"fsname={_safe(source)},subtype={FILE_SYSTEM},default_permissions,nosuid,nodev"
     options += ",ro" if read_only else ",rw"
+    options += ",noexec" if noexec else ""
     options += ",allow_other" if allow_other else ""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with ours:

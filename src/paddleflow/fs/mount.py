@@ -95,7 +95,7 @@ def _open_remote(options: MountOptions, state: State, request_lock: RequestLock)
     folder = options.cache_folder or default_cache(options.url, options.properties)
     folders = [folder, *options.more_cache_folders]
     for each in folders:
-        _lock_folder(each)
+        _lock_folder(each, options.folder)
     staging = Staging([each / "staging" for each in folders], store)
     if not (again or options.read_only or options.immutable) and (sent := staging.recover()):
         log.info("%s files of an earlier mount were uploaded", sent)
@@ -135,15 +135,25 @@ def default_cache(url: str, properties: Mapping[str, str]) -> Path:
     return Path.home() / ".cache" / "paddleflow" / "fs" / word
 
 
-def _lock_folder(folder: Path) -> None:
+def _lock_folder(folder: Path, place: Path) -> None:
     """One mount per cache folder: two would remove each other's files. Held until the process ends."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with suppress(OSError):  # for the message only; a disk may be full
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, os.fsencode(place), 0)
     except BlockingIOError as error:
-        hint = "give this mount another --cache-dir"
-        raise Conflict(f"cache folder {folder} is in use by another mount", hint=hint) from error
+        other = Path(os.fsdecode(os.pread(lock, 4096, 0)))
+        if other.is_absolute() and not device.is_mounted(other):
+            message = f"cache folder {folder} is in use: what was written to the mount on {other} is being uploaded"
+            raise Conflict(message, hint="mount again in a moment") from error
+        by, hint = (
+            f"the mount on {other}" if other.is_absolute() else "another mount",
+            "give this mount another --cache-dir",
+        )
+        raise Conflict(f"cache folder {folder} is in use by {by}", hint=hint) from error
     except OSError as error:
         raise Unavailable(f"cache folder {folder} cannot be used: {error.strerror}", hint="see --cache-dir") from error
 
@@ -183,7 +193,13 @@ def _serve(options: MountOptions, state: State, ready: Callable[[], None]) -> No
     request_lock = RequestLock()
     tree = open_tree(options, state, request_lock)
     if not again:
-        opened = device.mount(options.url, options.folder, read_only=read_only, allow_other=options.allow_other)
+        opened = device.mount(
+            options.url,
+            options.folder,
+            read_only=read_only,
+            allow_other=options.allow_other,
+            noexec=options.noexec,
+        )
         state.agreed.device = opened.fd
         state.save_agreed()
     session = Session(

@@ -23,6 +23,7 @@ class MountOptions:
     read_only: bool = False
     immutable: bool = False  #: the source does not change while it is mounted; implies read_only
     allow_other: bool = False  #: other users may use the mount
+    noexec: bool = False  #: programs on the mount cannot be executed
     passthrough: bool = True
     seconds: float | None = None  #: after which a change made elsewhere is noticed; None: as suits the source
     threads: int = THREADS

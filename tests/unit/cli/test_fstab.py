@@ -15,7 +15,7 @@ from paddleflow.errors import Forbidden, Invalid, NotFound
     [
         (["s3://b/p", "/mnt"], ["--url", "s3://b/p", "/mnt"]),
         (["team", "/mnt", "-o", "rw"], ["team", "/mnt"]),
-        (["file:///d", "/mnt", "-sn", "-o", "ro,nofail,_netdev,x-systemd.automount"], ["--url", "file:///d", "--read-only", "/mnt"]),
+        (["file:///d", "/mnt", "-sn", "-o", "ro,noexec,nofail,_netdev,x-systemd.automount"], ["--url", "file:///d", "--read-only", "--noexec", "/mnt"]),
         (["s3://b", "/m", "-o", "cache_dir=/c,allow_other,ttl=5"], ["--url", "s3://b", "--cache-dir", "/c", "--allow-other", "--ttl", "5", "/m"]),
         (["s3://b", "/m", "-f"], []),
     ],
@@ -32,6 +32,7 @@ def test_words(words: list[str], wanted: list[str]) -> None:
         (["s3://b", "/m", "-o", "writeback=yes"], "takes no value"),
         (["s3://b", "/m", "-o", "cache-size"], "needs a value"),
         (["s3://b", "/m", "-x"], "-x is not an option"),
+        (["s3://b", "/m", "-o", "rw,remount"], "cannot be changed while it is mounted"),
     ],
 )
 def test_refusals(words: list[str], message: str) -> None:
