@@ -176,6 +176,10 @@ def wait_for(works: Sequence[Job | Run], timeout: float | None) -> Sequence[Watc
                 one.work.wait(rest, on_event=one.update)
                 one.changed = one.changed or one.status != one.work.status
                 one.status, one.reason = one.work.status, one.work.record.message
+            except TimeoutError:  # it names what was left of the time when this one's turn came
+                one.failure = TimeoutError(
+                    f"{one.work.kind}[{one.work.id}] is still {one.work.status} after {timeout:g} s"
+                )
             except Exception as error:
                 one.failure = error
             one.ended = time.monotonic()

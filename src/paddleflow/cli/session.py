@@ -47,6 +47,10 @@ class Session:
 
     def job(self, id: str) -> Job:
         """The job of an id, of a unique prefix of one (`job-6afc`, `6afc`), or the newest one (`@latest`, `-`)."""
+        if id.startswith(ARRAY):
+            from paddleflow.errors import Invalid
+
+            raise Invalid(f"{id} is an array of jobs", hint=f"name one of them: paddleflow job list --array {id}")
         whole = len(id) >= JOB_ID or not _may_be_prefix(id, "job-")
         return self.client.jobs.handle(id if whole and id not in LATEST else self._job_id(id))
 

@@ -161,7 +161,7 @@ def test_wait_has_an_end(stub: Stub, shell: Shell) -> None:
     stub.on("GET /job/a/events", Answer(chunks=[frame(1, "running")]))
     stub.on("GET /job/a", {"id": "a", "status": "running"})
     result = shell("job", "wait", "a", "--timeout", "0.05", code=1)
-    assert "error: job[a] is still running after" in result.stderr
+    assert "error: job[a] is still running after 0.05 s\n" in result.stderr
 
 
 def test_waiting_for_a_job_that_is_not_there(stub: Stub, shell: Shell) -> None:
@@ -290,6 +290,13 @@ def test_an_unknown_queue_is_said_when_jobs_are_listed(stub: Stub, shell: Shell)
     assert "No jobs found." in shell("job", "list", "-q", "known").stderr
     said = shell("job", "list", "-q", "knwon", code=1).stderr
     assert said == "error: queue[knwon] does not exist\nhint: did you mean known?\n"
+
+
+@pytest.mark.parametrize("command", ["show", "logs", "why", "events", "eta"])
+def test_a_command_for_one_job_says_that_an_array_is_several(shell: Shell, command: str) -> None:
+    assert shell("job", command, "array-1", code=1).stderr == (
+        "error: array-1 is an array of jobs\nhint: name one of them: paddleflow job list --array array-1\n"
+    )
 
 
 def test_an_array_of_one_job_is_one_job(stub: Stub, shell: Shell) -> None:
