@@ -44,6 +44,12 @@ def mounted(scene: Scene, launch: Launch, target: Path, *, read_only: bool = Fal
     return replace(launch, mounts=(mount,), working_dir=str(target) + inside)
 
 
+async def output_of(scene: Scene, launch: Launch) -> bytes:
+    """What it wrote, without the line about the folder of the scene, in which the target is missing."""
+    lines = (await scene.log_of(launch)).splitlines(keepends=True)
+    return b"".join(line for line in lines if not line.startswith(b"paddleflow: no files can be made directly in"))
+
+
 @needs_namespaces
 async def test_a_mount_appears_at_its_target_for_the_attempt_alone(scene: Scene) -> None:
     target = scene.folder / "a" / "b" / "target"
@@ -52,7 +58,7 @@ async def test_a_mount_appears_at_its_target_for_the_attempt_alone(scene: Scene)
     await scene.runtime.start([launch])
     end = await scene.end_of(launch)
     assert end.exit_code == 0, await scene.log_of(launch)
-    assert (await scene.log_of(launch)).decode() == f"{target}\ncontent\nmade\nthere\n"
+    assert (await output_of(scene, launch)).decode() == f"{target}\ncontent\nmade\nthere\n"
     assert (scene.folder / "source" / "made").read_text() == "new\n"
     assert not (scene.folder / "a").exists()
 
@@ -62,7 +68,7 @@ async def test_read_only_is_honoured(scene: Scene) -> None:
     launch = mounted(scene, scene.shell("one", "cat there; echo no > made"), scene.folder / "target", read_only=True)
     end = await scene.run(launch)
     assert end.exit_code not in {0, None}
-    log = (await scene.log_of(launch)).decode()
+    log = (await output_of(scene, launch)).decode()
     assert log.startswith("content\n")
     assert "Read-only" in log
     assert not (scene.folder / "source" / "made").exists()
@@ -77,7 +83,7 @@ async def test_the_exit_code_and_the_pid_are_the_command_s_own(scene: Scene) -> 
     await scene.until(lambda: bool(scene.reported(Started)))
     gate.touch()
     assert (await scene.end_of(launch)).exit_code == 7
-    assert (await scene.log_of(launch)).split() == [str(scene.reported(Started)[0].pid).encode()]
+    assert (await output_of(scene, launch)).split() == [str(scene.reported(Started)[0].pid).encode()]
 
 
 @needs_namespaces
@@ -96,11 +102,43 @@ async def test_nothing_is_made_on_the_host_and_what_was_there_stays_to_be_seen(s
     assert not (above / "deep").exists()
     gate.touch()
     assert (await scene.end_of(launch)).exit_code == 0
-    log = (await scene.log_of(launch)).decode()
+    log = (await output_of(scene, launch)).decode()
     assert log.startswith("deep\nkept\nlink\nplain\nkept\nplain\nkept\n")
     assert "Read-only" in log
     assert log.endswith("there\n")
     assert sorted(each.name for each in above.iterdir()) == ["kept", "link", "plain"]
+
+
+@needs_namespaces
+async def test_a_folder_that_is_read_only_for_a_missing_target_is_named_in_the_log(scene: Scene) -> None:
+    above, there = scene.folder / "above", scene.folder / "there"
+    above.mkdir()
+    there.mkdir()
+    launch = mounted(scene, scene.shell("one", f"touch {above}/beside || exit 3"), above / "deep" / "target")
+    assert (await scene.run(launch)).exit_code == 3
+    assert (await scene.log_of(launch)).startswith(
+        b"paddleflow: no files can be made directly in %s, because the mount target %s is not there: make that folder on this machine first\n"
+        % (bytes(above), bytes(above / "deep" / "target"))
+    )
+    assert (await scene.run(mounted(scene, scene.shell("two", "true"), there))).exit_code == 0
+    assert await scene.log_of(scene.shell("two", "true")) == b""
+
+
+@needs_namespaces
+async def test_a_folder_for_temporary_files_with_a_missing_target_stays_writable(scene: Scene) -> None:
+    """What is made there is the attempt's own; what was there is the machine's, as before."""
+    temporary = scene.folder / "temporary"
+    (temporary / "kept").mkdir(parents=True)
+    temporary.chmod(0o1777)
+    (temporary / "file").write_text("was\n")
+    script = f"cd {temporary}; mktemp -p . > name && cat name file deep/target/there; echo more >> file; touch kept/new deep/x"
+    launch = mounted(scene, scene.shell("one", script), temporary / "deep" / "target")
+    assert (await scene.run(launch)).exit_code == 0, await scene.log_of(launch)
+    name, *others = (await scene.log_of(launch)).decode().splitlines()
+    assert (name[:6], others) == ("./tmp.", ["was", "content"])
+    assert sorted(each.name for each in temporary.iterdir()) == ["file", "kept"]
+    assert (temporary / "file").read_text() == "was\nmore\n"
+    assert (temporary / "kept" / "new").exists()
 
 
 @needs_namespaces
@@ -126,7 +164,7 @@ async def test_two_targets_below_one_folder_and_one_inside_the_other(scene: Scen
     inner = Mount("fs-3", str(outer / "a" / "inner"), str(two))
     launch = replace(scene.shell("x", f"cd {outer}; ls a b/c a/inner"), mounts=(*mounts_of, inner))
     assert (await scene.run(launch)).exit_code == 0, await scene.log_of(launch)
-    assert (await scene.log_of(launch)).split() == b"a: inner s-one a/inner: s-two b/c: s-two".split()
+    assert (await output_of(scene, launch)).split() == b"a: inner s-one a/inner: s-two b/c: s-two".split()
     assert sorted(each.name for each in one.iterdir()) == ["inner", "s-one"]
 
 
@@ -169,7 +207,7 @@ async def test_a_sub_path_is_below_its_storage_and_follows_no_link(scene: Scene)
 
     good = with_sub_path("good", "real/./deep/")
     assert (await scene.run(good)).exit_code == 0
-    assert await scene.log_of(good) == b"file\n"
+    assert await output_of(scene, good) == b"file\n"
     paths = {"linked": "link/cron.d", "above": "real/../../x", "missing": "real/none"}
     linked, above, missing = [await scene.run(with_sub_path(name, path)) for name, path in paths.items()]
     assert (linked.exit_code, "link is a link" in linked.message) == (None, True)

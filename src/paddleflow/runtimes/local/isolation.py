@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple, TypeVar, cast
 
 from paddleflow.runtimes.local import seccomp
-from paddleflow.runtimes.local.mounts import MountTable
+from paddleflow.runtimes.local.mounts import IN_MEMORY, MountTable
 from paddleflow.runtimes.local.namespaces import NEW_USERS, call
 
 PRIVATE = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 — these are what it replaces
@@ -30,9 +30,6 @@ HIDDEN = ("/home", "/root")
 ESSENTIAL = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/dev", "/proc", "/sys", "/run", "/var", "/tmp")  # noqa: S108
 MOST_HIDDEN = 256  #: folders; when there are more, those above them are hidden
 _SKELETON = b"mode=0755,size=16m"
-#: A tenth of the memory each. What lies there is no process's, so when memory is short the kernel would end everybody else's instead;
-#: an empty file costs a kilobyte that the size does not count.
-_IN_MEMORY = b"mode=1777,size=10%,nr_inodes=262144"
 _NEW_FOLDER = 0x200  #: CLONE_FS: a working directory and root of one's own
 _JOIN_SESSION_KEYRING = 1
 T = TypeVar("T")
@@ -79,7 +76,7 @@ class View(NamedTuple):
                 trees.append((path, table.detach(source, read_only=True)[0]))
                 os.close(source)
         for private in PRIVATE:
-            table.cover(private, _IN_MEMORY, writable=True)
+            table.cover(private, IN_MEMORY, writable=True)
         for hidden in self.hidden:  # what was below a private folder is gone already
             table.cover(hidden, _SKELETON, writable=True)
         os.makedirs(f"{self.data}/jobs", exist_ok=True)

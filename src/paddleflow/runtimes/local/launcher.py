@@ -101,7 +101,8 @@ class Launcher:
             entered = self._can_enter() and not self._covers_ours(targets, plan["log"])
             if entered or self._can_fork():
                 mounts.make_nested(wanted)
-                argv, env, cwd, note = mounts.mounted(wanted, argv, env, cwd)
+                argv, env, cwd, _ = mounts.mounted(wanted, argv, env, cwd)
+                note = mounts.closed_note(wanted)
             else:
                 argv, env, cwd, note = mounts.rewritten(wanted, argv, env, cwd)
                 wanted = []

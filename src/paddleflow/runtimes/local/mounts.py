@@ -1,7 +1,8 @@
 """Folders that appear at another place for one attempt only: bind mounts in a mount namespace of its own.
 
 Nothing is made on the host for it: where a target is missing, its nearest parent that exists is shown as a small read-only
-tmpfs in which all that was there is bound again, with the target beside it. Only a target inside of another mount, or of the
+tmpfs in which all that was there is bound again, with the target beside it. A folder for temporary files stays writable, for the
+attempt alone; of others that the attempt's account could write to, a line in its log says why they are read-only. Only a target inside of another mount, or of the
 job's own folder, is made for real (`make_nested`), as in volumes of containers: that is the user's, and stays writable. `apply` does that in a namespace that was made
 before (see `namespaces`). Where namespaces are forbidden, `rewrite` puts the real folders into the command, its environment
 and its working directory instead. Variables say where each mount is in both cases.
@@ -36,6 +37,12 @@ _SET_READ_ONLY, _SET_NO_SUID, _SET_NO_DEVICES, _ID_MAP = 1, 2, 4, 0x00100000
 #: Any folder of the machine; nobody else sees what is mounted there. One with mounts below it cannot be shown again by an ordinary account.
 STAGING = ("/tmp", "/mnt", "/srv", "/media", "/opt")  # noqa: S108 — it is covered, not written to
 _SKELETON = b"mode=0755,size=1m"
+#: A tenth of the memory each. What lies there is no process's, so when memory is short the kernel would end everybody else's instead;
+#: an empty file costs a kilobyte that the size does not count.
+IN_MEMORY = b"mode=1777,size=10%,nr_inodes=262144"
+_ANYBODY_S = 0o1777  #: mode of a folder for temporary files
+#: Nobody expects to make files directly in these.
+_OF_THE_SYSTEM = frozenset(("/", "/dev", "/etc", "/home", "/media", "/mnt", "/opt", "/run", "/srv", "/usr", "/var"))
 
 
 class Mount(NamedTuple):
@@ -156,6 +163,33 @@ def rewritten(mounts: Sequence[Mount], argv: Sequence[str], env: Mapping[str, st
 def mounted(mounts: Sequence[Mount], argv: Sequence[str], env: Mapping[str, str], cwd: str) -> Command:
     """The command as it is, for a namespace that has the mounts."""
     return Command(list(argv), {**env, **{variable(mount.target): mount.target for mount in mounts}}, cwd, "")
+
+
+def closed_note(mounts: Sequence[Mount]) -> str:
+    """For the log of an attempt of this account: which folders it cannot write to only because targets in them are missing."""
+    lines = []
+    for number, mount in enumerate(mounts):
+        target = os.path.normpath(mount.target)
+        parent = _nearest(target)
+        shown = any(f"{parent}/".startswith(os.path.normpath(each.target) + "/") for each in mounts[:number])
+        if shown or parent in {target, *_OF_THE_SYSTEM} or _is_temporary(parent) or not os.access(parent, os.W_OK):
+            continue
+        lines.append(
+            f"paddleflow: no files can be made directly in {parent}, because the mount target {mount.target} is not there: "
+            "make that folder on this machine first\n"
+        )
+    return "".join(dict.fromkeys(lines))
+
+
+def _nearest(path: str) -> str:
+    """The path, or the nearest folder above it that exists."""
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def _is_temporary(folder: str) -> bool:
+    return os.stat(folder).st_mode & _ANYBODY_S == _ANYBODY_S
 
 
 class MountTable:
@@ -320,11 +354,12 @@ class MountTable:
             )
         real = os.path.realpath(self._root + folder)
         below = os.open(real, _PATH)
+        temporary = _is_temporary(real)
         try:
             staging = real if real != "/" else _staging(self._attached)
             hidden = os.open(staging, _PATH)
             try:
-                self.mount("tmpfs", staging, _NO_SUID | _NO_DEVICES, "tmpfs", _SKELETON)
+                self.mount("tmpfs", staging, _NO_SUID | _NO_DEVICES, "tmpfs", IN_MEMORY if temporary else _SKELETON)
                 for name in entries:
                     if f"{real.rstrip('/')}/{name}" == staging:
                         # Not recursively: the tmpfs that lies on it now would come along.
@@ -338,7 +373,7 @@ class MountTable:
                     self._show_entry(below, name, f"{staging}/{name}", mode)
             finally:
                 os.close(hidden)
-            self._skeletons.append(staging)
+            (self._writable if temporary else self._skeletons).append(staging)
             if real == "/":
                 self._root = staging
         finally:
