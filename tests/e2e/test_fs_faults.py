@@ -202,8 +202,9 @@ def test_names_that_are_hard_to_hold(server: S3Server, tmp_path: Path) -> None:
         with pytest.raises(OSError) as raised:
             (mount.folder / ("n" * 256)).write_bytes(b"x")
         assert raised.value.errno == errno.ENAMETOOLONG
-        with pytest.raises(OSError):
+        with pytest.raises(OSError) as raised:
             mount.folder.joinpath(*["d" * 100] * 20).mkdir(parents=True)
+        assert raised.value.errno == errno.ENAMETOOLONG, "a key has at most 1,024 bytes"
         assert mount.stats()["internal_errors"] == 0
 
 

@@ -120,6 +120,8 @@ def test_everything_survives_a_remount(bucket: Bucket, tmp_path: Path) -> None:
         if os.geteuid() == 0:
             os.chown(top / "deep" / "new\nline", 12, 34)
         (top / "link").symlink_to("deep/new\nline")
+        (top / "far").touch()
+        os.utime(top / "far", ns=(0, 2**64))
         large = os.urandom(20_000_000)
         (top / "large").write_bytes(large)
         mount.umount()
@@ -130,6 +132,7 @@ def test_everything_survives_a_remount(bucket: Bucket, tmp_path: Path) -> None:
         assert stat.S_IMODE((top / "deep").stat().st_mode) == 0o750
         assert (found.st_atime_ns, found.st_mtime_ns) == (10**18 + 1, 10**18 + 2)
         assert os.geteuid() != 0 or (found.st_uid, found.st_gid) == (12, 34)
+        assert (top / "far").stat().st_mtime_ns == 2**63 - 1, "the latest moment that there is"
         assert os.getxattr(top / "link", "user.colour") == b"\x00blue"
         assert (top / "link").read_bytes() == b"content"
         assert (top / "deep" / "empty").is_dir()

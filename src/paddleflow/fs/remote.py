@@ -384,9 +384,9 @@ class RemoteTree:
             node.uid = node.uid if changes.uid is None else changes.uid
             node.gid = node.gid if changes.gid is None else changes.gid
             if changes.atime is not None:
-                node.atime = now if changes.atime == NOW else changes.atime
+                node.atime = now if changes.atime == NOW else _bounded(changes.atime)
             if changes.mtime is not None:
-                node.mtime = now if changes.mtime == NOW else changes.mtime
+                node.mtime = now if changes.mtime == NOW else _bounded(changes.mtime)
                 if node.staged is not None:
                     os.utime(node.fd, ns=(node.atime, node.mtime))
             node.ctime = now
@@ -691,3 +691,8 @@ class RemoteTree:
         self._cache.close()
         self._index.close()
         self._store.close()
+
+
+def _bounded(moment: int) -> int:
+    """The nearest moment that metadata can hold: the years 1677 to 2262."""
+    return max(-(1 << 63) + 1, min(moment, (1 << 63) - 1))

@@ -18,7 +18,7 @@ from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota,
 from paddleflow.fs.kernel import Attributes
 from paddleflow.fs.state import HandleRecord
 from paddleflow.objects.links import CROSS_STORE
-from paddleflow.objects.store import CHANGED, NO_SUCH_BUCKET, NOT_SUPPORTED
+from paddleflow.objects.store import CHANGED, NO_SUCH_BUCKET, NOT_SUPPORTED, TOO_LONG
 
 NOW = -(1 << 70)  #: a time in `Changes` that means the moment of the call; no real time is that far away
 
@@ -187,7 +187,9 @@ def errno_of(error: PaddleFlowError) -> int:
             codes = {CHANGED: errno.ESTALE, "FolderNotEmpty": errno.ENOTEMPTY, "AlreadyExists": errno.EEXIST}
             return codes.get(error.code, errno.EIO)
         case Invalid():
-            codes = {NOT_SUPPORTED: errno.EOPNOTSUPP, CROSS_STORE: errno.EXDEV, NO_SUCH_BUCKET: errno.EIO}
+            codes = {
+                NOT_SUPPORTED: errno.EOPNOTSUPP, CROSS_STORE: errno.EXDEV, NO_SUCH_BUCKET: errno.EIO, TOO_LONG: errno.ENAMETOOLONG,
+            }  # fmt: skip
             return codes.get(error.code, errno.EINVAL)
         case _:
             return errno.EIO

@@ -41,6 +41,7 @@ MOST_NAME_BYTES = 255  #: of one part of a key, as file systems have it
 CHUNK = 4 * 2**20  #: bytes asked for at once when an object is read as a stream
 TEMPORARY = ".pf-tmp-"  #: how hidden names of files that are being written begin; no store lists them
 NOT_SUPPORTED = "OperationNotSupported"
+TOO_LONG = "KeyTooLong"  #: code of the `Invalid` for a key, or a part of one, with too many bytes
 CHANGED = "ContentChanged"  #: code of the `Conflict` for a tag that no longer holds
 EXISTS = "AlreadyExists"  #: code of the `Conflict` for a key that should have been absent
 BAD_CREDENTIALS = "BadCredentials"  #: code of the `Forbidden` for keys or passwords that are wrong, whatever is asked
@@ -175,9 +176,11 @@ def check_key(key: str) -> str:
     except UnicodeEncodeError as error:
         raise Invalid(f"key {shorten(key)} cannot be stored: it is not Unicode text") from error
     if len(encoded) > MOST_KEY_BYTES:
-        raise Invalid(f"key {shorten(key)} cannot be stored: {len(encoded)} bytes, at most {MOST_KEY_BYTES}")
+        problem = f"{len(encoded)} bytes, at most {MOST_KEY_BYTES}"
+        raise Invalid(f"key {shorten(key)} cannot be stored: {problem}", code=TOO_LONG)
     if len(encoded) > MOST_NAME_BYTES and any(len(part.encode()) > MOST_NAME_BYTES for part in parts):
-        raise Invalid(f"key {shorten(key)} cannot be stored: a part has more than {MOST_NAME_BYTES} bytes")
+        problem = f"a part has more than {MOST_NAME_BYTES} bytes"
+        raise Invalid(f"key {shorten(key)} cannot be stored: {problem}", code=TOO_LONG)
     return key
 
 
