@@ -429,6 +429,34 @@ def test_links_lead_somewhere() -> None:
     refuse(faults)
 
 
+def test_architecture_names_what_is_there() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    named = set(re.findall(r"`([a-z_]+(?:/[a-z_0-9]+)*/?(?:\.(?:py|md))?)`", text))
+    paths = {name for name in named if "/" in name or name.endswith(".py")}
+    refuse(
+        [f"{path} is not there" for path in sorted(paths) if not any((root / path).exists() for root in (ROOT, SOURCE))]
+    )
+
+
+def walk(title: str) -> tuple[str, dict[int, str]]:
+    """A walk of ARCHITECTURE.md: its text, and by the number of the step what is to be opened."""
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8").partition(f"## {title}")[2].partition("\n## ")[0]
+    return text, {int(row[0]): row[1] for row in re.findall(r"^\| (\d+) \|.*\| (.*) \|$", text, re.MULTILINE)}
+
+
+@pytest.mark.parametrize(("title", "most"), [("The walk of a job", 30), ("The walk of a run", 35)])
+def test_walks_count_their_modules(title: str, most: int) -> None:
+    """What a newcomer must open for a walk stays few, and is what the page says. A step may be several of the job's."""
+    text, steps = walk(title)
+    _, steps_of_job = walk("The walk of a job")
+    [said] = re.findall(r"^(\d+) modules", text, re.MULTILINE)
+    opened = " ".join(steps.values())
+    for first, last in re.findall(r"(\d+) to (\d+) above", opened):
+        opened += " ".join(steps_of_job[step] for step in range(int(first), int(last) + 1))
+    modules = set(re.findall(r"`([a-z_/]+\.py)`", opened))
+    assert len(modules) == int(said) <= most, sorted(modules)
+
+
 @pytest.mark.parametrize("name", ["docs/internals/limits.md", "docs/guides/security.md"])
 def test_each_limit_names_a_test_that_is_there(name: str) -> None:
     """What only a benchmark or nobody holds is a wish. `the same` is the cell above; what forbids nothing needs no test."""

@@ -10,14 +10,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from paddleflow.base.ids import AttemptId
 from paddleflow.base.values import dataclass
-from paddleflow.engine.launch import LaunchContext, MemberPlacement, PlacedJob, PreparedLaunch, attempt_of, prepare
+from paddleflow.engine.launch import (
+    LaunchContext,
+    MemberPlacement,
+    PlacedJob,
+    PreparedLaunch,
+    attempt_of,
+    port_counts,
+    prepare,
+)
 from paddleflow.engine.ports import Ports
 from paddleflow.jobs.facts import Key
 from paddleflow.jobs.machine import JobState
 from paddleflow.jobs.model import Member
 from paddleflow.jobs.rows import JobRow, TaskRow, lifecycle_of, request_of, state_of
 from paddleflow.runtimes.foreign_pods import ForeignPods
-from paddleflow.scheduling.model import Request
+from paddleflow.scheduling.model import Assignment, Request
 from paddleflow.scheduling.record import Recorded
 
 if TYPE_CHECKING:
@@ -167,6 +175,16 @@ class Board:
 
     def next_due(self) -> float | None:
         return self._later[0][0] if self._later else None
+
+    def assign_places(self, assignments: Sequence[Assignment], framework: str) -> tuple[MemberPlacement, ...]:
+        """What the scheduler assigned, with the ports that the framework needs; `Temporary` when there are too few."""
+        counts = port_counts(framework, [(each.role, each.index) for each in assignments])
+        ports = self.ports.take(sum(counts)) if any(counts) else ()
+        places, used = [], 0
+        for item, count in zip(assignments, counts, strict=True):
+            places.append(MemberPlacement(item.role, item.index, item.node, item.devices, ports[used : used + count]))
+            used += count
+        return tuple(places)
 
     def release(self, active: Active) -> None:
         """The job's resources are free again."""

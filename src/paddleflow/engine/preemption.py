@@ -10,12 +10,12 @@ ever given out twice. A member can change in place when its role says so (`Membe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 from paddleflow.engine.board import Active, Board, Waiting
 from paddleflow.engine.changeset import Join, Writes
-from paddleflow.engine.launch import LaunchContext, MemberPlacement, port_counts, prepare
+from paddleflow.engine.launch import LaunchContext, prepare
 from paddleflow.errors import Temporary
 from paddleflow.jobs.facts import Evicted, Fact, Key, Resized
 from paddleflow.scheduling.classes import allocated_total
@@ -48,7 +48,7 @@ def _resize(
     text = _resize_text(held, decision, anew)
     if not anew and added:
         try:
-            places = assign_places(board, decision.added, active.job.framework)
+            places = board.assign_places(decision.added, active.job.framework)
         except Temporary:  # no ports: it stays as it is
             board.core.resized(decision.job, [a for a in held.assignments if a not in set(decision.added)])
             return None
@@ -77,17 +77,6 @@ def _keys(assignments: Iterable[Assignment]) -> tuple[Key, ...]:
 
 def _names(keys: Iterable[Key]) -> list[str]:
     return [f"{role}-{index}" for role, index in keys]
-
-
-def assign_places(board: Board, assignments: Sequence[Assignment], framework: str) -> tuple[MemberPlacement, ...]:
-    """Places with their ports; `Temporary` when there are too few."""
-    counts = port_counts(framework, _keys(assignments))
-    ports = board.ports.take(sum(counts)) if any(counts) else ()
-    places, used = [], 0
-    for item, count in zip(assignments, counts, strict=True):
-        places.append(MemberPlacement(item.role, item.index, item.node, item.devices, ports[used : used + count]))
-        used += count
-    return tuple(places)
 
 
 def finish_shrink(board: Board, active: Active, writes: Writes) -> None:

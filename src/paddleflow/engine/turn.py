@@ -19,7 +19,7 @@ from paddleflow.base.log import Log
 from paddleflow.engine.board import Active, Board, Waiting, activate
 from paddleflow.engine.changeset import Changeset, JobUpdate, Moved, Placement
 from paddleflow.engine.launch import LaunchContext, attempt_of
-from paddleflow.engine.preemption import assign_places, fact_for, finish_restart, finish_shrink
+from paddleflow.engine.preemption import fact_for, finish_restart, finish_shrink
 from paddleflow.errors import Temporary
 from paddleflow.frameworks.catalogue import find
 from paddleflow.jobs.facts import (
@@ -249,7 +249,7 @@ def _wait(board: Board, job: str, reason: Reason, changes: Changeset) -> None:
 def _start(board: Board, waiting: Waiting, assignments: Sequence[Assignment], changes: Changeset, now: float) -> None:
     request, touched = waiting.request, waiting.touched
     try:
-        places = assign_places(board, assignments, waiting.framework)
+        places = board.assign_places(assignments, waiting.framework)
     except Temporary as error:
         board.core.release(request.job)
         board.enqueue(waiting, now + 1.0, now)
