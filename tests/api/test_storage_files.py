@@ -61,6 +61,14 @@ async def test_pages_are_by_name(alice: Api, folder: Path) -> None:
     assert found == [f"{number:02d}" for number in range(25)]
 
 
+async def test_names_that_are_not_utf8_are_shown_and_hide_no_others(alice: Api, folder: Path) -> None:
+    for name in (b"caf\xe9", b"a", b"z"):
+        (folder / os.fsdecode(name)).touch()
+    assert await names(alice) == ["a", "caf\\udce9", "z"]
+    page = (await alice.get("/fs/team/files", maxKeys=2)).ok()
+    assert (page["nextMarker"], await names(alice, marker=page["nextMarker"])) == ("caf\\udce9", ["z"])
+
+
 async def test_ranges(alice: Api, folder: Path) -> None:
     (folder / "f").write_bytes(b"0123456789")
     for given, body, shown in (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic_core import to_json
+from pydantic_core import PydanticSerializationError, to_json
 
+from paddleflow.base.text import as_utf8
 from paddleflow.errors import HINT, PaddleFlowError
 from paddleflow.spec import wire
 
@@ -16,7 +17,23 @@ def encoded(result: object) -> bytes:
     """The body of a handler's result: bytes are JSON already, None is an empty body."""
     if type(result) is bytes:
         return result
-    return b"" if result is None else to_json(result)
+    if result is None:
+        return b""
+    try:
+        return to_json(result)
+    except PydanticSerializationError:  # names of files are any bytes
+        return to_json(_as_utf8(result))
+
+
+def _as_utf8(value: object) -> object:
+    match value:
+        case str():
+            return as_utf8(value)
+        case dict():
+            return {key: _as_utf8(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_as_utf8(each) for each in value]
+    return value
 
 
 def headers(body: bytes, request_id: str) -> Headers:
@@ -28,7 +45,8 @@ def refusal(error: PaddleFlowError, request_id: str) -> bytes:
 
     The hint ends the message too, for clients that show nothing else; ours take it off again (`errors.HINT`).
     """
-    body: wire.ErrorBody = {"requestID": request_id, "code": error.code, "message": error.message or error.code}
+    message = as_utf8(error.message)
+    body: wire.ErrorBody = {"requestID": request_id, "code": error.code, "message": message or error.code}
     if error.hint:
         body["hint"] = error.hint
         body["message"] += HINT.format(error.hint)
@@ -38,7 +56,7 @@ def refusal(error: PaddleFlowError, request_id: str) -> bytes:
 
 
 def _detail(where: str, message: str, hint: str) -> wire.FaultDetail:
-    detail: wire.FaultDetail = {"where": where, "message": message}
+    detail: wire.FaultDetail = {"where": as_utf8(where), "message": as_utf8(message)}
     if hint:
         detail["hint"] = hint
     return detail

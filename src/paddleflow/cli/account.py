@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from paddleflow.base.text import printable
 from paddleflow.cli import output
-from paddleflow.cli.errors import printable
 from paddleflow.cli.lazy import Command, Paging, group, paging
 from paddleflow.cli.output import Column, Kind, with_id
 from paddleflow.cli.session import Session, pass_session

@@ -9,15 +9,8 @@ from pathlib import Path
 
 import click
 
+from paddleflow.base.text import printable
 from paddleflow.errors import Invalid, PaddleFlowError
-
-#: Control characters of C0 and C1 but the tab and the line feed: what a terminal obeys instead of showing it.
-_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code not in (9, 10)}
-
-
-def printable(text: str) -> str:
-    """Text of somebody else for a terminal: control characters are shown, not sent."""
-    return text if text.isprintable() else text.translate(_CONTROLS)
 
 
 def report(error: PaddleFlowError) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from paddleflow.base.text import printable
 from paddleflow.cli import output
-from paddleflow.cli.errors import printable
 from paddleflow.cli.lazy import Command
 from paddleflow.cli.output import Column, Kind
 from paddleflow.cli.session import Session, note, pass_session

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import click
 
-from paddleflow.cli.errors import printable
+from paddleflow.base.text import printable
 from paddleflow.errors import Unavailable
 
 if TYPE_CHECKING:

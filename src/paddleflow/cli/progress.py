@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
+from paddleflow.base.text import printable
 from paddleflow.cli import output
-from paddleflow.cli.errors import printable
 from paddleflow.cli.output import Column, Kind
 from paddleflow.cli.session import Session, note
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from paddleflow.base.text import printable
 from paddleflow.cli import output
-from paddleflow.cli.errors import faults_of, printable
+from paddleflow.cli.errors import faults_of
 from paddleflow.cli.lazy import LazyCommand, Paging, group, paging, pair_each
 from paddleflow.cli.output import Column, Kind, with_id
 from paddleflow.cli.session import Session, note, pass_session

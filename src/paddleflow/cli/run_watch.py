@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from paddleflow.base.text import printable
 from paddleflow.base.values import dataclass
 from paddleflow.cli import output
-from paddleflow.cli.errors import printable
 from paddleflow.cli.job_follow import print_log, show_events
 from paddleflow.cli.lazy import Command
 from paddleflow.cli.run_tree import ENDED, MARKS, duration

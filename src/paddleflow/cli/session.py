@@ -107,6 +107,6 @@ pass_session = click.make_pass_decorator(Session)
 
 def note(message: str) -> None:
     """Something beside the data, on stderr."""
-    from paddleflow.cli.errors import printable  # not at the top, so that help is quick
+    from paddleflow.base.text import printable  # not at the top, so that help is quick
 
     click.echo(printable(message), err=True)

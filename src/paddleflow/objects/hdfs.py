@@ -41,9 +41,11 @@ from paddleflow.objects.store import (
     check_folder_key,
     check_key,
     check_range,
+    check_size,
     check_target,
     copy_through_this_machine,
     exists_already,
+    is_below,
     not_a_file,
     not_a_folder,
     not_supported,
@@ -115,6 +117,11 @@ class HdfsStore:
             raise
         except Exception as error:  # the driver has no errors of its own
             raise self._translated(error, key) from error
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":
+                raise
+            # A panic of the driver, which Python has beside KeyboardInterrupt: what a server answered may not end this process.
+            raise Unavailable(f"{shorten(key)} in {self.name}: the driver gave up on an answer: {error}") from error
 
     # ---- looking ----
 
@@ -137,7 +144,8 @@ class HdfsStore:
             if found is None or not found.path.startswith(above):
                 return  # a file answers with itself
             name = found.path.removeprefix(above)
-            if name.rpartition("/")[2].startswith(TEMPORARY) or (recursive and found.isdir):
+            hidden = name.rpartition("/")[2].startswith(TEMPORARY) or not is_below(name, "")
+            if hidden or (recursive and found.isdir):
                 continue
             yield _entry(f"{folder}/{name}" if folder else name, found)
 
@@ -387,7 +395,7 @@ def _entry(key: str, found: FileStatus) -> Entry:
     modified_at = found.modification_time / 1000
     if found.isdir:
         return Entry(key, Kind.FOLDER, modified_at=modified_at)
-    return Entry(key, Kind.FILE, found.length, modified_at, _tag(found))
+    return Entry(key, Kind.FILE, check_size(key, found.length), modified_at, _tag(found))
 
 
 def _tag(found: FileStatus) -> str:

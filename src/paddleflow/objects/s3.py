@@ -27,6 +27,7 @@ from paddleflow.objects.connections import Answer, Connections
 from paddleflow.objects.signature import Credentials, Signer, encode_path, encode_query
 from paddleflow.objects.store import (
     BAD_CREDENTIALS,
+    MOST_SIZE,
     NO_SUCH_BUCKET,
     Capabilities,
     Entry,
@@ -50,7 +51,6 @@ _MOST_ANSWER = 16 * 2**20  #: bytes of an answer that is no content
 _MOST_XML = 8 * 2**20  #: bytes of an answer that is read as XML: 1,000 keys and what belongs to them have 4 MiB
 _MOST_MARKUP = 200_000  #: elements and attributes of it, each of which takes many times its bytes
 _MOST_WORDS = 64 * 1024  #: bytes in which an error's words are looked for
-_MOST_SIZE = 2**63 - 1
 MOST_EMPTY_PAGES = 1_000  #: of a listing, one after the other
 _LARGE = 2**20  #: bytes from which an answer is worth receiving without copies
 _META = "x-amz-meta-"
@@ -467,7 +467,7 @@ def _written(key: str, size: int, tag: str, metadata: Mapping[str, str] | None) 
 
 def _size(text: str) -> int:
     size = int(text[:20])
-    if not 0 <= size <= _MOST_SIZE:
+    if not 0 <= size <= MOST_SIZE:
         raise ValueError(f"{size} is no size")
     return size
 

@@ -41,6 +41,7 @@ from paddleflow.objects.store import (
     check_folder_key,
     check_key,
     check_range,
+    check_size,
     check_target,
     exists_already,
     is_below,
@@ -54,6 +55,7 @@ from paddleflow.objects.store import (
 )
 
 PAGE = 1_000  #: entries of a folder that are fetched at once
+MOST_FOLDERS = 100_000  #: that wait to be listed: a server may say that each folder holds others
 CONNECT_SECONDS = 10.0
 _LOCKS = 64
 T = TypeVar("T")
@@ -234,6 +236,8 @@ class SftpStore:
                             yield entry
                         elif not link:
                             pending.append(entry.key)
+                    if len(pending) > MOST_FOLDERS:
+                        raise Unavailable(f"{self.name} has more than {MOST_FOLDERS:,} folders beside each other")
             except NotFound:
                 continue  # removed, or never there
             finally:
@@ -570,7 +574,7 @@ def _entry(key: str, found: SFTPAttrs) -> Entry:
         return Entry(key, Kind.FOLDER, modified_at=modified_at)
     if not stat.S_ISREG(mode):
         return Entry(key, Kind.OTHER, modified_at=modified_at)
-    return Entry(key, Kind.FILE, found.size or 0, modified_at, _tag(found))
+    return Entry(key, Kind.FILE, check_size(key, found.size or 0), modified_at, _tag(found))
 
 
 def _tag(found: SFTPAttrs) -> str:

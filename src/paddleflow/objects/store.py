@@ -38,6 +38,7 @@ from paddleflow.errors import Conflict, Invalid, NotFound, TooLarge, TooMany, Un
 
 MOST_KEY_BYTES = 1024  #: what S3 allows, so that a key that one store takes can be copied to the next
 MOST_NAME_BYTES = 255  #: of one part of a key, as file systems have it
+MOST_SIZE = 2**63 - 1  #: bytes of a file, as file systems have it; who says more is not to be trusted
 CHUNK = 4 * 2**20  #: bytes asked for at once when an object is read as a stream
 TEMPORARY = ".pf-tmp-"  #: how hidden names of files that are being written begin; no store lists them
 NOT_SUPPORTED = "OperationNotSupported"
@@ -194,6 +195,13 @@ def is_below(key: str, folder: str) -> bool:
     """Whether what a listing calls an entry can be one: the names are those of a server, which may make up any. `folder` ends with a slash."""
     name = key[len(folder) :]
     return key.startswith(folder) and "\0" not in name and not any(part in ("", ".", "..") for part in name.split("/"))
+
+
+def check_size(key: str, size: int) -> int:
+    """A size that a server says; `Unavailable` for one that no file can have."""
+    if not 0 <= size <= MOST_SIZE:
+        raise Unavailable(f"the size of {shorten(key)} is said to be {size}, which no file has")
+    return size
 
 
 def check_range(offset: int, size: int) -> None:

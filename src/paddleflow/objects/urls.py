@@ -81,6 +81,8 @@ class Scheme:
     addresses: Callable[[Url, Properties], list[tuple[str, int]]] = field(default=lambda url, properties: [])
     #: How a client of the machine mounts it; None: this program speaks with its servers itself.
     native: Callable[[Url, Properties, bool], NativeMount] | None = None
+    #: Why only root may make a storage of it, with such properties; empty: everybody may.
+    root_only: Callable[[Properties], str] = field(default=lambda properties: "")
     #: Which server and which place on it people are shown.
     shown: Callable[[Url, Properties], tuple[str, str]] = field(
         default=lambda url, properties: (properties.get("endpoint") or url.authority, f"/{url.path}")
@@ -232,6 +234,10 @@ def _afs(url: Url, properties: Properties, wait: bool) -> NativeMount:
     return mount_afs(url.text, user, password)
 
 
+def _trusts_machine(properties: Properties) -> str:
+    return "its server trusts this machine, whoever asks"
+
+
 def _plain_host(url: Url, host: str) -> str:
     """A host that programs take for nothing else."""
     if not re.fullmatch(r"[A-Za-z0-9:][A-Za-z0-9.:_%-]*", host):
@@ -375,6 +381,17 @@ def _open_served(url: Url, properties: Properties) -> ObjectStore:
 
 # ---- HDFS ----
 
+
+def _realm(value: str) -> str:
+    """It becomes a word of a `krb5.conf`."""
+    return "" if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value) else "is not a realm, such as EXAMPLE.COM"
+
+
+def _key_server(value: str) -> str:
+    fits = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*(:\d{1,5})?|\[[0-9A-Fa-f:]+\](:\d{1,5})?", value)
+    return "" if fits else "is not a server, such as kdc.example.com:88"
+
+
 _PROTECTIONS = ("authentication", "integrity", "privacy")
 _HDFS_PROPERTIES = (
     Property("user", "who asks, on a cluster without Kerberos; if not given, the account that PaddleFlow runs as"),
@@ -386,8 +403,12 @@ _HDFS_PROPERTIES = (
         secret=True,
         lines=True,
     ),
-    Property("kerberos.realm", "the realm, if the machine's `krb5.conf` does not know it"),
-    Property("kerberos.kdc", "the realm's key server, `host:port`, if the machine's `krb5.conf` does not know it"),
+    Property("kerberos.realm", "the realm, if the machine's `krb5.conf` does not know it", fault=_realm),
+    Property(
+        "kerberos.kdc",
+        "the realm's key server, `host:port`, if the machine's `krb5.conf` does not know it",
+        fault=_key_server,
+    ),
     Property(
         "kerberos.namenode.principal", "accepted for clients that send it; it follows from the name node's address"
     ),
@@ -421,6 +442,16 @@ def _open_hdfs(url: Url, properties: Properties) -> ObjectStore:
     place = hdfs.HdfsCluster(_name_nodes(url), "/" + url.path, properties.get("user", ""), kerberos)
     store: ObjectStore = hdfs.HdfsStore(place)
     return store
+
+
+def _hdfs_trusts(properties: Properties) -> str:
+    if not properties.get("kerberos.principal"):
+        return "a cluster without Kerberos believes every name that this machine gives"
+    if not properties.get("kerberos.keytab.data"):
+        return "without kerberos.keytab.data the tickets of the server's account are used"
+    if properties.get("kerberos.kdc"):
+        return "kerberos.kdc holds for all storages of the server"
+    return ""
 
 
 def _hdfs_addresses(url: Url, properties: Properties) -> list[tuple[str, int]]:
@@ -457,6 +488,7 @@ _TYPES = (
         _open_hdfs,
         _HDFS_PROPERTIES,
         _hdfs_addresses,
+        root_only=_hdfs_trusts,
     ),
     Scheme(
         "pfs",
@@ -474,6 +506,7 @@ _TYPES = (
         (),
         lambda url, properties: [(url.host, url.port(2049))],
         _nfs,
+        _trusts_machine,
     ),
     Scheme(
         "glusterfs",
@@ -483,6 +516,7 @@ _TYPES = (
         _GLUSTERFS_PROPERTIES,
         lambda url, properties: [(_volume_of(url)[0], int(properties.get("port") or 24007))],
         _glusterfs,
+        _trusts_machine,
         lambda url, properties: (
             url.authority.partition(":")[0],
             f"{url.authority.partition(':')[2]}/{url.path}".rstrip("/"),
@@ -495,6 +529,7 @@ _TYPES = (
         open_mounted,
         _AFS_PROPERTIES,
         native=_afs,
+        root_only=_trusts_machine,
         shown=lambda url, properties: (f"afs://{url.authority}", f"/{url.path}"),
     ),
     Scheme(

@@ -8,6 +8,7 @@ import sys
 
 from paddleflow.api.application import REQUEST_ID
 from paddleflow.base.clock import local_text, rfc3339
+from paddleflow.base.text import as_utf8, printable
 from paddleflow.errors import Invalid
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -26,7 +27,8 @@ def configure(level: str, form: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(LEVELS[level.lower()])
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    for name in ("uvicorn", "asyncssh"):  # a line, or several, for each connection
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
@@ -48,16 +50,16 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str, ensure_ascii=False)
+        return as_utf8(json.dumps(line, default=str, ensure_ascii=False))
 
 
 class TextFormatter(logging.Formatter):
-    """``2026-01-31 12:00:00 info engine: begins anew  reason=…``"""
+    """``2026-01-31 12:00:00 info engine: begins anew  reason=…``; what clients wrote reaches a terminal as text only."""
 
     def format(self, record: logging.LogRecord) -> str:
         name = record.name.removeprefix("paddleflow.")
-        text = f"{local_text(record.created)} {record.levelname.lower()} {name}: {record.getMessage()}"
+        text = f"{local_text(record.created)} {record.levelname.lower()} {name}: {printable(record.getMessage())}"
         fields = _fields(record)
         if fields:
-            text += "  " + " ".join(f"{key}={value}" for key, value in fields.items())
+            text += "  " + " ".join(f"{key}={printable(str(value))}" for key, value in fields.items())
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text

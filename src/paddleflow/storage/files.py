@@ -16,6 +16,7 @@ import secrets
 from collections.abc import Callable, Generator, Iterator
 from itertools import islice
 
+from paddleflow.base.text import as_utf8
 from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, Invalid, NotFound, OverQuota
 from paddleflow.objects.store import CHANGED, CHUNK, Entry, Kind, ObjectStore, stat_file
@@ -41,25 +42,24 @@ class StoredPart:
     size: int
 
 
-def list_page(store: ObjectStore, folder: str, after: str, most: int) -> SlicedWork[tuple[list[Entry], bool]]:
+def list_page(
+    store: ObjectStore, folder: str, after: str, most: int, most_listed: int = MOST_LISTED
+) -> SlicedWork[tuple[list[Entry], bool]]:
     """The first entries of a folder by name after a name, and whether there are more. Memory: one page."""
     found = store.stat(folder)
     if found.kind is not Kind.FOLDER:
         return [found], False
     kept: list[tuple[str, Entry]] = []
-
-    def names() -> Iterator[tuple[str, Entry]]:
-        for entry in store.list_entries(folder):
-            name = entry.key.rpartition("/")[2]
-            if name > after and entry.key != UPLOADS:
-                yield name, entry
-
-    for number, pair in enumerate(names(), 1):
-        kept.append(pair)
+    for number, entry in enumerate(
+        store.list_entries(folder), 1
+    ):  # every entry counts: a store may repeat those before `after`
+        if number > most_listed:
+            raise Invalid(f"folder {folder[:200]!r} has more than {most_listed:,} entries")
+        name = as_utf8(entry.key.rpartition("/")[2])
+        if name > after and entry.key != UPLOADS:
+            kept.append((name, entry))
         if len(kept) > 4 * most:
             kept = heapq.nsmallest(most + 1, kept, key=lambda pair: pair[0])
-        if number > MOST_LISTED:
-            raise Invalid(f"folder {folder[:200]!r} has more than {MOST_LISTED:,} entries")
         if number % 100 == 0:
             yield number
     kept = heapq.nsmallest(most + 1, kept, key=lambda pair: pair[0])
