@@ -29,7 +29,7 @@ from paddleflow.podscheduler.changeset import PodChangeset
 from paddleflow.podscheduler.pods import Pod, PodReader
 from paddleflow.podscheduler.writer import Feedback, PodWriter
 from paddleflow.runtimes.foreign_pods import Free
-from paddleflow.runtimes.kubernetes.pods import SCHEDULER
+from paddleflow.runtimes.kubernetes.pods import SCHEDULER, cluster_label
 from paddleflow.scheduling.core import Core
 from paddleflow.scheduling.model import Decision, Node, Queue
 from paddleflow.scheduling.rules import DEFAULTS
@@ -80,7 +80,7 @@ class ForeignPods:
     ) -> None:
         """`client` writes as the leader; `plain` is for the lease and for events, and has no fence. `identity` is the same for
         all servers of one database."""
-        self.caches = Caches(client, PodReader(SCHEDULER, cluster))
+        self.caches = Caches(client, PodReader(SCHEDULER, cluster_label(cluster)))
         self.lacking: Sequence[Right] = ()
         self._client, self._plain, self._clock, self._spawn = client, plain, clock, spawn
         self._cluster = cluster

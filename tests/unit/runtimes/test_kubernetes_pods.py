@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddleflow.base.ids import AttemptId
+from paddleflow.base.names import LABEL_VALUE
 from paddleflow.base.quantity import Resources
 from paddleflow.runtimes.kubernetes import custom_objects, handover, pods, status
 from paddleflow.runtimes.kubernetes.pods import PodSettings
@@ -49,6 +50,21 @@ def test_names_differ_where_attempts_do() -> None:
     names = {pods.pod_name(AttemptId(each)) for each in ("job-a.worker-0.1", "job-A.worker-0.1", "job_a.worker-0.1")}
     assert len(names) == 3
     assert pods.pod_name(ATTEMPT) == "job-a-worker-0-1"
+
+
+@given(st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,80}[A-Za-z0-9_]", fullmatch=True))
+def test_every_name_of_a_cluster_makes_a_label(name: str) -> None:
+    label = pods.cluster_label(name)
+    assert not LABEL_VALUE.fault(label)
+    assert label == name or LABEL_VALUE.fault(name)
+
+
+@pytest.mark.parametrize("job", ["job-1a2b3c4d5e6f", "7" * 63, "a" * 63])
+def test_an_operator_s_object_leaves_room_for_the_names_of_its_pods(job: str) -> None:
+    """Their names are host names and label values: Kubeflow adds `-worker-1000`, Ray `-raycluster-abcde`."""
+    name = pods.object_name(AttemptId(f"{job}.worker-0.1"))
+    assert re.fullmatch(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?", name)
+    assert name != pods.object_name(AttemptId(f"{job}.worker-0.2"))
 
 
 def test_a_launch_becomes_a_pod() -> None:

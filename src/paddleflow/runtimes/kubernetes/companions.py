@@ -52,7 +52,7 @@ class Companions:
                 raise Invalid(f"a {name} is there that is not this job's") from None
 
     def _is_ours(self, found: View) -> bool:
-        return bool((found["metadata"].get("labels") or {}).get(pods.CLUSTER_LABEL) == self._settings.cluster)
+        return bool((found["metadata"].get("labels") or {}).get(pods.CLUSTER_LABEL) == self._settings.label)
 
     async def remove(self, pod: View, job: str) -> None:
         """Take away what belonged to a pod, by its metadata, and to its job when no other pod of it is left."""
@@ -71,7 +71,7 @@ class Companions:
         groups = [PODGROUPS] if self._settings.scheduler == handover.VOLCANO else []
         for resource in (CONFIG_MAPS, SERVICES, SECRETS, *groups):
             try:
-                labels = f"{pods.CLUSTER_LABEL}={self._settings.cluster}"
+                labels = f"{pods.CLUSTER_LABEL}={self._settings.label}"
                 found = (await self._client.list(resource, labels=labels)).items
             except Forbidden:  # not everybody gives the right to list secrets: what a crash left of them stays then
                 continue

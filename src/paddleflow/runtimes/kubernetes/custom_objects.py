@@ -21,7 +21,7 @@ from paddleflow.runtimes.kubernetes.pods import (
     QUEUE,
     SCHEDULER,
     PodSettings,
-    pod_name,
+    object_name,
 )
 from paddleflow.runtimes.kubernetes.status import CUSTOM
 from paddleflow.runtimes.runtime import Launch
@@ -65,14 +65,14 @@ def manifest(launch: Launch, settings: PodSettings, resource: Resource) -> Objec
     kind = kind_of(launch.template)
     ours = kind is not None and kind.group == "batch.paddlepaddle.org"
     given: Mapping[str, Any] = launch.template.get("metadata") or {}
-    made = resource.object(pod_name(launch.attempt), launch.namespace or settings.namespace)
+    made = resource.object(object_name(launch.attempt), launch.namespace or settings.namespace)
     made |= {
         key: _charged(value, launch.queue, ours)
         for key, value in launch.template.items()
         if key not in {"apiVersion", "kind", "metadata", "status"}
     }
     made["metadata"] |= {
-        "labels": {**(given.get("labels") or {}), **launch.labels, JOB_LABEL: job, CLUSTER_LABEL: settings.cluster},
+        "labels": {**(given.get("labels") or {}), **launch.labels, JOB_LABEL: job, CLUSTER_LABEL: settings.label},
         "annotations": {**(given.get("annotations") or {}), **launch.annotations, ATTEMPT: launch.attempt},
         "finalizers": [ATTEMPT],
     }

@@ -43,5 +43,5 @@ def pod_group(launch: Launch, settings: PodSettings) -> Object | None:
     made = PODGROUPS.object(
         service_name(job), launch.namespace or settings.namespace, spec={"minMember": launch.gang, "queue": "default"}
     )
-    made["metadata"] |= {"labels": {CLUSTER_LABEL: settings.cluster}, "annotations": {JOB_LABEL: job}}
+    made["metadata"] |= {"labels": {CLUSTER_LABEL: settings.label}, "annotations": {JOB_LABEL: job}}
     return made

@@ -131,7 +131,7 @@ class KubernetesRuntime:
         self._image_grace, self._check_every = image_grace, check_every
         self.logs = LogFolder(data)
         self.samples = SampleFolder(self.logs)
-        self._pods: Cache[Object | OtherPod] = Cache(client, PODS, transform=status.kept(settings.cluster))
+        self._pods: Cache[Object | OtherPod] = Cache(client, PODS, transform=status.kept(settings.label))
         self._nodes: Cache[Object] = Cache(client, NODES, transform=status.trimmed_node)
         self._objects: dict[Resource, Cache[Object]] = {}  # objects of operators, by kind, each shown as a pod
         self._looking = asyncio.Lock()
@@ -235,7 +235,7 @@ class KubernetesRuntime:
 
     @property
     def _own_label(self) -> str:
-        return f"{pods.CLUSTER_LABEL}={self._cluster}"
+        return f"{pods.CLUSTER_LABEL}={self._settings.label}"
 
     def _resource(self, found: View) -> Resource:
         """What a view is of."""
@@ -365,9 +365,10 @@ class KubernetesRuntime:
 
     async def _take_up(self, launch: Launch, resource: Resource) -> None:
         """A pod of the name is there: ours from before, or somebody else's."""
-        name, space = pods.pod_name(launch.attempt), launch.namespace or self._settings.namespace
+        name = pods.pod_name(launch.attempt) if resource == PODS else pods.object_name(launch.attempt)
+        space = launch.namespace or self._settings.namespace
         there = await self._client.get(resource, name, space)
-        ours = (there["metadata"].get("labels") or {}).get(pods.CLUSTER_LABEL) == self._cluster
+        ours = (there["metadata"].get("labels") or {}).get(pods.CLUSTER_LABEL) == self._settings.label
         if ours and status.attempt_of(there) == launch.attempt:
             self._cache(resource).record_write(there)
         else:

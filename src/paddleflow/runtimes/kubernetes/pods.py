@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from paddleflow.base.ids import AttemptId, parse_attempt
+from paddleflow.base.names import LABEL_VALUE
 from paddleflow.base.quantity import Resources
 from paddleflow.base.values import dataclass
 from paddleflow.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES, Object
@@ -43,7 +44,7 @@ CODE_CONTAINER = "code"  #: the init container that has the code put in place
 SENT_CODE = "paddleflow.org/code"  #: annotation of a pod that waits for its code: user and snapshot
 DISK = "ephemeral-storage"
 _LONGEST_NAME = 63
-_LABEL = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]?")
+_LONGEST_OBJECT = 40  #: characters of the name of an operator's object: what the operator makes of it has longer ones
 SECRETS_FOLDER = "/paddleflow/secrets"
 _UNPACK = f"cat {_PARTS}/* | tar -xzf - -C {CODE}"
 _WAIT = f"until [ -e {_PARTS}/done ]; do sleep 1; done"
@@ -71,8 +72,18 @@ class PodSettings:
     storages: StorageSettings = field(default_factory=StorageSettings)
     scheduler: str = ""  #: `schedulerName` of pods that are handed over to it; empty: the engine places them
 
+    @property
+    def label(self) -> str:
+        """The value of `CLUSTER_LABEL` on everything of this cluster."""
+        return cluster_label(self.cluster)
+
     def allows_root(self, queue: str) -> bool:
         return queue in self.root_queues or EVERY_QUEUE in self.root_queues
+
+
+def cluster_label(cluster: str) -> str:
+    """The value of `CLUSTER_LABEL`: the name of the cluster where that may be the value of a label, else its beginning and a digest."""
+    return cluster if LABEL_VALUE.pattern.fullmatch(cluster) else _label(cluster, cluster)
 
 
 def pod_name(attempt: AttemptId) -> str:
@@ -80,17 +91,23 @@ def pod_name(attempt: AttemptId) -> str:
     return _label(attempt.replace(".", "-"), attempt)
 
 
+def object_name(attempt: AttemptId) -> str:
+    """Of an operator's object: short, because its pods and services add to it, and beginning with a letter, because services must."""
+    plain = attempt.replace(".", "-")
+    return _label(plain if plain[:1].isalpha() else f"j-{plain}", attempt, _LONGEST_OBJECT)
+
+
 def service_name(job: str) -> str:
     """Of the job's headless service. It must begin with a letter."""
     return _label(job if job[:1].isalpha() else f"j-{job}", job)
 
 
-def _label(wanted: str, whole: str) -> str:
+def _label(wanted: str, whole: str, longest: int = _LONGEST_NAME) -> str:
     plain = wanted.lower()
-    if len(plain) <= _LONGEST_NAME and re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", plain) and plain == wanted:
+    if len(plain) <= longest and re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", plain) and plain == wanted:
         return plain
     digest = hashlib.sha256(whole.encode()).hexdigest()[:12]
-    kept = re.sub(r"[^-a-z0-9]+", "-", plain).strip("-")[: _LONGEST_NAME - 13].rstrip("-") or "attempt"
+    kept = re.sub(r"[^-a-z0-9]+", "-", plain).strip("-")[: longest - 13].rstrip("-") or "attempt"
     return f"{kept}-{digest}"
 
 
@@ -130,10 +147,10 @@ def service(launch: Launch, settings: PodSettings) -> Object | None:
         spec={
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
-            "selector": {JOB_LABEL: job, CLUSTER_LABEL: settings.cluster},
+            "selector": {JOB_LABEL: job, CLUSTER_LABEL: settings.label},
         },
     )
-    made["metadata"] |= {"labels": {CLUSTER_LABEL: settings.cluster}, "annotations": {JOB_LABEL: job}}
+    made["metadata"] |= {"labels": {CLUSTER_LABEL: settings.label}, "annotations": {JOB_LABEL: job}}
     return made
 
 
@@ -147,7 +164,7 @@ def config_maps(launch: Launch, settings: PodSettings, code: bytes = b"") -> lis
         each["immutable"] = True
         each["metadata"] |= {
             "namespace": launch.namespace or settings.namespace,
-            "labels": {CLUSTER_LABEL: settings.cluster, POD_LABEL: pod_name(launch.attempt)},
+            "labels": {CLUSTER_LABEL: settings.label, POD_LABEL: pod_name(launch.attempt)},
         }
     return made
 
@@ -162,7 +179,7 @@ def secret(launch: Launch, settings: PodSettings, tokens: str = "") -> Object | 
     encoded = {key: base64.b64encode(text.encode()).decode() for key, text in values.items()}
     made = SECRETS.object(pod_name(launch.attempt), launch.namespace or settings.namespace, data=encoded)
     made["immutable"] = True
-    made["metadata"]["labels"] = {CLUSTER_LABEL: settings.cluster, POD_LABEL: pod_name(launch.attempt)}
+    made["metadata"]["labels"] = {CLUSTER_LABEL: settings.label, POD_LABEL: pod_name(launch.attempt)}
     return made
 
 
@@ -234,9 +251,9 @@ def pod(launch: Launch, settings: PodSettings, code_size: int = 0) -> Object:
     if launch.node:
         spec["nodeName"] = launch.node
     made = PODS.object(pod_name(launch.attempt), launch.namespace or settings.namespace, spec=spec)
-    labels = {key: value for key, value in launch.labels.items() if _LABEL.fullmatch(value)}
+    labels = {key: value for key, value in launch.labels.items() if LABEL_VALUE.pattern.fullmatch(value)}
     made["metadata"] |= {
-        "labels": {**labels, JOB_LABEL: job, CLUSTER_LABEL: settings.cluster},
+        "labels": {**labels, JOB_LABEL: job, CLUSTER_LABEL: settings.label},
         "annotations": {**launch.annotations, ATTEMPT: launch.attempt},
         "finalizers": [ATTEMPT],
     }
