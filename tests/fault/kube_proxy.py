@@ -20,7 +20,7 @@ from paddleflow.kube.transport import Endpoint, Request, Response, Transport
 
 WRITE_FAULTS = ["cut before", "cut after", "busy", "broken", "conflict", "slow"]
 READ_FAULTS = ["cut before", "busy", "broken", "gone", "slow"]
-WATCH_FAULTS = ["cut before", "broken", "gone", "error event", "cut within", "fall silent"]
+WATCH_FAULTS = ["cut before", "broken", "gone", "error event", "cut within", "fall silent", "twice"]
 REFUSALS = {
     "busy": (429, "TooManyRequests"),
     "broken": (500, "InternalError"),
@@ -125,7 +125,7 @@ class FaultProxy:
         if fault in REFUSALS:
             _send(writer, _refusal(fault))
             return
-        left = self._random.randrange(1, 12)
+        left, old = self._random.randrange(1, 12), b""
         async with aclosing(self._upstream.stream(request, 600.0)) as parts:
             async for part in parts:
                 if isinstance(part, Response):
@@ -134,11 +134,19 @@ class FaultProxy:
                     await writer.drain()
                     continue
                 left -= 1
-                if fault and left <= 0 and self.wild:
+                if fault == "twice":  # said again, at once or after what came since
+                    part, old = self._repeated(part, old)
+                elif fault and left <= 0 and self.wild:
                     await self._spoil(fault, part, writer)
                 writer.write(_chunk(part))
                 await writer.drain()
         writer.write(_chunk(b""))
+
+    def _repeated(self, part: bytes, old: bytes) -> tuple[bytes, bytes]:
+        """The part and perhaps an older one after it; and which is the older one from now on. Only whole lines are repeated."""
+        if not part.endswith(b"\n") or not self.wild or self._random.random() < 0.5:
+            return part, old
+        return part + (old or part), part
 
     async def _spoil(self, fault: str, part: bytes, writer: asyncio.StreamWriter) -> None:
         if fault == "fall silent":

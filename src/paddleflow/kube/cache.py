@@ -34,6 +34,7 @@ from paddleflow.kube.resources import Object, Owner, Resource, View
 T = TypeVar("T")
 
 RELIST_AFTER = 3  #: failed watches in a row after which the list is read anew, whatever the server says
+DELETED_KNOWN = 1024  #: deletions that are remembered, against words about them that come late
 STEADY = 5.0  #: seconds after which a watch that ends was a good one, even if nothing happened meanwhile
 _log = Log("kube.cache")
 
@@ -112,6 +113,8 @@ class Cache(Generic[T]):
         self._entries: dict[str, _Entry[T]] = {}
         self._children: dict[str, _Children] = {}
         self._lost: dict[str, str] = {}  # what `record_delete` took away, uid by key, until the watch confirms it
+        self._deleted: dict[str, int] = {}  # what the watch said is gone, with the version: an event from before it that comes late is void
+        self._listed = -1  # the version of the last list; so is an event from before that
         self._position = ""  # where the next watch begins; empty: list first
         self._known = 0  # the version up to which the server has sent everything
         self._failures = 0  # in a row, without an event in between
@@ -248,7 +251,8 @@ class Cache(Generic[T]):
         for key in [key for key, entry in self._entries.items() if key not in seen and entry.version <= known]:
             self._drop(key)
         self._lost = still_lost
-        self._known = known
+        self._deleted.clear()
+        self._listed = self._known = known
         self._position = version
         self._error = None
         self.synced.set()
@@ -286,14 +290,22 @@ class Cache(Generic[T]):
                 if kind == "DELETED":
                     del self._lost[key]
             elif kind != "DELETED":
-                self._put(key, obj, version)
+                if version > self._deleted.get(key, self._listed):
+                    self._put(key, obj, version)
             elif entry is not None and entry.version <= version:
                 self._drop(key)
+            if kind == "DELETED":
+                self._note_deletion(key, version)
         self._position = position
         self._known = max(self._known, version)
         self._failures = 0
         self._error = None
         self._backoff.reset()
+
+    def _note_deletion(self, key: str, version: int) -> None:
+        if len(self._deleted) >= DELETED_KNOWN:
+            del self._deleted[next(iter(self._deleted))]
+        self._deleted[key] = max(version, self._deleted.pop(key, -1))
 
     # ---- the copy
 

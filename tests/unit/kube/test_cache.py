@@ -252,6 +252,56 @@ async def test_a_server_that_was_put_back_is_believed() -> None:
         await fixture.settle()
 
 
+class Disordered:
+    """`Transport`: an empty list, then these events."""
+
+    def __init__(self, events: list[tuple[str, str, int]]) -> None:
+        self._events = events
+
+    async def send(self, request: Request) -> Response:
+        found = {"kind": "ConfigMapList", "metadata": {"resourceVersion": "1"}, "items": []}
+        return Response(200, {}, orjson.dumps(found))
+
+    async def stream(self, request: Request, quiet: float) -> AsyncGenerator[Response | bytes, None]:
+        yield Response(200)
+        for kind, name, number in self._events:
+            obj = CONFIG_MAPS.object(name, "default")
+            obj["metadata"] |= {"uid": name, "resourceVersion": str(number)}
+            yield orjson.dumps({"type": kind, "object": obj}) + b"\n"
+        await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        return
+
+
+@st.composite
+def disordered_events(draw: st.DrawFn) -> tuple[dict[str, str], list[tuple[str, str, int]]]:
+    """What is there in the end, and what happened: twice here and there, and in any order."""
+    there: dict[str, str] = {}
+    events = []
+    for number, name in enumerate(draw(st.lists(NAMES, min_size=1, max_size=12)), 2):
+        kind = draw(st.sampled_from(("MODIFIED", "DELETED"))) if name in there else "ADDED"
+        events.append((kind, name, number))
+        there[name] = str(number)
+        if kind == "DELETED":
+            del there[name]
+    again = draw(st.lists(st.sampled_from(events), max_size=4))
+    late = [("ADDED", "gone before the list", 1)] if draw(st.booleans()) else []
+    return there, draw(st.permutations([*events, *again, *late]))
+
+
+@given(disordered_events())
+async def test_events_that_come_twice_or_late_change_nothing(told: tuple[dict[str, str], list[tuple[str, str, int]]]) -> None:
+    there, events = told
+    last = CONFIG_MAPS.object("last", "default")
+    cache: Cache[str] = Cache(Client(Disordered([*events, ("ADDED", "last", 1000)])), CONFIG_MAPS, transform=version)
+    task = asyncio.create_task(cache.run())
+    await soon(lambda: cache.get(key(last)) is not None, "all events")
+    task.cancel()
+    found = {name.removeprefix("default/"): cache.get(name) for name in cache.keys()}  # noqa: SIM118  a cache is no dictionary
+    assert found == {**there, "last": "1000"}
+
+
 async def test_throttled_it_waits_as_long_as_it_was_told() -> None:
     fixture = CacheFixture()
     fixture.server.refuse = refusing("throttle")
