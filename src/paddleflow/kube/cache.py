@@ -113,7 +113,9 @@ class Cache(Generic[T]):
         self._entries: dict[str, _Entry[T]] = {}
         self._children: dict[str, _Children] = {}
         self._lost: dict[str, str] = {}  # what `record_delete` took away, uid by key, until the watch confirms it
-        self._deleted: dict[str, int] = {}  # what the watch said is gone, with the version: an event from before it that comes late is void
+        self._deleted: dict[
+            str, int
+        ] = {}  # what the watch said is gone, with the version: an event from before it that comes late is void
         self._listed = -1  # the version of the last list; so is an event from before that
         self._position = ""  # where the next watch begins; empty: list first
         self._known = 0  # the version up to which the server has sent everything

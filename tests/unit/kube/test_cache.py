@@ -291,7 +291,9 @@ def disordered_events(draw: st.DrawFn) -> tuple[dict[str, str], list[tuple[str, 
 
 
 @given(disordered_events())
-async def test_events_that_come_twice_or_late_change_nothing(told: tuple[dict[str, str], list[tuple[str, str, int]]]) -> None:
+async def test_events_that_come_twice_or_late_change_nothing(
+    told: tuple[dict[str, str], list[tuple[str, str, int]]],
+) -> None:
     there, events = told
     last = CONFIG_MAPS.object("last", "default")
     cache: Cache[str] = Cache(Client(Disordered([*events, ("ADDED", "last", 1000)])), CONFIG_MAPS, transform=version)
