@@ -89,7 +89,16 @@ def test_cleared_and_removed_under_the_mount(bucket: Bucket, store: S3Store, tmp
         assert read_all() == [b"a/1", b"a/2", b"b/1"]
         (mount.folder / "new").write_bytes(b"new")
         assert store.read("new", size=9) == b"new"
+        shutil.rmtree(cache)
+        assert read_all() == [b"a/1", b"a/2", b"b/1"]
+        (mount.folder / "newer").write_bytes(b"newer")
+        with (mount.folder / "a" / "1").open("ab") as file:
+            file.write(b"+")
+        assert (store.read("newer", size=9), store.read("a/1", size=9)) == (b"newer", b"a/1+")
         assert mount.stats()["internal_errors"] == 0
+        shutil.rmtree(cache)
+        mount.umount()
+        assert not [line for line in mount.logs() if "Traceback" in line]
 
 
 def test_check_finds_what_is_wrong(bucket: Bucket, store: S3Store, tmp_path: Path) -> None:

@@ -24,7 +24,11 @@ from paddleflow.fs.options import MountOptions, dump_options
 def start_mount(options: MountOptions, seconds: float | None = None) -> int:
     """Mount in a process of its own; the id of its supervisor. Returns when the mount answers, or after `seconds` raises."""
     file = log_path(options.folder)
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        hint = "mounts keep their logs below the home folder: set HOME to one that can be written"
+        raise Unavailable(f"{file.parent} cannot be made: {error.strerror}", hint=hint) from error
     receiver, sender = os.pipe()
     options_fd = os.memfd_create("paddleflow options")
     os.write(options_fd, dump_options(options).encode())

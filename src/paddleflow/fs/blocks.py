@@ -474,6 +474,8 @@ class DataCache:
                         self._close_idle(next(iter(self._idle)))
                     return
                 del self._open[file.path]
+                if self._used > self._limit and file.path in self._stored and not self._pins.hold(file.path):
+                    self._remove(file.path)  # it could not go while it was open
         if not file.whole:
             self.request_lock.release()  # a large file takes a while to go
             with suppress(OSError):
@@ -541,14 +543,19 @@ class DataCache:
             folder = path.parents[1]
             if (over <= 0 and short[folder] <= 0) or self._pins.hold(path):
                 continue
-            self._close_idle(path)
-            over -= self._stored[path]
-            short[folder] -= self._stored[path]
-            self._drop(path)
-            path.unlink(missing_ok=True)
-            self.figures["evicted"] += 1
+            size = self._remove(path)
+            over, short[folder] = over - size, short[folder] - size
             if over <= 0 and all(space <= 0 for space in short.values()):
                 return
+
+    def _remove(self, path: Path) -> int:
+        """Remove a stored file that nobody uses; how many bytes it had. With the lock held."""
+        size = self._stored[path]
+        self._close_idle(path)
+        self._drop(path)
+        path.unlink(missing_ok=True)
+        self.figures["evicted"] += 1
+        return size
 
     def _missing_space(self, folder: Path) -> int:
         """Bytes that a disk lacks to its floor of free space."""

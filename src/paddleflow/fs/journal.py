@@ -95,7 +95,7 @@ class Journal:
         body = words + content
         try:
             with self._lock:
-                if not self._live:
+                if not self._live or self._was_removed():
                     self._start_over()
                 at, end = self._end, self._end + _RECORD.size + len(body)
                 if not self._make_room(end):
@@ -110,6 +110,15 @@ class Journal:
             self._sync(mine)
         except OSError:  # a disk that takes nothing
             return False
+        return True
+
+    def _was_removed(self) -> bool:
+        """By somebody who cleared the folder under us, staged files included: a record in such a file would not outlast this process."""
+        if self._fd < 0 or os.fstat(self._fd).st_nlink:
+            return False
+        os.close(self._fd)
+        self._fd, self._room = -1, 0
+        self._live.clear()
         return True
 
     def _start_over(self) -> None:

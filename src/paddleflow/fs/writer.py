@@ -72,7 +72,7 @@ class Staging:
     def __init__(self, folders: Sequence[Path], store: ObjectStore) -> None:
         self._folders, self._store = tuple(folders), store
         for folder in self._folders:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _make(folder)
         self.pool = ThreadPoolExecutor(UPLOADS_AT_ONCE, "upload")
         self._ended = threading.Event()
         self.figures: dict[str, int] = {"uploads": 0, "bytes uploaded": 0, "waiting": 0, "failed": 0}
@@ -89,18 +89,22 @@ class Staging:
         """
         if after is not None:
             return after.with_name(f"{line_of(after)}.{_number(after) + 1}.data")
-        name = f"{secrets.token_hex(8)}.data"
         if len(self._folders) == 1:
-            return self._folders[0] / name
-        if near is not None:
-            return next(each for each in self._folders if near.is_relative_to(each.parent)) / name
-        return max(self._folders, key=_free) / name
+            folder = self._folders[0]
+        elif near is not None:
+            folder = next(each for each in self._folders if near.is_relative_to(each.parent))
+        else:
+            folder = max(self._folders, key=_free)
+        if not folder.exists():  # it was removed under us
+            _make(folder)
+        return folder / f"{secrets.token_hex(8)}.data"
 
     def path(self, name: str) -> Path:
         return next((each / name for each in self._folders if (each / name).exists()), self._folders[0] / name)
 
     def _files(self) -> list[Path]:
-        return [file for folder in self._folders for file in sorted(folder.iterdir()) if file.name not in (NAME, PARTS)]
+        there = (folder for folder in self._folders if folder.exists())  # one may be removed under us
+        return [file for folder in there for file in sorted(folder.iterdir()) if file.name not in (NAME, PARTS)]
 
     def remove_others(self, named: set[Path]) -> None:
         """Remove what was staged by a worker that is gone and belongs to nobody: neither named nor acknowledged."""
@@ -427,6 +431,10 @@ def _write_note(path: Path, note: str, *, sync: bool) -> bool:
         finally:
             os.close(folder)
     return True
+
+
+def _make(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
 
 def _free(folder: Path) -> int:

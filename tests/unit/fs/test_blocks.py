@@ -131,6 +131,20 @@ def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
     assert kept.path.exists()  # open files are not evicted
 
 
+def test_a_file_larger_than_the_cache_goes_when_it_is_closed(tmp_path: Path) -> None:
+    cache = DataCache([tmp_path], BLOCK)
+    first = cache.open("key", "tag", len(CONTENT), Source().fetch)
+    second = cache.open("key", "tag", len(CONTENT), Source().fetch)
+    assert first.read(len(CONTENT), 0) == CONTENT
+    first.make_whole()
+    cache.close_file(first)
+    assert second.read(10, 2 * BLOCK) == CONTENT[2 * BLOCK : 2 * BLOCK + 10]
+    assert cache.stats()["bytes cached"] == len(CONTENT)
+    cache.close_file(second)
+    assert cache.stats()["bytes cached"] == 0
+    assert stored(tmp_path) == []
+
+
 def test_content_follows_a_renamed_object(cache: DataCache) -> None:
     file = cache.open("old", "tag", 100, Source(b"x" * 100).fetch)
     file.make_whole()

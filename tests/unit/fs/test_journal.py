@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from pathlib import Path
 
@@ -143,3 +144,16 @@ def test_many_at_once(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert contents(Journal(tmp_path)) == {f"{number}": b"%d" % number for number in range(200)}
+
+
+def test_a_journal_that_was_removed_under_us_starts_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while records in it are wanted: they outlast nothing any more, and the next one must not be written after them."""
+    store = MemoryStore()
+    folder = tmp_path / "staging"
+    staging = Staging([folder], store)
+    commit(staging, "a", b"removed")
+    shutil.rmtree(folder)
+    commit(staging, "b", b"acknowledged")
+    crash(folder, monkeypatch)
+    assert Staging([folder], store).recover() == 1
+    assert {entry.key: store.read(entry.key, size=99) for entry in store.list_entries()} == {"b": b"acknowledged"}

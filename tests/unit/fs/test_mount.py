@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from paddleflow.errors import Conflict
+from paddleflow.errors import Conflict, Unavailable
 from paddleflow.fs import device
+from paddleflow.fs.background import start_mount
 from paddleflow.fs.mount import _lock_folder
+from paddleflow.fs.options import MountOptions
 
 
 @pytest.mark.parametrize(
@@ -21,3 +23,10 @@ def test_a_cache_folder_says_who_has_it(
     _lock_folder(tmp_path, Path("/mnt/a"))
     with pytest.raises(Conflict, match=message):
         _lock_folder(tmp_path, Path("/mnt/b"))
+
+
+def test_a_home_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "home").touch()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    with pytest.raises(Unavailable, match="mounts cannot be made: Not a directory"):
+        start_mount(MountOptions("file:///data", tmp_path))
