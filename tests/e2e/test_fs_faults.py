@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -99,6 +99,27 @@ def test_a_storm_of_403_is_said_at_once_and_passes(server: S3Server, proxy: TcpP
         (mount.folder / "new").write_bytes(b"made")
         assert store.read("new", size=10) == b"made"
         assert mount.stats()["internal_errors"] == 0
+
+
+def test_with_writeback_a_refused_file_is_sent_when_the_storm_is_over(
+    server: S3Server, proxy: TcpProxy, tmp_path: Path
+) -> None:
+    bucket = server.bucket()
+    with (
+        closing(S3Store(bucket)) as store,
+        mounted_bucket(replace(bucket, endpoint=f"http://127.0.0.1:{proxy.port}"), tmp_path, "--writeback") as mount,
+    ):
+        (mount.folder / "file").write_bytes(b"before")
+        eventually(lambda: mount.stats()["tree"]["waiting"] == 0)
+        proxy.answers = http_error("403 Forbidden", "ExpiredToken")
+        proxy.cut()
+        (mount.folder / "file").write_bytes(b"acknowledged")
+        eventually(lambda: mount.stats()["tree"]["failed"] == 1)
+        assert (mount.folder / "file").read_bytes() == b"acknowledged"
+        proxy.answers = b""
+        eventually(lambda: mount.stats()["tree"]["waiting"] == 0)
+        assert mount.stats()["tree"]["failed"] == 0
+        assert store.read("file", size=99) == b"acknowledged"
 
 
 @pytest.mark.skipif(shutil.which("vim") is None, reason="vim is not installed")

@@ -41,7 +41,8 @@ def fs(*words: str) -> subprocess.CompletedProcess[bytes]:
 def test_files_by_url(url: str, tmp_path: Path) -> None:
     content = os.urandom(10_000_000)
     (tmp_path / "file").write_bytes(content)
-    assert fs("put", str(tmp_path / "file"), f"{url}/deep/").returncode == 0
+    put = fs("put", str(tmp_path / "file"), f"{url}/deep/")
+    assert put.stdout.decode() == f"10000000 bytes uploaded to {url.removeprefix('file://')}/deep/file\n"
     assert fs("put", str(tmp_path / "file"), f"{url}/other").returncode == 0
     assert fs("cat", f"{url}/other").stdout == content
     assert fs("get", f"{url}/deep/file", str(tmp_path / "back")).returncode == 0
@@ -50,6 +51,9 @@ def test_files_by_url(url: str, tmp_path: Path) -> None:
     assert [(row["kind"], row["name"]) for row in listed] == [("folder", "deep"), ("file", "other")]
     (used,) = json.loads(fs("du", "--json", url).stdout)
     assert (used["files"], used["bytes"]) == (2, 20_000_000)
+    for words in (("get", f"{url}/deep", str(tmp_path / "none")), ("put", str(tmp_path), f"{url}/none")):
+        refused = fs(*words)
+        assert (refused.returncode, b"is a folder\nhint: copy folders with" in refused.stderr) == (1, True)
     refused = fs("rm", f"{url}/deep")
     assert (refused.returncode, b"-r" in refused.stderr) == (1, True)
     assert fs("rm", "-r", f"{url}/deep").returncode == 0
@@ -113,12 +117,12 @@ def test_sync(url: str, tmp_path: Path) -> None:
     (folder / "a").write_bytes(b"other")
     (folder / "deep" / "line\nbreak").unlink()
     planned = json.loads(fs("sync", "--json", "--delete", "--dry-run", str(folder), f"{url}/sets").stdout)
-    assert [(row["action"], row["name"].rpartition("/")[2]) for row in planned] == [
-        ("copy", "a"),
-        ("remove", "line\nbreak"),
-    ]
+    top = f"{url.removeprefix('file://')}/sets"
+    wanted = [("copy", f"{top}/a"), ("remove", f"{top}/deep/line\nbreak")]
+    assert [(row["action"], row["name"]) for row in planned] == wanted
     assert b"1 copied, 5 bytes; 1 removed; 0 were" in fs("sync", "--delete", str(folder), f"{url}/sets").stdout
     assert json.loads(fs("du", "--json", f"{url}/sets").stdout)[0]["files"] == 1
-    assert fs("sync", f"{url}/sets", str(tmp_path / "back")).returncode == 0
+    back = fs("sync", f"{url}/sets", str(tmp_path / "back"))
+    assert (back.returncode, back.stderr.decode()) == (0, f"{tmp_path}/back/a  5 bytes\n")
     assert (tmp_path / "back" / "a").read_bytes() == b"other"
     assert b"is a file" in fs("sync", str(folder / "a"), f"{url}/x").stderr

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
+_COPY_FOLDER = "copy folders with: paddleflow fs cp -r"
 _url = click.argument("url", metavar="URL")
 
 
@@ -141,7 +142,7 @@ def cat(url: str, **access: Any) -> None:
 
 
 @click.command(cls=Command)
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=click.Path(exists=True, path_type=Path))
 @_url
 @store_options
 @pass_session
@@ -152,12 +153,15 @@ def put(session: Session, /, file: Path, url: str, **access: Any) -> None:
     """
     from paddleflow.objects.transfer import upload
 
+    if file.is_dir():
+        raise Conflict(f"{file} is a folder", hint=_COPY_FOLDER)
     store, key = _open(url, access)
     target = "/".join(part for part in (key, file.name) if part) if url.endswith("/") or not key else key
     progress = FileProgress(file.stat().st_size)
     entry = upload(store, file, target, _notes(), progress.add_bytes)
     progress.finish()
-    output.done(session, f"{entry.size} bytes uploaded to {target}", target, lambda: _shown(target, entry.size))
+    where = _place_of(url, target)
+    output.done(session, f"{entry.size} bytes uploaded to {where}", where, lambda: _shown(where, entry.size))
 
 
 @click.command(cls=Command)
@@ -167,16 +171,28 @@ def put(session: Session, /, file: Path, url: str, **access: Any) -> None:
 @pass_session
 def get(session: Session, /, url: str, file: Path, **access: Any) -> None:
     """Download a file, to a file or into a folder. Run again after an interruption, it resumes."""
+    from paddleflow.objects.store import Kind
     from paddleflow.objects.transfer import download
 
     store, key = _open(url, access)
     target = file / key.rpartition("/")[2] if file.is_dir() else file
-    progress = FileProgress(store.stat(key).size)
+    found = store.stat(key)
+    if found.kind is Kind.FOLDER:
+        raise Conflict(f"{url} is a folder", hint=_COPY_FOLDER)
+    progress = FileProgress(found.size)
     entry = _to_this_machine(lambda: download(store, key, target, progress.add_bytes), target)
     progress.finish()
     output.done(
         session, f"{entry.size} bytes downloaded to {target}", str(target), lambda: _shown(str(target), entry.size)
     )
+
+
+def _place_of(url: str, key: str) -> str:
+    """A file of the store that a URL names, as people write it: a path of this machine, or a URL."""
+    from paddleflow.objects.urls import parse_url
+
+    parsed = parse_url(url)
+    return f"/{key}" if parsed.scheme in ("file", "local") else f"{parsed.scheme}://{parsed.authority}/{key}"
 
 
 def _shown(name: str, size: int) -> dict[str, object]:
@@ -287,8 +303,8 @@ def sync(
     goals = {goal for _, goal in plan.pairs} | plan.there
     extra = sorted(set(plan.known) - goals) if delete else []
     if dry_run:
-        rows = [["copy", entry.size, goal] for entry, goal in plan.pairs]
-        rows += [["remove", plan.known[key].size, key] for key in extra]
+        rows = [["copy", entry.size, _place_of(plan.target, goal)] for entry, goal in plan.pairs]
+        rows += [["remove", plan.known[key].size, _place_of(plan.target, key)] for key in extra]
         output.show_rows(session, ["action", "size", "name"], rows, empty="nothing to do")
         return
     copied, size = _execute(plan, threads)
@@ -303,6 +319,7 @@ def sync(
 class _Plan:
     """What is to be copied: entries of `origin`, each with its key in `store`."""
 
+    target: str  #: as a URL
     origin: ObjectStore
     key: str
     store: ObjectStore
@@ -331,6 +348,7 @@ def _plan(source: str, target: str, access: dict[str, Any], *, everything: bool 
         place = f"{place}/{key.rpartition('/')[2]}".lstrip("/")
     disk = ("file://", "local://")
     plan = _Plan(
+        target_url,
         origin,
         key,
         store,
@@ -366,7 +384,7 @@ def _execute(plan: _Plan, threads: int) -> tuple[int, int]:
     def copy(pair: tuple[Entry, str]) -> int:
         entry, goal = pair
         _copy_file(plan, entry, goal, progress)
-        progress.add_file(goal, entry.size)
+        progress.add_file(_place_of(plan.target, goal), entry.size)
         return entry.size
 
     try:

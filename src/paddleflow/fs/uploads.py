@@ -16,7 +16,7 @@ from pathlib import Path
 
 from paddleflow.fs.journal import MOST_CONTENT
 from paddleflow.fs.meta import Node, Nodes, staged_record
-from paddleflow.fs.writer import Changed, Commit, Staging, line_of
+from paddleflow.fs.writer import TRIED_AGAIN, Changed, Commit, Staging, line_of
 
 
 def state_of(fd: int) -> tuple[int, int]:
@@ -119,7 +119,17 @@ class Uploads:
             self._staging.upload_later(lambda: self._send_committed(node), node.key())
 
     def _send_committed(self, node: Node) -> None:
-        """In the background, until what was acknowledged last is in the store."""
+        """In the background; what is not tried again must not keep a later close from trying."""
+        try:
+            self._send_until_arrived(node)
+        except TRIED_AGAIN:
+            raise
+        except BaseException:
+            node.sending = False
+            raise
+
+    def _send_until_arrived(self, node: Node) -> None:
+        """Until what was acknowledged last is in the store."""
         with node.uploading:
             while True:
                 with node.lock:

@@ -31,7 +31,7 @@ from io import FileIO
 from pathlib import Path
 
 from paddleflow.base.values import dataclass
-from paddleflow.errors import Conflict, NotFound, PaddleFlowError, Unavailable
+from paddleflow.errors import Conflict, Forbidden, NotFound, OverQuota, PaddleFlowError, Unavailable
 from paddleflow.fs.journal import MOST_CONTENT, NAME, Journal
 from paddleflow.objects.store import CHANGED, EXISTS, RETRYABLE, Entry, ObjectStore, iterate_content
 from paddleflow.objects.transfer import Plan, abort_uploads, upload_parts
@@ -47,6 +47,9 @@ LARGE_AT_ONCE = 2  #: uploads of such files; each holds a few parts in memory
 MOST_REPLACED = 5  #: times that another writer is faster, then an upload fails
 WHOLE = 4 * 2**20  #: bytes of a file that is read before it is sent
 STAGED = "pf-staged"  #: metadata of an object: from which staged file it came
+REFUSED = (Forbidden, OverQuota)  #: what somebody may set right: keys, what they may do, quota
+REFUSED_PAUSE = 5.0  #: seconds until such an upload is tried again
+TRIED_AGAIN = (*RETRYABLE, *REFUSED)  #: errors of an upload in the background
 DRAIN_SECONDS = 600.0  #: how long an unmount waits for uploads; the rest is done by the next mount
 
 
@@ -69,13 +72,15 @@ class Changed(Exception):
 class Staging:
     """The folders of files that are being written, one per disk of the cache."""
 
-    def __init__(self, folders: Sequence[Path], store: ObjectStore) -> None:
-        self._folders, self._store = tuple(folders), store
+    def __init__(self, folders: Sequence[Path], store: ObjectStore, *, refused_pause: float = REFUSED_PAUSE) -> None:
+        self._folders, self._store, self._refused_pause = tuple(folders), store, refused_pause
         for folder in self._folders:
             _make(folder)
         self.pool = ThreadPoolExecutor(UPLOADS_AT_ONCE, "upload")
         self._ended = threading.Event()
         self.figures: dict[str, int] = {"uploads": 0, "bytes uploaded": 0, "waiting": 0, "failed": 0}
+        #: Uploads that wait for somebody to set something right.
+        self._refused: list[tuple[Callable[[], None], str]] = []
         self._lock = threading.Lock()
         self._parts = self._folders[0] / PARTS
         self._large = threading.Semaphore(LARGE_AT_ONCE)
@@ -230,29 +235,55 @@ class Staging:
         return bool(commit.metadata) and self._store.capabilities.metadata
 
     def upload_later(self, work: Callable[[], None], what: str) -> None:
-        """Do `work`, which uploads, in the background; again while the store is away."""
+        """Do `work`, which uploads, in the background; again while the store is away or refuses it."""
         with self._lock:
             self.figures["waiting"] += 1
         self.pool.submit(self._persist, work, what)
 
-    def _persist(self, work: Callable[[], None], what: str) -> None:
-        pause = 0.2
+    def _persist(self, work: Callable[[], None], what: str, *, again: bool = False) -> None:
+        """`again`: it was refused before, and is counted as failed until it has arrived."""
+        failed = False
         try:
-            while not self._ended.is_set():
-                try:
-                    work()
-                    return
-                except RETRYABLE as error:
-                    log.warning("%s is not in the store yet: %s", what, error)
-                    self._ended.wait(pause)
-                    pause = min(LONGEST_PAUSE, pause * 2)
+            self._try(work, what)
+        except REFUSED as error:
+            log.warning("%s is refused by the store: %s", what, error)
+            self._set_aside(work, what, again)
+            return
         except Exception:
             log.exception("%s cannot be uploaded; it stays staged and is tried at the next mount", what)
-            with self._lock:
-                self.figures["failed"] += 1
-        finally:
-            with self._lock:
-                self.figures["waiting"] -= 1
+            failed = True
+        with self._lock:
+            self.figures["waiting"] -= 1
+            self.figures["failed"] += failed - again
+
+    def _try(self, work: Callable[[], None], what: str) -> None:
+        pause = 0.2
+        while not self._ended.is_set():
+            try:
+                work()
+                return
+            except RETRYABLE as error:
+                log.warning("%s is not in the store yet: %s", what, error)
+                self._ended.wait(pause)
+                pause = min(LONGEST_PAUSE, pause * 2)
+
+    def _set_aside(self, work: Callable[[], None], what: str, again: bool) -> None:
+        """Until a moment later, without holding a thread that others need: a store may refuse some files only."""
+        with self._lock:
+            self.figures["failed"] += not again
+            self._refused.append((work, what))
+            if len(self._refused) > 1:
+                return
+        timer = threading.Timer(self._refused_pause, self._try_refused)
+        timer.daemon = True
+        timer.start()
+
+    def _try_refused(self) -> None:
+        with self._lock:
+            refused, self._refused = self._refused, []
+        with suppress(RuntimeError):  # the mount has ended
+            for work, what in refused:
+                self.pool.submit(self._persist, work, what, again=True)
 
     def recover(self) -> int:
         """Upload what an earlier mount had acknowledged; how many files that were. Files without a note go."""
@@ -357,9 +388,9 @@ class Staging:
         return True
 
     def drain(self) -> None:
-        """Wait for uploads on their way, for a bounded time."""
+        """Wait for uploads on their way, for a bounded time; not for those that the store refuses, which a mount with other keys may send."""
         deadline = time.monotonic() + DRAIN_SECONDS
-        while self.figures["waiting"] and time.monotonic() < deadline:
+        while self.figures["waiting"] > len(self._refused) and time.monotonic() < deadline:
             time.sleep(0.02)
         self._ended.set()
         self.pool.shutdown(wait=True)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from paddleflow.errors import Conflict, Forbidden, NotFound, Unavailable
+from paddleflow.errors import Conflict, Forbidden, NotFound, OverQuota, Unavailable
 from paddleflow.fs.journal import MOST_CONTENT
-from paddleflow.fs.writer import PART, STAGED, WHOLE, Changed, Commit, Staging
+from paddleflow.fs.writer import PART, STAGED, UPLOADS_AT_ONCE, WHOLE, Changed, Commit, Staging
 from paddleflow.objects.memory import MemoryStore
 from paddleflow.objects.s3 import S3Store
 from paddleflow.objects.store import Entry, Part
@@ -151,11 +151,30 @@ def test_a_refused_upload_is_counted_and_kept(tmp_path: Path) -> None:
     def work() -> None:
         raise Forbidden("no")
 
-    staging.upload_later(work, "a")
-    eventually(lambda: staging.figures["waiting"] == 0)
-    assert staging.figures["failed"] == 1
+    for _ in range(2 * UPLOADS_AT_ONCE):  # refused ones keep nobody from uploading
+        staging.upload_later(work, "a")
+    others: list[int] = []
+    staging.upload_later(lambda: others.append(1), "b")
+    eventually(lambda: others)
+    eventually(lambda: staging.figures["failed"] == staging.figures["waiting"] == 2 * UPLOADS_AT_ONCE)
     staging.drain()
     assert path.exists()
+
+
+def test_a_refused_upload_is_tried_again(tmp_path: Path) -> None:
+    """Keys that have expired may be renewed, and a quota raised, while files wait."""
+    staging = Staging([tmp_path], MemoryStore(), refused_pause=0.01)
+    left = [Forbidden("expired"), OverQuota("full"), Forbidden("expired")]
+    done: list[int] = []
+
+    def work() -> None:
+        if left:
+            raise left.pop()
+        done.append(1)
+
+    staging.upload_later(work, "a")
+    eventually(lambda: done)
+    eventually(lambda: staging.figures["waiting"] == staging.figures["failed"] == 0)
 
 
 class Late(MemoryStore):
