@@ -222,6 +222,37 @@ def test_definitions_to_apply_and_delete_are_our_own() -> None:
     assert [each["spec"]["group"] for each in found] == ["batch.paddlepaddle.org"]
 
 
+def in_signature(node: ast.FunctionDef, name: str) -> bool:
+    annotations = [*(each.annotation for each in node.args.args), node.returns]
+    named = (part for each in annotations if each is not None for part in ast.walk(each))
+    return any(isinstance(part, ast.Name) and part.id == name for part in named)
+
+
+def test_rows_leave_their_package_as_typed_values() -> None:
+    """What takes or gives a `Row` of the database is called in the package that owns the table, and nowhere else."""
+    importers: dict[str, set[str]] = {}
+    for file in source():
+        for node in ast.walk(tree(file)):
+            if isinstance(node, ast.ImportFrom):
+                for alias in node.names:
+                    importers.setdefault(f"{node.module}.{alias.name}", set()).add(file.relative_to(SOURCE).parts[0])
+    faults = []
+    for file in source():
+        package, module = (
+            file.relative_to(SOURCE).parts[0],
+            ".".join(file.relative_to(ROOT / "src").with_suffix("").parts),
+        )
+        if package == "store" or "store.database import" not in file.read_text("utf-8"):
+            continue
+        for node in tree(file).body:
+            others = importers.get(f"{module}.{getattr(node, 'name', '')}", set()) - {package}
+            if isinstance(node, ast.FunctionDef) and in_signature(node, "Row") and others:
+                faults.append(
+                    f"{shown(file)}:{node.lineno}: {node.name} hands a Row to or from {', '.join(sorted(others))}"
+                )
+    refuse(faults)
+
+
 # ---- the vocabulary ------------------------------------------------------------------------------------------------
 
 #: Words that older code had and nobody else has (docs/internals/vocabulary.md). A name of ours holds none of them …

@@ -14,8 +14,8 @@ from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, NotFound
 from paddleflow.jobs.changes import stop_job
 from paddleflow.jobs.model import JobStatus, NewJob
-from paddleflow.jobs.rows import NEW_JOB, JobRow, job_of, json_text
 from paddleflow.jobs.rows import SQL as JOBS
+from paddleflow.jobs.rows import JobRow, inserted_job, json_text
 from paddleflow.jobs.submission import index_job
 from paddleflow.runs import artifacts, caches
 from paddleflow.runs.artifacts import INPUT, OUTPUT, NewArtifact
@@ -233,10 +233,7 @@ def _insert(
     tx.many(JOBS["insert_step_job"], rows)
     found = tx.all(JOBS["positions"], ids=json_text([[job] for job in jobs]))
     seqs = {row["id"]: row["seq"] for row in found}
-    return {
-        job: job_of({**NEW_JOB, **row, "updated_at": now, "seq": seqs[job]})
-        for job, row in zip(jobs, rows, strict=True)
-    }
+    return {job: inserted_job(row, seqs[job], now) for job, row in zip(jobs, rows, strict=True)}
 
 
 def taken_ids(tx: Tx, jobs: Sequence[str]) -> list[str]:

@@ -49,7 +49,7 @@ def stop_job(tx: Tx, job: str, message: str, now: float, rules: JobSettings) -> 
         raise Conflict(
             f"job[{job}] has already ended: {status}",
             code="ActionNotAllowed",
-            hint="only active jobs can be stopped",
+            hint="only a job that has not ended can be stopped",
         )
     gone_at = delete_at(JobStatus.TERMINATED, now, row.ttl, rules)
     if tx.run(SQL["end_unplaced_job"], id=job, message=message, at=now, delete_at=gone_at):

@@ -29,11 +29,6 @@ on conflict (job_id, key) do update set value = excluded.value
 -- Notes that a job uses a storage.
 insert into job_storages (job_id, fs_id) values (:job_id, :fs_id) on conflict do nothing
 
--- name: queue_for_submission
--- A queue, with what admission must know of its cluster.
-select q.*, c.status as cluster_status, c.cluster_type
-from queues q join clusters c on c.name = q.cluster where q.name = :queue
-
 -- name: job_by_id
 -- One job, whoever owns it.
 select * from jobs where id = :id

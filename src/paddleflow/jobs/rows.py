@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from paddleflow.base.quantity import Resources
 from paddleflow.frameworks.catalogue import find
@@ -175,7 +175,10 @@ DELETED = "deleted"  #: the status of a `ChangedJob` whose row is gone
 _job_columns = itemgetter(*JobRow._fields)
 _task_columns = itemgetter(*TaskRow._fields)
 
-NEW_JOB: Final[Row] = dict(JobRow._field_defaults)  #: the columns that an insert may leave out
+
+def inserted_job(values: Mapping[str, Value], seq: int, now: float) -> JobRow:
+    """The row that an insert of these values made; columns that it left out have their defaults."""
+    return job_of({**JobRow._field_defaults, **values, "updated_at": now, "seq": seq})
 
 
 def job_of(row: Row) -> JobRow:

@@ -26,7 +26,7 @@ from paddleflow.jobs.rows import SQL, common_row, json_text
 from paddleflow.queues.clusters import find_cluster
 from paddleflow.queues.flavours import find_flavour, flavour_names
 from paddleflow.queues.model import COUNTER
-from paddleflow.queues.queues import may_use_queue, queue_of, queues_above, usable_queues
+from paddleflow.queues.queues import find_queue, may_use_queue, queues_above, usable_queues
 from paddleflow.spec.job_sets import Identity, JobSet
 from paddleflow.storage.storages import storage_names, usable_storage
 from paddleflow.store import counters, events
@@ -265,17 +265,17 @@ class QueueCache:
             self._version = version
         found = self._facts.get(name)
         if found is None:
-            row = tx.one(SQL["queue_for_submission"], queue=name)
-            if row is None:
+            queue = find_queue(tx, name)
+            cluster = None if queue is None else find_cluster(tx, queue.cluster)
+            if queue is None or cluster is None:
                 return None
-            queue = queue_of(row)
             above = queues_above(tx, queue)
             others = [other for name in queue.other_clusters if (other := find_cluster(tx, name)) is not None]
-            online = row["cluster_status"] == "online" or any(each.online for each in others)
+            online = any(each.online for each in (cluster, *others))
             is_open = online and all(each.open for each in (queue, *above))
             ceilings = tuple((each.name, each.ceiling) for each in above if each.ceiling is not None)
             found = QueueFacts(
-                name, is_open, True, queue.ceiling, row["cluster_type"], ceilings, queue.cluster, queue.other_clusters,
+                name, is_open, True, queue.ceiling, cluster.cluster_type, ceilings, queue.cluster, queue.other_clusters,
                 queue.namespace,
             )  # fmt: skip
             self._facts[name] = found

@@ -29,7 +29,7 @@ _MANY = 1_000_000  #: more names than anybody has; for lists that are not paged
 
 def find_queue(tx: Tx, name: str) -> Queue | None:
     row = tx.one(SQL["queue_by_name"], name=name)
-    return queue_of(row) if row else None
+    return _queue(row) if row else None
 
 
 def get_queue(tx: Tx, name: str, *, user: str = "", root: bool = True) -> Queue:
@@ -67,7 +67,7 @@ def list_queues(tx: Tx, after: int, limit: int, *, user: str, root: bool, names:
         user_name="" if root else user,
         for_all=DEFAULT_QUEUE,
     )
-    return [queue_of(row) for row in rows]
+    return [_queue(row) for row in rows]
 
 
 def create_queue(tx: Tx, document: NewQueue, now: float) -> Queue:
@@ -186,7 +186,7 @@ def all_queues(tx: Tx) -> list[Queue]:
 def cluster_queues(tx: Tx, cluster: str) -> list[Queue]:
     """All queues of a cluster, oldest first."""
     rows = tx.all(SQL["queues_of_cluster"], cluster=cluster, pattern=f'%"{cluster}"%')
-    return [queue for queue in map(queue_of, rows) if cluster in queue.clusters]
+    return [queue for queue in map(_queue, rows) if cluster in queue.clusters]
 
 
 def queue_namespaces(tx: Tx, cluster: str) -> dict[str, str]:
@@ -206,7 +206,7 @@ def scheduled_queues(tx: Tx, cluster: str) -> tuple[scheduling.Queue, ...]:
     return tuple(tree.as_scheduled(queue, online) for queue in cluster_queues(tx, cluster))
 
 
-def queue_of(row: Row) -> Queue:
+def _queue(row: Row) -> Queue:
     return Queue(
         id=row["id"],
         name=row["name"],

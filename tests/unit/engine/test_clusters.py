@@ -1,4 +1,4 @@
-"""Several clusters in one server: each has its engine, its nodes and its quotas, and none sees the jobs of another."""
+"""Several clusters in one server: each has its engine, its nodes, which change, and its quotas; none sees the jobs of another."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from paddleflow.queues.defaults import claim_machine, ensure_defaults
 from paddleflow.queues.model import DEFAULT_CLUSTER, DEFAULT_QUEUE, LOCAL, Cluster
 from paddleflow.queues.queues import delete_queue, find_queue, insert_queue
 from paddleflow.runtimes.memory import MemoryCluster, MemoryRuntime
+from paddleflow.runtimes.runtime import NodeInfo
 from paddleflow.settings import Settings
 from paddleflow.spec.job import FlavourChoice, SchedulingPolicy, SingleJob
 from paddleflow.spec.job_sets import job_set_of
@@ -32,6 +33,7 @@ from tests.patience import PATIENCE, soon
 
 CLOCK = SystemClock()
 ONE = Resources.of(1000, 2**30)
+A, B = NodeInfo("a", "10.0.0.1", ONE), NodeInfo("b", "10.0.0.2", ONE)
 
 
 class Memory:
@@ -210,3 +212,49 @@ async def test_a_machine_is_claimed_once_and_taken_over_only_on_demand(database:
         await soon(lambda: engines.engine(DEFAULT_CLUSTER) is None, "the first one lets go")
         await second.prepare()
         assert second.engine(DEFAULT_CLUSTER) is not None
+
+
+def add_wide_queue(tx: Tx) -> None:
+    """A queue that is never the reason for waiting."""
+    queue = find_queue(tx, DEFAULT_QUEUE)
+    assert queue is not None
+    insert_queue(tx, replace(queue, id="queue-wide", name="wide", most=Resources.of(64_000, 2**36), follows=False))
+
+
+async def test_jobs_start_on_nodes_as_they_come_change_and_go(database: Database, tmp_path: Path) -> None:
+    memory, bus = Memory(), LocalBus()
+    await database.write(add_wide_queue)
+    async with server(database, memory, tmp_path, bus, poll=3600.0) as engines:  # nothing rests on polling
+        runtime = memory.runtimes[DEFAULT_CLUSTER]
+        runtime.set_nodes([A])
+        for number in range(1, 6):
+            await send(database, bus, engines, f"job-{number}", "wide")
+
+        def places() -> dict[str, str]:
+            return {each.attempt.split(".")[0]: each.node for each in runtime.cluster.launched}
+
+        await reaches(database, "job-1", "running")
+        await reaches(database, "job-2", "pending")
+        runtime.set_nodes([A, B])
+        await reaches(database, "job-2", "running")
+        assert places() == {"job-1": "a", "job-2": "b"}
+
+        runtime.set_nodes([replace(A, schedulable=False), B])
+        memory.finish(DEFAULT_CLUSTER, "job-1")
+        await reaches(database, "job-1", "succeeded")
+        runtime.set_nodes([replace(A, schedulable=False), replace(B, capacity=Resources.of(2000, 2**31))])
+        await reaches(database, "job-3", "running")
+        assert places()["job-3"] == "b", "the cordoned node takes none, the larger one takes another"
+
+        runtime.set_nodes([A, replace(B, capacity=Resources.of(2000, 2**31))])
+        await reaches(database, "job-4", "running")
+        assert places()["job-4"] == "a"
+
+        runtime.set_nodes([A])  # what ran on the other is lost, and its room is not given out
+        await reaches(database, "job-2", "failed")
+        await reaches(database, "job-3", "failed")
+        assert "job-5" not in places()
+        memory.finish(DEFAULT_CLUSTER, "job-4")
+        await reaches(database, "job-5", "running")
+        assert places()["job-5"] == "a"
+        assert [name for name, _ in engines.capacities()[DEFAULT_CLUSTER]] == ["a"]
