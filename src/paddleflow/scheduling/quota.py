@@ -17,7 +17,7 @@ ROOT = "root"
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class QuotaFault:
     """What is wrong with one queue: a word for programs, a sentence with the numbers for people."""
 
     queue: str
@@ -25,11 +25,11 @@ class Fault:
     text: str
 
 
-def quota_faults(queues: Iterable[Queue]) -> list[Fault]:
+def quota_faults(queues: Iterable[Queue]) -> list[QuotaFault]:
     """Everything about these queues together that cannot hold; empty when all is well."""
     listed = list(queues)
     known = {queue.name: queue for queue in listed}
-    faults = [Fault(queue.name, "twice", f"queue {queue.name} is named twice")
+    faults = [QuotaFault(queue.name, "twice", f"queue {queue.name} is named twice")
               for queue in listed if known[queue.name] is not queue]  # fmt: skip
     children: dict[str, list[Queue]] = {}
     for queue in known.values():
@@ -38,10 +38,10 @@ def quota_faults(queues: Iterable[Queue]) -> list[Fault]:
             continue
         if queue.parent != ROOT and queue.parent not in known:
             faults.append(
-                Fault(queue.name, "parent", f"queue {queue.name} is under {queue.parent}, which does not exist")
+                QuotaFault(queue.name, "parent", f"queue {queue.name} is under {queue.parent}, which does not exist")
             )
         elif (circle := _circle(queue, known)) is not None:
-            faults.append(Fault(queue.name, "cycle", f"queue {queue.name} is under itself: {circle}"))
+            faults.append(QuotaFault(queue.name, "cycle", f"queue {queue.name} is under itself: {circle}"))
         else:
             children.setdefault(queue.parent, []).append(queue)
     for name, below in children.items():
@@ -51,46 +51,48 @@ def quota_faults(queues: Iterable[Queue]) -> list[Fault]:
     return faults
 
 
-def _alone(queue: Queue) -> list[Fault]:
+def _alone(queue: Queue) -> list[QuotaFault]:
     """What is wrong whatever the other queues are."""
     name, least, most = queue.name, queue.guarantee, queue.ceiling
     found = []
     if queue.weight < 1:
-        found.append(Fault(name, "weight", f"queue {name} has weight {queue.weight}, it must be at least 1"))
+        found.append(QuotaFault(name, "weight", f"queue {name} has weight {queue.weight}, it must be at least 1"))
     if queue.order not in rules.ORDERS:
         found.append(
-            Fault(name, "order", f"queue {name} has order {queue.order}, not one of {', '.join(rules.ORDERS)}")
+            QuotaFault(name, "order", f"queue {name} has order {queue.order}, not one of {', '.join(rules.ORDERS)}")
         )
     if queue.placement not in rules.PLACEMENTS:
         text = f"queue {name} has placement {queue.placement}, not one of {', '.join(rules.PLACEMENTS)}"
-        found.append(Fault(name, "placement", text))
+        found.append(QuotaFault(name, "placement", text))
     for word, amounts in (("min", least), ("max", most or Resources())):
         for dimension, amount in _amounts(amounts):
             if not 0 <= amount <= LARGEST:
                 found.append(
-                    Fault(name, "amount", f"queue {name} has {word} {dimension} {amount}, it must be 0 to {LARGEST}")
+                    QuotaFault(
+                        name, "amount", f"queue {name} has {word} {dimension} {amount}, it must be 0 to {LARGEST}"
+                    )
                 )
     if most is not None:
         for dimension in least.beyond(most):
             text = f"queue {name} has min {dimension} {least.text(dimension)}, more than its max {most.text(dimension)}"
-            found.append(Fault(name, "min_over_max", text))
+            found.append(QuotaFault(name, "min_over_max", text))
     return found
 
 
-def _minima(parent: Queue, below: list[Queue]) -> list[Fault]:
+def _minima(parent: Queue, below: list[Queue]) -> list[QuotaFault]:
     """The children's guarantees must fit the parent's guarantee; without one, its ceiling."""
     together = total(queue.guarantee for queue in below)
     slots = [("min", parent.guarantee)] if parent.guarantee != Resources() else []
     if parent.ceiling is not None:
         slots.append(("max", parent.ceiling))
-    found: dict[str, Fault] = {}
+    found: dict[str, QuotaFault] = {}
     for word, room in slots:
         for dimension in together.beyond(room):
             text = (
                 f"the queues under {parent.name} have min {dimension} {together.text(dimension)} together, "
                 f"more than its {word} {room.text(dimension)}"
             )
-            found.setdefault(dimension, Fault(parent.name, "children", text))
+            found.setdefault(dimension, QuotaFault(parent.name, "children", text))
     return list(found.values())
 
 

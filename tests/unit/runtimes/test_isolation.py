@@ -462,7 +462,7 @@ def test_a_view_hides_storages_but_nothing_that_the_machine_needs(tmp_path: Path
 
 def test_the_filter_refuses_bits_and_limits_and_nothing_else() -> None:
     """By reading the program as the kernel does."""
-    numbers = seccomp.MACHINES["x86_64"]
+    numbers = seccomp.ARCHITECTURES["x86_64"]
     program = seccomp.program(numbers)
     own, narrow = (calls.audit for calls in numbers.filtered)
 
@@ -496,7 +496,7 @@ def test_the_filter_refuses_bits_and_limits_and_nothing_else() -> None:
     assert answer(340, 0, 0, 6, 0, 1, audit=narrow) == answer(75, 6, audit=narrow) == errno.EPERM
     assert answer(90, 0, 0, 0o4755, audit=narrow) == answer(15, 0, 0, 0o755, audit=narrow) == 0
     assert answer(1, audit=0xC00000B7) == errno.ENOSYS
-    assert all(len(seccomp.program(each)) < 256 for each in seccomp.MACHINES.values()), "jumps have 8 bits"
+    assert all(len(seccomp.program(each)) < 256 for each in seccomp.ARCHITECTURES.values()), "jumps have 8 bits"
 
 
 OPENAT2 = """

@@ -97,7 +97,7 @@ def _become(status: dict[str, list[str]]) -> None:
     uid, gid = int(status["Uid"][1]), int(status["Gid"][1])
     if status.get("Seccomp") == ["2"]:
         seccomp.install(_libc)
-        _libc.syscall(seccomp.machine().keyctl, JOIN_SESSION_KEYRING, None)
+        _libc.syscall(seccomp.architecture().keyctl, JOIN_SESSION_KEYRING, None)
     if uid != os.geteuid():
         os.setgroups([])
         os.setresgid(gid, gid, gid)

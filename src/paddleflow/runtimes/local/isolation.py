@@ -112,7 +112,7 @@ class Restricted:
 
     def __init__(self, prepare: Callable[[], None]) -> None:
         self.libc = ctypes.CDLL(None, use_errno=True)
-        self._numbers = seccomp.machine()
+        self._numbers = seccomp.architecture()
         self._prepare = prepare
         self._call: Callable[[], object] = lambda: None
         self._result: object = None

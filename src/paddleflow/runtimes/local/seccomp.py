@@ -32,7 +32,7 @@ Test = tuple[int, int, int]  #: which word of the arguments, how it is compared,
 Instruction = tuple[int, int, int, int]
 
 
-class Calls(NamedTuple):
+class Syscalls(NamedTuple):
     """Numbers of the calls that the filter looks at, for programs of one kind."""
 
     audit: int  #: which kind
@@ -42,38 +42,38 @@ class Calls(NamedTuple):
     prlimit: int
 
 
-class Machine(NamedTuple):
-    """Numbers of the calls on one architecture."""
+class Architecture(NamedTuple):
+    """Numbers of the calls that sandboxes make and filter."""
 
     seccomp: int
     setgroups: int
     setresgid: int
     setresuid: int
     keyctl: int
-    filtered: tuple[Calls, Calls]  #: of its own programs, and of those for 32 bits
+    filtered: tuple[Syscalls, Syscalls]  #: of its own programs, and of those for 32 bits
 
 
-MACHINES = {
-    "x86_64": Machine(
+ARCHITECTURES = {
+    "x86_64": Architecture(
         seccomp=317, setgroups=116, setresgid=119, setresuid=117, keyctl=250,
         filtered=(
-            Calls(
+            Syscalls(
                 audit=0xC000003E, modes={90: 1, 91: 1, 268: 2, 452: 2, 85: 1, 133: 1, 259: 2},
                 opens={2: (1, 2), 257: (2, 3)}, setrlimit=160, prlimit=302,
             ),
-            Calls(
+            Syscalls(
                 audit=0x40000003, modes={15: 1, 94: 1, 306: 2, 452: 2, 8: 1, 14: 1, 297: 2},
                 opens={5: (1, 2), 295: (2, 3)}, setrlimit=75, prlimit=340,
             ),
         ),
     ),
-    "aarch64": Machine(
+    "aarch64": Architecture(
         seccomp=277, setgroups=159, setresgid=149, setresuid=147, keyctl=219,
         filtered=(
-            Calls(
+            Syscalls(
                 audit=0xC00000B7, modes={52: 1, 53: 2, 452: 2, 33: 2}, opens={56: (2, 3)}, setrlimit=164, prlimit=261
             ),
-            Calls(
+            Syscalls(
                 audit=0x40000028, modes={15: 1, 94: 1, 333: 2, 452: 2, 8: 1, 14: 1, 324: 2},
                 opens={5: (1, 2), 322: (2, 3)}, setrlimit=75, prlimit=369,
             ),
@@ -83,15 +83,15 @@ MACHINES = {
 _IO_URING_SETUP = 425  #: everywhere
 
 
-def machine() -> Machine:
-    """This one; OSError when nobody has written its numbers down."""
+def architecture() -> Architecture:
+    """That of this machine; OSError when nobody has written its numbers down."""
     name = os.uname().machine
-    if name not in MACHINES:
+    if name not in ARCHITECTURES:
         raise OSError(errno.ENOSYS, f"the system calls of {name} are not known")
-    return MACHINES[name]
+    return ARCHITECTURES[name]
 
 
-def program(numbers: Machine, *, contained: bool = False) -> list[Instruction]:
+def program(numbers: Architecture, *, contained: bool = False) -> list[Instruction]:
     """The filter; for containers without the limit on processes, which their engine sets."""
     found: list[Instruction] = []
     for calls in numbers.filtered:
@@ -100,7 +100,7 @@ def program(numbers: Machine, *, contained: bool = False) -> list[Instruction]:
     return [*found, (_RETURN, 0, 0, _UNKNOWN)]
 
 
-def _rules(calls: Calls, contained: bool) -> list[Instruction]:
+def _rules(calls: Syscalls, contained: bool) -> list[Instruction]:
     found: list[Instruction] = [(_LOAD, 0, 0, _NUMBER), (_AT_LEAST, 0, 1, _FOREIGN), (_RETURN, 0, 0, _UNKNOWN)]
     found += _rule(_IO_URING_SETUP, [], _UNKNOWN)
     for call, mode in calls.modes.items():
@@ -124,7 +124,7 @@ def _rule(call: int, tests: list[Test], answer: int) -> list[Instruction]:
 
 def install(libc: ctypes.CDLL, *, contained: bool = False) -> None:
     """For the calling thread and all that it starts, for good: the filter, and but for engines of containers, no new privileges."""
-    numbers = machine()
+    numbers = architecture()
     if not contained and libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), f"no new privileges: {os.strerror(ctypes.get_errno())}")
     instructions = program(numbers, contained=contained)

@@ -46,7 +46,7 @@ class UserSandboxDriver:
     """The same as `sandbox.RootSandboxDriver`, for an ordinary account."""
 
     def __init__(self) -> None:
-        seccomp.machine()
+        seccomp.architecture()
         self._libc = ctypes.CDLL(None, use_errno=True)
 
     def make(self, view: View, environment: Mapping[str, str], *, kept: bool) -> NewSandbox:
