@@ -45,7 +45,7 @@ def require_scope(caller: Caller, scope: str, what: str) -> None:
         raise Forbidden(
             f"this token is of scope {caller.scope}, {what} needs {scope}",
             code="TokenScopeTooSmall",
-            hint=f"make another one: paddleflow token create NAME --scope {scope}",
+            hint=f"create another one: paddleflow token create NAME --scope {scope}",
         )
 
 

@@ -79,7 +79,7 @@ def _follow(folder: Path, formers: Sequence[FormerUser]) -> None:
             mark.write(str(max(done, formers[-1].seq)))
     except (OSError, ValueError) as error:
         raise Unavailable(
-            f"folders of deleted users in {folder} cannot be moved aside: {error}", hint="mend that, then try again"
+            f"folders of deleted users in {folder} cannot be moved aside: {error}", hint="fix that, then try again"
         ) from error
 
 

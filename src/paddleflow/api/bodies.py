@@ -144,7 +144,7 @@ def _too_large(limit: int) -> TooLarge:
     return TooLarge(
         f"the request body is larger than {limit} bytes",
         code="InvalidHTTPRequest",
-        hint="send less at once; server.max_body and its neighbours in the settings are the limits",
+        hint="send less at once; the settings server.max_body, max_bulk_body and max_open_body are the limits",
     )
 
 

@@ -109,7 +109,9 @@ async def stream_log(platform: Platform, call: Call[NoBody, TaskLogQuery]) -> St
     text = ",".join(f"{name}:{begin}" for name, begin in begins.items())
     if len(text) > MOST_OFFSETS and query.follow and (query.tail_lines is not None or query.since_seconds is not None):
         raise Invalid(
-            f"job[{job}] has too many members to follow the end of all", code="InvalidURI", hint="name one: task="
+            f"job[{job}] has too many members to follow the end of all logs",
+            code="InvalidURI",
+            hint="choose one member with task=",
         )
     follower = _Follower(platform, logs, job, wanted, query.follow, begins, query.attempt)
     headers = {"cache-control": "no-store", **({"x-pf-log-offsets": text} if len(text) <= MOST_OFFSETS else {})}

@@ -70,7 +70,7 @@ async def _text(platform: Platform, document: PipelineDocument, user: str, root:
     if document.yaml_raw:
         if document.fs_name or document.yaml_path:
             given = "FsName" if document.fs_name else "YamlPath"
-            raise Invalid(f"you cannot specify {given} while you specified YamlRaw", hint="give one of the two")
+            raise Invalid(f"you cannot specify {given} while you specified YamlRaw", hint="give only one of the two")
         raw = decoded(document.yaml_raw)
     else:
         path = document.yaml_path or DEFAULT_PATH

@@ -50,7 +50,7 @@ async def what_if(platform: Platform, call: Call[WhatIf, NoQuery]) -> wire.WhatI
                 f"the past {asked.past:.0f} s cannot be reproduced, so a simulation of a change would say nothing: "
                 f"at {local_text(base.first.at)} {base.first}",
                 code="NotReproducible",
-                hint="try a shorter past, such as --past 60; paddleflow scheduler replay says whether the record is sound",
+                hint="ask about a shorter time, such as --past 60; paddleflow scheduler replay says whether the record is sound",
             )
         # The record may begin later than the past that was asked for; jobs of before it would only seem to have waited.
         begins = max(now - asked.past, scenario.snapshot.now)

@@ -46,7 +46,7 @@ def _check_folder(data: Path, call: Call[CacheSettings, NoQuery]) -> None:
     if own != wanted and own not in wanted.parents:
         raise Forbidden(
             f"user[{call.caller.name}] may not cache in {call.body.cache_dir[:200]}",
-            hint=f"leave cacheDir out, name a folder in {own}, or ask root",
+            hint=f"leave cacheDir out, choose a folder in {own}, or ask root",
         )
 
 

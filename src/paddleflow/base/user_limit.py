@@ -31,7 +31,7 @@ class UserLimit:
             raise TooMany(
                 f"{most} {self._what} {whose} are in work already",
                 code=self._code,
-                hint="wait for the end of one of them",
+                hint="wait until one of them has ended",
             )
         self._open[user] += 1
         try:

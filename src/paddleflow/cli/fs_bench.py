@@ -58,7 +58,8 @@ def bench(session: Session, folder: Path, large: int, files: int, small: int, th
     free = shutil.disk_usage(folder).free
     if large + files * small > free:
         raise Invalid(
-            f"{large + files * small} bytes are wanted, {free} are free in {folder}", hint="see --size, --files"
+            f"{large + files * small} bytes are wanted, {free} are free in {folder}",
+            hint="choose less with --size or --files",
         )
     try:
         with tempfile.TemporaryDirectory(prefix=".paddleflow-bench-", dir=folder) as place:

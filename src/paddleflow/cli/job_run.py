@@ -285,9 +285,7 @@ def _queue_of(session: Session, cluster: str, queue: str | None) -> str:
     if queue and queue in found:
         return queue
     if queue:
-        raise Invalid(
-            f"queue[{queue}] is not of cluster[{cluster}]", hint=f"queues of it: {', '.join(found) or 'none'}"
-        )
+        raise Invalid(f"queue[{queue}] is not of cluster[{cluster}]", hint=f"its queues: {', '.join(found) or 'none'}")
     if len(found) != 1:
         hint = f"--queue one of: {', '.join(found)}" if found else "an administrator makes one: paddleflow queue create"
         raise Invalid(f"you may use {len(found) or 'no'} queues of cluster[{cluster}]", hint=hint)
@@ -419,7 +417,7 @@ def code(session: Session, jobid: str, to: Path | None) -> None:
     try:
         session.client.code.download(job.id, target)
     except FileExistsError as error:
-        raise Invalid(f"{target} exists already", hint="name a new folder with --to") from error
+        raise Invalid(f"{target} exists already", hint="choose a new folder with --to") from error
     output.done(session, f"wrote {target}", str(target), lambda: {"id": job.id, "path": str(target)})
 
 
@@ -457,7 +455,7 @@ def get(session: Session, jobid: str, path: str, to: str | None) -> None:
                 out.write(piece)
         part.replace(target)
     except OSError as error:
-        raise Invalid(f"{target} cannot be written: {error.strerror}", hint="name another file with --to") from error
+        raise Invalid(f"{target} cannot be written: {error.strerror}", hint="choose another file with --to") from error
     finally:
         part.unlink(missing_ok=True)
     output.done(session, f"wrote {target}", str(target), lambda: {"id": job.id, "path": str(target)})

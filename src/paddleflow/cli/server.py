@@ -67,7 +67,9 @@ def rotate_key(session: Session, data: str | None, config: Path | None) -> None:
     except ModuleNotFoundError as error:
         raise _not_installed(error) from error
     key, count = key_rotation.rotate_key(_settings(config, {"data": data}))
-    output.done(session, f"{count} secrets encrypted with new key {key}", key, lambda: {"key": key, "secrets": count})
+    output.done(
+        session, f"values encrypted with the new key {key}: {count}", key, lambda: {"key": key, "secrets": count}
+    )
 
 
 def _settings(config: Path | None, given: Mapping[str, Any]) -> Settings:

@@ -80,7 +80,7 @@ class Session:
         if len(found) > 1:
             raise Invalid(
                 f"{len(found)} jobs begin with {prefix}",
-                hint=f"write more of the id: {found[0]} or {found[1]}, for example",
+                hint=f"give more of the id: {found[0]} or {found[1]}, for example",
             )
         return found[0] if found else id
 

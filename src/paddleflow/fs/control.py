@@ -109,4 +109,4 @@ def _ask(folder: Path, what: str) -> object:
     try:
         return json.loads(b"".join(pieces))
     except ValueError as error:
-        raise Unavailable(f"the process behind {folder} ended while it was asked", hint="ask again") from error
+        raise Unavailable(f"the process behind {folder} ended before it answered", hint="try again") from error

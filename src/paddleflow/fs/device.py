@@ -151,7 +151,7 @@ def _mount_by_helper(source: str, folder: Path, *, read_only: bool, allow_other:
             descriptors.frombytes(data[: descriptors.itemsize])
             os.set_inheritable(descriptors[0], False)
             return Device(descriptors[0])
-    raise Unavailable("fusermount3 mounted but sent no descriptor", hint="see its version: fusermount3 -V")
+    raise Unavailable("fusermount3 mounted but sent no descriptor", hint="check its version: fusermount3 -V")
 
 
 def unmount(folder: Path, *, force: bool = False) -> None:

@@ -52,7 +52,7 @@ def open_tree(options: MountOptions, state: State, request_lock: RequestLock) ->
             root = Path("/" + unquote(rest).lstrip("/"))
             # a worker that takes a mount over must not touch the folder: nobody would answer
             if state.agreed.device < 0 and options.folder.resolve() == root.resolve():
-                raise Invalid(f"{options.folder} would be mounted on itself", hint="name another folder to mount on")
+                raise Invalid(f"{options.folder} would be mounted on itself", hint="choose another folder to mount on")
             return _open_folder(root, options, state)
         case "":
             hint = "write it as file:///data/team or s3://bucket/prefix"
@@ -155,7 +155,9 @@ def _lock_folder(folder: Path, place: Path) -> None:
         )
         raise Conflict(f"cache folder {folder} is in use by {by}", hint=hint) from error
     except OSError as error:
-        raise Unavailable(f"cache folder {folder} cannot be used: {error.strerror}", hint="see --cache-dir") from error
+        raise Unavailable(
+            f"cache folder {folder} cannot be used: {error.strerror}", hint="choose another one with --cache-dir"
+        ) from error
 
 
 def make_worker(options: MountOptions, say: Callable[[dict[str, object]], None]) -> Work:

@@ -178,7 +178,7 @@ class Staging:
                 if error.code not in (CHANGED, EXISTS):
                     raise
                 commit = replace(commit, replaces=self._tag(commit.key))
-        raise Unavailable(f"{commit.key} is replaced by others all the time", hint="see who else writes it")
+        raise Unavailable(f"{commit.key} keeps being replaced by others", hint="find out who else writes to it")
 
     def _upload_over(self, fd: int, commit: Commit, unchanged: Callable[[], bool] = lambda: True) -> Entry:
         """In place of the version that the commit replaces; `Conflict` if the store has another one.

@@ -274,7 +274,7 @@ class HdfsStore:
 
 
 def _forbidden(what: str, why: str) -> PaddleFlowError:
-    return Forbidden(f"{what} may not be used: {why}", hint="see its owner, group and mode")
+    return Forbidden(f"{what} may not be used: {why}", hint="check its owner, group and mode")
 
 
 def _bad_credentials(what: str, why: str) -> PaddleFlowError:
@@ -293,7 +293,10 @@ _MEANINGS: tuple[tuple[tuple[str, ...], Callable[[str, str], PaddleFlowError]], 
         ("RPC listener disconnected",),
         lambda what, why: Unavailable(f"{what}: the name node hangs up", hint="it may want Kerberos, or another port"),
     ),
-    (("QuotaExceededException",), lambda what, why: OverQuota(f"{what} cannot be written: {why}", hint="make space")),
+    (
+        ("QuotaExceededException",),
+        lambda what, why: OverQuota(f"{what} cannot be written: {why}", hint="free some space"),
+    ),
 )
 
 

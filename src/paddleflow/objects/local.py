@@ -401,13 +401,13 @@ class LocalStore:
             case errno.EXDEV | errno.ELOOP:
                 return Forbidden(f"{what} leads out of the store through a link", hint="copy the file into the store")
             case errno.EACCES | errno.EPERM | errno.EROFS:
-                return Forbidden(f"{what} may not be used by this process: {why}", hint="see its owner and mode")
+                return Forbidden(f"{what} may not be used by this process: {why}", hint="check its owner and mode")
             case errno.EEXIST:
                 return exists_already(self.name, key)
             case errno.EISDIR:
                 return not_a_file(self.name, key)
             case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
-                return OverQuota(f"{what} cannot be written: {why}", hint="make space")
+                return OverQuota(f"{what} cannot be written: {why}", hint="free some space")
             case errno.ENAMETOOLONG | errno.EINVAL | errno.EILSEQ:
                 return Invalid(f"{what} cannot be stored: {why}")
             case _:

@@ -115,7 +115,7 @@ def _attach(mount: NativeMount, folder: str, log: str, seconds: float, programs:
         said.seek(0)
         words = said.read(4096).decode(errors="replace").strip()
     if not answered:
-        raise Unavailable(f"{mount.name} was not mounted within {seconds:g} s", hint="see whether its server answers")
+        raise Unavailable(f"{mount.name} was not mounted within {seconds:g} s", hint="check that its server answers")
     with suppress(OSError):
         words = _logged_error(Path(log).read_text(errors="replace")) or words
     raise _refusal(mount, words)
@@ -144,7 +144,7 @@ def _refusal(mount: NativeMount, words: str) -> PaddleFlowError:
     if re.search(r"(?i)authentication failed|wrong password", words):
         return Forbidden(f"{mount.name}: {why}", code=BAD_CREDENTIALS)
     if re.search(r"(?i)access denied|permission denied|operation not permitted", words):
-        return Forbidden(f"{mount.name}: {why}", hint="see to which machines its server exports it")
+        return Forbidden(f"{mount.name}: {why}", hint="check to which machines its server exports it")
     if re.search(r"(?i)no such file or directory|failed to fetch volume file|volume file.*not found", words):
         return NotFound(f"{mount.name} does not exist: {why}")
     return Unavailable(f"{mount.name} cannot be mounted: {why}")

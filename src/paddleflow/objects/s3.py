@@ -138,15 +138,15 @@ class S3Store:
             case _, "RequestTimeTooSkewed":
                 raise Forbidden(f"{what}: {said}", code=BAD_CREDENTIALS, hint=_clock_hint(answer, time.time()))
             case _, "SignatureDoesNotMatch" | "InvalidAccessKeyId" | "XAdminUserNotFound":
-                raise Forbidden(f"{what}: {said}", code=BAD_CREDENTIALS, hint="see access key and secret key")
+                raise Forbidden(f"{what}: {said}", code=BAD_CREDENTIALS, hint="check the access key and the secret key")
             case _, "ExpiredToken" | "InvalidToken":
                 raise Forbidden(f"{what}: {said}", code=BAD_CREDENTIALS, hint="get new temporary credentials")
             case _, "QuotaExceeded" | "XMinioAdminBucketQuotaExceeded" | "XMinioStorageFull":
-                raise OverQuota(f"{what}: {said}", hint="make space, or have the quota of the bucket raised")
+                raise OverQuota(f"{what}: {said}", hint="free some space, or have the quota of the bucket raised")
             case 404, _:
                 raise NotFound(f"{what} does not exist")
             case 401 | 403, _:
-                hint = "see access key and secret key, and what they may do with this bucket"
+                hint = "check the access key and the secret key, and what they may do with this bucket"
                 raise Forbidden(f"{what}: {said}", hint=hint)
             case 412 | 304, _:
                 raise changed(key)

@@ -345,7 +345,7 @@ class SftpStore:
                 left = found.bavail * found.frsize
                 if left < len(piece):
                     message = f"{shorten(key)} in {self.name} cannot be written: {left} bytes are left"
-                    raise OverQuota(message, hint="make space") from error
+                    raise OverQuota(message, hint="free some space") from error
             raise
 
     async def _discard(self, file: SFTPClientFile, temporary: str) -> None:
@@ -525,9 +525,11 @@ class SftpStore:
             case asyncssh.SFTPNoSuchFile() | asyncssh.SFTPNoSuchPath() | asyncssh.SFTPNotADirectory():
                 return absent(self.name, key)
             case asyncssh.SFTPPermissionDenied() | asyncssh.SFTPWriteProtect():
-                return Forbidden(f"{what} may not be used by {self._server.user}: {why}", hint="see its owner and mode")
+                return Forbidden(
+                    f"{what} may not be used by {self._server.user}: {why}", hint="check its owner and mode"
+                )
             case asyncssh.SFTPNoSpaceOnFilesystem() | asyncssh.SFTPQuotaExceeded():
-                return OverQuota(f"{what} cannot be written: {why}", hint="make space")
+                return OverQuota(f"{what} cannot be written: {why}", hint="free some space")
             case asyncssh.SFTPInvalidFilename():
                 return Invalid(f"{what} cannot be stored: {why}")
             case asyncssh.SFTPOpUnsupported():
@@ -538,7 +540,10 @@ class SftpStore:
                 message = f"no connection to {self._server.host} port {self._server.port}: {error.strerror or why}"
                 return Unavailable(message)
             case asyncssh.ChannelOpenError():
-                return Unavailable(f"{self._server.host} opens no SFTP session: {why}", hint="see its Subsystem sftp")
+                return Unavailable(
+                    f"{self._server.host} opens no SFTP session: {why}",
+                    hint="check the line Subsystem sftp of its sshd_config",
+                )
             case _:
                 return Unavailable(f"{what} could not be used: {why}")
 

@@ -218,7 +218,9 @@ def not_supported(store: str, what: str) -> Invalid:
 
 
 def changed(key: str) -> Conflict:
-    return Conflict(f"{shorten(key)} has changed since it was looked at", code=CHANGED, hint="look at it again")
+    return Conflict(
+        f"{shorten(key)} has changed since it was looked at", code=CHANGED, hint="read it again and repeat the change"
+    )
 
 
 def absent(store: str, key: str) -> NotFound:

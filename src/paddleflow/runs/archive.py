@@ -25,7 +25,9 @@ def tar(store: ObjectStore, folder: str, most: int = MOST_FILES) -> Generator[by
         files = (entry for entry in store.list_entries(folder, recursive=True) if entry.kind is Kind.FILE)
         entries = list(islice(files, most + 1))
         if len(entries) > most:
-            raise TooLarge(f"more than {most:,} files lie in {folder!r}", hint="take the folders in it one by one")
+            raise TooLarge(
+                f"more than {most:,} files lie in {folder!r}", hint="download the folders inside it one by one"
+            )
         for entry in sorted(entries, key=lambda entry: entry.key):
             yield _header(entry, folder)
             yield from _padded(store, entry)

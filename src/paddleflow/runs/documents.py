@@ -45,7 +45,7 @@ def document_of(run: RunState, item: Instance, rendered: Rendered) -> SingleJob 
     if kind == "distributed":
         return _ray(run, item, rendered, general, mounts)
     if kind not in SINGLE:
-        raise Invalid(f"PF_JOB_TYPE[{kind[:40]}] is not known", hint="single or distributed")
+        raise Invalid(f"PF_JOB_TYPE[{kind[:40]}] is not known", hint="it is single or distributed")
     command = command_of(run, item, rendered)
     general |= {"image": step.docker_env, "env": env, "command": command, **mounts, **_flavours(env)}
     return parse(SingleJob, general)

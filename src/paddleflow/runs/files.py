@@ -69,7 +69,7 @@ def make_places(store: ObjectStore, paths: Iterable[str]) -> SlicedWork[None]:
             raise Invalid(f"output artifact {path} cannot be made: {error.message}") from error
 
 
-def remove_tree(store: ObjectStore, key: str) -> SlicedWork[None]:
+def remove_tree(store: ObjectStore, key: str, at_once: int = AT_ONCE) -> SlicedWork[None]:
     """Whatever is at a key, with all that is below it; nothing may be there. A link is removed, never followed."""
     pending = [(key, False)]
     while pending:
@@ -80,8 +80,8 @@ def remove_tree(store: ObjectStore, key: str) -> SlicedWork[None]:
             try:
                 store.remove(current)
             except Conflict:  # a folder
-                some = [(entry.key, False) for entry in islice(store.list_entries(current), AT_ONCE)]
-                pending += [(current, len(some) < AT_ONCE), *some]
+                some = [(entry.key, False) for entry in islice(store.list_entries(current), at_once)]
+                pending += [(current, len(some) < at_once), *some]
         yield 0
 
 

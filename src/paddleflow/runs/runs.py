@@ -229,7 +229,7 @@ def delete_run(tx: Tx, run: str, check_cache: bool) -> tuple[RunRow, list[str]]:
         raise Conflict(
             f"run[{run}] cannot be deleted, {others} other runs were served from its results",
             code="ActionNotAllowed",
-            hint=f"delete those first, or delete it all the same: paddleflow run delete -not-cc {run}",
+            hint=f"delete those first, or delete it anyway: paddleflow run delete -not-cc {run}",
         )
     jobs = jobs_of_run(tx, run)
     for job in jobs:

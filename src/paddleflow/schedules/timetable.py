@@ -124,7 +124,9 @@ def parse(crontab: str, timezone: str = "", anchor: float = 0.0) -> Timetable:
     if prefix := _PREFIX.fullmatch(text):
         name, text = prefix[1], prefix[2]
         if timezone and timezone != name:
-            raise ValueError(f"it names the zone {name[:80]}, but timezone is {timezone[:80]}: give one of the two")
+            raise ValueError(
+                f"it names the zone {name[:80]}, but timezone is {timezone[:80]}: give only one of the two"
+            )
     if text.startswith("@every "):
         return Timetable(text, zone(name), _every(text.removeprefix("@every ")), math.floor(anchor))
     if text.startswith("@"):

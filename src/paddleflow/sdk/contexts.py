@@ -61,7 +61,7 @@ def load(folder: Path | None = None) -> Contexts:
     except FileNotFoundError:
         return Contexts()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Invalid(f"contexts in {file} cannot be read: {error}", hint="mend the file or delete it") from error
+        raise Invalid(f"contexts in {file} cannot be read: {error}", hint="repair the file or delete it") from error
 
 
 def store(contexts: Contexts, folder: Path | None = None) -> Path:

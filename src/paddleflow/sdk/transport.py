@@ -323,7 +323,9 @@ class Transport:
             return _Attempt(late, reached=False)
         if self.proxy is not None:
             way = f"{self.address} through the proxy {self.proxy.host}:{self.proxy.port}"
-            unreached = Unavailable(f"cannot reach {way}: {_words(error)}", hint="NO_PROXY names hosts without a proxy")
+            unreached = Unavailable(
+                f"cannot reach {way}: {_words(error)}", hint="hosts in NO_PROXY are reached without the proxy"
+            )
             return _Attempt(unreached, reached=False, again=True)
         refused = Unavailable(f"cannot reach {self.address}: {_words(error)}", hint=START_HINT)
         return _Attempt(refused, reached=False, again=True)

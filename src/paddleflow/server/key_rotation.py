@@ -26,7 +26,7 @@ async def _rotate(settings: Settings) -> tuple[str, int]:
         try:
             if running := await database.read(servers.running, now, server_id(data)):
                 raise Conflict(
-                    f"{len(running)} servers run on this database: {', '.join(running[:5])}",
+                    f"other servers run on this database: {', '.join(running[:5])}",
                     hint="stop them, rotate, copy the key file to each of them and start them again",
                 )
             key, count = await rotate(database, settings.encryption, data, ENCRYPTED_COLUMNS, now)

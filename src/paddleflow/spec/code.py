@@ -211,6 +211,6 @@ def unpack_chunks(body: bytes) -> Iterator[tuple[str, bytes]]:
         content = body[at + HEADER : at + HEADER + length]
         name = head[len(MAGIC) : len(MAGIC) + 32].hex()
         if hashlib.sha256(content).hexdigest() != name:
-            raise Invalid(f"chunk {name} was changed on its way", code="InvalidCode", hint="send it again")
+            raise Invalid(f"chunk {name} was changed on its way", code="InvalidCode", hint="upload it again")
         yield name, content
         at += HEADER + length

@@ -107,7 +107,7 @@ def pieces_of(store: ObjectStore, content: Content) -> Generator[bytes, None, No
         store.close()
 
 
-def remove(store: ObjectStore, key: str, recursive: bool) -> SlicedWork[int]:
+def remove(store: ObjectStore, key: str, recursive: bool, at_once: int = AT_ONCE) -> SlicedWork[int]:
     """A file, an empty folder, or with `recursive` all below one; how many files. Nothing there is `NotFound`."""
     found = store.stat(key)
     if found.kind is not Kind.FOLDER:
@@ -123,8 +123,8 @@ def remove(store: ObjectStore, key: str, recursive: bool) -> SlicedWork[int]:
         if emptied:
             store.remove_folder(current)
             continue
-        some = list(islice(store.list_entries(current), AT_ONCE))
-        pending.append((current, len(some) < AT_ONCE))
+        some = list(islice(store.list_entries(current), at_once))
+        pending.append((current, len(some) < at_once))
         for entry in some:
             if entry.kind is Kind.FOLDER:
                 pending.append((entry.key, False))
@@ -159,7 +159,7 @@ def start_upload(store: ObjectStore, now: float) -> SlicedWork[str]:
         raise OverQuota(
             f"{waiting} uploads to this storage are not finished, at most {MOST_UPLOADS}",
             code="TooManyUploads",
-            hint="finish them, give them up (DELETE), or wait: a week after its last part an upload is removed",
+            hint="finish them, abort them (DELETE), or wait: an upload is removed a week after its last part",
         )
     upload = secrets.token_hex(16)
     store.write(f"{_folder(upload)}/{BEGUN}", b"")

@@ -33,7 +33,7 @@ def refuse_nested(storage: Storage, path: str) -> None:
         raise Invalid(
             f"fs[{storage.name}] is of type local, which has no links",
             code="InvalidLinkURL",
-            hint="make a storage of the other place, and mount both",
+            hint="create a storage for the other place and mount both",
         )
     if len(storage.links) >= MOST_LINKS:
         raise Conflict(f"fs[{storage.name}] has {MOST_LINKS} links, which is the most", code="LinkPathExist")
@@ -56,7 +56,7 @@ def check_path(store: ObjectStore, name: str, path: str) -> None:
         raise NotFound(
             f"fsPath[{path}]: there is no folder {parent} in fs[{name}]",
             code="LinkFileSystemPathNotExist",
-            hint="make it first",
+            hint="create the folder first",
         ) from error
     try:
         found = store.stat(path)

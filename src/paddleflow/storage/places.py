@@ -58,7 +58,7 @@ def check_right(place: Place, properties: Mapping[str, str], *, user: str, confi
     if confined and scheme is not None and (why := scheme.root_only(properties)):
         raise Forbidden(
             f"user[{user}] may not make a storage of type {place.fs_type}: {why}",
-            hint=f"ask root, who can make it in your name: paddleflow fs create NAME {place.url} -u {user}",
+            hint=f"ask root, who can create it for you: paddleflow fs create NAME {place.url} -u {user}",
         )
 
 
@@ -95,11 +95,11 @@ def check_folder(path: str, *, data: Path, user: str, confined: bool) -> Path:
     except (OSError, RuntimeError) as error:  # a circle of links
         raise _unusable(path, str(error)) from error
     if real == Path(real.root):
-        raise Invalid(f"folder {path} is the root of the machine", code=_URL, hint="name a folder below it")
+        raise Invalid(f"folder {path} is the root of the machine", code=_URL, hint="choose a folder below it")
     if confined and real != own and own not in real.parents:
         raise Forbidden(
             f"user[{user}] may not make a storage of folder {path}" + (f" ({real})" if str(real) != path else ""),
-            hint=f"name a folder in your own area, such as local://{own}/data, or ask root",
+            hint=f"choose a folder in your own area, such as local://{own}/data, or ask root",
         )
     try:
         found = real.is_dir()

@@ -352,6 +352,8 @@ def _forget_old(tx: Tx, keys: Sequence[Key], columns: Sequence[EncryptedColumn])
         while rows := tx.all(column.page, after=after, limit=10 * PAGE):
             after = str(rows[-1]["id"])
             if left := [row["id"] for row in rows if key_of(row["token"]) != keys[-1].id]:
-                raise Conflict(f"{column.what} {', '.join(map(str, left[:5]))} changed meanwhile", hint="run it again")
+                raise Conflict(
+                    f"{column.what} {', '.join(map(str, left[:5]))} changed meanwhile", hint="run the command again"
+                )
     for key in keys[:-1]:
         tx.run(SQL["forget_key"], id=key.id)

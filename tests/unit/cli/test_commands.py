@@ -436,7 +436,7 @@ def test_a_prefix_of_several_jobs_is_refused(stub: Stub, shell: Shell) -> None:
     stub.on("GET /job", PREFIX)
     assert shell("job", "why", "6afc", code=1).stderr == snapshot("""\
 error: 2 jobs begin with job-6afc
-hint: write more of the id: job-6afc1111 or job-6afc2222, for example
+hint: give more of the id: job-6afc1111 or job-6afc2222, for example
 """)
 
 

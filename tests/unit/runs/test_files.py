@@ -90,13 +90,13 @@ def test_places_of_outputs_are_emptied(store: ObjectStore) -> None:
     assert store.stat("new").kind.value == "folder"
 
 
-@pytest.mark.parametrize("remove", [files.remove_tree, partial(stored_files.remove, recursive=True)])
+@pytest.mark.parametrize(
+    "remove", [partial(files.remove_tree, at_once=3), partial(stored_files.remove, recursive=True, at_once=3)]
+)
 def test_a_folder_is_removed_a_few_entries_at_a_time(
     remove: Callable[[ObjectStore, str], SlicedWork[object]], store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many entries there are, few are in memory."""
-    monkeypatch.setattr(files, "AT_ONCE", 3)
-    monkeypatch.setattr(stored_files, "AT_ONCE", 3)
     taken = []
     listed = type(store).list_entries
 

@@ -94,7 +94,7 @@ def test_the_zone_may_stand_in_the_crontab() -> None:
         ("@every soon", "failed to parse duration @every soon: wanted such as 90s, 5m or 1h30m"),
         ("@every 0s", "@every 0s is 0 seconds: wanted 1 second to 366 days"),
         ("CRON_TZ=Europe/Berln * * * * *", "timezone[Europe/Berln] is not known, did you mean Europe/Berlin?"),
-        ("CRON_TZ=UTC * * * * *", "it names the zone UTC, but timezone is Europe/Berlin: give one of the two"),
+        ("CRON_TZ=UTC * * * * *", "it names the zone UTC, but timezone is Europe/Berlin: give only one of the two"),
         ("*" * 300, "it has 300 characters, at most 200 are read"),
     ],
 )
