@@ -23,6 +23,7 @@ from paddleflow.store.database import Database, Row, Tx, Value
 from paddleflow.store.statements import compose
 from tests.api.access_rows import add_queue, granted, insert
 from tests.api.client import Api
+from tests.patience import soon
 
 PASSWORD = "paddleflow1"
 P = ParamSpec("P")
@@ -232,6 +233,33 @@ async def test_many_logins_at_once_do_not_slip_under_the_limit(nobody: Api, data
     answers = await asyncio.gather(*(nobody.post("/login", document) for _ in range(8)))
     assert sorted(answer.status for answer in answers) == [401] * 3 + [429] * 5
     assert len(await database.read(rows, "select * from login_failures")) == 3
+
+
+async def test_an_address_has_few_logins_at_once(
+    settings: Settings, database: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = sessions.Sessions(database, clock, settings.access)
+    hashed, begun = asyncio.Event(), list[str]()
+
+    async def matches(stored: str, password: str) -> bool:
+        begun.append(password)
+        await hashed.wait()
+        return False
+
+    monkeypatch.setattr(known.passwords, "matches", matches)
+    attempts = [
+        asyncio.create_task(known.login(f"user{number}", "wrong1", "10.0.0.9"))
+        for number in range(sessions.MOST_PENDING)
+    ]
+    await soon(lambda: len(begun) == sessions.MOST_PENDING, "all of them are tried")
+    with pytest.raises(TooMany, match="at once from this address"):
+        await known.login("alice", PASSWORD, "10.0.0.9")
+    elsewhere = asyncio.create_task(known.login("alice", PASSWORD, "10.0.0.1"))
+    await soon(lambda: begun[-1] == PASSWORD, "another address is not held up")
+    hashed.set()
+    for attempt in (*attempts, elsewhere):
+        with pytest.raises(Unauthenticated):
+            await attempt
 
 
 async def test_failures_of_unknown_names_count_but_do_not_pile_up(

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import cast
+
 import pytest
 
+from paddleflow.access.audit import MOST_WAITING, AuditEntry, AuditLog
 from paddleflow.base.clock import ManualClock
+from paddleflow.errors import Unavailable
+from paddleflow.store.database import Database
 from tests.api.client import Api
 from tests.api.workshop import TINY
 
@@ -63,13 +69,49 @@ async def test_changes_are_in_the_audit_log(root: Api, alice: Api, nobody: Api) 
     assert [(each["userName"], each["method"], each["path"], each["status"]) for each in found] == [
         ("alice", "DELETE", "/user/bob", 403),
         ("root", "POST", "/user", 200),
-        ("", "POST", "/login", 401),
+        ("alice", "POST", "/login", 401),
     ]
-    assert [each["userName"] for each in (await root.get("/audit", user="alice")).ok()["auditList"]] == ["alice"]
+    assert [each["status"] for each in (await root.get("/audit", user="alice")).ok()["auditList"]] == [403, 401]
     (await alice.get("/audit")).refused(403, "OnlyRootAllowed")
     first = (await root.get("/audit", maxKeys=2)).ok()
     rest = (await root.get("/audit", maxKeys=2, marker=first["nextMarker"])).ok()
     assert [each["path"] for each in rest["auditList"]] == ["/login"]
+
+
+async def test_who_is_not_known_cannot_fill_the_audit_log(root: Api, nobody: Api) -> None:
+    for _ in range(3):
+        (await nobody.delete("/user/alice")).refused(401, "AuthWithoutToken")
+    (await nobody.post("/login", {"username": "\x1b[2J", "password": "wrong1"})).refused(401, "AuthFailed")
+    statuses = [(await nobody.post("/login", {"username": "nemo", "password": "wrong1"})).status for _ in range(5)]
+    assert statuses == [401, 401, 401, 429, 429], "as many as `login_attempts` are tried, the others are too early"
+    found = (await root.get("/audit")).ok()["auditList"]
+    assert [(each["userName"], each["status"]) for each in found] == [("nemo", 401)] * 3
+
+
+async def test_entries_wait_for_a_database_that_is_away_up_to_a_limit() -> None:
+    database = _Away()
+    audit = AuditLog(cast(Database, database))
+    entry = AuditEntry(at=1.0, user_name="ada", address="", method="POST", path="/user", status=200, request_id="r")
+    for _ in range(MOST_WAITING + 5):
+        audit.record(entry)
+    with pytest.raises(Unavailable):
+        await audit.flush()
+    audit.record(entry)
+    database.away = False
+    await audit.flush()
+    assert database.written == [MOST_WAITING]
+
+
+class _Away:
+    """A database that fails until it is told not to, and counts what is written."""
+
+    def __init__(self) -> None:
+        self.away, self.written = True, list[int]()
+
+    async def write(self, function: object, entries: Sequence[AuditEntry]) -> None:
+        if self.away:
+            raise Unavailable("the database is away")
+        self.written.append(len(entries))
 
 
 async def test_short_names_and_dots_are_names(root: Api, nobody: Api) -> None:

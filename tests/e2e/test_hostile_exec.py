@@ -130,6 +130,8 @@ def is_running(command: str) -> bool:
         (TEXT, b"[" * 100_000, b"400"),
         (TEXT, b"x" * 600_000, b"the first message is text"),
         (TEXT, b'{"command": ["a\\u0000b"]}', b"a NUL character"),
+        (TEXT, b'{"command": ["\\ud800"]}', b"half a surrogate pair"),
+        (TEXT, b'{"command": ["", "x"]}', b"the program, is empty"),
         (BINARY, b"x" * (2**20 + 1), b""),
     ],
 )

@@ -32,6 +32,7 @@ from paddleflow.api.peers import FORWARDED
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import PREFIX, Call, Route, Socket
 from paddleflow.api.sse import EventStream, until_first
+from paddleflow.base.names import USER
 from paddleflow.base.values import dataclass
 from paddleflow.errors import Internal, NotFound, PaddleFlowError, TooMany, Unavailable
 from paddleflow.spec.document import Document
@@ -102,6 +103,7 @@ class Application:
         REQUEST_ID.set(request_id)
         entry: _Entry | None = None
         caller = NOBODY
+        named = ""  #: who a request without a token says to be, as a login does
         result: object = None
         extra: answers.Headers = []
         try:
@@ -119,6 +121,7 @@ class Application:
                 result = await self._ask_leader(route, path, headers, scope, receive)
             if result is None:
                 call = await self._decode(entry, path, headers, caller, request_id, Request(scope, receive), seats)
+                named = _named(entry, call)
                 result = await self._answer(route, call, seats)
             status, content = route.status, b"" if isinstance(result, Response) else answers.encoded(result)
         except PaddleFlowError as error:
@@ -142,8 +145,10 @@ class Application:
             await send(start)
             await _send_body(send, b"" if scope["method"] == "HEAD" else content)
         self._note(scope, entry, status, (perf_counter() - began) * 1000)
-        if entry is not None and entry.route.audited and entry.route.method != "GET":
-            self._audit(scope, caller, status, request_id)
+        # Not what was refused because nobody is known or comes too often: anybody could fill the disk with it.
+        known = (caller.name or named) and status != TooMany.status
+        if known and entry is not None and entry.route.audited and entry.route.method != "GET":
+            self._audit(scope, caller.name or named, status, request_id)
 
     async def _decode(
         self,
@@ -249,12 +254,12 @@ class Application:
         methods = self._table.allowed(scope["path"], scope.get("raw_path") or scope["path"].encode())
         return sorted([*methods, "HEAD"]) if "GET" in methods else methods
 
-    def _audit(self, scope: Scope, caller: Caller, status: int, request_id: str) -> None:
+    def _audit(self, scope: Scope, user: str, status: int, request_id: str) -> None:
         client = scope.get("client")
         self._platform.audit.record(
             AuditEntry(
                 at=self._platform.clock.now(),
-                user_name=caller.name,
+                user_name=user,
                 address=client[0] if client else "",
                 method=scope["method"],
                 path=scope["path"].removeprefix(PREFIX),
@@ -332,6 +337,14 @@ def _entry(route: Route) -> _Entry:
         except ValidationError:
             no_query = None
     return _Entry(route, route.prefix + route.path, names.get("username", ""), no_query)
+
+
+def _named(entry: _Entry, call: Call[Any, Any]) -> str:
+    """Whom the body of an open route names, if anybody may have that name."""
+    name = (
+        getattr(call.body, entry.user_field) if entry.route.open and entry.user_field and call.body is not None else ""
+    )
+    return name if name and not USER.fault(name) else ""
 
 
 def _query(route: Route, caller: Caller, text: bytes) -> Document | None:

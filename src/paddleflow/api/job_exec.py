@@ -82,8 +82,8 @@ async def _request(platform: Platform, caller: Caller, websocket: WebSocket) -> 
     if len(first.get("text") or "") not in range(1, MOST_DOCUMENT + 1):
         raise Invalid(f"the first message is text of at most {MOST_DOCUMENT} characters: what to run")
     wanted = decode(ExecDocument, first["text"].encode())
-    if sum(map(len, wanted.command)) > MOST_WORDS or any("\0" in word for word in wanted.command):
-        raise Invalid(f"the command has more than {MOST_WORDS} characters, or a NUL character", code="InvalidArguments")
+    if fault := _fault(wanted.command):
+        raise Invalid(f"command: {fault}", code="InvalidArguments")
     job = websocket.path_params["id"]
 
     def find(tx: Tx) -> tuple[ExecRequest, str]:
@@ -101,6 +101,20 @@ async def _request(platform: Platform, caller: Caller, websocket: WebSocket) -> 
         return ExecRequest(attempt, tuple(wanted.command), wanted.tty, wanted.rows, wanted.columns), row.cluster
 
     return await platform.database.read(find)
+
+
+def _fault(command: list[str]) -> str:
+    """Why no process can be started with such words; empty if one can."""
+    text = "".join(command)
+    if len(text) > MOST_WORDS:
+        return f"has {len(text)} characters, at most {MOST_WORDS}"
+    if not command[0]:
+        return "its first word, the program, is empty"
+    if "\0" in text:
+        return "holds a NUL character"
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        return "holds half a surrogate pair"
+    return ""
 
 
 async def _serve(platform: Platform, websocket: WebSocket, session: ExecSession) -> None:
