@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import threading
 import time
@@ -14,6 +15,7 @@ from typing import IO
 
 import pytest
 
+import paddleflow
 from paddleflow.errors import PaddleFlowError
 from paddleflow.objects.s3 import Bucket, S3Store
 from scripts.lib.mounts import Mount, mounted, why_not
@@ -212,6 +214,25 @@ def test_a_mount_survives_an_upgrade(tmp_path: Path) -> None:
         finally:
             load.end()
         check_programs(load, mount, 3)
+
+
+def test_a_worker_that_dies_after_an_upgrade_is_replaced_by_the_program_that_mounted(
+    server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is installed meanwhile is another program: the supervisor has all of its own in memory."""
+    installed = tmp_path / "installed"
+    shutil.copytree(Path(paddleflow.__path__[0]), installed / "paddleflow")
+    monkeypatch.setenv("PYTHONPATH", str(installed))
+    with store_mount(server, tmp_path / "cache") as (mount, store):
+        store.write("file", b"content")
+        for module in installed.rglob("*.py"):
+            module.write_text("raise ImportError('another program')")
+        mount.environment["PYTHONPATH"] = ""
+        for _ in range(2):
+            kill_worker(mount)
+            assert (mount.folder / "file").read_bytes() == b"content"
+        (mount.folder / "new").write_bytes(b"made")
+        assert store.read("new", size=9) == b"made"
 
 
 def test_a_supervisor_that_is_killed_leaves_a_mount_that_works(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ from paddleflow.fs.tree import Tree
 from paddleflow.fs.writer import Staging
 from paddleflow.objects.links import LinkedStore
 from paddleflow.objects.store import ObjectStore
-from paddleflow.objects.urls import SCHEMES, open_native_folder, open_store
+from paddleflow.objects.urls import SCHEMES, load_driver, open_native_folder, open_store
 from paddleflow.objects.wrappers import Figures, Metered, RateLimit, RateLimited, Retrying
 
 log = logging.getLogger(__name__)
@@ -161,7 +161,12 @@ def _lock_folder(folder: Path, place: Path) -> None:
 
 
 def make_worker(options: MountOptions, say: Callable[[dict[str, object]], None]) -> Work:
-    """What a worker does: mount, or take a mount over, and serve. `say` reports the result to the process that waits."""
+    """What a worker does: mount, or take a mount over, and serve. `say` reports the result to the process that waits.
+
+    All that workers need is imported here, by the supervisor: a later one must not find half of another program.
+    """
+    for url in (options.url, *(each.url for each in options.links)):
+        load_driver(url)
 
     def work(state: State, started: Callable[[], None]) -> None:
         if state.agreed.device >= 0:  # the first worker has said so; the descriptor is somebody else's now

@@ -11,6 +11,7 @@ import importlib
 import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -87,6 +88,7 @@ class Scheme:
     shown: Callable[[Url, Properties], tuple[str, str]] = field(
         default=lambda url, properties: (properties.get("endpoint") or url.authority, f"/{url.path}")
     )
+    driver: str = ""  #: the module that is imported when such a store is opened
 
 
 def open_store(url: str, properties: Properties = NO_PROPERTIES) -> ObjectStore:
@@ -94,6 +96,14 @@ def open_store(url: str, properties: Properties = NO_PROPERTIES) -> ObjectStore:
     parsed = parse_url(url)
     check_properties(parsed.scheme, properties)
     return SCHEMES[parsed.scheme].open(parsed, properties)
+
+
+def load_driver(url: str) -> None:
+    """Import what stores of this type need: who is forked afterwards has it as it is now, whatever is installed meanwhile."""
+    scheme = SCHEMES.get(url.partition("://")[0].lower())
+    if scheme is not None and scheme.driver:
+        with suppress(ImportError):  # who opens such a store is told
+            importlib.import_module(scheme.driver)
 
 
 def open_native_folder(url: str, properties: Properties, *, wait: bool, programs: str = PROGRAMS) -> int | None:
@@ -333,7 +343,7 @@ _SFTP_PROPERTIES = (
 
 
 def _open_sftp(url: Url, properties: Properties) -> ObjectStore:
-    sftp = _driver("paddleflow.objects.sftp")
+    sftp = _driver(_SFTP)
     server = sftp.SftpServer(
         host=url.host,
         port=url.port(22),
@@ -427,7 +437,7 @@ def _name_nodes(url: Url) -> tuple[str, ...]:
 
 
 def _open_hdfs(url: Url, properties: Properties) -> ObjectStore:
-    hdfs = _driver("paddleflow.objects.hdfs")
+    hdfs = _driver(_HDFS)
     kerberos = None
     if any(name.startswith("kerberos.") for name in properties):
         if not properties.get("kerberos.principal"):
@@ -459,6 +469,9 @@ def _hdfs_addresses(url: Url, properties: Properties) -> list[tuple[str, int]]:
     return [(host.strip("[]"), int(port)) for host, _, port in split]
 
 
+_S3, _SFTP, _HDFS, _SERVED = (f"paddleflow.objects.{name}" for name in ("s3", "sftp", "hdfs", "served"))
+
+
 def _driver(module: str) -> Any:
     """A module whose driver may not be installed: stores that nobody opens cost nothing."""
     try:
@@ -471,8 +484,24 @@ def _driver(module: str) -> Any:
 _TYPES = (
     Scheme("local", "local:///data/team", "a folder of this machine", _open_local),
     Scheme("file", "file:///data/team", "the same as `local`", _open_local),
-    Scheme("s3", "s3://bucket/path", "S3 and what speaks it: MinIO, OSS, COS", _open_s3, _S3_PROPERTIES, _s3_addresses),
-    Scheme("bos", "bos://bucket/path", "Baidu's BOS, over its S3 service", _open_s3, _BOS_PROPERTIES, _s3_addresses),
+    Scheme(
+        "s3",
+        "s3://bucket/path",
+        "S3 and what speaks it: MinIO, OSS, COS",
+        _open_s3,
+        _S3_PROPERTIES,
+        _s3_addresses,
+        driver=_S3,
+    ),
+    Scheme(
+        "bos",
+        "bos://bucket/path",
+        "Baidu's BOS, over its S3 service",
+        _open_s3,
+        _BOS_PROPERTIES,
+        _s3_addresses,
+        driver=_S3,
+    ),
     Scheme(
         "sftp",
         "sftp://host:port/path",
@@ -480,6 +509,7 @@ _TYPES = (
         _open_sftp,
         _SFTP_PROPERTIES,
         lambda url, properties: [(url.host, url.port(22))],
+        driver=_SFTP,
     ),
     Scheme(
         "hdfs",
@@ -489,6 +519,7 @@ _TYPES = (
         _HDFS_PROPERTIES,
         _hdfs_addresses,
         root_only=_hdfs_trusts,
+        driver=_HDFS,
     ),
     Scheme(
         "pfs",
@@ -497,6 +528,7 @@ _TYPES = (
         _open_served,
         _SERVED_PROPERTIES,
         lambda url, properties: [(url.host, url.port(8999))],
+        driver=_SERVED,
     ),
     Scheme(
         "cfs",
