@@ -27,6 +27,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from paddleflow.errors import PaddleFlowError
 from paddleflow.fs.inventory import FILLING, Label, Pins, read_label
 from paddleflow.fs.options import FREE_FLOOR
 from paddleflow.fs.request_lock import RequestLock
@@ -193,7 +194,7 @@ class DataCache:
         self._shelves = {folder: [folder / f"{number:02x}" for number in range(256)] for folder in self._folders}
         self._open: dict[Path, BlockFile] = {}
         self._idle: OrderedDict[Path, BlockFile] = OrderedDict()  #: those of `_open` that nobody uses
-        self._arriving: set[Path] = set()  #: small objects that are being fetched
+        self._arriving: dict[Path, threading.Event] = {}  #: small objects that are being fetched
         self._stored: OrderedDict[Path, int] = OrderedDict()  #: whole files, least recently used first, with their size
         self._used = 0
         self._trusted: set[Path] = set()  #: verified, or written by this process
@@ -254,25 +255,49 @@ class DataCache:
     def open(self, key: str, tag: str, size: int, fetch: Fetch, *, at_once: bool = True) -> BlockFile:
         """The local file of an object; whole if it is in the cache, otherwise filled as it is read, or `at_once` if it is small."""
         path, name = self.path(key, tag), Name(key, tag)
-        with self._lock:
-            found = self._open_known(path, size) or self._open_stored(path, name, size, fetch)
-            if found is None:
-                self.figures["misses"] += 1
-                # Somebody who is fetching it already is rare: who opens a node has its lock. Both get it whole.
-                if size == 0 or size > SMALL or not at_once or path in self._arriving:
-                    found = self._open_new(path, name, size, fetch)
+        while True:
+            with self._lock:
+                found = self._open_known(path, size) or self._open_stored(path, name, size, fetch)
+                if found is not None:
+                    self.figures["hits"] += 1
                     self._open[path] = found
                     return found
-                self._arriving.add(path)
-            else:
-                self.figures["hits"] += 1
-                self._open[path] = found
-                return found
+                arriving = self._arriving.get(path)
+                if arriving is None:
+                    self.figures["misses"] += 1
+                    if size == 0 or size > SMALL or not at_once:
+                        found = self._open[path] = self._open_new(path, name, size, fetch)
+                        return found
+                    self._arriving[path] = threading.Event()
+                    break
+            self.request_lock.release()
+            arriving.wait()
         try:
             return self._fetch_whole(path, name, size, fetch)
         finally:
             with self._lock:
-                self._arriving.discard(path)
+                self._arriving.pop(path).set()
+
+    def bring(self, key: str, tag: str, size: int, fetch: Fetch) -> bool:
+        """Begin to bring a small object to where its next reader need not wait for it; False: it is in memory already."""
+        path = self.path(key, tag)
+        if path in self._stored:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                if _is_in_memory(fd, size):
+                    return False
+                os.posix_fadvise(fd, 0, size, os.POSIX_FADV_WILLNEED)
+            finally:
+                os.close(fd)
+        elif path in self._open or path in self._arriving:
+            return False
+        else:
+            self.pool.submit(self._fetch_ahead, key, tag, size, fetch)
+        return True
+
+    def _fetch_ahead(self, key: str, tag: str, size: int, fetch: Fetch) -> None:
+        with suppress(OSError, PaddleFlowError):  # who opens it is told
+            self.close_file(self.open(key, tag, size, fetch))
 
     def _open_known(self, path: Path, size: int) -> BlockFile | None:
         """A file that is open already, unless it was removed under us while nobody used it."""
@@ -583,6 +608,14 @@ class DataCache:
         with self._lock:
             for path in list(self._idle):
                 self._close_idle(path)
+
+
+def _is_in_memory(fd: int, size: int) -> bool:
+    """Whether the last byte, and so probably all, can be read without waiting for the disk."""
+    try:
+        return bool(os.preadv(fd, [bytearray(1)], max(0, size - 1), os.RWF_NOWAIT))
+    except OSError as error:
+        return error.errno != errno.EAGAIN  # not known on all file systems
 
 
 def _filling(path: Path) -> Path:

@@ -406,6 +406,11 @@ def _xattrs(text: str) -> dict[str, bytes]:
         return {}
 
 
+def bounded(moment: int) -> int:
+    """The nearest moment that metadata can hold: the years 1677 to 2262."""
+    return max(-(1 << 63) + 1, min(moment, (1 << 63) - 1))
+
+
 def text_of(name: bytes) -> str:
     """A name as it goes into a key; OSError for one that no store takes."""
     if len(name) > 255:

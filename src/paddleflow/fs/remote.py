@@ -21,13 +21,14 @@ from contextlib import nullcontext
 
 from paddleflow.errors import Conflict, NotFound
 from paddleflow.fs import kernel
-from paddleflow.fs.blocks import BlockFile, DataCache, Fetch
+from paddleflow.fs.blocks import SMALL, BlockFile, DataCache, Fetch
 from paddleflow.fs.folders import Folders
 from paddleflow.fs.index import Index
 from paddleflow.fs.kernel import Attributes
-from paddleflow.fs.meta import Defaults, Node, Nodes, row_attributes, text_of
+from paddleflow.fs.meta import Defaults, Node, Nodes, bounded, row_attributes, text_of
 from paddleflow.fs.options import RemoteOptions
 from paddleflow.fs.posix import without_suid
+from paddleflow.fs.reader import FolderReader
 from paddleflow.fs.remote_file import RemoteFile
 from paddleflow.fs.request_lock import RequestLock
 from paddleflow.fs.state import HandleRecord, State
@@ -73,6 +74,7 @@ class RemoteTree:
         self._nodes, self._index = Nodes(root, state, index), index
         self._uploads = Uploads(staging, self._nodes, self._close, writeback=options.writeback)
         self._askers = ThreadPoolExecutor(ASKED_AT_ONCE, "attributes")
+        self._reader = FolderReader(self._nodes, cache, self._fetcher)
         self._folders = Folders(store, self._nodes, self._askers, self._known, defaults, plain=options.plain)
         if again:
             for node, content, placed in self._nodes.restore(state):
@@ -384,9 +386,9 @@ class RemoteTree:
             node.uid = node.uid if changes.uid is None else changes.uid
             node.gid = node.gid if changes.gid is None else changes.gid
             if changes.atime is not None:
-                node.atime = now if changes.atime == NOW else _bounded(changes.atime)
+                node.atime = now if changes.atime == NOW else bounded(changes.atime)
             if changes.mtime is not None:
-                node.mtime = now if changes.mtime == NOW else _bounded(changes.mtime)
+                node.mtime = now if changes.mtime == NOW else bounded(changes.mtime)
                 if node.staged is not None:
                     os.utime(node.fd, ns=(node.atime, node.mtime))
             node.ctime = now
@@ -497,17 +499,19 @@ class RemoteTree:
             known.writers += writable
             if writable:
                 self._describe(known)
+            elif known.size <= SMALL and known.parent is not None and not known.is_local:
+                self._reader.opened(known.parent.id, known.id)
             return RemoteFile(self, known, writable=writable)
 
     def _open_content(self, node: Node) -> BlockFile:
         """The local file of a node's version; of the one that the store has now if that one is gone."""
         try:
-            return self._cache.open(node.key(), node.tag, node.size, self._fetcher(node))
+            return self._cache.open(node.key(), node.tag, node.size, self._fetcher(node.key(), node.tag))
         except (Conflict, NotFound):
             if node.parent is None:
                 raise
             self._ask_again(node, node.parent)
-            return self._cache.open(node.key(), node.tag, node.size, self._fetcher(node))
+            return self._cache.open(node.key(), node.tag, node.size, self._fetcher(node.key(), node.tag))
 
     def _ask_again(self, node: Node, parent: Node) -> Node:
         """Ask the store whether it has another version now. The kernel, which knows the size of the old one, is told at open."""
@@ -517,8 +521,7 @@ class RemoteTree:
             found.kept_tag = before
         return found
 
-    def _fetcher(self, node: Node) -> Fetch:
-        key, tag = node.key(), node.tag
+    def _fetcher(self, key: str, tag: str) -> Fetch:
         return lambda offset, size: self._store.read(key, offset=offset, size=size, tag=tag)
 
     # ---- what a later worker continues with ----
@@ -537,7 +540,7 @@ class RemoteTree:
             size, whole = _READ.unpack_from(content, 1)
             node.size, node.tag = size, content[1 + _READ.size :].decode()
             node.file = self._cache.reopen(
-                node.key(), node.tag, size, self._fetcher(node), node.fd if whole else -1, node.fd
+                node.key(), node.tag, size, self._fetcher(node.key(), node.tag), node.fd if whole else -1, node.fd
             )
             node.fd = node.file.fd
             self._describe(node)
@@ -569,7 +572,9 @@ class RemoteTree:
     def reopen(self, record: HandleRecord) -> RemoteFile:
         node = self._nodes.get(record.node)
         if node.fd < 0 and not node.is_local:  # it was only read: its version lies in the cache, or in the store
-            node.file = self._cache.open(node.key(), node.tag, node.size, self._fetcher(node), at_once=False)
+            node.file = self._cache.open(
+                node.key(), node.tag, node.size, self._fetcher(node.key(), node.tag), at_once=False
+            )
             node.fd = node.file.fd
         writable = record.flags & os.O_ACCMODE != os.O_RDONLY or node.staged is not None
         node.handles += 1
@@ -688,11 +693,7 @@ class RemoteTree:
     def close(self) -> None:
         self._staging.drain()
         self._askers.shutdown(wait=True, cancel_futures=True)
+        self._reader.close()
         self._cache.close()
         self._index.close()
         self._store.close()
-
-
-def _bounded(moment: int) -> int:
-    """The nearest moment that metadata can hold: the years 1677 to 2262."""
-    return max(-(1 << 63) + 1, min(moment, (1 << 63) - 1))
