@@ -30,8 +30,8 @@ ACTIVE = ("init", "pending", "running", "terminating")
 
 
 def single(command: str, **more: object) -> dict[str, object]:
-    """The document of a single job."""
-    return {"image": "none", "command": command, "flavour": FLAVOUR, **more}
+    """The document of a single job. It names no image: of one that is ignored the log of each job would say so."""
+    return {"command": command, "flavour": FLAVOUR, **more}
 
 
 def command_of(pid: int) -> str:
