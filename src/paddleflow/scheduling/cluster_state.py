@@ -96,7 +96,8 @@ class ClusterState:
         self.rules = rules
         self.cluster = Cluster()
         self.ledgers: dict[str, QueueLedger] = {}
-        self.allocations: dict[str, Allocation] = {}
+        self.allocations: dict[str, Allocation] = {}  #: changed by `keep`, `change` and `drop` alone
+        self._elastic: dict[str, None] = {}  # those of them whose members may come and go
         self.reservations: dict[str, Reservation] = {}
         self.classes = ClassIndex()
         self.pending: dict[str, JobClass] = {}
@@ -122,7 +123,21 @@ class ClusterState:
         """A job runs, and takes this much of its queue."""
         request = allocation.request
         self.allocations[request.job] = allocation
+        if request.elastic:
+            self._elastic[request.job] = None
         self.ledger(request.queue).charge(request.job, request.user, total)
+
+    def drop(self, job: str) -> Allocation | None:
+        """A job runs no more, and takes nothing of its queue; what it held. What it takes on nodes is the caller's to give back."""
+        allocation = self.allocations.pop(job, None)
+        if allocation is not None:
+            self._elastic.pop(job, None)
+            self.ledger(allocation.request.queue).refund(job)
+        return allocation
+
+    def elastic_allocations(self) -> list[Allocation]:
+        """Running jobs whose members may come and go; each cycle looks at them, and most clusters have few."""
+        return [self.allocations[job] for job in self._elastic]
 
     def leave(self, job_class: JobClass, job: str) -> None:
         """A job is no longer in its class."""

@@ -170,10 +170,9 @@ class Core(ClusterState):
 
     def release(self, job: str) -> bool:
         """What a running job had is free again; False when it held nothing."""
-        allocation = self.allocations.pop(job, None)
+        allocation = self.drop(job)
         if allocation is None:
             return False
-        self.ledger(allocation.request.queue).refund(job)
         self.shrinks.pop(job, None)
         if job in self.evictions:
             self.evictions[job] = replace(self.evictions[job], gone=True)
@@ -329,10 +328,9 @@ class Core(ClusterState):
         if rules.preemption and self.pending:
             moments += [allocation.since + rules.least_run for allocation in self.allocations.values()]
             moments += [eviction.at + rules.window for eviction in self.evictions.values()]
-        for allocation in self.allocations.values() if rules.elastic else ():
-            if allocation.request.elastic:
-                last = allocation.since if allocation.changed_at is None else allocation.changed_at
-                moments += [last + rules.resize_pause, last + rules.restart_pause]
+        for allocation in self.elastic_allocations() if rules.elastic else ():
+            last = allocation.since if allocation.changed_at is None else allocation.changed_at
+            moments += [last + rules.resize_pause, last + rules.restart_pause]
         return min([moment for moment in moments if moment > now], default=float("inf"))
 
     @property

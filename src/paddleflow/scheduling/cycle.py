@@ -208,9 +208,9 @@ class Cycle:
         jobs = set(fresh)
         if self._elastic:
             jobs |= {
-                job
-                for job, allocation in state.allocations.items()
-                if allocation.request.elastic and headroom(allocation) and state.may_change(allocation, grow=True)
+                allocation.request.job
+                for allocation in state.elastic_allocations()
+                if headroom(allocation) and state.may_change(allocation, grow=True)
             }
         for job, added in grow(state, sorted(jobs)).items():
             if job in fresh:

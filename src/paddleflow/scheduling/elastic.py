@@ -96,13 +96,13 @@ def _one_more(state: ClusterState, allocation: Allocation) -> Assignment | None:
 def spare_members(state: ClusterState, priority: int) -> list[Allocation]:
     """Members that may be taken back for a job of this priority, one `Allocation` each, in the order in which they go."""
     heap = []
-    for job, allocation in state.allocations.items():
+    for allocation in state.elastic_allocations():
         request = allocation.request
-        if request.elastic and request.priority <= priority and spare(allocation) and state.may_change(allocation):
+        if request.priority <= priority and spare(allocation) and state.may_change(allocation):
             heap.append(
                 (
                     -fulfilment(spare(allocation), headroom(allocation)),
-                    job,
+                    request.job,
                     spare(allocation),
                     headroom(allocation),
                     _newest_first(allocation),
@@ -137,10 +137,8 @@ def balance(state: ClusterState) -> list[Resize]:
         return []
     changing = [
         allocation
-        for allocation in state.allocations.values()
-        if allocation.request.elastic
-        and spare(allocation) + headroom(allocation)
-        and state.may_change(allocation, grow=True)
+        for allocation in state.elastic_allocations()
+        if spare(allocation) + headroom(allocation) and state.may_change(allocation, grow=True)
     ]
     ranked = sorted(
         changing, key=lambda allocation: (fulfilment(spare(allocation), headroom(allocation)), allocation.request.job)
