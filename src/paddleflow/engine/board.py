@@ -23,7 +23,7 @@ from paddleflow.engine.ports import Ports
 from paddleflow.jobs.facts import Key
 from paddleflow.jobs.machine import JobState
 from paddleflow.jobs.model import Member
-from paddleflow.jobs.rows import JobRow, TaskRow, lifecycle_of, request_of, state_of
+from paddleflow.jobs.rows import JobRow, TaskRow, lifecycle_of, state_of
 from paddleflow.runtimes.foreign_pods import ForeignPods
 from paddleflow.scheduling.model import Assignment, Request
 from paddleflow.scheduling.record import Recorded
@@ -64,6 +64,7 @@ class Active:
 
 def activate(
     row: JobRow,
+    request: Request,
     members: tuple[Member, ...],
     tasks: Iterable[TaskRow],
     attempt: int,
@@ -88,7 +89,6 @@ def activate(
         annotations=_texts(row.annotations),
         template=json.loads(row.template) if row.template else {},
     )
-    request = request_of(row)
     slot_class = prefetch.slot_class_of(request, job.framework, places[0].node if places else "")
     prepared = prepare(job, context, slot_class, after)
     return Active(job, request, state, prepared, row.ttl, row.touched, slot_class)

@@ -273,9 +273,10 @@ class Prefetch:
         context: LaunchContext,
         after: tuple[AttemptId, ...] | None = None,
     ) -> Active:
-        attempt = board.waiting[row.id].attempt
+        waiting = board.waiting[row.id]
+        attempt = waiting.attempt
         place = MemberPlacement(members[0].role, 0, node=node)
-        active = activate(row, members, (), attempt + 1, (place,), context, self, after)
+        active = activate(row, waiting.request, members, (), attempt + 1, (place,), context, self, after)
         active.state = active.state._replace(attempt=attempt)  # the machine counts this attempt itself
         self._expected[row.id] = active
         return active

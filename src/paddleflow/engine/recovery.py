@@ -90,14 +90,13 @@ def rebuild(
     for row in records.held:
         mine = current[row.id]
         try:
+            held, members = allocation_of(row, mine), members_of(row.members)
             actives[row.id] = activate(
-                row, members_of(row.members), mine, row.attempt, places_of(mine), context, prefetch
+                row, held.request, members, mine, row.attempt, places_of(mine), context, prefetch
             )
-            allocations.append(allocation_of(row, mine))
+            allocations.append(held)
         except Exception as error:  # a fault of ours in one job must not stop the others, again and again
-            actives.pop(row.id, None)
             failures.append(failure(row.id, row.attempt, [(task.role, task.idx) for task in mine], error, now))
-    held = tuple(allocations)
     evictions = tuple(
         Eviction(row.id, row.evicted_by, row.evicted_at, gone=row.status != JobStatus.PREEMPTING)
         for row in records.evicted
@@ -107,7 +106,9 @@ def rebuild(
         for row in records.held
         if (shrink := _shrink(row, current[row.id], now)) is not None and row.id in actives
     )
-    snapshot = Snapshot(now, tuple(nodes), tuple(queues), (), held, evictions=evictions, shrinks=shrinks, rules=rules)
+    snapshot = Snapshot(
+        now, tuple(nodes), tuple(queues), (), tuple(allocations), evictions=evictions, shrinks=shrinks, rules=rules
+    )
     board = Board(Recorded.of(snapshot), ports, prefetch)
     board.failures = failures
     for job, active in actives.items():

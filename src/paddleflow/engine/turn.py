@@ -306,8 +306,7 @@ def _activate_placement(
 ) -> None:
     fresh = changes.writes.runs.jobs.get(item.job)
     members = members_of(row.members) if fresh is None else fresh.job.members
-    active = activate(row, members, (), item.attempt, item.places, context, board.prefetch)
-    active.request = active.request._replace(expected=waiting.request.expected, data=waiting.request.data)
+    active = activate(row, waiting.request, members, (), item.attempt, item.places, context, board.prefetch)
     # The row of a step's job was written as placed already; the machine counts this attempt itself.
     before = active.state._replace(attempt=item.attempt - 1)
     active.state, commands = advance(before, Placed(now, tuple(place.key for place in item.places)))

@@ -161,7 +161,7 @@ def _started(state: JobState, fact: MemberStarted) -> Step:
     task = _find(state, fact.key)
     if task is None or task.status is not TaskStatus.PENDING:
         return state, ()
-    state = _with(state, task._replace(status=TaskStatus.RUNNING, started_at=fact.at, message=""))
+    state = _with(state, task, task._replace(status=TaskStatus.RUNNING, started_at=fact.at, message=""))
     if state.started_at is None:
         state = state._replace(started_at=fact.at)
     waiting = {TaskStatus.WAITING, TaskStatus.PENDING}
@@ -175,7 +175,7 @@ def _delayed(state: JobState, fact: MemberDelayed) -> JobState:
     task = _find(state, fact.key)
     if task is None or task.status is not TaskStatus.PENDING or task.message == fact.message:
         return state
-    state = _with(state, task._replace(message=fact.message))
+    state = _with(state, task, task._replace(message=fact.message))
     if state.status is not JobStatus.PENDING or state.outcome is not None:
         return state
     who = "" if len(state.tasks) == 1 else f"{task.role}-{task.index}: "
@@ -187,7 +187,8 @@ def _ready(state: JobState, fact: MemberReady) -> Step:
     if task is None or task.ready or task.status.final:
         return state, ()
     state, commands = _started(state, MemberStarted(fact.at, fact.key))
-    state = _with(state, _sure(state, fact.key)._replace(ready=True))
+    task = _sure(state, fact.key)
+    state = _with(state, task, task._replace(ready=True))
     if state.outcome is not None:
         return state, commands
     state, more = _launch_ready_stages(state)
@@ -201,6 +202,7 @@ def _ended(state: JobState, fact: MemberEnded) -> Step:
     good = fact.exit_code == 0
     status = TaskStatus.SUCCEEDED if good else TaskStatus.FAILED if state.outcome is None else TaskStatus.STOPPED
     started = task.started_at if task.started_at is not None else fact.started_at
+    before = task
     task = task._replace(
         status=status,
         ready=good,
@@ -211,7 +213,7 @@ def _ended(state: JobState, fact: MemberEnded) -> Step:
         cpu_seconds=fact.cpu_seconds,
         peak_memory=fact.peak_memory,
     )
-    state = _with(state, task._replace(status=TaskStatus.STOPPED) if task.leaving else task)
+    state = _with(state, before, task._replace(status=TaskStatus.STOPPED) if task.leaving else task)
     if state.started_at is None and started is not None:
         state = state._replace(started_at=started)
     if task.leaving and state.outcome is None:
@@ -325,7 +327,11 @@ def _failure(task: TaskState, members: int) -> str:
 
 
 def _find(state: JobState, key: Key) -> TaskState | None:
-    return next((task for task in state.tasks if task.key == key), None)
+    role, index = key
+    for task in state.tasks:  # no generator: most jobs have one member, and a busy server looks for it four times a job
+        if task.index == index and task.role == role:
+            return task
+    return None
 
 
 def _sure(state: JobState, key: Key) -> TaskState:
@@ -334,8 +340,8 @@ def _sure(state: JobState, key: Key) -> TaskState:
     return task
 
 
-def _with(state: JobState, task: TaskState) -> JobState:
-    return state._replace(tasks=tuple(task if t.key == task.key else t for t in state.tasks))
+def _with(state: JobState, before: TaskState, after: TaskState) -> JobState:
+    return state._replace(tasks=tuple([after if task is before else task for task in state.tasks]))
 
 
 def changed_tasks(before: Sequence[TaskState], after: Iterable[TaskState]) -> list[TaskState]:
