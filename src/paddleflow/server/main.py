@@ -67,9 +67,7 @@ log = Log("server")
 COLLECTOR = (20_000, 20, 50)
 #: Seconds after which a thread that computes hands over the interpreter. The loop hands it over with every system call and waits that
 #: long to get it back, for each thread that computes: with the default of 5 ms, two busy threads made a request wait for seconds.
-SWITCH = 0.0005
-#: Steps of niceness by which the loop goes before jobs, clients and its own threads where all cores are taken; root may have that.
-AHEAD = 5
+SWITCH = 0.002
 #: Seconds that a server has to end, once it was told to or something in it failed: requests that are answered, ten of them. A thread may
 #: be in a call that takes long, such as one to a store of a user's choice, and Python would wait for it without end.
 ENDS = 20.0
@@ -82,7 +80,7 @@ def run(settings: Settings) -> int:
     gc.freeze()  # what was imported stays
     gc.enable()
     sys.setswitchinterval(SWITCH)
-    take_short_turns(AHEAD)  # this thread, which is the loop's: also beside its own threads and busy jobs
+    take_short_turns()  # this thread, which is the loop's: also beside its own threads and busy jobs
     configure(settings.server.log_level, settings.server.log_format)
     for unknown in unknown_variables():
         log.warning("variable ignored", variable=unknown.where, reason=unknown.message, hint=unknown.hint)

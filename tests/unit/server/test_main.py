@@ -13,7 +13,7 @@ from paddleflow.server import main
 from paddleflow.settings import Settings
 
 async def serve(settings):
-    print(sys.getswitchinterval() == main.SWITCH <= 0.0005, gc.get_threshold() == main.COLLECTOR, gc.isenabled())
+    print(sys.getswitchinterval() == main.SWITCH <= 0.002, gc.get_threshold() == main.COLLECTOR, gc.isenabled())
 
 main.serve = serve
 sys.exit(main.run(Settings()))
