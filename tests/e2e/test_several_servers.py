@@ -53,6 +53,16 @@ def test_both_give_the_same_answers(pair: tuple[ServerProcess, ServerProcess], t
     assert asked[0].text == asked[1].text
     etas = [client.jobs.get(waiting.id).eta() for client in (first, second)]
     assert (etas[0].seconds is None) == (etas[1].seconds is None)
+    # The record of the scheduler lies with the leader: both execute the same decisions again, and play the same past.
+    eventually(lambda: first.scheduler.replay().starts > 0, "the record has reached the disk")
+    replays = [client.scheduler.replay() for client in (first, second)]
+    assert replays[0].difference is replays[1].difference is None
+    assert (replays[0].begins, replays[0].snapshots) == (replays[1].begins, replays[1].snapshots)
+    wider = {"nodesAdded": [{"each": {"cpu": "4", "mem": "4Gi"}}]}
+    plays = [client.scheduler.what_if(wider) for client in (first, second)]
+    assert [play.reproduced for play in plays] == [True, True]
+    outcomes = [[(queue.name, queue.jobs, queue.started) for queue in play.after.queues] for play in plays]
+    assert outcomes[0] == outcomes[1] != []
     lines = second.jobs.get(held.id).logs(follow=True)
     assert next(iter(lines)) == "begun\n"
     gate.touch()
