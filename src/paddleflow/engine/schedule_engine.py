@@ -80,14 +80,14 @@ class ScheduleEngine:
     async def turn(self) -> float:
         """Fire everything that is due now; the seconds until the next turn."""
         now = self._clock.now()
-        due = await self._database.peek(schedules.due, now, 0, AT_ONCE)
+        due = await self._database.read(schedules.due, now, 0, AT_ONCE)
         if due:
             token = await self._database.write(leases.acquire, LEASE, self._holder, now, LEASE_SECONDS)
             if token is None:
                 return POLL_EVERY  # another server fires
             while due:
                 await self._fire_all(due, token, now)
-                due = await self._database.peek(schedules.due, now, due[-1], AT_ONCE)
+                due = await self._database.read(schedules.due, now, due[-1], AT_ONCE)
         at = await self._database.peek(schedules.next_check)
         return POLL_EVERY if at is None else min(max(at - self._clock.now(), 0.0), POLL_EVERY)
 
