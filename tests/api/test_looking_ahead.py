@@ -56,7 +56,7 @@ async def test_the_start_of_a_job_is_forecast_from_jobs_of_its_kind(
         assert later["text"].startswith("starts about ")
         running = (await alice.get(f"/job/{first}/eta")).ok()
         assert "seconds" not in running
-        assert running["text"].startswith("runs since")
+        assert running["text"].startswith("running since")
         (await bob.get(f"/job/{second}/eta")).refused(403, "AccessDenied")
         (await alice.get("/job/nothing/eta")).refused(404, "JobNotFound")
         clock.advance(100.0)

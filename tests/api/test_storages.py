@@ -97,7 +97,7 @@ async def test_bad_storages(root: Api, folder: Path, tmp_path: Path) -> None:
 async def test_who_has_no_storage_is_told_how_to_make_one(alice: Api) -> None:
     refused = await alice.post("/job/single", {"command": "x", "fs": {"name": "work"}})
     hint = next(fault["hint"] for fault in refused.json["details"] if fault["where"] == "fs.name")
-    assert hint == "there is none yet; paddleflow fs create NAME local:///FOLDER makes one"
+    assert hint == "there is none yet; create one with paddleflow fs create NAME local:///FOLDER"
 
 
 async def test_a_user_has_an_area(alice: Api, tmp_path: Path) -> None:

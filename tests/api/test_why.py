@@ -83,7 +83,7 @@ async def test_a_job_that_does_not_wait(
     async with workshop.open(platform):
         await until(alice, id, "running")
         told = await why(alice, id)
-        assert (told["code"], told["text"]) == ("running", f"runs since {started}")
+        assert (told["code"], told["text"]) == ("running", f"running since {started}")
         assert (told["causes"], told["suggestions"]) == ([], [])
         workshop.finish(f"{id}.worker-0.1", 1)
         await until(alice, id, "pending")

@@ -45,7 +45,7 @@ def add(tx: Tx, user: str, resource_type: str, resource_id: str, now: float) -> 
     _refuse_root(user)
     users.require(tx, user)
     if tx.value(exists, id=resource_id) is None:
-        hint = f"paddleflow {resource_type} list shows those there are"
+        hint = f"paddleflow {resource_type} list shows all"
         raise NotFound(f"{resource_type}[{resource_id[:80]}] does not exist", code=code, hint=hint)
     grant_id = new_short_id("grant")
     if not tx.run(
@@ -78,7 +78,7 @@ def require(tx: Tx, user: str, resource_type: str, resource_id: str) -> None:
         raise NotFound(
             f"user[{user[:80]}] has no grant of {resource_type}[{resource_id[:80]}]",
             code="GrantNotFound",
-            hint="paddleflow queue grantlist and paddleflow fs grantlist show those there are",
+            hint="paddleflow queue grantlist and paddleflow fs grantlist show all",
         )
 
 

@@ -72,7 +72,7 @@ def remove(tx: Tx, user: str, name: str) -> None:
         raise NotFound(
             f"secret[{name[:80]}] does not exist",
             code="SecretNotFound",
-            hint=nearest(name[:80], secret_names(tx, user), "paddleflow secret set NAME makes one"),
+            hint=nearest(name[:80], secret_names(tx, user), "create it with paddleflow secret set NAME"),
         )
     bump(tx, NAMED)
 

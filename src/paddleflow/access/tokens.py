@@ -69,7 +69,7 @@ def revoke(tx: Tx, user: str, name: str) -> None:
         raise NotFound(
             f"user[{user}] has no token[{name[:80]}]",
             code="TokenNotFound",
-            hint="paddleflow token list shows those there are",
+            hint="paddleflow token list shows all",
         )
 
 

@@ -82,9 +82,7 @@ def require(tx: Tx, name: str) -> User:
 
 
 def unknown(name: str) -> NotFound:
-    return NotFound(
-        f"user[{name[:80]}] does not exist", code="UserNotExist", hint="paddleflow user list shows those there are"
-    )
+    return NotFound(f"user[{name[:80]}] does not exist", code="UserNotExist", hint="paddleflow user list shows all")
 
 
 def list_users(tx: Tx, after: int, limit: int) -> list[User]:

@@ -35,7 +35,7 @@ def standing(row: JobRow, now: float) -> Reason | None:
     if status in (JobStatus.TERMINATING, JobStatus.PREEMPTING):
         return Reason("ending", f"is being ended{message}")
     if status is JobStatus.RUNNING:
-        return Reason("running", f"runs since {local_text(row.started_at)}")
+        return Reason("running", f"running since {local_text(row.started_at)}")
     if row.placed:
         return Reason("starting", "has its place and is being started")
     if row.gated:

@@ -62,9 +62,7 @@ class Session:
 
         found = list(self.client.jobs.list(array=id))[::-1]
         if not found:
-            raise NotFound(
-                f"array[{id}] has no jobs", code="JobNotFound", hint="paddleflow job list shows those there are"
-            )
+            raise NotFound(f"array[{id}] has no jobs", code="JobNotFound", hint="paddleflow job list shows all")
         return found
 
     def _job_id(self, id: str) -> str:

@@ -194,7 +194,7 @@ def _waits_for(after: Sequence[str], context: AdmissionContext, faults: JobFault
         earlier = context.earlier_job(id)
         where = f"after[{number}]"
         if earlier is None:
-            hint = "paddleflow job list shows those there are"
+            hint = "paddleflow job list shows all"
             faults.add(where, f"job[{id}] does not exist", hint, "JobNotFound", NotFound)
         elif not earlier.status.final:
             waits_for.append(dependency)

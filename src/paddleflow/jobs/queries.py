@@ -162,9 +162,7 @@ def get_job(tx: Tx, job: str) -> JobRow:
     """One job's row, or NotFound."""
     row = find_job(tx, job)
     if row is None:
-        raise NotFound(
-            f"job[{job}] does not exist", code="JobNotFound", hint="paddleflow job list shows those there are"
-        )
+        raise NotFound(f"job[{job}] does not exist", code="JobNotFound", hint="paddleflow job list shows all")
     return row
 
 

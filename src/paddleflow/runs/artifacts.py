@@ -138,7 +138,7 @@ def remove_artifact(tx: Tx, fs_id: str, run: str, path: str) -> None:
         raise NotFound(
             f"artifact[{path[:200]}] of run[{run}] does not exist",
             code="ArtifactEventNotFound",
-            hint="paddleflow artifact list -o wide shows the paths there are",
+            hint="paddleflow artifact list -o wide shows all paths",
         )
 
 
@@ -174,5 +174,5 @@ def require_artifact(tx: Tx, fs_id: str, path: str) -> None:
     raise NotFound(
         f"artifact[{path[:200]}] does not exist",
         code="ArtifactEventNotFound",
-        hint="paddleflow artifact list -o wide shows the paths there are",
+        hint="paddleflow artifact list -o wide shows all paths",
     )

@@ -171,7 +171,7 @@ def get_cache(tx: Tx, cache: str) -> CacheRow:
         raise NotFound(
             f"run cache[{cache[:80]}] does not exist",
             code="RunCacheNotFound",
-            hint="paddleflow run listcache shows those there are",
+            hint="paddleflow run listcache shows all",
         )
     return _cache_row(row)
 

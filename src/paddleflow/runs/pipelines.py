@@ -130,7 +130,7 @@ def get(tx: Tx, id: str) -> Registered:
         raise NotFound(
             f"pipeline[{id[:80]}] does not exist",
             code="PipelineNotFound",
-            hint="paddleflow pipeline list shows those there are; an id looks like ppl-000001",
+            hint="paddleflow pipeline list shows all; an id looks like ppl-000001",
         )
     return found
 

@@ -69,9 +69,7 @@ def get_run(tx: Tx, run: str) -> RunRow:
     """One run's row, or NotFound."""
     row = run_by_id(tx, run)
     if row is None:
-        raise NotFound(
-            f"run[{run[:80]}] does not exist", code="RunNotFound", hint="paddleflow run list shows those there are"
-        )
+        raise NotFound(f"run[{run[:80]}] does not exist", code="RunNotFound", hint="paddleflow run list shows all")
     return row
 
 

@@ -78,7 +78,7 @@ def get(tx: Tx, id: str) -> Schedule:
         raise NotFound(
             f"schedule[{id[:80]}] does not exist",
             code="ScheduleNotFound",
-            hint="paddleflow schedule list shows those there are; an id looks like schedule-000001",
+            hint="paddleflow schedule list shows all; an id looks like schedule-000001",
         )
     return found
 

@@ -63,5 +63,5 @@ def _none(storage: Storage) -> NotFound:
     return NotFound(
         f"fs[{storage.name}] has no cache settings",
         code="RecordNotFound",
-        hint=f"paddleflow fs createfscache {storage.name} makes them; without any, mounts cache by the defaults",
+        hint=f"paddleflow fs createfscache {storage.name} sets them; without them, mounts use the defaults",
     )

@@ -105,7 +105,7 @@ def delete_link(tx: Tx, storage: Storage, path: str) -> None:
         raise NotFound(
             f"fs[{storage.name}] has no link at {path[:200]}",
             code="LinkNotExist",
-            hint=f"paddleflow fs listlink {storage.name} shows those there are",
+            hint=f"paddleflow fs listlink {storage.name} shows all",
         )
     bump(tx, NAMED)
 

@@ -10,7 +10,7 @@ from paddleflow.base.values import dataclass
 LOCAL = "local"
 MOCK = "mock"  #: a claim of Kubernetes, for pods
 CLAIM = ("pvc", "namespace")  #: properties that name it
-NONE_YET = "there is none yet; paddleflow fs create NAME local:///FOLDER makes one"
+NONE_YET = "there is none yet; create one with paddleflow fs create NAME local:///FOLDER"
 
 
 @dataclass(frozen=True, slots=True)
