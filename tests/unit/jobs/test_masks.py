@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddleflow.jobs.masks import Masks
+from paddleflow.jobs.masks import MOST_LINES, Masks
 
 
 def test_values_are_replaced_by_as_many_bytes() -> None:
@@ -61,6 +61,13 @@ def test_an_end_that_may_become_a_value_is_held_back_whole(values: list[str], lo
         (size for value in values for size in range(1, len(value)) if log.endswith(value[:size])), default=0
     )  # fmt: skip
     assert exact <= Masks(values).unfinished(log.encode()) < max(map(len, values))
+
+
+def test_of_very_many_lines_the_longest_are_hidden_alone() -> None:
+    lines = [f"{number:05}".ljust(10 + number // 1_000, "x") for number in range(3_000)]
+    masks = Masks(["\n".join(lines)])
+    hidden = [masks.hide(line.encode()) == b"*" * len(line) for line in lines]
+    assert hidden == [False] * (3_000 - MOST_LINES) + [True] * MOST_LINES
 
 
 def test_values_and_logs_of_a_hostile_user_cost_no_more_than_others() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from paddleflow.base.clock import SystemClock
+from paddleflow.base.clock import ManualClock, SystemClock
 from paddleflow.kube.client import Client
 from paddleflow.kube.recorder import Recorder
 from paddleflow.kube.resources import EVENTS, PODS
@@ -20,7 +20,7 @@ from paddleflow.podscheduler.nodes import read_node
 from paddleflow.podscheduler.pods import PodReader
 from paddleflow.podscheduler.reasons import Reasons
 from paddleflow.podscheduler.scheduler import BATCH
-from paddleflow.podscheduler.writer import IN_FLIGHT, LINE, Feedback, PodWriter
+from paddleflow.podscheduler.writer import IN_FLIGHT, LINE, REPORTERS, Feedback, PodWriter
 from paddleflow.scheduling.rules import Rules
 from paddleflow.testing.api_server import MemoryApiServer
 from tests.patience import soon
@@ -76,6 +76,29 @@ async def test_so_many_bindings_are_under_way_and_a_long_line_keeps_decisions_ba
     assert not waiting.done()
     server.go.set()
     await waiting
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_so_many_reasons_are_written_at_once() -> None:
+    server, clock, board = Held(), ManualClock(), Board(Rules())
+    client = Client(server)  # type: ignore[arg-type]  # what a write needs of a transport
+    writer = PodWriter(
+        client, Recorder(client, "test", clock), clock, board,
+        Feedback(lambda pod: None, lambda pod: None), volcano=lambda: False, claim=lambda key: None,
+    )  # fmt: skip
+    waiting = [read(f"p{number}") for number in range(REPORTERS + 5)]
+    for pod in waiting:
+        board.put_pod(f"default/{pod.name}", pod)
+    task = asyncio.ensure_future(writer.run())
+    writer.carry_out(board.decide(1.0, BATCH))  # there is no node
+    clock.advance(60.0)
+    await soon(lambda: server.asked == REPORTERS)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert server.asked == REPORTERS
+    server.go.set()
+    await soon(lambda: server.asked == REPORTERS + 5)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 

@@ -53,6 +53,7 @@ def test_a_mount_is_made_by_a_privileged_container_beside_the_job_s() -> None:
         "pf:1",
         True,
     )
+    assert beside["resources"]["limits"] == {"memory": "1Gi"}
     assert {"name": "mounts", "mountPath": "/var/lib/paddleflow/mounts", "mountPropagation": "Bidirectional"} in beside[
         "volumeMounts"
     ]
