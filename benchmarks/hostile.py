@@ -3,12 +3,14 @@
 A, a plain user, and somebody without a token do the worst that we know of, all at once and again and again: bodies of a
 login full of unknown keys, batches of jobs with a fault in each value, bodies sent by halves and held, hundreds of idle
 connections, followers that never read, crowds that ask for lists, metrics and about a long queue, wrong logins, silent sessions of `job exec`,
-secrets made to be costly to hide in a log, a FIFO and a file of 8 TB in a storage, stores that never answer. Meanwhile B asks for
+secrets made to be costly to hide in a log, a FIFO and a file of 8 TB in a storage, stores that never answer, pipelines with a fault in each
+of 2,000 steps, changes by somebody without a token. Meanwhile B asks for
 ``/healthz``, logs in and submits. The figures are B's, and the memory of the server at its height and a while later.
 """
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import multiprocessing
@@ -29,7 +31,7 @@ WAITING = 2_000  #: jobs of A in a queue that never moves
 
 def attack(url: str, token: str, job: str, talker: str) -> None:
     """The attackers: threads of a process of their own, which is ended by its parent."""
-    acts = attacks(Client(url), Client(url, token), job) + newer_attacks(Client(url, token), talker)
+    acts = attacks(Client(url), Client(url, token), job) + newer_attacks(Client(url), Client(url, token), talker)
     threads = [threading.Thread(target=_again_and_again, args=(act,), daemon=True) for act in acts]
     for thread in threads:
         thread.start()
@@ -98,11 +100,14 @@ def attacks(nobody: Client, alice: Client, job: str) -> list[Callable[[], object
     return acts
 
 
-def newer_attacks(alice: Client, talker: str) -> list[Callable[[], object]]:
+def newer_attacks(nobody: Client, alice: Client, talker: str) -> list[Callable[[], object]]:
     """With what came later: exec, secrets, files of storages, remote stores."""
     silent = socket.create_server(("127.0.0.1", 0), backlog=1000)
     store = {"url": "s3://bucket", "properties": {"endpoint": f"http://127.0.0.1:{silent.getsockname()[1]}"}}
-    asked = [json.dumps({"name": f"remote{number}", **store}).encode() for number in range(4)]
+    shell = {"user": "a", "password": "b", "insecureSkipVerify": "true"}
+    silent_sftp = {"url": f"sftp://127.0.0.1:{silent.getsockname()[1]}/x", "properties": shell}
+    asked = [json.dumps({"name": f"remote{number}", **store}).encode() for number in range(2)]
+    asked += [json.dumps({"name": f"shell{number}", **silent_sftp}).encode() for number in range(2)]
     upgrade = (
         "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: "
         + "A" * 22
@@ -114,9 +119,14 @@ def newer_attacks(alice: Client, talker: str) -> list[Callable[[], object]]:
     sparse = head.format(path=f"{API}/fs/own/content?path=sparse", more="")
     part = b"x" * 2**20
     secret = json.dumps({"value": "a" * 60_000}).encode()
+    steps = {f"s{n}": {"command": 1, "deps": ",".join(f"s{m}" for m in range(n - 200, n))} for n in range(2_000)}
+    yaml = json.dumps({"name": "p", "docker_env": "none", "entry_points": steps})
+    pipeline = json.dumps({"runYamlRaw": base64.b64encode(yaml.encode()).decode()}).encode()
     return [
         *[lambda: alice.held(execute, 5)] * 40,
         *[lambda: alice.held(pushes, 5)] * 40,
+        *[lambda: nobody.ask("DELETE", f"{API}/user/alice")] * 10,
+        *[lambda: alice.ask("POST", f"{API}/run", pipeline)] * 2,
         *[lambda: alice.held(sparse, 5)] * 40,
         *[lambda: alice.ask("GET", f"{API}/job/{talker}/log")] * 4,
         *[lambda: alice.ask("GET", f"{API}/log/job?jobID={talker}")] * 2,

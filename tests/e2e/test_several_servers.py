@@ -1,7 +1,10 @@
-"""Two real servers on one PostgreSQL behind a proxy: the same answers from both, and a killed leader loses nothing."""
+"""Two real servers on one PostgreSQL: the same answers from both, and a leader that is killed or frozen loses and doubles nothing."""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +16,7 @@ from paddleflow.errors import PaddleFlowError
 from paddleflow.sdk.client import PaddleFlow
 from tests.balancing_proxy import BalancingProxy, balancing_proxy
 from tests.e2e.conftest import ServerProcess
+from tests.e2e.run_client import call, create, ended
 from tests.patience import PATIENCE, eventually
 
 pytestmark = [pytest.mark.postgres, pytest.mark.timeout(300)]
@@ -127,3 +131,44 @@ def test_a_killed_leader_loses_nothing_and_followers_go_on(
     assert told[-1] == "succeeded"
     for job in acknowledged:
         assert client.jobs.get(job).wait(PATIENCE).status == "succeeded"
+
+
+STEPS = 4
+
+
+def chain(name: str, ledger: Path, gate: Path) -> str:
+    """A pipeline whose steps follow each other; each writes one line, and the first waits for the gate."""
+    steps = {
+        f"s{number}": {
+            "command": f"echo {name}-{number} >> {ledger}; until [ -e {gate} ]; do sleep 0.05; done",
+            **({"deps": f"s{number - 1}"} if number else {}),
+        }
+        for number in range(STEPS)
+    }
+    return json.dumps({"name": name, "docker_env": "none", "entry_points": steps})
+
+
+def test_a_frozen_leader_is_followed_by_the_other_one_and_doubles_nothing_when_it_goes_on(
+    pair: tuple[ServerProcess, ServerProcess], tmp_path: Path
+) -> None:
+    first, second = pair
+    ledger, gate = tmp_path / "ledger", tmp_path / "gate"
+    before = create(first, chain("before", ledger, gate))
+    eventually(lambda: ledger.exists(), "its first step runs")
+    assert first.process is not None
+    os.kill(first.process.pid, signal.SIGSTOP)
+    try:
+        during = create(second, chain("during", ledger, gate))
+
+        def taken_over() -> bool:
+            return "jobID" in json.dumps(call(second, "GET", f"/run/{during}")).replace('"jobID": ""', "")
+
+        eventually(taken_over, "the other server moves runs")
+        assert ledger.read_text() == "before-0\n", "processes are started on their machine only"
+    finally:
+        os.kill(first.process.pid, signal.SIGCONT)
+    gate.touch()
+    for run in (before, during):
+        assert ended(second, run)["status"] == "succeeded"
+    wanted = [f"{name}-{number}" for name in ("before", "during") for number in range(STEPS)]
+    assert sorted(ledger.read_text().split()) == wanted
