@@ -5,8 +5,8 @@ metadata in SQLite and has its caches on, with attributes and entries cached for
 *Warm* means that the content is in the client's disk cache. *First read*: the kernel has nothing of the mount in memory, and what the
 client's disk cache holds is in memory, as the plain folder is; so it is the way through the client that counts. *Page cache dropped*: nothing is in
 memory anywhere. *Hot*: all is. *Cold*: the client's cache is empty; the limit is the store read without any mount by as many threads.
-Writing ends with `close`: then the data is in the store, with write-back synced to this machine's disk (ours) or written to it
-without sync (JuiceFS), in the plain folder in memory only. Processor time is that of the client's process. The training loop reads pictures
+Writing ends with `close`: then the data is in the store, with write-back synced to this machine's disk (ours, which uploads it a second later) or
+written to it without sync (JuiceFS, which uploads it at once), in the plain folder in memory only. Processor time is that of the client's process. The training loop reads pictures
 in a random order, decodes them (PNG, 96 x 96) and makes batches of 96; it opens them with `open`, so Python asks of each whether it is a terminal,
 which the kernel passes on to each client.
 """

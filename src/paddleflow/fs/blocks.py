@@ -521,8 +521,11 @@ class DataCache:
         crc = checksum(fd, size)
         with self._lock:
             try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                source.rename(path)
+                try:
+                    source.rename(path)
+                except FileNotFoundError:
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    source.rename(path)
                 self._store(path, Name(key, tag), fd, size, crc)
             except OSError as error:
                 self._note_refusal(error)

@@ -35,7 +35,7 @@ from paddleflow.fs.session import Session
 from paddleflow.fs.state import LAYOUT, State, StateFiles, make_state_files
 from paddleflow.fs.supervisor import Supervisor, Work, open_descriptors
 from paddleflow.fs.tree import Tree
-from paddleflow.fs.writer import Staging
+from paddleflow.fs.writer import LATER, Staging
 from paddleflow.objects.links import LinkedStore
 from paddleflow.objects.store import ObjectStore
 from paddleflow.objects.urls import SCHEMES, load_driver, open_native_folder, open_store
@@ -96,7 +96,7 @@ def _open_remote(options: MountOptions, state: State, request_lock: RequestLock)
     folders = [folder, *options.more_cache_folders]
     for each in folders:
         _lock_folder(each, options.folder)
-    staging = Staging([each / "staging" for each in folders], store)
+    staging = Staging([each / "staging" for each in folders], store, later=LATER)
     if not (again or options.read_only or options.immutable) and (sent := staging.recover()):
         log.info("%s files of an earlier mount were uploaded", sent)
     return RemoteTree(

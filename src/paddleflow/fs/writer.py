@@ -6,7 +6,9 @@ is the journal: whatever has a note was acknowledged and is uploaded by the next
 
 Two modes. Without write-back a commit is uploaded before `close` and `fsync` return: they mean *durable in the store*, and
 no note is needed. With it they return when file and note are on this machine's disk, and uploads happen in the background, retried
-while the store is away. Small files and their notes get there by way of a `journal`, which is many times faster.
+while the store is away. They begin a moment later (`LATER`): what is changed, renamed or removed soon costs the store one request or none,
+and a program that writes many files does not compete with their uploads at once. Small files and their notes get to the disk by way of a
+`journal`, which is many times faster.
 
 A file may be changed during an upload of it, so after a crash the store may have a version of this machine's that no note knows: its
 metadata names the staged file (`STAGED`), and it is no conflict. A store without metadata cannot say so; there the note of a file that was committed
@@ -24,7 +26,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from io import FileIO
@@ -40,6 +42,7 @@ from paddleflow.objects.wrappers import Retrying
 log = logging.getLogger(__name__)
 UPLOADS_AT_ONCE = 16
 LONGEST_PAUSE = 30.0
+LATER = 1.0  #: seconds from a change that was acknowledged to its upload
 PART = 8 * 2**20  #: bytes of a part of a large file
 PARTS = "parts"  #: the folder that remembers uploads by parts
 PARTS_FROM = 2 * PART  #: bytes of a file that goes by parts which are remembered
@@ -72,12 +75,15 @@ class Changed(Exception):
 class Staging:
     """The folders of files that are being written, one per disk of the cache."""
 
-    def __init__(self, folders: Sequence[Path], store: ObjectStore, *, refused_pause: float = REFUSED_PAUSE) -> None:
-        self._folders, self._store, self._refused_pause = tuple(folders), store, refused_pause
+    def __init__(
+        self, folders: Sequence[Path], store: ObjectStore, *, later: float = 0.0, refused_pause: float = REFUSED_PAUSE
+    ) -> None:
+        """`later`: seconds until what was acknowledged is uploaded."""
+        self._folders, self._store, self._later, self._refused_pause = tuple(folders), store, later, refused_pause
         for folder in self._folders:
             _make(folder)
         self.pool = ThreadPoolExecutor(UPLOADS_AT_ONCE, "upload")
-        self._ended = threading.Event()
+        self._ended, self._hurry = threading.Event(), threading.Event()
         self.figures: dict[str, int] = {"uploads": 0, "bytes uploaded": 0, "waiting": 0, "failed": 0}
         #: Uploads that wait for somebody to set something right.
         self._refused: list[tuple[Callable[[], None], str]] = []
@@ -196,15 +202,14 @@ class Staging:
             )
             with self._large:
                 return self._count(upload_parts(self._store, fd, plan, partial(_check, unchanged)), size)
-        with _Content(os.dup(fd), unchanged) as file:
-            content = file.read() if size <= WHOLE else file
+        words = {**commit.metadata, **named}
+        with _Content(os.dup(fd), unchanged) if size > WHOLE else nullcontext(os.pread(fd, size, 0)) as content:
 
             def write() -> Entry:
-                if not unchanged():
-                    raise Changed
-                file.seek(0)
-                words = {**commit.metadata, **named}
-                return self._store.write(commit.key, content or b"", metadata=words, if_tag=tag, if_absent=absent)
+                _check(unchanged)
+                if not isinstance(content, bytes):
+                    content.seek(0)
+                return self._store.write(commit.key, content, metadata=words, if_tag=tag, if_absent=absent)
 
             return self._count(self._retrying.around("write", write, repeatable=bool(tag) or absent), size)
 
@@ -238,11 +243,12 @@ class Staging:
         """Do `work`, which uploads, in the background; again while the store is away or refuses it."""
         with self._lock:
             self.figures["waiting"] += 1
-        self.pool.submit(self._persist, work, what)
+        self.pool.submit(self._persist, work, what, time.monotonic() + self._later)
 
-    def _persist(self, work: Callable[[], None], what: str, *, again: bool = False) -> None:
-        """`again`: it was refused before, and is counted as failed until it has arrived."""
+    def _persist(self, work: Callable[[], None], what: str, begin: float = 0.0, *, again: bool = False) -> None:
+        """Not before the moment `begin`. `again`: it was refused before, and is counted as failed until it has arrived."""
         failed = False
+        self._hurry.wait(max(0.0, begin - time.monotonic()))  # whatever waits for a thread meanwhile begins later still
         try:
             self._try(work, what)
         except REFUSED as error:
@@ -388,7 +394,11 @@ class Staging:
         return True
 
     def drain(self) -> None:
-        """Wait for uploads on their way, for a bounded time; not for those that the store refuses, which a mount with other keys may send."""
+        """Wait for uploads on their way, for a bounded time. Those that were to begin later begin now.
+
+        Not for those that the store refuses, which a mount with other keys may send.
+        """
+        self._hurry.set()
         deadline = time.monotonic() + DRAIN_SECONDS
         while self.figures["waiting"] > len(self._refused) and time.monotonic() < deadline:
             time.sleep(0.02)

@@ -9,13 +9,15 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
+from time import gmtime, strftime, time
 from urllib.parse import quote
 
 from paddleflow.base.values import dataclass
 
 PAYLOAD = "UNSIGNED-PAYLOAD"
 _SAFE = "-_.~"
+_MOMENT = "%Y%m%dT%H%M%SZ"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +60,21 @@ class Signer:
         body: bytes | memoryview = b"",
     ) -> dict[str, str]:
         """The headers to send: those given, and the signature. `path` and `query` are encoded already."""
-        moment = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
+        moment = strftime(_MOMENT, gmtime(time()) if now is None else now.utctimetuple())
         day = moment[:8]
         payload = hashlib.sha256(body).hexdigest() if body else PAYLOAD
         signed = {"x-amz-content-sha256": payload, "x-amz-date": moment, **headers}
         if self._credentials.token:
             signed["x-amz-security-token"] = self._credentials.token
         canonical = sorted(
-            (name.lower(), " ".join(value.split())) for name, value in {**signed, "host": authority}.items()
+            [(name.lower(), " ".join(value.split())) for name, value in signed.items()] + [("host", authority)]
         )
-        names = ";".join(name for name, _ in canonical)
-        lines = "".join(f"{name}:{value}\n" for name, value in canonical)
+        names = ";".join([name for name, _ in canonical])
+        lines = "".join([f"{name}:{value}\n" for name, value in canonical])
         request = f"{method}\n{path}\n{query}\n{lines}\n{names}\n{payload}"
         scope = f"{day}/{self._region}/s3/aws4_request"
-        digest = hashlib.sha256(request.encode()).hexdigest()
-        text = f"AWS4-HMAC-SHA256\n{moment}\n{scope}\n{digest}"
-        signature = hmac.new(self._day_key(day), text.encode(), "sha256").hexdigest()
+        text = f"AWS4-HMAC-SHA256\n{moment}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
+        signature = hmac.digest(self._day_key(day), text.encode(), "sha256").hex()
         signed["Authorization"] = (
             f"AWS4-HMAC-SHA256 Credential={self._credentials.access_key}/{scope}, SignedHeaders={names}, "
             f"Signature={signature}"
@@ -85,6 +86,6 @@ class Signer:
         if known != day:
             key = f"AWS4{self._credentials.secret_key}".encode()
             for part in (day, self._region, "s3", "aws4_request"):
-                key = hmac.new(key, part.encode(), "sha256").digest()
+                key = hmac.digest(key, part.encode(), "sha256")
             self._key = (day, key)
         return key

@@ -67,14 +67,15 @@ class Scene:
         self._states = [State(make_state_files())]
         self._trees: list[RemoteTree] = []
 
-    def tree(self, *, writeback: bool = False, store: MemoryStore | None = None) -> RemoteTree:
+    def tree(self, *, writeback: bool = False, store: MemoryStore | None = None, later: float = 0.0) -> RemoteTree:
         """Of the first worker, or of one that takes over."""
         if self._trees:
             self._states[-1].agreed.device = 0
             self._states[-1].save_agreed()
             self._states.append(State(self._states[-1].files))
         store, state, again = store or self.store, self._states[-1], bool(self._trees)
-        cache, staging = DataCache([self.folder / "data"], 2**30), Staging([self.folder / "staging"], store)
+        cache = DataCache([self.folder / "data"], 2**30)
+        staging = Staging([self.folder / "staging"], store, later=later)
         index = Index(self.folder / "names.db", again=again, keep=True)
         options = RemoteOptions(ttl=3600.0, writeback=writeback)
         self._trees.append(RemoteTree(store, cache, staging, Defaults(0, 0), options, state, index))
@@ -251,6 +252,20 @@ def test_a_file_that_is_renamed_over_one_that_is_on_its_way(scene: Scene) -> Non
     scene.store.back.set()
     wait_for_uploads(tree)
     assert scene.content() == {"name": b"new"}
+
+
+def test_what_is_changed_soon_is_uploaded_once(scene: Scene) -> None:
+    scene.store.back.set()
+    tree = scene.tree(writeback=True, later=3600.0)
+    for content in (b"one", b"two", b"three"):
+        write(tree, b"draft", content)
+        tree.rename(kernel.ROOT, b"draft", kernel.ROOT, b"name", 0)
+    write(tree, b"temporary", b"x")
+    tree.unlink(kernel.ROOT, b"temporary")
+    assert scene.content() == {}
+    tree._staging.drain()
+    assert scene.content() == {"name": b"three"}
+    assert tree.stats()["uploads"] == 1
 
 
 def test_a_target_is_in_the_store_until_what_replaces_it_is(scene: Scene) -> None:

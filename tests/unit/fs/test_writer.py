@@ -10,7 +10,7 @@ import pytest
 
 from paddleflow.errors import Conflict, Forbidden, NotFound, OverQuota, Unavailable
 from paddleflow.fs.journal import MOST_CONTENT
-from paddleflow.fs.writer import PART, STAGED, UPLOADS_AT_ONCE, WHOLE, Changed, Commit, Staging
+from paddleflow.fs.writer import DRAIN_SECONDS, PART, STAGED, UPLOADS_AT_ONCE, WHOLE, Changed, Commit, Staging
 from paddleflow.objects.memory import MemoryStore
 from paddleflow.objects.s3 import S3Store
 from paddleflow.objects.store import Entry, Part
@@ -141,6 +141,15 @@ def test_uploads_are_tried_until_the_store_is_back(tmp_path: Path) -> None:
     eventually(lambda: done)
     eventually(lambda: staging.figures["waiting"] == 0)
     assert staging.figures["failed"] == 0
+
+
+def test_an_unmount_does_not_wait_until_uploads_begin_by_themselves(tmp_path: Path) -> None:
+    staging = Staging([tmp_path], MemoryStore(), later=DRAIN_SECONDS * 2)
+    done: list[int] = []
+    staging.upload_later(lambda: done.append(1), "a")
+    assert not done
+    staging.drain()
+    assert done == [1]
 
 
 def test_a_refused_upload_is_counted_and_kept(tmp_path: Path) -> None:
