@@ -22,6 +22,7 @@ from paddleflow.objects.store import CHANGED, NOT_SUPPORTED, Kind, ObjectStore, 
 from paddleflow.objects.wrappers import Retrying
 from scripts.lib.hdfs import MiniCluster
 from tests.e2e.conftest import ServerProcess
+from tests.given_stores import given_store
 from tests.gluster_servers import GlusterServer, gluster_server, gluster_store
 from tests.hdfs_clusters import fresh_folder
 from tests.s3_servers import S3Server, seaweedfs, versitygw
@@ -103,6 +104,8 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path],
         "served",
         pytest.param("hdfs", marks=pytest.mark.xdist_group("hdfs")),
         pytest.param("glusterfs", marks=pytest.mark.xdist_group("glusterfs")),
+        "cfs",
+        "afs",
     ]
 )
 def store(
@@ -127,6 +130,8 @@ def store(
             made = serve(tmp_path)
         case "glusterfs":
             made = gluster_store(gluster())
+        case "cfs" | "afs":
+            made = given_store(request.param)
         case "hdfs":
             cluster: MiniCluster = request.getfixturevalue("hdfs_cluster")
             made = HdfsStore(HdfsCluster((f"127.0.0.1:{cluster.port}",), fresh_folder()))

@@ -61,8 +61,10 @@ class _Attempt:
     def run(self) -> None:
         try:
             self._try_addresses()
-            self.stage = Stage.CREDENTIALS
-            store = SCHEMES[parse_url(self.url).scheme].open(parse_url(self.url), self.properties)
+            scheme = SCHEMES[parse_url(self.url).scheme]
+            # a client that mounts and does not come back has not said that credentials are to blame
+            self.stage = Stage.CREDENTIALS if scheme.native is None else Stage.ANSWER
+            store = scheme.open(parse_url(self.url), self.properties)
             try:
                 self._probe(store)
             finally:

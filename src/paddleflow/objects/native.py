@@ -24,6 +24,8 @@ from paddleflow.objects.local import open_beneath
 from paddleflow.objects.store import BAD_CREDENTIALS, NOT_SUPPORTED, shorten
 
 SECONDS = 30.0  #: that a mount may take
+NFS_VERSIONS = ("4.1", "4.2", "4.0", "3")  #: the first is the default
+NFS_SECURITY = ("sys", "krb5", "krb5i", "krb5p")
 PROGRAMS = f"{os.defpath}:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin"
 #: Mounts, says so, and waits: whoever asked opens the root meanwhile, or has ended. Then the name is not needed any more.
 _SCRIPT = 'folder=$1; shift; "$@" && echo mounted && read -r _; umount -l "$folder" 2> /dev/null; rmdir "$folder"'
@@ -40,16 +42,19 @@ class NativeMount:
     path: str = ""  #: of the wanted folder below the root
 
 
-def mount_nfs(name: str, host: str, port: int, path: str, *, wait: bool) -> NativeMount:
-    """NFS 4.1. `wait`: for a server that is away, as programs on a mount expect it; otherwise calls fail after a minute."""
+def mount_nfs(
+    name: str, host: str, port: int, path: str, *, version: str = NFS_VERSIONS[0], security: str = "sys", wait: bool
+) -> NativeMount:
+    """`wait`: for a server that is away, as programs on a mount expect it; otherwise calls fail after a minute."""
+    kind = "nfs" if version == "3" else "nfs4"
     away = "hard,timeo=600" if wait else "soft,timeo=200"
-    options = f"vers=4.1,port={port},{away},retrans=2,retry=0,noresvport,nosuid,nodev"
+    options = f"vers={version},sec={security},port={port},{away},retrans=2,retry=0,nosuid,nodev"
     server = f"[{host}]" if ":" in host else host
     return NativeMount(
         name,
-        "mount.nfs4",
+        f"mount.{kind}",
         "Debian: apt-get install nfs-common",
-        lambda folder, log: ["mount", "-t", "nfs4", "-o", options, f"{server}:/{path}", folder],
+        lambda folder, log: ["mount", "-t", kind, "-o", options, f"{server}:/{path}", folder],
     )
 
 
@@ -143,6 +148,11 @@ def _refusal(mount: NativeMount, words: str) -> PaddleFlowError:
         return _no_client(mount, "this kernel has no such file system", "load the kernel's module, such as nfsv4")
     if re.search(r"(?i)authentication failed|wrong password", words):
         return Forbidden(f"{mount.name}: {why}", code=BAD_CREDENTIALS)
+    if re.search(
+        r"(?i)protocol not supported|requested nfs version|incorrect mount option|rpc\.statd is not running", words
+    ):
+        hint = "see which versions and which security its server offers, and what runs on this machine"
+        return Invalid(f"{mount.name} cannot be mounted in this way: {why}", code=NOT_SUPPORTED, hint=hint)
     if re.search(r"(?i)access denied|permission denied|operation not permitted", words):
         return Forbidden(f"{mount.name}: {why}", hint="check to which machines its server exports it")
     if re.search(r"(?i)no such file or directory|failed to fetch volume file|volume file.*not found", words):

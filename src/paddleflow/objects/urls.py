@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from types import MappingProxyType
@@ -22,7 +22,16 @@ from paddleflow.base.values import dataclass
 from paddleflow.errors import Fault, Invalid, Unavailable
 from paddleflow.objects.local import LocalStore
 from paddleflow.objects.memory import MemoryStore
-from paddleflow.objects.native import PROGRAMS, NativeMount, mount_afs, mount_glusterfs, mount_nfs, open_mount
+from paddleflow.objects.native import (
+    NFS_SECURITY,
+    NFS_VERSIONS,
+    PROGRAMS,
+    NativeMount,
+    mount_afs,
+    mount_glusterfs,
+    mount_nfs,
+    open_mount,
+)
 from paddleflow.objects.store import NOT_SUPPORTED, ObjectStore, shorten
 
 if TYPE_CHECKING:
@@ -173,6 +182,10 @@ def _flag(value: str) -> str:
     return "" if value.lower() in ("true", "false", "1", "0", "yes", "no", "") else "is neither true nor false"
 
 
+def _one_of(known: Sequence[str]) -> Callable[[str], str]:
+    return lambda value: "" if value in known else f"is none of {', '.join(known)}"
+
+
 def _kubernetes_name(value: str) -> str:
     fits = re.fullmatch(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", value)
     return "" if fits else "is not a valid Kubernetes name: lower-case letters, digits and dashes"
@@ -213,6 +226,16 @@ _GLUSTERFS_PROPERTIES = (
         fault=lambda value: "" if re.fullmatch(r"[1-9]\d{0,4}", value) else "is not a port",
     ),
 )
+_NFS_PROPERTIES = (
+    Property(
+        "version", f"of NFS: `4.0`, `4.1`, `4.2` or `3`; `{NFS_VERSIONS[0]}` if not given", fault=_one_of(NFS_VERSIONS)
+    ),
+    Property(
+        "security",
+        "`sys`, or with Kerberos `krb5` (who asks is proven), `krb5i` (and nothing altered), `krb5p` (and encrypted); `sys` if not given",
+        fault=_one_of(NFS_SECURITY),
+    ),
+)
 _AFS_PROPERTIES = (
     Property("username", "who asks"),
     Property("password", "the user's password", secret=True),
@@ -220,7 +243,15 @@ _AFS_PROPERTIES = (
 
 
 def _nfs(url: Url, properties: Properties, wait: bool) -> NativeMount:
-    return mount_nfs(url.text, _plain_host(url, url.host), url.port(2049), url.path, wait=wait)
+    return mount_nfs(
+        url.text,
+        _plain_host(url, url.host),
+        url.port(2049),
+        url.path,
+        version=properties.get("version") or NFS_VERSIONS[0],
+        security=properties.get("security") or NFS_SECURITY[0],
+        wait=wait,
+    )
 
 
 def _glusterfs(url: Url, properties: Properties, wait: bool) -> NativeMount:
@@ -425,7 +456,7 @@ _HDFS_PROPERTIES = (
     Property(
         "kerberos.data.transfer.protection",
         "`authentication`, `integrity` or `privacy`, as the cluster has it in `dfs.data.transfer.protection`",
-        fault=lambda value: "" if value in _PROTECTIONS else f"is none of {', '.join(_PROTECTIONS)}",
+        fault=_one_of(_PROTECTIONS),
     ),
 )
 _NAME_NODE_PORT = 8020
@@ -533,9 +564,9 @@ _TYPES = (
     Scheme(
         "cfs",
         "cfs://host/path",
-        "NFS 4.1, mounted by the kernel",
+        "NFS, mounted by the kernel",
         open_mounted,
-        (),
+        _NFS_PROPERTIES,
         lambda url, properties: [(url.host, url.port(2049))],
         _nfs,
         _trusts_machine,

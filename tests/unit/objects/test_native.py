@@ -6,9 +6,13 @@ The clients here are scripts that say what the real ones say; `tests/contract` a
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
+import threading
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -16,7 +20,16 @@ from paddleflow.errors import Forbidden, Invalid, NotFound, PaddleFlowError, Una
 from paddleflow.objects import native
 from paddleflow.objects.check import Stage, Unreachable, check
 from paddleflow.objects.store import BAD_CREDENTIALS, NOT_SUPPORTED, ObjectStore
-from paddleflow.objects.urls import open_mounted, open_store, parse_url
+from paddleflow.objects.urls import (
+    INVALID_PROPERTIES,
+    SCHEMES,
+    Properties,
+    Scheme,
+    Url,
+    open_mounted,
+    open_store,
+    parse_url,
+)
 from tests.ordinary_account import UID, needs_root
 from tests.ports import closed_port
 
@@ -61,7 +74,7 @@ def test_nfs_is_mounted_by_the_kernel_and_seen_by_nobody_else(tmp_path: Path, cl
     store = client.open("cfs://127.0.0.1:2050/exports/a b")
     words = asked(tmp_path)
     assert words[:3] == ["-t", "nfs4", "-o"]
-    assert {"vers=4.1", "port=2050", "soft", "nosuid", "nodev"} <= set(words[3].split(","))
+    assert {"vers=4.1", "sec=sys", "port=2050", "soft", "nosuid", "nodev"} <= set(words[3].split(","))
     assert words[4:6] == ["127.0.0.1:/exports/a", "b"]
     store.write("team/a", b"one")
     assert (tmp_path / "share" / "team" / "a").read_bytes() == b"one"
@@ -69,6 +82,38 @@ def test_nfs_is_mounted_by_the_kernel_and_seen_by_nobody_else(tmp_path: Path, cl
     assert Path("/proc/self/mounts").read_text() == before
     assert not Path(words[-1]).parent.exists()
     store.close()
+
+
+@needs_root
+@pytest.mark.parametrize(("version", "kind"), [("3", "nfs"), ("4.2", "nfs4")])
+def test_nfs_of_another_version(tmp_path: Path, client: Clients, version: str, kind: str) -> None:
+    client(f"mount.{kind}", "")
+    client("mount", bind(tmp_path, 6))
+    client.open("cfs://127.0.0.1/x", version=version, security="krb5p").close()
+    words = asked(tmp_path)
+    assert words[1] == kind
+    assert {f"vers={version}", "sec=krb5p", "port=2049"} <= set(words[3].split(","))
+
+
+@pytest.mark.parametrize("properties", [{"version": "2"}, {"security": "none,exec"}, {"versoin": "3"}])
+def test_properties_of_nfs_that_cannot_be(properties: dict[str, str]) -> None:
+    with pytest.raises(Invalid) as raised:
+        open_store("cfs://127.0.0.1/x", properties)
+    assert raised.value.code == INVALID_PROPERTIES
+
+
+def test_a_mount_that_does_not_come_back_is_no_matter_of_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+
+    def hang(url: Url, properties: Properties) -> ObjectStore:
+        ended.wait()
+        raise Unavailable("too late")
+
+    monkeypatch.setitem(cast(dict[str, Scheme], SCHEMES), "cfs", replace(SCHEMES["cfs"], open=hang))
+    with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(Unreachable) as raised:
+        check(f"cfs://127.0.0.1:{server.getsockname()[1]}/x", timeout=1.0)
+    ended.set()
+    assert raised.value.stage is Stage.ANSWER
 
 
 @needs_root
@@ -96,6 +141,9 @@ def test_afs_is_mounted_by_its_own_client(tmp_path: Path, client: Clients) -> No
         ("mount.nfs4: Connection timed out", Unavailable),
         ("mount.nfs4: Connection refused", Unavailable),
         ("mount.nfs4: No such device", Invalid),
+        ("mount.nfs4: Protocol not supported", Invalid),
+        ("mount.nfs: requested NFS version or transport protocol is not supported", Invalid),
+        ("mount.nfs: rpc.statd is not running but is required for remote locking.", Invalid),
         ("mount: /x: unknown filesystem type 'nfs4'.", Invalid),
         ("", Unavailable),
     ],
