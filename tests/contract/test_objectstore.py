@@ -22,7 +22,7 @@ from paddleflow.objects.store import CHANGED, NOT_SUPPORTED, Kind, ObjectStore, 
 from paddleflow.objects.wrappers import Retrying
 from scripts.lib.hdfs import MiniCluster
 from tests.e2e.conftest import ServerProcess
-from tests.given_stores import given_store
+from tests.given_stores import GIVEN, given_store, is_given
 from tests.gluster_servers import GlusterServer, gluster_server, gluster_store
 from tests.hdfs_clusters import fresh_folder
 from tests.s3_servers import S3Server, seaweedfs, versitygw
@@ -104,8 +104,7 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path],
         "served",
         pytest.param("hdfs", marks=pytest.mark.xdist_group("hdfs")),
         pytest.param("glusterfs", marks=pytest.mark.xdist_group("glusterfs")),
-        "cfs",
-        "afs",
+        *(kind for kind in GIVEN if is_given(kind)),
     ]
 )
 def store(
@@ -130,8 +129,8 @@ def store(
             made = serve(tmp_path)
         case "glusterfs":
             made = gluster_store(gluster())
-        case "cfs" | "afs":
-            made = given_store(request.param)
+        case kind if kind in GIVEN:
+            made = given_store(kind)
         case "hdfs":
             cluster: MiniCluster = request.getfixturevalue("hdfs_cluster")
             made = HdfsStore(HdfsCluster((f"127.0.0.1:{cluster.port}",), fresh_folder()))
@@ -146,6 +145,12 @@ def store(
 
 def keys(store: ObjectStore, folder: str = "", *, recursive: bool = False) -> set[str]:
     return {entry.key for entry in store.list_entries(folder, recursive=recursive)}
+
+
+@pytest.mark.parametrize("kind", GIVEN)
+def test_a_server_of_a_type_that_tests_cannot_start(kind: str) -> None:
+    """It takes part in all tests below if somebody names one."""
+    given_store(kind).close()
 
 
 def test_what_is_written_is_read(store: ObjectStore) -> None:
