@@ -7,7 +7,7 @@ can send. A write spends its time waiting for the disk, and those that wait toge
 Whatever computes for a user for longer than a few milliseconds is handed to `Computing`. Threads of Python share one interpreter:
 with each thread that computes, the event loop gets the interpreter back later, at every single event.
 
-Callers who are not logged in have no seat: what they may ask for is cheap, or computed once for all who ask at the same time (`Shared`).
+Callers who are not logged in have no seat: what they may ask for is cheap, or computed once for all who ask at the same time (`SharedAnswer`).
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Seats:
             queue.leave(user)
 
 
-class Shared(Generic[T]):
+class SharedAnswer(Generic[T]):
     """An answer that is computed once for all who ask for it before it is begun. One per event loop."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from paddleflow.access.audit import AuditLog
 from paddleflow.access.sessions import Sessions
 from paddleflow.access.user_folders import UIDS, UserFolders
 from paddleflow.api.cluster_view import CheckCluster, ClusterView, NoNodes
-from paddleflow.api.fair_use import Computing, Shared, UserQueue
+from paddleflow.api.fair_use import Computing, SharedAnswer, UserQueue
 from paddleflow.api.peers import Peers
 from paddleflow.api.store_checks import StoreChecks
 from paddleflow.base.clock import Clock
@@ -200,8 +200,8 @@ class Platform:
     refresh: list[Refresh] = field(default_factory=list)  #: what /metrics awaits before it shows the registry
     closing: asyncio.Event = field(default_factory=asyncio.Event)  #: set when the server begins to stop: streams end
     checks: Mapping[str, Check] = field(default_factory=dict)  #: what /readyz asks besides the database
-    faults: Shared[list[Fault]] = field(default_factory=Shared)  #: what /readyz says
-    metrics: Shared[bytes] = field(default_factory=Shared)  #: what /metrics says
+    faults: SharedAnswer[list[Fault]] = field(default_factory=SharedAnswer)  #: what /readyz says
+    metrics: SharedAnswer[bytes] = field(default_factory=SharedAnswer)  #: what /metrics says
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "audit", AuditLog(self.database))

@@ -12,7 +12,6 @@ from pydantic_core import to_json
 from paddleflow.access.callers import Caller, is_root
 from paddleflow.api.pipelines import decoded, owned_pipeline
 from paddleflow.api.platform import Platform
-from paddleflow.base.values import dataclass
 from paddleflow.errors import Fault, Invalid
 from paddleflow.runs import demands, pipelines
 from paddleflow.runs.model import NewRun
@@ -29,15 +28,8 @@ DEFAULT_PATH = "./run.yaml"
 MOST_DESCRIPTION = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A run that passed every check."""
-
-    new: NewRun
-
-
-async def source_of(platform: Platform, caller: Caller, body: RunDocument) -> Source:
-    """The run that a request asks for: text wins over a registered pipeline, that over a file on a storage."""
+async def from_request(platform: Platform, caller: Caller, body: RunDocument) -> NewRun:
+    """The run that a request asks for, after every check: text wins over a registered pipeline, that over a file on a storage."""
     user = body.username or caller.name
     _check_request(body)
     if body.run_yaml_raw:
@@ -69,10 +61,10 @@ async def source_of(platform: Platform, caller: Caller, body: RunDocument) -> So
         schedule_id=body.schedule_id,
         breakpoints=body.breakpoints,
     )
-    return Source(await platform.database.read(demands.require_all, new, Places(new.document, file)))
+    return await platform.database.read(demands.require_all, new, Places(new.document, file))
 
 
-async def from_json(platform: Platform, caller: Caller, body: RunJson) -> Source:
+async def from_json(platform: Platform, caller: Caller, body: RunJson) -> NewRun:
     """The run of a pipeline that is written as JSON."""
     document = {**(body.model_extra or {})}
     given = dict(document)
@@ -88,7 +80,7 @@ async def from_json(platform: Platform, caller: Caller, body: RunJson) -> Source
         source="",
         description=description if isinstance(description, str) else "",
     )
-    return Source(await platform.database.read(demands.require_all, new, Places()))
+    return await platform.database.read(demands.require_all, new, Places())
 
 
 async def changed_run(platform: Platform, old: RunRow, document: str) -> NewRun:

@@ -8,7 +8,7 @@ from paddleflow.access.callers import Caller, require_owner
 from paddleflow.api.paging import listed, page, page_fields
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, NoQuery, Route
-from paddleflow.api.run_sources import Source, changed_run, from_json, source_of
+from paddleflow.api.run_sources import changed_run, from_json, from_request
 from paddleflow.base.log import Log
 from paddleflow.errors import PaddleFlowError
 from paddleflow.runs import codec, files
@@ -38,18 +38,18 @@ def owned_run(tx: Tx, caller: Caller, run: str) -> RunRow:
 
 
 async def create_run(platform: Platform, call: Call[RunDocument, NoQuery]) -> wire.RunId:
-    return await _create(platform, await source_of(platform, call.caller, call.body))
+    return await _create(platform, await from_request(platform, call.caller, call.body))
 
 
 async def create_run_json(platform: Platform, call: Call[RunJson, NoQuery]) -> wire.RunId:
     return await _create(platform, await from_json(platform, call.caller, call.body))
 
 
-async def _create(platform: Platform, source: Source) -> wire.RunId:
-    run = await platform.database.write(create, source.new, platform.clock.now())
+async def _create(platform: Platform, new: NewRun) -> wire.RunId:
+    run = await platform.database.write(create, new, platform.clock.now())
     platform.bus.wake(JOBS)
     platform.bus.wake(EVENTS)
-    log.debug("run accepted", run=run, user=source.new.user)
+    log.debug("run accepted", run=run, user=new.user)
     return {"runID": run}
 
 

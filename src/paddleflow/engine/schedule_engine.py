@@ -22,7 +22,7 @@ from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, PaddleFlow
 from paddleflow.runs import runs
 from paddleflow.runs.model import NewRun
 from paddleflow.schedules import schedules
-from paddleflow.schedules.machine import Active, Decision, Fire, decide
+from paddleflow.schedules.machine import ActiveRun, Decision, Fire, decide
 from paddleflow.schedules.model import Schedule, ScheduleStatus, schedule_id
 from paddleflow.schedules.rules import table_of
 from paddleflow.storage.storages import require_user
@@ -154,7 +154,9 @@ def fire(tx: Tx, seq: int, token: int, now: float, *, refusal: str = "") -> Fire
     except (NotFound, ValueError) as error:
         schedules.change(tx, schedule, ScheduleStatus.FAILED, str(error), now)
         return Fired()
-    active = [Active(run, stopping) for run, stopping in runs.active_runs_of_schedule(tx, schedule.id, schedule.user)]
+    active = [
+        ActiveRun(run, stopping) for run, stopping in runs.active_runs_of_schedule(tx, schedule.id, schedule.user)
+    ]
     decision = decide(schedule, table, active, now)
     fired = _carry_out(tx, schedule, decision, refusal, now)
     after = decision.schedule

@@ -24,7 +24,7 @@ class NotKnown(Exception):
 
 
 @dataclass(slots=True)
-class Shared:
+class SharedScope:
     """What all scopes of one pipeline share."""
 
     pipeline: Pipeline
@@ -37,7 +37,7 @@ class Shared:
 class Scope:
     """One component at its place, or one element of its loop."""
 
-    shared: Shared
+    shared: SharedScope
     parent: Scope | None
     component: Component | None  #: None: the pipeline itself
     siblings: Mapping[str, Component]
@@ -47,7 +47,7 @@ class Scope:
 
     @staticmethod
     def top(pipeline: Pipeline) -> Scope:
-        return Scope(Shared(pipeline), None, None, {})
+        return Scope(SharedScope(pipeline), None, None, {})
 
     @staticmethod
     def of(parent: Scope, component: Component, seq: int = 0, item: Any = _NO_ITEM) -> Scope:

@@ -20,7 +20,7 @@ NEVER = "the crontab has no further slot"
 
 
 @dataclass(frozen=True, slots=True)
-class Active:
+class ActiveRun:
     """A run of this schedule that has not ended."""
 
     id: str
@@ -52,7 +52,7 @@ class Decision:
     more: bool = False  #: slots are left that could be decided about at once
 
 
-def decide(schedule: Schedule, table: Timetable, active: Sequence[Active], now: float) -> Decision:
+def decide(schedule: Schedule, table: Timetable, active: Sequence[ActiveRun], now: float) -> Decision:
     """Decide about the slots that are due now. `active` is oldest first."""
     if schedule.status is not ScheduleStatus.RUNNING:
         return Decision(schedule)
@@ -66,7 +66,7 @@ class _Due:
     """The walk through the slots of one decision."""
 
     def __init__(
-        self, schedule: Schedule, table: Timetable, active: Sequence[Active], now: float, until: float
+        self, schedule: Schedule, table: Timetable, active: Sequence[ActiveRun], now: float, until: float
     ) -> None:
         self._schedule, self._table, self._active, self._now, self._until = schedule, table, active, now, until
         self._options = schedule.options

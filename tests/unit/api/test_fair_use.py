@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from paddleflow.api.fair_use import Computing, Shared, UserQueue
+from paddleflow.api.fair_use import Computing, SharedAnswer, UserQueue
 from paddleflow.errors import TooMany
 from tests.patience import PATIENCE, soon
 
@@ -122,7 +122,7 @@ async def test_what_an_error_held_is_freed_at_once() -> None:
 
 
 async def test_all_who_ask_before_an_answer_is_begun_share_it() -> None:
-    shared, go, computed = Shared[int](), asyncio.Event(), list[int]()
+    shared, go, computed = SharedAnswer[int](), asyncio.Event(), list[int]()
 
     async def compute() -> int:
         computed.append(0)
@@ -141,7 +141,7 @@ async def test_all_who_ask_before_an_answer_is_begun_share_it() -> None:
 
 
 async def test_who_waited_for_an_answer_that_failed_computes_it() -> None:
-    shared, calls = Shared[int](), list[int]()
+    shared, calls = SharedAnswer[int](), list[int]()
 
     async def compute() -> int:
         calls.append(0)

@@ -14,7 +14,7 @@ import pytest
 
 from paddleflow.base.quantity import Resources
 from paddleflow.runtimes.local import cgroups
-from paddleflow.runtimes.local.cgroups import Cgroups, Hierarchy, Membership, locate, memberships
+from paddleflow.runtimes.local.cgroups import Cgroups, Hierarchy, OwnGroup, locate, own_groups
 from paddleflow.runtimes.local.keeper import keeper_id
 from paddleflow.runtimes.runtime import Launch
 from paddleflow.settings import LocalSettings
@@ -144,13 +144,13 @@ V2 = "33 30 0:29 / /sys/fs/cgroup rw,relatime shared:4 - cgroup2 cgroup2 rw,nsde
 
 def test_own_groups_are_found_in_version_1_2_and_both() -> None:
     rows = "4:memory:/docker/abc/x\n2:cpu,cpuacct:/y\n0::/z\n"
-    assert memberships(V1, rows) == {
-        "cpu": Membership(1, "/sys/fs/cgroup/cpu,cpuacct/y"),
-        "memory": Membership(1, "/sys/fs/cgroup/memory/x"),
-        "": Membership(2, "/sys/fs/cgroup/unified/z"),
+    assert own_groups(V1, rows) == {
+        "cpu": OwnGroup(1, "/sys/fs/cgroup/cpu,cpuacct/y"),
+        "memory": OwnGroup(1, "/sys/fs/cgroup/memory/x"),
+        "": OwnGroup(2, "/sys/fs/cgroup/unified/z"),
     }
-    assert memberships(V2, "0::/user.slice/s.scope\n") == {"": Membership(2, "/sys/fs/cgroup/user.slice/s.scope")}
-    assert memberships("", "0::/\n") == {}
+    assert own_groups(V2, "0::/user.slice/s.scope\n") == {"": OwnGroup(2, "/sys/fs/cgroup/user.slice/s.scope")}
+    assert own_groups("", "0::/\n") == {}
 
 
 def test_version_2_on_folders_that_stand_for_it(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_version_2_on_folders_that_stand_for_it(tmp_path: Path) -> None:
     base = own.parent / "pf"
     base.mkdir()
     (base / "cgroup.subtree_control").write_text("cpu memory")
-    place = cgroups._prepared("memory", Membership(2, str(own)), "pf")
+    place = cgroups._prepared("memory", OwnGroup(2, str(own)), "pf")
     assert place == Hierarchy(2, str(own), str(base))
     limits = Cgroups({"cpu": place, "memory": place})
     [folder] = limits.names(cpu=1500, memory=1 << 30)
@@ -187,7 +187,7 @@ def test_version_2_on_folders_that_stand_for_it(tmp_path: Path) -> None:
 
 def test_version_2_without_delegation_says_what_would_help(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="Delegate=yes"):
-        cgroups._prepared("memory", Membership(2, str(tmp_path / "own")), "pf")
+        cgroups._prepared("memory", OwnGroup(2, str(tmp_path / "own")), "pf")
 
 
 def test_no_two_attempts_share_a_group() -> None:

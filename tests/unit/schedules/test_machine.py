@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddleflow.schedules.machine import PORTION, Active, Decision, Fire, Skip, decide
+from paddleflow.schedules.machine import PORTION, ActiveRun, Decision, Fire, Skip, decide
 from paddleflow.schedules.model import ConcurrencyPolicy, Schedule, ScheduleOptions, ScheduleStatus
 from paddleflow.schedules.timetable import parse
 
@@ -32,8 +32,8 @@ def words(decision: Decision) -> list[str]:
     return ["initiating" if isinstance(slot, Fire) else "skipped" for slot in decision.slots]
 
 
-def runs(count: int, stopping: int = 0) -> list[Active]:
-    return [Active(f"run-{n:06}", n <= stopping) for n in range(1, count + 1)]
+def runs(count: int, stopping: int = 0) -> list[ActiveRun]:
+    return [ActiveRun(f"run-{n:06}", n <= stopping) for n in range(1, count + 1)]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_replacing_stops_the_oldest_runs_that_are_not_stopping_already() -> None
 
 
 def test_each_slot_left_out_says_why() -> None:
-    def reason(options: ScheduleOptions, active: Sequence[Active] = ()) -> str:
+    def reason(options: ScheduleOptions, active: Sequence[ActiveRun] = ()) -> str:
         return next(
             slot.reason for slot in decide(made(options=options), TABLE, active, NOW).slots if isinstance(slot, Skip)
         )
@@ -185,7 +185,7 @@ def test_every_slot_is_decided_about_exactly_once_and_in_order(
     schedule = made(options=options, crontab=crontab, timezone=zone, next_at=table.next(begin), end_at=end_at)
     now = latest = begin
     decided: list[float] = []
-    active: list[Active] = []
+    active: list[ActiveRun] = []
     for jump, ended in looks:
         now += jump
         latest = max(latest, now)
@@ -200,7 +200,7 @@ def test_every_slot_is_decided_about_exactly_once_and_in_order(
             decided += [slot.slot for slot in decision.slots]
             stopped = set(decision.stops)
             active = [replace(run, stopping=run.stopping or run.id in stopped) for run in active]
-            active += [Active(f"run-{slot}", False) for slot in fires]
+            active += [ActiveRun(f"run-{slot}", False) for slot in fires]
             if options.concurrency and options.policy is ConcurrencyPolicy.REPLACE:
                 assert sum(not run.stopping for run in active) <= options.concurrency
             schedule = decision.schedule

@@ -34,30 +34,30 @@ class Hierarchy(NamedTuple):
     base: str  #: the folder that holds the attempts' groups
 
 
-class Membership(NamedTuple):
+class OwnGroup(NamedTuple):
     """The keeper's own group of one controller."""
 
     version: int
     folder: str
 
 
-def memberships(mountinfo: str, cgroup: str) -> dict[str, Membership]:
+def own_groups(mountinfo: str, cgroup: str) -> dict[str, OwnGroup]:
     """Controller → own folder, from /proc/self/mountinfo and /proc/self/cgroup. ``""`` is version 2."""
     paths: dict[str, str] = {}
     for row in cgroup.splitlines():
         _, names, path = row.split(":", 2)
         paths.update(dict.fromkeys(names.split(","), path))
-    found: dict[str, Membership] = {}
+    found: dict[str, OwnGroup] = {}
     for row in mountinfo.splitlines():
         left, _, right = row.partition(" - ")
         kind, _, options = right.split(" ", 2)
         root, mountpoint = left.split(" ")[3:5]
         if kind == "cgroup2" and "" in paths:
-            found.setdefault("", Membership(2, _within(mountpoint, root, paths[""])))
+            found.setdefault("", OwnGroup(2, _within(mountpoint, root, paths[""])))
         elif kind == "cgroup":
             for name in options.replace(" ", ",").split(","):
                 if name in ("cpu", "memory") and name in paths:
-                    found.setdefault(name, Membership(1, _within(mountpoint, root, paths[name])))
+                    found.setdefault(name, OwnGroup(1, _within(mountpoint, root, paths[name])))
     return found
 
 
@@ -71,7 +71,7 @@ def locate(name: str) -> tuple[dict[str, Hierarchy], str]:
     """Hierarchies for ``cpu`` and ``memory`` with the folder `name` made in each, and why a controller is missing."""
     mountinfo = (procfs.read("/proc/self/mountinfo") or b"").decode("utf-8", "surrogateescape")
     cgroup = (procfs.read("/proc/self/cgroup") or b"").decode("utf-8", "surrogateescape")
-    own = memberships(mountinfo, cgroup)
+    own = own_groups(mountinfo, cgroup)
     hierarchies: dict[str, Hierarchy] = {}
     reasons = []
     for controller in ("cpu", "memory"):
@@ -86,7 +86,7 @@ def locate(name: str) -> tuple[dict[str, Hierarchy], str]:
     return hierarchies, "; ".join(reasons)
 
 
-def _prepared(controller: str, member: Membership, name: str) -> Hierarchy:
+def _prepared(controller: str, member: OwnGroup, name: str) -> Hierarchy:
     if member.version == 1:
         hierarchy = Hierarchy(1, member.folder, f"{member.folder}/{name}")
         _open_base(controller, hierarchy)
