@@ -16,6 +16,7 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
 from typing import Any
@@ -45,8 +46,17 @@ UPLOAD = 12 * 2**20  #: most bytes of one request; a server takes 16 MiB
 LARGEST_SHOWN = 5
 HASHERS = 4  #: threads that read and hash chunks; each holds one chunk
 CACHE = "code-cache"  #: folder beside the contexts
+SCANS = 3  #: how often a folder is looked at, if files in it change meanwhile
 
 Progress = Callable[[int, int], None]  #: bytes sent so far, bytes in all
+
+
+class _Changed(Invalid):
+    """A file is not what it was when the folder was looked at."""
+
+    def __init__(self, path: str) -> None:
+        hint = "try again when no program writes to it, or name it in .paddleflowignore"
+        super().__init__(f"{path} changed while the code was sent", hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +89,23 @@ class _Chunk:
         ]
         return hashlib.sha256(repr(found).encode()).hexdigest()
 
+    @property
+    def path(self) -> str:
+        """Of its file, or of its first and how many more."""
+        first, *more = dict.fromkeys(source.path for source, _, _ in self.pieces)
+        return f"{first} or one of {len(more)} other files" if more else first
+
     def read(self) -> bytes:
         parts = []
         for source, offset, length in self.pieces:
-            with open(source.file, "rb") as opened:
-                opened.seek(offset)
-                content = opened.read(length)
+            try:
+                with open(source.file, "rb") as opened:
+                    opened.seek(offset)
+                    content = opened.read(length)
+            except FileNotFoundError as error:
+                raise _Changed(source.path) from error
             if len(content) != length:
-                raise Invalid(f"{source.path} changed while it was read", hint="try again")
+                raise _Changed(source.path)
             parts.append(content)
         return b"".join(parts)
 
@@ -221,7 +240,14 @@ def _name(chunks: list[_Chunk], cache: Path | None) -> None:
 
 
 def upload(transport: Transport, folder: Path, progress: Progress | None) -> dict[str, Any]:
-    """Makes a snapshot of a folder; sends what the server does not have."""
+    """Makes a snapshot of a folder; sends what the server does not have. When a file changes meanwhile, it begins again."""
+    for _ in range(SCANS - 1):
+        with suppress(_Changed):
+            return _upload(transport, folder, progress)
+    return _upload(transport, folder, progress)
+
+
+def _upload(transport: Transport, folder: Path, progress: Progress | None) -> dict[str, Any]:
     name = hashlib.sha256(str(folder).encode()).hexdigest()[:32]
     found = scan(folder, environment.user_config_folder() / CACHE / f"{name}.json")
     body = found.manifest.to_json()
@@ -250,7 +276,7 @@ def _batches(found: Scan, missing: list[str]) -> Iterator[bytes]:
     for name in missing:
         content = found.chunks[name].read()
         if hashlib.sha256(content).hexdigest() != name:
-            raise Invalid("a file changed while the code was sent", hint="try again")
+            raise _Changed(found.chunks[name].path)
         packed = pack_chunk(content)
         if batch and size + len(packed) > UPLOAD:
             yield b"".join(batch)

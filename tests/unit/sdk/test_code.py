@@ -12,6 +12,7 @@ from paddleflow.base.host import host_fingerprint
 from paddleflow.errors import Invalid, TooLarge
 from paddleflow.jobs.code import CodeStore
 from paddleflow.objects.memory import MemoryStore
+from paddleflow.sdk import code_snapshot
 from paddleflow.sdk.client import PaddleFlow
 from paddleflow.sdk.code import git_state
 from paddleflow.sdk.code_snapshot import scan
@@ -135,6 +136,53 @@ def test_only_what_is_missing_is_sent(stub: Stub, pf: PaddleFlow, folder: Path) 
     (sent,) = [seen.body for seen in stub.requests if seen.path == "/code/chunks"]
     assert [name for name, _ in unpack_chunks(sent)] == [large]
     assert progress == [(3 * 2**20, 3 * 2**20)]
+
+
+def test_a_folder_is_looked_at_again_when_a_file_changes(
+    stub: Stub, pf: PaddleFlow, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Editors, compilers and servers write beside the code."""
+    names, ids = [], []
+    for text in ("print(2)", "print(1)"):
+        (folder / "train.py").write_text(text)
+        found = scan(folder)
+        names.append(next(each.parts[0].chunk for each in found.manifest.files if each.path == "train.py"))
+        ids.append(found.manifest.id)
+    after, before = names
+    looked: list[Path] = []
+
+    def look(where: Path, cache: Path | None = None) -> code_snapshot.Scan:
+        found = scan(where, cache)
+        if not looked:
+            (folder / "train.py").write_text("print(2)")
+        looked.append(where)
+        return found
+
+    monkeypatch.setattr(code_snapshot, "scan", look)
+    stub.on("POST /code/missing", {"missing": [before]}, {"missing": [after]})
+    stub.on("POST /code/chunks", {"stored": 1})
+    stub.on("POST /code", {"id": ids[0], "files": 7, "size": 1})
+    assert pf.code.upload(folder)["snapshot"] == ids[0]
+    (sent,) = [seen.body for seen in stub.requests if seen.path == "/code/chunks"]
+    assert [name for name, _ in unpack_chunks(sent)] == [after]
+
+
+def test_a_file_that_keeps_changing_is_named(
+    stub: Stub, pf: PaddleFlow, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "log").write_bytes(b"x" * (3 * 2**20))
+    log = next(each.parts[0].chunk for each in scan(folder).manifest.files if each.path == "log")
+
+    def look(where: Path, cache: Path | None = None) -> code_snapshot.Scan:
+        (folder / "log").write_bytes(b"x" * (3 * 2**20))
+        found = scan(where, cache)
+        (folder / "log").write_bytes(b"y" * (3 * 2**20))
+        return found
+
+    monkeypatch.setattr(code_snapshot, "scan", look)
+    stub.on("POST /code/missing", *[{"missing": [log]}] * code_snapshot.SCANS)
+    with pytest.raises(Invalid, match="log changed while the code was sent"):
+        pf.code.upload(folder)
 
 
 def test_a_server_that_shares_the_files_gets_the_folder_itself(stub: Stub, pf: PaddleFlow, folder: Path) -> None:
