@@ -20,6 +20,9 @@ FIRST_PAUSE = 0.005
 LONGEST_PAUSE = 60.0
 
 
+_RANDOM = Random()  # noqa: S311  spreading load needs no secrets; one for all: making one costs more than a pause
+
+
 class Backoff:
     """Pauses that double from `first` to `longest`, each shortened by up to a third so that many do not come at once."""
 
@@ -28,7 +31,7 @@ class Backoff:
     ) -> None:
         self._first = first
         self._longest = longest
-        self._random = random or Random()  # noqa: S311  spreading load needs no secrets
+        self._random = random or _RANDOM
         self.failures = 0
 
     def next(self) -> float:

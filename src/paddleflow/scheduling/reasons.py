@@ -38,7 +38,7 @@ def _nowhere(cluster: Cluster, selector: NodeSelector) -> str:
     if not carrying:
         return f"no node carries {labels}" if labels else "there is no node"
     if not taints:
-        return f"all {len(carrying)} nodes{which} are cordoned"
+        return f"all {len(carrying)} nodes{which} are cordoned or not ready"
     return f"all {len(carrying)} nodes{which} have taints that the job does not tolerate: {', '.join(taints)}"
 
 
@@ -206,7 +206,10 @@ class Explainer:
             short = sizes[0]
             constraint = job_class.gang.constraint
             if constraint is not None and not constraint.by_room(self._cluster):
-                return Reason("constraint", "enough is free, but not on nodes where its constraints allow it now")
+                return Reason(
+                    "constraint",
+                    "enough is free, but not on nodes where its constraints, and those of pods there, allow it now",
+                )
         kept = self._kept(job_class, pool)
         if kept:
             return Reason(

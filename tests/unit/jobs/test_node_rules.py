@@ -163,7 +163,7 @@ def test_cordoned_nodes_and_none_at_all_have_words_of_their_own() -> None:
         )
     )  # fmt: skip
     for nodes, words in (
-        ((replace(NODES[0], schedulable=False),), "all 1 nodes are cordoned"),
+        ((replace(NODES[0], schedulable=False),), "all 1 nodes are cordoned or not ready"),
         ((), "there is no node"),
     ):
         (decision,) = decide_all(Snapshot(NOW, nodes, (Queue("q", None),), (request,), ()))

@@ -13,8 +13,9 @@ from paddleflow.errors import Unavailable
 from paddleflow.kube.client import Client, Page
 from paddleflow.kube.resources import PODS, Resource, View
 from paddleflow.runtimes.kubernetes import collection
-from paddleflow.runtimes.kubernetes.collection import EVENTS_AT_ONCE, Kubelets, copy_log, last_warnings, task_of
+from paddleflow.runtimes.kubernetes.collection import EVENTS_AT_ONCE, Kubelets, Turns, copy_log, last_warnings, task_of
 from paddleflow.runtimes.log_folder import LogFolder
+from tests.patience import PATIENCE
 
 ATTEMPT = AttemptId("job-a.worker-0.1")
 
@@ -50,6 +51,25 @@ async def test_a_log_that_can_be_had_says_so_before_it_says_anything(tmp_path: P
     silent: Client = Kubelet(b"")  # type: ignore[assignment]  # nothing else of a client is used
     await copy_log(silent, LogFolder(tmp_path), ATTEMPT, "pod", "space", lambda: said.append("begun"))
     assert said == ["begun"]
+
+
+async def test_a_turn_that_is_ended_twice_makes_room_for_one() -> None:
+    turns = Turns(count=1, seconds=1000.0)
+    end = await turns.take()
+    end()
+    end()
+    await turns.take()
+    next_one = asyncio.create_task(turns.take())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not next_one.done()
+    next_one.cancel()
+
+
+async def test_who_is_silent_holds_up_the_next_for_a_moment_only() -> None:
+    turns = Turns(count=1, seconds=0.001)
+    await turns.take()
+    await asyncio.wait_for(turns.take(), PATIENCE)
 
 
 # ---- nodes that give no logs ---------------------------------------------------------------------------------------

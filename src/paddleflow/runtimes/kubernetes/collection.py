@@ -20,6 +20,8 @@ from paddleflow.runtimes.log_store import Sample, TaskAddress
 from paddleflow.spec.operator_kinds import kind_of
 
 REFUSED_PAUSE = 1.0, 30.0  #: seconds before a node that gave no log is asked for one again: at first, and at most
+LOGS_AT_ONCE = 8  #: that are asked for: a server that starts wants the logs of all pods at once, and the API server's time for other things
+LOG_TURN = 1.0  #: seconds that asking for one may hold up the next: a node may be silent
 NODES_AT_ONCE = 8  #: asked for statistics: those that do not answer must not hold all connections
 EVENTS_AT_ONCE = 16  #: pods whose events are read by one check
 MOST_PODS_LOGGED = 50  #: of an operator's object, at its end
@@ -35,12 +37,35 @@ def task_of(attempt: AttemptId) -> TaskAddress:
     return TaskAddress(job, *key)
 
 
+class Turns:
+    """So many ask at once, each for a short time at most."""
+
+    def __init__(self, count: int = LOGS_AT_ONCE, seconds: float = LOG_TURN) -> None:
+        self._free, self._seconds = asyncio.Semaphore(count), seconds
+
+    async def take(self) -> Callable[[], None]:
+        """Wait for a turn. What is returned ends it, once; it also ends by itself."""
+        await self._free.acquire()
+        over = False
+
+        def end() -> None:
+            nonlocal over
+            if not over:
+                over = True
+                timer.cancel()
+                self._free.release()
+
+        timer = asyncio.get_running_loop().call_later(self._seconds, end)
+        return end
+
+
 class Kubelets:
     """Which nodes give no logs now. Such a node is asked again after a pause, for one pod; all others there wait for what it says: a
     thousand that ask in vain would keep the API server from its work."""
 
     def __init__(self) -> None:
         self._refusing: dict[str, tuple[float, Backoff]] = {}  # by node: when it may be asked again
+        self.turns = Turns()
         self._random = Random()  # noqa: S311  spreading load needs no secrets
 
     def pause(self, node: str, now: float) -> float:
@@ -83,6 +108,22 @@ async def copy_log(
             if fresh:
                 await asyncio.to_thread(logs.append, task_of(attempt), fresh)
                 have += len(fresh)
+
+
+async def copy_in_turn(
+    client: Client, logs: LogFolder, attempt: AttemptId, name: str, space: str, kubelets: Kubelets, node: str
+) -> None:
+    """The same of a pod on a node. Its turn is over as soon as the log can be had: it may go on for days."""
+    end_turn = await kubelets.turns.take()
+
+    def begun() -> None:
+        kubelets.answers(node)
+        end_turn()
+
+    try:
+        await copy_log(client, logs, attempt, name, space, begun)
+    finally:
+        end_turn()
 
 
 async def copy_logs_of_object(client: Client, logs: LogFolder, attempt: AttemptId, found: View) -> None:

@@ -16,7 +16,6 @@ import math
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -663,8 +662,7 @@ class KubernetesRuntime:
             seconds = 0.0 if over else self._kubelets.pause(node, self._clock.monotonic())
             if not seconds:
                 try:
-                    begun = partial(self._kubelets.answers, node)
-                    await collection.copy_log(self._client, self.logs, attempt, name, space, begun)
+                    await collection.copy_in_turn(self._client, self.logs, attempt, name, space, self._kubelets, node)
                 except PaddleFlowError as error:
                     if over:
                         _log.warning("log incomplete", attempt=attempt, error=error.message)
