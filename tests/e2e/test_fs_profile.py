@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import subprocess
+from contextlib import closing
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from paddleflow.cli.fs_profile import draw
+from paddleflow.fs.blocks import BLOCK
 from paddleflow.fs.control import ask_opens
 from paddleflow.fs.trace import Opened
-from tests.mounts import COMMAND, Mount, mounted, needs_fuse
+from paddleflow.objects.s3 import S3Store
+from tests.mounts import COMMAND, Mount, mounted, mounted_bucket, needs_fuse
+from tests.s3_servers import versitygw
 
 pytestmark = [needs_fuse, pytest.mark.timeout(120)]
 
@@ -33,6 +37,20 @@ def test_opens_are_noted_from_the_first_question_on(tmp_path: Path, monkeypatch:
         found = opened(mount, monkeypatch)
         assert [each.name for each in found] == ["b", "a", "line\nbreak", "b"]
         assert opened(mount, monkeypatch) == []
+
+
+def test_what_had_to_be_fetched_was_not_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small objects come with their open, large ones with their reads."""
+    large = BLOCK + 1
+    with versitygw() as server, closing(S3Store(bucket := server.bucket())) as store:
+        for name, size in (("small", 1000), ("large", large), ("other", 1000)):
+            store.write(name, bytes(size))
+        with mounted_bucket(bucket, tmp_path) as mount:
+            opened(mount, monkeypatch)
+            for name in ("small", "small", "large", "large", "other"):
+                (mount.folder / name).read_bytes()
+            found = [(each.name, each.cached) for each in opened(mount, monkeypatch)]
+    assert found == [("small", False), ("small", True), ("large", False), ("large", True), ("other", False)]
 
 
 def test_a_profile_counts_and_draws(tmp_path: Path) -> None:

@@ -63,6 +63,9 @@ def _errors_are_those_of_files(files: PfsFileSystem, folder: Path) -> None:
         files.cat("team/absent")
     with pytest.raises(FileNotFoundError):
         files.info("nothing/of/this")
+    files.makedirs("team/folder")
+    with pytest.raises(IsADirectoryError):
+        files.open("team/folder", "rb")
     files.pipe_file("team/f", b"x")
     with pytest.raises(FileExistsError):
         files.pipe_file("team/f", b"y", mode="create")

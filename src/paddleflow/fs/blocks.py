@@ -72,6 +72,7 @@ class BlockFile:
         self.whole = whole
         self.on_disk = on_disk  #: False: not even an empty file could be made; every block is served from memory
         self.users = 1
+        self.fetched_at_open = False  #: the open that comes next had to wait for all of it
         self._cache, self._fetch = cache, fetch
         self._lock = threading.Lock()
         self._have = bytearray((size + BLOCK - 1) // BLOCK) if not whole else bytearray()
@@ -304,6 +305,7 @@ class DataCache:
         known = self._open.get(path)
         if known is None:
             return None
+        known.fetched_at_open = False
         if not known.users:
             about = os.fstat(known.fd)
             if not about.st_nlink or about.st_size != size:
@@ -345,6 +347,7 @@ class DataCache:
             known = self._open.get(path)
             if known is None or not known.whole:
                 known = BlockFile(self, path, name, fd, size, fetch, whole=True)
+                known.fetched_at_open = True
                 self._open[path] = known
                 self._store(path, name, fd, size, crc)
             else:

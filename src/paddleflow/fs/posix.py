@@ -51,6 +51,7 @@ class PosixFile:
 
     def __init__(self, node: _Node, fd: int, *, keep_cache: bool, changed: bool = False) -> None:
         self._node, self._fd, self.keep_cache, self.changed = node, fd, keep_cache, changed
+        self.was_cached = True
 
     @property
     def fd(self) -> int:

@@ -24,6 +24,9 @@ class RemoteFile:
         self.keep_cache = bool(node.tag) and node.kept_tag == node.tag and not node.is_local
         self.changed = bool(node.kept_tag) and node.kept_tag != node.tag
         node.kept_tag = "" if node.is_local else node.tag
+        self.was_cached = node.file is None or (node.file.whole and not node.file.fetched_at_open)
+        if node.file is not None:
+            node.file.fetched_at_open = False
 
     @property
     def fd(self) -> int:

@@ -19,7 +19,7 @@ class Opened(NamedTuple):
 
     at: float  #: seconds of the epoch
     name: str
-    cached: bool  #: the whole content was on this machine
+    cached: bool  #: the whole content was on this machine before
 
 
 class Trace:

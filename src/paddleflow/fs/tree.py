@@ -75,6 +75,7 @@ class OpenFile(Protocol):
     """One open file. `release` is called once, when the last descriptor is closed."""
 
     keep_cache: bool  #: the content is the one that the kernel may have cached
+    was_cached: bool  #: the whole content was on this machine before it was opened
     changed: bool  #: somebody else changed it since it was last opened: the kernel's attributes are old
 
     @property

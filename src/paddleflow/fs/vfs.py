@@ -371,7 +371,7 @@ class Vfs:
         flags, open_flags = kernel.OPEN_IN.unpack_from(body)
         file = self.tree.open(request.node, flags, kill_suid=bool(open_flags & kernel.OPEN_KILL_SUIDGID))
         if self.trace.wanted:
-            self.trace.note(self.tree.name_of(request.node), file.backing() is not None)
+            self.trace.note(self.tree.name_of(request.node), file.was_cached)
         if file.changed:
             self._device.expire_attributes(request.node)
         return self._opened(request, request.node, file, flags)
@@ -439,7 +439,7 @@ class Vfs:
         if kept is None:
             file = self.tree.open(node, os.O_RDONLY)  # may have to wait for the store, and others must not
             if self.trace.wanted:
-                self.trace.note(self.tree.name_of(node), file.backing() is not None)
+                self.trace.note(self.tree.name_of(node), file.was_cached)
             kept = self._keep(node, file)
         try:
             yield kept.file

@@ -160,7 +160,10 @@ class PfsFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
     ) -> Any:
         options.pop("cache_options", None)
         if mode == "rb":
-            return PfsFile(self, path, mode, block_size or PART, cache_type="readahead")
+            file = PfsFile(self, path, mode, block_size or PART, cache_type="readahead")
+            if file.details["type"] == "directory":
+                raise IsADirectoryError(21, "a folder", path)
+            return file
         if mode in ("wb", "xb"):
             return _Upload(self, path, mode == "xb")
         raise NotImplementedError(f"mode {mode!r}: a file is read, or written whole")
