@@ -89,7 +89,7 @@ async def prepare(
     platform: Platform, place: Place, properties: Mapping[str, str], user: str, *, confined: bool
 ) -> list[Path]:
     """Refuse a place that cannot be used now; folders that were made for it."""
-    places.check_right(place, properties, user=user, confined=confined)
+    places.check_right(place, user=user, confined=confined)
     if place.fs_type == MOCK:  # its cluster says whether the claim is there, when a job uses it
         return []
     if place.url:

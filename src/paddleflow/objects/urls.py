@@ -91,8 +91,7 @@ class Scheme:
     addresses: Callable[[Url, Properties], list[tuple[str, int]]] = field(default=lambda url, properties: [])
     #: How a client of the machine mounts it; None: this program speaks with its servers itself.
     native: Callable[[Url, Properties, bool], NativeMount] | None = None
-    #: Why only root may make a storage of it, with such properties; empty: everybody may.
-    root_only: Callable[[Properties], str] = field(default=lambda properties: "")
+    root_only: str = ""  #: why only root may make a storage of it; empty: everybody may
     #: Which server and which place on it people are shown.
     shown: Callable[[Url, Properties], tuple[str, str]] = field(
         default=lambda url, properties: (properties.get("endpoint") or url.authority, f"/{url.path}")
@@ -273,10 +272,6 @@ def _afs(url: Url, properties: Properties, wait: bool) -> NativeMount:
     if not user or not password:
         raise Invalid("a store of type afs needs username and password", code=INVALID_PROPERTIES)
     return mount_afs(url.text, user, password)
-
-
-def _trusts_machine(properties: Properties) -> str:
-    return "its server trusts this machine, whoever asks"
 
 
 def _plain_host(url: Url, host: str) -> str:
@@ -485,16 +480,6 @@ def _open_hdfs(url: Url, properties: Properties) -> ObjectStore:
     return store
 
 
-def _hdfs_trusts(properties: Properties) -> str:
-    if not properties.get("kerberos.principal"):
-        return "a cluster without Kerberos believes every name that this machine gives"
-    if not properties.get("kerberos.keytab.data"):
-        return "without kerberos.keytab.data the tickets of the server's account are used"
-    if properties.get("kerberos.kdc"):
-        return "kerberos.kdc holds for all storages of the server"
-    return ""
-
-
 def _hdfs_addresses(url: Url, properties: Properties) -> list[tuple[str, int]]:
     split = (node.rpartition(":") for node in _name_nodes(url))
     return [(host.strip("[]"), int(port)) for host, _, port in split]
@@ -511,6 +496,11 @@ def _driver(module: str) -> Any:
         message = f"stores of this type need the package {error.name}, which is not installed"
         raise Unavailable(message, hint="pip install 'paddleflow[stores]'") from error
 
+
+_TRUSTS_MACHINE = "its server trusts this machine, whoever asks"
+_TRUSTS_SERVER = (
+    "its driver trusts what a name node answers, and a cluster without Kerberos every name that this machine gives"
+)
 
 _TYPES = (
     Scheme("local", "local:///data/team", "a folder of this machine", _open_local),
@@ -549,7 +539,7 @@ _TYPES = (
         _open_hdfs,
         _HDFS_PROPERTIES,
         _hdfs_addresses,
-        root_only=_hdfs_trusts,
+        root_only=_TRUSTS_SERVER,
         driver=_HDFS,
     ),
     Scheme(
@@ -569,7 +559,7 @@ _TYPES = (
         _NFS_PROPERTIES,
         lambda url, properties: [(url.host, url.port(2049))],
         _nfs,
-        _trusts_machine,
+        _TRUSTS_MACHINE,
     ),
     Scheme(
         "glusterfs",
@@ -579,7 +569,7 @@ _TYPES = (
         _GLUSTERFS_PROPERTIES,
         lambda url, properties: [(_volume_of(url)[0], int(properties.get("port") or 24007))],
         _glusterfs,
-        _trusts_machine,
+        _TRUSTS_MACHINE,
         lambda url, properties: (
             url.authority.partition(":")[0],
             f"{url.authority.partition(':')[2]}/{url.path}".rstrip("/"),
@@ -592,7 +582,7 @@ _TYPES = (
         open_mounted,
         _AFS_PROPERTIES,
         native=_afs,
-        root_only=_trusts_machine,
+        root_only=_TRUSTS_MACHINE,
         shown=lambda url, properties: (f"afs://{url.authority}", f"/{url.path}"),
     ),
     Scheme(

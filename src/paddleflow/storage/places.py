@@ -5,8 +5,9 @@ Everybody else may only name folders in their own area, ``<data>/storage/<user>`
 made when they are missing. Links are followed before the rule is applied, and `check_folder` applies it again when the
 storage is used: a link may have changed since.
 
-Stores whose servers trust the machine and not a user are named by root only (`Scheme.root_only`): whoever names one could see whatever
-the machine may. These are the types that a client of the machine mounts (`cfs`, `glusterfs`, `afs`), and `hdfs` without a keytab.
+Some types are named by root only (`Scheme.root_only`). The servers of those that a client of the machine mounts (`cfs`, `glusterfs`,
+`afs`) trust the machine and not a user, so whoever names one could see whatever is exported to it. The driver of `hdfs` trusts the
+server (decision 0260).
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ def parse_url(url: str, properties: Mapping[str, str], faults: Faults) -> Place 
     return None
 
 
-def check_right(place: Place, properties: Mapping[str, str], *, user: str, confined: bool) -> None:
+def check_right(place: Place, *, user: str, confined: bool) -> None:
     """`Forbidden` for a store that only root may name. Pure."""
     scheme = urls.SCHEMES.get(place.fs_type)
-    if confined and scheme is not None and (why := scheme.root_only(properties)):
+    if confined and scheme is not None and (why := scheme.root_only):
         raise Forbidden(
             f"user[{user}] may not make a storage of type {place.fs_type}: {why}",
             hint=f"ask root, who can create it for you: paddleflow fs create NAME {place.url} -u {user}",
