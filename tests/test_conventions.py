@@ -469,6 +469,18 @@ def test_architecture_names_what_is_there() -> None:
     )
 
 
+def test_internals_name_modules_that_are_there() -> None:
+    there = [f"/{shown(file)}" for file in python()]
+    refuse(
+        [
+            f"{shown(page)}: {name} is not there"
+            for page in sorted((ROOT / "docs" / "internals").glob("*.md"))
+            for name in sorted(set(re.findall(r"`([\w/]+\.py)`", page.read_text("utf-8"))))
+            if not any(path.endswith(f"/{name}") for path in there)
+        ]
+    )
+
+
 def walk(title: str) -> tuple[str, dict[int, str]]:
     """A walk of ARCHITECTURE.md: its text, and by the number of the step what is to be opened."""
     text = (ROOT / "ARCHITECTURE.md").read_text("utf-8").partition(f"## {title}")[2].partition("\n## ")[0]
