@@ -7,6 +7,7 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+from paddleflow.errors import NotFound
 from paddleflow.fs.meta import Node
 from paddleflow.fs.posix import without_suid
 from paddleflow.fs.reader import Reader
@@ -42,7 +43,10 @@ class RemoteFile:
         node = self.node
         if node.staged is not None or node.file is None:
             return os.pread(node.fd, size, offset)
-        return (self._reader or node.file).read(size, offset)
+        try:
+            return (self._reader or node.file).read(size, offset)
+        except NotFound as error:
+            raise OSError(errno.ESTALE, "the object is gone") from error  # ENOENT is no answer to a read
 
     def write(self, data: memoryview, offset: int, *, kill_suid: bool = False) -> int:
         if kill_suid:
