@@ -29,6 +29,7 @@ from asyncssh import SFTPAttrs, SFTPClient, SFTPClientFile, SFTPError
 
 from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota, PaddleFlowError, Unavailable
+from paddleflow.objects.addresses import refuse_metadata_service
 from paddleflow.objects.store import (
     BAD_CREDENTIALS,
     CHUNK,
@@ -82,6 +83,10 @@ class _Client(asyncssh.SSHClient):
     def __init__(self, allowed: frozenset[str]) -> None:
         self.allowed = allowed
         self.seen = ""
+
+    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+        """Before anything is said: a name may lead elsewhere than when the storage was made."""
+        refuse_metadata_service(str(conn.get_extra_info("peername")[0]))
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
         self.seen = key.get_fingerprint()

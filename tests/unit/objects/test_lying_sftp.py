@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from ipaddress import ip_address
 
 import pytest
 
-from paddleflow.errors import Invalid, Unavailable
+from paddleflow.errors import Forbidden, Invalid, Unavailable
 from paddleflow.objects.sftp import SftpStore
 from paddleflow.objects.urls import open_store
 from paddleflow.storage import files
@@ -25,6 +26,12 @@ def store(port: int, lie: str) -> SftpStore:
     opened = open_store(f"sftp://127.0.0.1:{port}/{lie}", properties)
     assert isinstance(opened, SftpStore)
     return opened
+
+
+def test_a_name_that_leads_to_a_metadata_service(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paddleflow.objects.addresses.METADATA", frozenset([ip_address("127.0.0.1")]))
+    with closing(store(port, "odd")) as odd, pytest.raises(Forbidden, match="never connected to"):
+        odd.stat("")
 
 
 def test_names_that_lead_elsewhere_are_none(port: int) -> None:
