@@ -156,7 +156,8 @@ async def test_a_grant_lets_see_and_use_but_not_change(
     assert found.source == str(folder)
     assert await database.read(usable_storage, "bobby", False, "set1") is None
     assert await database.read(storage_names, "alice", False) == ["set1"]
-    (await alice.delete("/fs/set1")).refused(404, "FileSystemNotExist")
+    refused = (await alice.delete("/fs/set1")).refused(404, "FileSystemNotExist")
+    assert refused["hint"] == "it is granted to you: its owner alone can change it"
     (await alice.put("/fs", {"name": "set1", "independentMountProcess": True})).refused(404, "FileSystemNotExist")
     (await root.delete("/fs/set1")).ok()
     assert await granted(database, "alice", "fs") == []

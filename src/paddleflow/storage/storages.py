@@ -101,12 +101,19 @@ def own_storage(tx: Tx, user: str, name: str) -> Storage:
     return _there(tx, user, False, name, find_storage(tx, user, name))
 
 
+def _where(tx: Tx, user: str, root: bool, name: str) -> str:
+    granted = tx.all(SQL["granted"], user_name=user, name=name)
+    if granted:
+        return "it is granted to you: its owner alone can change it"
+    return nearest(name, storage_names(tx, user, root))
+
+
 def _there(tx: Tx, user: str, root: bool, name: str, storage: Storage | None) -> Storage:
     if storage is None:
         raise NotFound(
             f"fs[{name[:80]}] of user[{user}] does not exist",
             code="FileSystemNotExist",
-            hint=nearest(name, storage_names(tx, user, root)),
+            hint=_where(tx, user, root, name),
         )
     return storage
 
