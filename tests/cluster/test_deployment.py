@@ -296,3 +296,77 @@ def after(cluster: LiveCluster, space: str, word: str) -> str:
         return [line.removeprefix(word) for line in load_lines(cluster, space) if line.startswith(word)]
 
     return eventually(found, word, 4 * PATIENCE)[0]
+
+
+CONTROLLER = """
+apiVersion: v1
+kind: ServiceAccount
+metadata: {{name: controller, namespace: {space}}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {{name: controller, namespace: {space}}}
+rules:
+- {{apiGroups: [networking.k8s.io], resources: [ingresses], verbs: [list]}}
+- {{apiGroups: [""], resources: [services, secrets], verbs: [get]}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {{name: controller, namespace: {space}}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: controller}}
+subjects: [{{kind: ServiceAccount, name: controller, namespace: {space}}}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: controller, namespace: {space}}}
+spec:
+  serviceAccountName: controller
+  terminationGracePeriodSeconds: 0
+  hostAliases: [{{ip: 127.0.0.1, hostnames: [paddleflow, other]}}]
+  containers:
+  - name: controller
+    image: docker.io/local/paddleflow:dev
+    command: [python3, /code/ingress_proxy.py, "{space}"]
+    env: [{{name: SSL_CERT_FILE, value: /tls/tls.crt}}]
+    volumeMounts: [{{name: code, mountPath: /code}}, {{name: tmp, mountPath: /tmp}}, {{name: tls, mountPath: /tls}}]
+    readinessProbe: {{tcpSocket: {{port: 8443}}, periodSeconds: 1}}
+  volumes:
+  - {{name: code, configMap: {{name: controller}}}}
+  - {{name: tmp, emptyDir: {{}}}}
+  - {{name: tls, secret: {{secretName: tls, items: [{{key: tls.crt, path: tls.crt}}]}}}}
+"""
+#: what a person does who knows only the host of the ingress: a job, from its submit to the last line of its log
+CALLER = f"""
+import json, urllib.error, urllib.request
+from paddleflow.sdk.client import connect
+client = connect("https://paddleflow:8443", username="root", password="{PASSWORD}")
+job = client.jobs.submit({{"command": "echo one; sleep 2; echo two", "schedulingPolicy": {{"queue": "default-queue"}}}})
+lines = list(job.logs(follow=True))
+print(json.dumps(["".join(lines), job.wait(60).status]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_an_ingress_leads_to_the_servers(cluster: LiveCluster, tmp_path: Path) -> None:
+    """TLS ends at the controller, with the certificate that the Ingress names; the log of a job is followed through it."""
+    require(["helm", "postgres-image"])
+    cluster.load("operator", "postgres")
+    files = tmp_path / "files"
+    files.mkdir()
+    files.chmod(0o777)
+    with cluster.namespace() as space, cluster.namespace() as jobs:
+        prepare(cluster, space, files)
+        add_certificate(cluster, space, tmp_path)
+        ingress = "tlsSecret=,replicas=1,operator.enabled=false,ingress.enabled=true,ingress.host=paddleflow,ingress.tlsSecret=tls"
+        with installed(cluster, space, [*settings(jobs), "--set", ingress]):
+            rolled_out(cluster, space)
+            code = f"--from-file={Path(__file__).parent / 'ingress_proxy.py'}"
+            cluster.kubectl("create", "configmap", "controller", "-n", space, code)
+            cluster.apply(CONTROLLER.format(space=space))
+            cluster.wait("pod/controller", "condition=Ready", space)
+            said = cluster.kubectl("exec", "-n", space, "controller", "--", "python3", "-c", CALLER)
+            assert json.loads(said) == ["one\ntwo\n", "succeeded"]
+            other = 'import urllib.request; urllib.request.urlopen("https://other:8443/")'
+            refused = cluster.refusal("exec", "-n", space, "controller", "--", "python3", "-c", other)
+            assert "UNRECOGNIZED_NAME" in refused.upper().replace(" ", "_"), refused
