@@ -172,6 +172,9 @@ def test_a_keeper_that_cannot_start(new_server: Callable[..., ServerProcess], tm
     assert gauges(server)["engine"] == 0.0
     in_the_way.rmdir()
     eventually(lambda: not not_ready(server), "all is well again, without a restart")
+    assert server.log.read_text().count('"event": "cannot reach or start the keeper') == 1, (
+        "said once, however often it was tried"
+    )
     ended_well(server, server.connect().jobs.submit(command="true", flavour=TINY))
     (tmp_path / "gate").touch()
     eventually(lambda: server.connect().jobs.get(job.id).status not in ("init", "pending", "running"), "it ended")

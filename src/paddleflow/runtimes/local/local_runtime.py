@@ -170,8 +170,12 @@ class LocalRuntime:
         try:
             connection = connect(self._data, self._keeper)
         except OSError as error:
-            self._problem = f"cannot reach or start the keeper of {self._data}: {error}"
-            log.error(self._problem)
+            problem = f"cannot reach or start the keeper of {self._data}: {error}"
+            if (
+                not self._problem
+            ):  # it is tried every second: a line for each would fill the disk; /readyz has the newest
+                log.error(problem)
+            self._problem = problem
             self._connect_later()
             return
         self._problem = ""
