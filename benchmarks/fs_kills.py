@@ -75,6 +75,7 @@ class File:
     def judge(self, found: bytes | None) -> tuple[str, str]:
         """What is wrong with what was found, as a word and a sentence; two empty ones if nothing is."""
         if found is None:
+            self.begun = self.synced  # a log that was never made begins with its first line
             return ("lost", f"{self.name} is gone, {self.synced} was synced") if self.synced else ("", "")
         version = version_of(self.name, found)
         if version < 0:

@@ -41,3 +41,9 @@ def test_the_judge(found: bytes | None, word: str) -> None:
 @pytest.mark.parametrize(("found", "word"), [(line(1) + line(2), ""), (line(1), "lost"), (line(2) + line(1), "mixed")])
 def test_the_judge_of_lines(found: bytes, word: str) -> None:
     assert File("a.log", begun=2, synced=2).judge(found)[0] == word
+
+
+def test_a_log_that_was_never_made_begins_anew() -> None:
+    log = File("a.log", begun=1)
+    assert log.judge(None) == ("", "")
+    assert log.begun == 0
