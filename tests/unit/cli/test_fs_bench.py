@@ -36,7 +36,7 @@ def test_every_operation_is_measured_and_nothing_is_left(tmp_path: Path) -> None
         "remove": 7,
     }  # fmt: skip
     assert rows["random read 4 KiB"]["amount"] > 0
-    assert all(row["seconds"] > 0 and row["rate"] > 0 for row in rows.values())
+    assert all(row["rate"] > 0 for row in rows.values())
     assert [each.name for each in tmp_path.iterdir()] == ["mine"]
 
 

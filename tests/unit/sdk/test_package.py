@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import pydoc
+import re
 
 import pytest
 
@@ -15,7 +16,7 @@ from paddleflow.sdk.transport import Transport
 def test_help_of_the_package_describes_what_it_offers() -> None:
     shown = pydoc.plain(pydoc.render_doc(paddleflow))
     assert "class PaddleFlow(" in shown
-    assert "connect(server" in shown
+    assert re.search(r"connect\(\s*server", shown), "newer Pythons break long signatures"
     assert {"connect", "PaddleFlow", "Client"} <= set(dir(paddleflow))
 
 
