@@ -53,6 +53,9 @@ class Active:
     ttl: float | None
     touched: int  #: of the row that was read
     slot_class: str  #: where it may have a successor (`prefetch`); empty: it has none
+    last_event_at: (
+        float  #: moment of its newest event: others' clocks say when members start and end, and events go forward
+    )
 
     def attempts(self, keys: tuple[Key, ...]) -> list[AttemptId]:
         return [attempt_of(self.job, key) for key in keys if not self.prepared[key].passive]
@@ -91,7 +94,7 @@ def activate(
     )
     slot_class = prefetch.slot_class_of(request, job.framework, places[0].node if places else "")
     prepared = prepare(job, context, slot_class, after)
-    return Active(job, request, state, prepared, row.ttl, row.touched, slot_class)
+    return Active(job, request, state, prepared, row.ttl, row.touched, slot_class, row.updated_at)
 
 
 def _texts(text: str) -> Mapping[str, str]:

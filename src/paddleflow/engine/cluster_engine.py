@@ -403,9 +403,9 @@ class ClusterEngine:
         assert board is not None
         more = True
         while more:
-            now = parts.clock.now()
             observed, self._observations = self._observations, []
             rows, runs, version = await self._read_changes(board)
+            now = parts.clock.now()  # later than all that was read
             self._apply_node_changes(board)
             changes = Changeset()
             changes.writes.changes += board.take_failures()

@@ -351,14 +351,12 @@ def _advance_job(board: Board, active: Active, fact: Fact, changes: Changeset, n
     if active.state is not before:
         moved = changes.moved.setdefault(before.id, Moved(active, before.tasks))
         delayed = isinstance(fact, MemberDelayed) and active.state.message != before.message
-        if delayed or active.state.status not in {
-            before.status,
-            JobStatus.TERMINATING,
-        }:  # who asked for a stop has told so
+        if delayed or active.state.status != before.status:
             held = board.core.allocations.get(before.id)
             # A prefetched job may have begun before the turn that placed it.
-            at = fact.at if held is None else max(fact.at, held.since)
-            moved.history.append((at, active.state.status, active.state.message))
+            active.last_event_at = max(active.last_event_at, fact.at, 0.0 if held is None else held.since)
+            if active.state.status is not JobStatus.TERMINATING:  # who asked for a stop has told so
+                moved.history.append((active.last_event_at, active.state.status, active.state.message))
     _apply_commands(board, active, commands, changes, now)
 
 

@@ -86,6 +86,17 @@ def test_what_the_cluster_takes_away_waits_for_a_new_place_and_uses_up_no_retry(
     assert "job-1" in board.waiting
 
 
+def test_events_of_a_job_go_forward_whatever_the_clock_of_its_node_says() -> None:
+    board, _ = running()
+    stopped = Ended(A1, 22.0, 143, "its node was lost", node="n1", disrupted=True)
+    (change,) = turn(board, [stopped]).writes.changes
+    assert [(at, status) for at, status, _ in change.history] == [(30.0, "preempting"), (30.0, "pending")]
+
+    board, _ = running(updated_at=27.0)  # written by a server before this one
+    (change,) = turn(board, [Ended(A1, 22.0, 0)]).writes.changes
+    assert [(at, status) for at, status, _ in change.history] == [(27.0, "succeeded")]
+
+
 def test_a_job_that_is_being_stopped_is_not_started_again_by_a_disruption() -> None:
     board, row = running()
     turn(board, rows=[row._replace(status="terminating", touched=row.touched + 1)])
