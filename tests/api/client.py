@@ -108,6 +108,24 @@ class Api:
         self._check(scope, answer)
         return answer
 
+    async def leave(self, method: str, path: str, leave: asyncio.Event) -> Sequence[Message]:
+        """One request of a client that disconnects at this event; what was sent to it."""
+        scope, body = self._scope(method, PREFIX + path, None, None, None)
+        messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+        sent: list[Message] = []
+
+        async def receive() -> Message:
+            if messages:
+                return messages.pop()
+            await leave.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        await self.app(scope, receive, send)
+        return sent
+
     def _scope(
         self,
         method: str,

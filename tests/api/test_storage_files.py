@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from paddleflow.base.clock import ManualClock
+from paddleflow.objects.local import LocalStore
+from paddleflow.objects.store import Entry, Kind
 from paddleflow.settings import Settings
 from paddleflow.storage.files import MOST_PART, MOST_UPLOADS, UPLOAD_KEPT
 from paddleflow.storage.mounts import LIFETIME
@@ -59,6 +63,24 @@ async def test_pages_are_by_name(alice: Api, folder: Path) -> None:
         if not page["truncated"]:
             break
     assert found == [f"{number:02d}" for number in range(25)]
+
+
+@pytest.mark.usefixtures("folder")
+async def test_a_listing_ends_when_its_client_has_left(alice: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that is a server of the user's may list without end."""
+    loop, begun, ended = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+
+    def list_entries(self: LocalStore, folder: str = "", *, recursive: bool = False) -> Iterator[Entry]:
+        loop.call_soon_threadsafe(begun.set)
+        try:
+            while True:
+                yield Entry("same", Kind.FILE)
+        finally:
+            loop.call_soon_threadsafe(ended.set)
+
+    monkeypatch.setattr(LocalStore, "list_entries", list_entries)
+    assert await alice.leave("GET", "/fs/team/files", begun) == []
+    await soon(ended.is_set, "the listing has ended", seconds=30)
 
 
 async def test_names_that_are_not_utf8_are_shown_and_hide_no_others(alice: Api, folder: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from paddleflow.api.jobs import owned_job
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, NoQuery, Route
-from paddleflow.api.sse import until_first
+from paddleflow.api.sse import disconnected, until_first
 from paddleflow.api.why import standing, starts_elsewhere
 from paddleflow.base.clock import local_text
 from paddleflow.errors import PaddleFlowError
@@ -48,12 +48,8 @@ async def eta(platform: Platform, call: Call[NoBody, NoQuery]) -> wire.JobEta:
         except PaddleFlowError as error:
             found.append(error)
 
-    async def disconnected() -> None:
-        while (await call.request.receive())["type"] != "http.disconnect":
-            pass
-
     if known is None:
-        await until_first(work, disconnected)
+        await until_first(work, lambda: disconnected(call.request.receive))
         starts = await platform.database.read(starts_elsewhere, row, now)
         if starts:
             answer["otherClusters"] = [

@@ -15,9 +15,10 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
+from typing import TypeVar
 
 from pydantic import Field
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -25,6 +26,7 @@ from paddleflow.api import answers
 from paddleflow.errors import Internal, Invalid, PaddleFlowError
 from paddleflow.spec.query import Query
 
+T = TypeVar("T")
 MEDIA_TYPE = "text/event-stream"
 KEEP_ALIVE = 15.0  #: seconds of silence after which a comment is sent
 
@@ -97,10 +99,6 @@ class EventStream(Response):
                     _log.exception("a stream of events failed")
                     await write(self._error(Internal(f"the server failed: {type(error).__name__}")))
 
-        async def disconnected() -> None:
-            while (await receive())["type"] != "http.disconnect":
-                pass
-
         async def comments() -> None:
             while True:
                 before = self._sent
@@ -111,7 +109,7 @@ class EventStream(Response):
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             await write(b": stream of events\n\n")  # the head goes out now, not with the first event
-            await until_first(events, disconnected, comments, self._closing.wait)
+            await until_first(events, lambda: disconnected(receive), comments, self._closing.wait)
             await write(b"", more=False)
         except OSError:
             return
@@ -137,3 +135,28 @@ async def until_first(*works: Callable[[], Awaitable[object]]) -> bool:
     async with asyncio.TaskGroup() as group:
         tasks += [group.create_task(run(number, work)) for number, work in enumerate(works)]
     return first[0] == 0
+
+
+async def disconnected(receive: Receive) -> None:
+    """Return when the client has left. The body of the request has been read."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def while_connected(request: Request, work: Callable[[], Awaitable[T]]) -> T:
+    """The result of what only this client wants: cancelled when the client leaves, which is `ClientDisconnect`."""
+    results: list[T] = []
+    failures: list[Exception] = []
+
+    async def run() -> None:
+        try:
+            results.append(await work())
+        except Exception as error:
+            failures.append(error)
+
+    await until_first(run, lambda: disconnected(request.receive))
+    if failures:
+        raise failures[0]
+    if not results:
+        raise ClientDisconnect
+    return results[0]

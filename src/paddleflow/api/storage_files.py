@@ -18,6 +18,7 @@ from starlette.responses import StreamingResponse
 from paddleflow.access.callers import is_root, require_storage
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, Route
+from paddleflow.api.sse import while_connected
 from paddleflow.errors import Invalid, TooLarge
 from paddleflow.objects.store import Entry, ObjectStore, changed
 from paddleflow.spec import wire_storage as wire
@@ -149,8 +150,9 @@ def _file_key(call: Call[Any, Any]) -> str:
 
 async def list_files(platform: Platform, call: Call[NoBody, FileListQuery]) -> wire.FileList:
     key, query = _key(call), call.query
-    found, more = await _in_slices(
-        platform, call, lambda store: files.list_page(store, key, query.marker, query.max_keys)
+    found, more = await while_connected(
+        call.request,
+        lambda: _in_slices(platform, call, lambda store: files.list_page(store, key, query.marker, query.max_keys)),
     )
     marker = found[-1].key.rpartition("/")[2] if more else ""
     return {"files": [_shown(entry) for entry in found], "truncated": more, "nextMarker": marker}
