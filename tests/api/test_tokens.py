@@ -78,6 +78,21 @@ async def test_changes_are_in_the_audit_log(root: Api, alice: Api, nobody: Api) 
     assert [each["path"] for each in rest["auditList"]] == ["/login"]
 
 
+async def test_users_of_one_name_differ_in_the_audit_log(root: Api, nobody: Api) -> None:
+    """Also when the entries of both are written after the first one was deleted."""
+    for number in (1, 2):
+        (await root.post("/user", {"username": "carol", "password": "secret1"})).ok()
+        carol = await nobody.login("carol", "secret1")
+        (await carol.delete("/user/alice")).refused(403, "OnlyRootAllowed")
+        if number == 1:
+            (await root.delete("/user/carol")).ok()
+    found = (await root.get("/audit", user="carol")).ok()["auditList"]
+    later, earlier = [each["userID"] for each in found if each["path"] == "/user/alice"]
+    assert 0 < earlier < later
+    assert found[1]["path"] == "/login"
+    assert found[1]["userID"] == later, "of a login the name is known, and whose it is when the entry is written"
+
+
 async def test_who_is_not_known_cannot_fill_the_audit_log(root: Api, nobody: Api) -> None:
     for _ in range(3):
         (await nobody.delete("/user/alice")).refused(401, "AuthWithoutToken")

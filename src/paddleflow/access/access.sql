@@ -90,7 +90,7 @@ values (:hash, :user_name, :name, :scope, :now, :expires_at)
 
 -- name: token_by_hash
 -- A token, while its user exists.
-select t.user_name, t.name, t.scope, t.created_at, t.expires_at from tokens t join users u on u.name = t.user_name where t.hash = :hash
+select t.user_name, t.name, t.scope, t.created_at, t.expires_at, u.seq as user_id from tokens t join users u on u.name = t.user_name where t.hash = :hash
 
 -- name: tokens_of
 -- The tokens of a user that have a name and have not run out, oldest first.

@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from paddleflow.access import users
 from paddleflow.base.log import Log
 from paddleflow.base.values import dataclass
 from paddleflow.errors import PaddleFlowError, shorten
@@ -37,6 +38,7 @@ class AuditEntry:
     path: str
     status: int
     request_id: str
+    user_id: int = 0  #: which user of this name; 0: not known, as at a login, until it is stored
     seq: int = 0  #: position in the log; 0 before it is stored
 
 
@@ -81,7 +83,14 @@ class AuditLog:
 
 
 def _append(tx: Tx, entries: Sequence[AuditEntry]) -> None:
-    rows = [asdict(entry) | {"path": shorten(entry.path, _MOST_PATH)} for entry in entries]
+    ids: dict[str, int] = {}
+    for name in {entry.user_name for entry in entries if not entry.user_id}:
+        found = users.by_name(tx, name)
+        ids[name] = found.seq if found else 0
+    rows = [
+        asdict(entry) | {"path": shorten(entry.path, _MOST_PATH), "user_id": entry.user_id or ids[entry.user_name]}
+        for entry in entries
+    ]
     tx.many(SQL["append_audit"], rows)
 
 

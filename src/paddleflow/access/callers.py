@@ -15,6 +15,7 @@ class Caller:
     name: str
     root: bool
     scope: str = "admin"  #: of the token: read, submit or admin, or that of a mount (`mount_scope`)
+    id: int = 0  #: which user of this name: a later one has another
 
     @property
     def storage(self) -> str:

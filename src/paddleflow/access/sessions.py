@@ -75,7 +75,7 @@ class Sessions:
             self._known.pop(token_hash, None)
             raise Unauthenticated("the token is invalid or has expired", code="AuthInvalidToken", hint="log in again")
         # The token of a mount is good for one storage, whoever it belongs to.
-        caller = Caller(row.user_name, is_root(row.user_name) and ":" not in row.scope, row.scope)
+        caller = Caller(row.user_name, is_root(row.user_name) and ":" not in row.scope, row.scope, row.user_id)
         session = Session(caller, row.expires_at, min(row.expires_at, now + TTL))
         if changes == self._changes:
             if len(self._known) >= _MOST:

@@ -28,6 +28,7 @@ class Token:
     scope: str
     created_at: float
     expires_at: float
+    user_id: int = 0  #: which user of this name; only where it is asked for
 
 
 def issue(tx: Tx, user: str, now: float, hours: float, *, name: str = "", scope: str = "admin") -> str:

@@ -148,7 +148,7 @@ class Application:
         # Not what was refused because nobody is known or comes too often: anybody could fill the disk with it.
         known = (caller.name or named) and status != TooMany.status
         if known and entry is not None and entry.route.audited and entry.route.method != "GET":
-            self._audit(scope, caller.name or named, status, request_id)
+            self._audit(scope, caller.name or named, caller.id, status, request_id)
 
     async def _decode(
         self,
@@ -254,12 +254,13 @@ class Application:
         methods = self._table.allowed(scope["path"], scope.get("raw_path") or scope["path"].encode())
         return sorted([*methods, "HEAD"]) if "GET" in methods else methods
 
-    def _audit(self, scope: Scope, user: str, status: int, request_id: str) -> None:
+    def _audit(self, scope: Scope, user: str, user_id: int, status: int, request_id: str) -> None:
         client = scope.get("client")
         self._platform.audit.record(
             AuditEntry(
                 at=self._platform.clock.now(),
                 user_name=user,
+                user_id=user_id,
                 address=client[0] if client else "",
                 method=scope["method"],
                 path=scope["path"].removeprefix(PREFIX),

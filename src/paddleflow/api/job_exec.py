@@ -164,6 +164,7 @@ def _audit(platform: Platform, caller: Caller, websocket: WebSocket, status: int
         AuditEntry(
             at=platform.clock.now(),
             user_name=caller.name,
+            user_id=caller.id,
             address=websocket.client.host if websocket.client else "",
             method="EXEC",
             path=f"/job/{websocket.path_params['id']}/exec",

@@ -55,6 +55,7 @@ def _entry(entry: audit.AuditEntry) -> wire.AuditEntry:
     return {
         "time": rfc3339(entry.at),
         "userName": entry.user_name,
+        "userID": entry.user_id,
         "address": entry.address,
         "method": entry.method,
         "path": entry.path,

@@ -33,6 +33,7 @@ AUDIT: Kind[AuditEntry] = Kind(
     (
         Column(lambda entry: output.local_time(entry.time), "TIME", "time"),
         Column(lambda entry: entry.user or "-", "USER", "user"),
+        Column(lambda entry: str(entry.user_id or "-"), "USER ID", "user id"),
         Column(lambda entry: entry.address, "ADDRESS", "address"),
         Column(lambda entry: f"{entry.method} {entry.path}", "REQUEST", "request"),
         Column(lambda entry: str(entry.status), "STATUS", "status"),

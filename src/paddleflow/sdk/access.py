@@ -97,6 +97,7 @@ class AuditEntry(Record):
 
     time: str = wire()
     user: str = wire(key="userName")
+    user_id: int = wire(0, key="userID")
     address: str = wire()
     method: str = wire()
     path: str = wire()

@@ -151,7 +151,10 @@ class AuditEntry(TypedDict):
     """A request that may have changed something."""
 
     time: Annotated[str, "RFC 3339"]
-    userName: Annotated[str, "empty at a login"]
+    userName: Annotated[str, "who called, or whom a login named"]
+    userID: Annotated[
+        int, "which user of this name: a later one has another; 0: nobody, or an entry of an earlier version"
+    ]
     address: str
     method: str
     path: str
