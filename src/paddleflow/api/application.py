@@ -120,8 +120,9 @@ class Application:
             if route.leader and self._platform.peers is not None and FORWARDED not in headers:
                 result = await self._ask_leader(route, path, headers, scope, receive)
             if result is None:
-                call = await self._decode(entry, path, headers, caller, request_id, Request(scope, receive), seats)
-                named = _named(entry, call)
+                call = await self._decode(entry, path, headers, caller, request_id, scope, receive, seats)
+                if route.open:
+                    named = _named(entry, call)
                 result = await self._answer(route, call, seats)
             status, content = route.status, b"" if isinstance(result, Response) else answers.encoded(result)
         except PaddleFlowError as error:
@@ -157,19 +158,20 @@ class Application:
         headers: requests.RawHeaders,
         caller: Caller,
         request_id: str,
-        request: Request,
+        scope: Scope,
+        receive: Receive,
         seats: Seats,
     ) -> Call[Any, Any]:
         """What the handler gets: query and body as documents, each naming nobody but the caller unless that is root."""
-        route, query, text = entry.route, entry.no_query, request.scope["query_string"]
+        route, query, text = entry.route, entry.no_query, scope["query_string"]
         if text or (route.query is not None and query is None):
             query = _query(route, caller, text)
         body = None
         if route.body is not None:
-            body = await self._bodies.document(route, headers, request.receive, caller.name, seats)
+            body = await self._bodies.document(route, headers, receive, caller.name, seats)
             if entry.user_field and body is not None and not caller.root and not route.open:
                 requests.refuse_other_user(getattr(body, entry.user_field) or "", caller.name)
-        return Call(caller, path, body, query, request_id, request)
+        return Call(caller, path, body, query, request_id, Request(scope, receive))
 
     async def _answer(self, route: Route, call: Call[Any, Any], seats: Seats) -> object:
         """What the handler says, in a seat of this user. Nobody waits for those who have no name: their routes are cheap."""
@@ -342,9 +344,7 @@ def _entry(route: Route) -> _Entry:
 
 def _named(entry: _Entry, call: Call[Any, Any]) -> str:
     """Whom the body of an open route names, if anybody may have that name."""
-    name = (
-        getattr(call.body, entry.user_field) if entry.route.open and entry.user_field and call.body is not None else ""
-    )
+    name = getattr(call.body, entry.user_field) if entry.user_field and call.body is not None else ""
     return name if name and not USER.fault(name) else ""
 
 

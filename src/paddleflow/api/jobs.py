@@ -37,15 +37,16 @@ def owned_job(tx: Tx, caller: Caller, job: str) -> JobRow:
 
 
 def _submission(platform: Platform, caller: Caller, job_sets: Sequence[JobSet], *, batch: bool = False) -> Submission:
+    here = platform.jobs_run_here
     submitter = Submitter(
         user=caller.name,
         root=caller.root,
-        nodes=platform.jobs_run_here.engines.capacities(),
+        nodes=here.engines.capacities(),
         skip_queue_maximum=platform.settings.jobs.skip_resource_validate,
         max_document=platform.settings.jobs.max_document,
         max_environment=platform.settings.jobs.max_environment,
-        queues=platform.jobs_run_here.queues,
-        admitted=platform.jobs_run_here.admitted,
+        queues=here.queues,
+        admitted=here.admitted,
     )
     return Submission(job_sets, submitter, platform.clock.now(), batch)
 

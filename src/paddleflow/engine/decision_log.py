@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from paddleflow.base.clock import Clock
+from paddleflow.base.json_text import json_text
 from paddleflow.base.log import Log
 from paddleflow.queues.model import DEFAULT_CLUSTER
 from paddleflow.scheduling.codec import decode, encode
 from paddleflow.scheduling.record import Checkpoint, Entry, Recorded
 
-_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _FILES = 8  #: about so many files are kept
 KEEP_EVERY = 0.5  #: seconds
 
@@ -52,10 +52,10 @@ class DecisionLog:
         for entry in entries:
             if isinstance(entry, Checkpoint):
                 self._write(lines)
-                lines = [_text(encode(entry))]
+                lines = [json_text(encode(entry))]
                 self._begin(at, len(lines[0]))
             else:
-                lines.append(_text(encode(entry)))
+                lines.append(json_text(encode(entry)))
         self._write(lines)
 
     def _begin(self, at: float, first: int) -> None:

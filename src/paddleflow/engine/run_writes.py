@@ -10,19 +10,20 @@ from contextlib import suppress
 from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
+from paddleflow.base.json_text import json_text
 from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, NotFound
 from paddleflow.jobs.changes import stop_job
 from paddleflow.jobs.model import JobStatus, NewJob
 from paddleflow.jobs.rows import SQL as JOBS
-from paddleflow.jobs.rows import JobRow, inserted_job, json_text
+from paddleflow.jobs.rows import JobRow, inserted_job
 from paddleflow.jobs.submission import index_job
 from paddleflow.runs import artifacts, caches
 from paddleflow.runs.artifacts import INPUT, OUTPUT, NewArtifact
 from paddleflow.runs.caches import NewCache
 from paddleflow.runs.facts import Measurement
 from paddleflow.runs.model import ComponentStatus
-from paddleflow.runs.rows import SQL, component_row, run_row, text
+from paddleflow.runs.rows import SQL, component_row, run_row
 from paddleflow.runs.state import Instance, RunState
 from paddleflow.runs.values import Rendered, on_storage
 from paddleflow.settings import JobSettings
@@ -96,7 +97,7 @@ def collect(run: RunState, rendered: RenderedSteps, writes: RunWrites, now: floa
         writes.numbers.append({"id": run.id, "numbers": run.next_number})
     run.withdrawn.clear()
     for frame, name, items in run.loops:
-        writes.loops.append({"run_id": run.id, "parent": frame, "name": name, "items": text(list(items))})
+        writes.loops.append({"run_id": run.id, "parent": frame, "name": name, "items": json_text(list(items))})
     run.loops.clear()
     if run.changed_itself:
         run.changed_itself = False

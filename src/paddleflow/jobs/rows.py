@@ -12,6 +12,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
+from paddleflow.base.json_text import json_text
 from paddleflow.base.quantity import Resources
 from paddleflow.frameworks.catalogue import find
 from paddleflow.jobs.machine import JobState, Lifecycle, TaskState
@@ -28,9 +29,6 @@ SQL = load("paddleflow.jobs", "jobs.sql")
 RETRIES_VARIABLE = "PF_JOB_RETRIES"  #: how often a failed job is started again, instead of the server's limit
 MOST_RETRIES = 100
 PREEMPTED_VARIABLE = "PF_JOB_WHEN_PREEMPTED"  #: `end`: a job that made way does not wait for a new place
-json_text = json.JSONEncoder(
-    ensure_ascii=False, separators=(",", ":")
-).encode  #: made once: `json.dumps` makes one a call
 
 
 class JobRow(NamedTuple):

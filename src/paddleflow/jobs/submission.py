@@ -16,13 +16,14 @@ from typing import Generic, TypeAlias, TypeVar
 
 from paddleflow.access.secrets import secret_names
 from paddleflow.base.ids import new_job_id
+from paddleflow.base.json_text import json_text
 from paddleflow.base.quantity import Resources
 from paddleflow.base.values import dataclass
 from paddleflow.errors import Conflict, Fault, Forbidden, Invalid, NotFound, OverQuota, PaddleFlowError
 from paddleflow.jobs import dependencies
 from paddleflow.jobs.admission import MAX_ENVIRONMENT, AdmissionContext, EarlierJob, QueueFacts, StorageFacts, admit
 from paddleflow.jobs.model import Dependency, JobStatus, NewJob
-from paddleflow.jobs.rows import SQL, common_row, json_text
+from paddleflow.jobs.rows import SQL, common_row
 from paddleflow.queues.clusters import find_cluster
 from paddleflow.queues.flavours import find_flavour, flavour_names
 from paddleflow.queues.model import COUNTER
@@ -224,7 +225,7 @@ def _refuse_taken_ids(tx: Tx, submission: Submission) -> None:
     """An id that another submission of the same moment has taken is not seen here: the insert breaks, and each is tried
     alone."""
     ids = [id for job_set in submission.job_sets for id, _ in job_set.identities]
-    given = {id for id in ids if id}
+    given = {*ids} - {""}
     if not given:
         return
     taken = {row["id"] for row in tx.all(SQL["ids_taken"], ids=json_text([[id] for id in given]))}

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from paddleflow.base.json_text import json_text
 from paddleflow.spec.pipeline.model import (
     Cache,
     Component,
@@ -22,7 +23,6 @@ from paddleflow.spec.pipeline.model import (
     Step,
 )
 
-_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _NOTHING: Mapping[str, Any] = {}
 _STEP = Step("")
 _CACHE = Cache()
@@ -49,7 +49,7 @@ def dump(pipeline: Pipeline) -> str:
         data["extra_fs"] = [_mount(mount) for mount in pipeline.extra_fs]
     if pipeline.cache != _CACHE:
         data["cache"] = _cache(pipeline.cache)
-    return _text(data)
+    return json_text(data)
 
 
 def load(text: str) -> Pipeline:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, NamedTuple
 
+from paddleflow.base.json_text import json_text
 from paddleflow.base.values import dataclass
 from paddleflow.runs.state import Instance, RunState
 from paddleflow.runs.values import Rendered
@@ -16,7 +16,6 @@ from paddleflow.store.statements import load
 
 SQL = load("paddleflow.runs", "runs.sql")
 MOST_SERVED = 1000  #: runs that are named as served by one
-text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,11 +132,11 @@ def component_row(run: RunState, item: Instance, rendered: Rendered | None = Non
     """The row of a component. Without `rendered` the columns for that stay as they are."""
     details, parameters = "", ""
     if rendered is not None:
-        details = text(rendered_details(rendered, item))
-        parameters = text(rendered.parameters) if rendered.parameters else "{}"
+        details = json_text(rendered_details(rendered, item))
+        parameters = json_text(rendered.parameters) if rendered.parameters else "{}"
     elif item.number in run.frames and not item.status.final:
         frame = run.frames[item.number]
-        details, parameters = text({"inputs": frame.inputs}), text(frame.values)
+        details, parameters = json_text({"inputs": frame.inputs}), json_text(frame.values)
     return {
         "run_id": run.id,
         "number": item.number,
@@ -153,13 +152,13 @@ def component_row(run: RunState, item: Instance, rendered: Rendered | None = Non
         "not_before": item.not_before,
         "details": details,
         "parameters": parameters,
-        "outputs": text(item.outputs) if item.outputs else "{}",
+        "outputs": json_text(item.outputs) if item.outputs else "{}",
         "first_fp": item.prints.first,
         "second_fp": item.prints.second,
         "parts": item.prints.parts,
         "reused_run": item.reused_run,
         "reused_job": item.reused_job,
-        "misses": text(list(item.misses)) if item.misses else "[]",
+        "misses": json_text(list(item.misses)) if item.misses else "[]",
         "started_at": item.started_at,
         "finished_at": item.finished_at,
     }

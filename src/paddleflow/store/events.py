@@ -15,14 +15,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from paddleflow.base.json_text import ascii_json_text
 from paddleflow.base.values import dataclass
 from paddleflow.store.database import Row, Tx
 from paddleflow.store.statements import load
 
 SQL = load("paddleflow.store", "events.sql")
-
-#: ASCII only: characters that a database refuses in text (NUL, half a surrogate pair) travel as \uXXXX.
-_text = json.JSONEncoder(separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ class NewEvent:
 
 def append(tx: Tx, kind: str, subject: str, type: str, at: float, data: Mapping[str, Any]) -> None:
     """Write one event; `data` holds JSON values."""
-    tx.run(SQL["append"], kind=kind, subject=subject, at=at, type=type, data=_text(data))
+    tx.run(SQL["append"], kind=kind, subject=subject, at=at, type=type, data=ascii_json_text(data))
 
 
 def append_many(tx: Tx, rows: Iterable[NewEvent]) -> None:
@@ -58,7 +56,13 @@ def append_many(tx: Tx, rows: Iterable[NewEvent]) -> None:
     tx.many(
         SQL["append"],
         (
-            {"kind": row.kind, "subject": row.subject, "at": row.at, "type": row.type, "data": _text(row.data)}
+            {
+                "kind": row.kind,
+                "subject": row.subject,
+                "at": row.at,
+                "type": row.type,
+                "data": ascii_json_text(row.data),
+            }
             for row in rows
         ),
     )
@@ -69,10 +73,10 @@ def append_alike(tx: Tx, kind: str, subjects: Sequence[str], type: str, at: floa
     tx.run(
         SQL["append_alike"],
         kind=kind,
-        subjects=_text([[each] for each in subjects]),
+        subjects=ascii_json_text([[each] for each in subjects]),
         at=at,
         type=type,
-        data=_text(data),
+        data=ascii_json_text(data),
     )
 
 

@@ -13,7 +13,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from paddleflow.errors import Unavailable
 from paddleflow.store.database import Tx
@@ -34,14 +34,14 @@ class DatabaseCall(Generic[T]):
         self.durable = durable  #: it is answered when even a power cut cannot take it back
         self.loop: asyncio.AbstractEventLoop  #: where its answer goes
         self.future: asyncio.Future[None]
-        self.value: T | None = None
+        self.value: T  #: only where there is no error
         self.error: BaseException | None = None
 
     def result(self) -> T:
         """The value, or the error raised; only after the worker has answered."""
         if self.error is not None:
             raise self.error
-        return cast(T, self.value)
+        return self.value
 
 
 #: Serves some calls: when it returns, each has its value or its error.
