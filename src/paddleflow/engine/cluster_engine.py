@@ -368,6 +368,7 @@ class ClusterEngine:
         records = await parts.database.read(read_records, self.cluster, now - rules.window)
         waiting = await self._durations.spread(records.waiting, queues)
         records = replace(records, waiting=await self._locality.spread(waiting, self.nodes))
+        now = parts.clock.now()  # later than all that was read
         foreign = self._runtime.foreign_pods
         nodes = [_scheduled(node, foreign is not None) for node in self.nodes]
         ports = Ports(parse_range(parts.settings.local.ports), begin=secrets.randbelow(65536))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -49,7 +50,7 @@ class Caches:
 
     async def find_volcano(self) -> bool:
         """Whether the API server knows Queue and PodGroup; they are waited for then. Otherwise their caches fill once it does."""
-        found = await self._client.serves(QUEUES) and await self._client.serves(PODGROUPS)
+        found = all(await asyncio.gather(self._client.serves(QUEUES), self._client.serves(PODGROUPS)))
         self.watched = [*self._always, self.queues, self.groups] if found else self._always
         return found
 

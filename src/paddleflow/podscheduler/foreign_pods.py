@@ -107,10 +107,12 @@ class ForeignPods:
 
     async def open(self) -> None:
         """Watch, and take the lease; afterwards `lacking` says whether pods can be placed."""
-        wanted = needed_rights()
-        if await self.caches.find_volcano():
-            wanted += volcano_rights()
-        self.lacking = await missing_rights(self._plain, wanted)
+        has_volcano, lacking, lacking_there = await asyncio.gather(
+            self.caches.find_volcano(),
+            missing_rights(self._plain, needed_rights()),
+            missing_rights(self._plain, volcano_rights()),
+        )
+        self.lacking = [*lacking, *lacking_there] if has_volcano else lacking
         if self.lacking:
             _log.warning(
                 "pods of others are counted and not placed",

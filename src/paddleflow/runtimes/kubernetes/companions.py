@@ -5,6 +5,7 @@ Everything has the label of its cluster; an object of the same name without it i
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Container, Sequence
 from contextlib import suppress
 
@@ -69,18 +70,20 @@ class Companions:
     async def sweep(self, names: Container[str], jobs: Container[str]) -> None:
         """Take away what lies beside pods that are gone: a server may have died in between."""
         groups = [PODGROUPS] if self._settings.scheduler == handover.VOLCANO else []
-        for resource in (CONFIG_MAPS, SERVICES, SECRETS, *groups):
-            try:
-                labels = f"{pods.CLUSTER_LABEL}={self._settings.label}"
-                found = (await self._client.list(resource, labels=labels)).items
-            except Forbidden:  # not everybody gives the right to list secrets: what a crash left of them stays then
-                continue
+        kinds = (CONFIG_MAPS, SERVICES, SECRETS, *groups)
+        for resource, found in zip(kinds, await asyncio.gather(*map(self._list_ours, kinds)), strict=True):
             for each in found:
                 metadata = each["metadata"]
                 pod = (metadata.get("labels") or {}).get(pods.POD_LABEL)
                 job = (metadata.get("annotations") or {}).get(pods.JOB_LABEL)
                 if pod not in names and job not in jobs:
                     await self.delete(resource, metadata["name"], metadata["namespace"], metadata["uid"])
+
+    async def _list_ours(self, resource: Resource) -> Sequence[Object]:
+        try:
+            return (await self._client.list(resource, labels=f"{pods.CLUSTER_LABEL}={self._settings.label}")).items
+        except Forbidden:  # not everybody gives the right to list secrets: what a crash left of them stays then
+            return ()
 
     async def _delete_own(self, resource: Resource, name: str, space: str) -> None:
         with suppress(NotFound):

@@ -30,6 +30,7 @@ from paddleflow.kube.errors import AlreadyExists
 from paddleflow.kube.lease import Lease, LeaseLost
 from paddleflow.kube.queue import Backoff
 from paddleflow.kube.resources import NODES, PODS, Object, Resource, View
+from paddleflow.kube.together import together
 from paddleflow.runtimes.exec import ExecRequest
 from paddleflow.runtimes.foreign_pods import ForeignPods
 from paddleflow.runtimes.kubernetes import collection, custom_objects, handover, pods, status, storages
@@ -133,7 +134,7 @@ class KubernetesRuntime:
         self._pods: Cache[Object | OtherPod] = Cache(client, PODS, transform=status.kept(settings.label))
         self._nodes: Cache[Object] = Cache(client, NODES, transform=status.trimmed_node)
         self._objects: dict[Resource, Cache[Object]] = {}  # objects of operators, by kind, each shown as a pod
-        self._looking = asyncio.Lock()
+        self._looking: defaultdict[OperatorKind, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._known: dict[AttemptId, Object] = {}  # pods that are not forgotten
         self._forgotten: set[AttemptId] = set()  # of them, those whose pods are being removed
         self._refused: dict[AttemptId, Ended] = {}  # launches that never became a pod
@@ -184,36 +185,42 @@ class KubernetesRuntime:
         return f"cluster {self._cluster}: {who}; this server stands back"
 
     async def open(self) -> None:
+        """Everything that an API server must be asked for is asked at the same time: nothing is decided before."""
         self._tasks = [self._spawn(cache.run()) for cache in (self._pods, self._nodes)]
         if self._lease is not None:
             self._tasks.append(self._spawn(self._keep_lease(self._lease)))
+        else:
+            self._leading.set()
         try:
-            async with asyncio.timeout(OPEN_TIMEOUT):
-                await self._pods.synced.wait()
-                await self._nodes.synced.wait()
-                if self._lease is not None:
-                    await self._leading.wait()
-                for kind in KINDS:
-                    await self._kind(kind)
-                await self._time.compare(self._client)
+            await together(self._learn(), self._open_foreign_pods())
         except PaddleFlowError:
             await self.close()
             raise
+
+    async def _learn(self) -> None:
+        """What is in the cluster, and whether it is ours to move."""
+        try:
+            async with asyncio.timeout(OPEN_TIMEOUT):
+                await together(
+                    self._pods.synced.wait(),
+                    self._nodes.synced.wait(),
+                    self._leading.wait(),
+                    self._time.compare(self._client),
+                    *map(self._kind, KINDS),
+                )
         except TimeoutError as error:
             listed = self._pods.synced.is_set() and self._nodes.synced.is_set()
             why = self._foreign() if listed else self.problem or "it does not answer"
-            await self.close()
             raise Unavailable(why if listed else f"pods and nodes cannot be listed: {why}") from error
+
+    async def _open_foreign_pods(self) -> None:
+        await self._leading.wait()  # the server that runs the cluster places them
         if self._foreign_pods is not None:
-            try:
-                await self._foreign_pods.open()
-            except PaddleFlowError:
-                await self.close()
-                raise
+            await self._foreign_pods.open()
 
     async def _kind(self, kind: OperatorKind) -> Resource | None:
         """A kind of an operator as the cluster has it, followed from now on; None when it has no such kind, or we no right."""
-        async with self._looking:
+        async with self._looking[kind]:
             for version in kind.versions:
                 resource = custom_objects.resource_of(kind, version)
                 if resource in self._objects:
