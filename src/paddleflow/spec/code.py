@@ -113,10 +113,19 @@ def path_fault(path: object) -> str:
 
 def link_fault(path: str, target: object) -> str:
     """What is wrong with a link's target; empty when it stays inside."""
-    if not isinstance(target, str) or not target or "\0" in target or len(target.encode()) > MOST_PATH:
+    if not isinstance(target, str) or not target or "\0" in target:
+        return "is not the target of a link"
+    try:
+        length = len(target.encode())
+    except UnicodeEncodeError:
+        return "is not UTF-8"
+    if length > MOST_PATH:
         return "is not the target of a link"
     if target.startswith("/"):
         return "leads out of the folder"
+    names = [part for part in target.split("/") if part not in {"", "."}]
+    if ".." in names[next((at for at, part in enumerate(names) if part != ".."), len(names)) :]:
+        return "has .. behind a name, which may be a link itself"
     inside = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
     return "leads out of the folder" if inside == ".." or inside.startswith("../") else ""
 

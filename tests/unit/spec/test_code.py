@@ -56,6 +56,8 @@ def test_a_manifest_is_read_as_it_was_written() -> None:
         (manifest(file("l/x"), links=[["l", "elsewhere"]]), "which is not a folder"),
         (manifest(links=[["l", "/etc"]]), "leads out"),
         (manifest(links=[["a/l", "../../x"]]), "leads out"),
+        (manifest(links=[["a/b/up", "../.."], ["out", "a/b/up/../.."]]), "behind a name"),
+        (manifest(links=[["l", "\ud800"]]), "is not UTF-8"),
         (manifest(["a", 5, False, [[HASH, 0, 4]]]), "are not its 5 bytes"),
         (manifest(["a", 5, False, [["short", 0, 5]]]), "are not its 5 bytes"),
         (manifest(["a", 5, False, [[HASH, MOST_CHUNK, 5]]]), "are not its 5 bytes"),
