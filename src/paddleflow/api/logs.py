@@ -166,7 +166,7 @@ class _Follower:
                     async for part in self._new(name, ended):
                         news = True
                         yield part
-                pause = timing.poll_log if news else min(pause * 1.5, SLOWEST_POLL)
+                pause = next_pause(pause, timing.poll_log, news=news)
                 over = ended or len(self._unreadable) == len(self._keys)
                 if over or not self._follow or self._platform.closing.is_set():
                     for part in self._rest():
@@ -220,6 +220,11 @@ class _Follower:
 
     def _rest(self) -> list[bytes]:
         return [b"[%s] %s\n" % (name.encode(), line) for name, line in self._partial.items()]
+
+
+def next_pause(pause: float, shortest: float, *, news: bool) -> float:
+    """Seconds until a followed log is read again: longer each time that nothing was written. Pure."""
+    return shortest if news else min(pause * 1.5, max(shortest, SLOWEST_POLL))
 
 
 def _started_and_ended(tx: Tx, job: str) -> tuple[int, bool]:

@@ -87,22 +87,26 @@ def mount_all(document: Document, pids: list[int]) -> None:
         with suppress(PaddleFlowError):  # left by this container's life before
             device.unmount(storage.folder, force=True)
         storage.folder.mkdir(parents=True, exist_ok=True)
-        options = MountOptions(
-            storage.url,
-            storage.folder,
-            read_only=storage.read_only,
-            allow_other=True,
-            # The file service keeps no modes; who may use the storage was decided when the job was submitted.
-            properties={**storage.properties, "fileMode": "0666", "dirMode": "0777"},
-            cache_folder=document.home / "cache" / storage.folder.name,
-            cache_size=CACHE // len(document.storages),
-        )
-        pids.append(start_mount(options, ANSWER))
+        pids.append(start_mount(mount_options(document, storage), ANSWER))
         base = storage.folder / storage.sub_path
         if not base.exists():
             raise Invalid(f"mount source not found: {storage.sub_path} of {storage.storage}")
         if not storage.read_only:
             artifact_copies.make_places(base, storage.outputs)
+
+
+def mount_options(document: Document, storage: PodStorage) -> MountOptions:
+    """How a storage is mounted; all of the pod share the cache. Pure."""
+    return MountOptions(
+        storage.url,
+        storage.folder,
+        read_only=storage.read_only,
+        allow_other=True,
+        # The file service keeps no modes; who may use the storage was decided when the job was submitted.
+        properties={**storage.properties, "fileMode": "0666", "dirMode": "0777"},
+        cache_folder=document.home / "cache" / storage.folder.name,
+        cache_size=CACHE // len(document.storages),
+    )
 
 
 def remove_dead(folder: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from paddleflow.api.events import FEW_STREAMS, Pace, push_interval, share_of_streams
+from paddleflow.api.logs import next_pause
 
 
 def test_the_first_ones_are_free_and_the_others_are_apart() -> None:
@@ -42,3 +44,13 @@ def test_streams_together_ask_at_most_a_thousand_times_a_second(streams: int) ->
         assert streams / push_interval(3.0, streams) <= FEW_STREAMS / 3.0 + 1e-6
     else:
         assert push_interval(3.0, streams) == 3.0
+
+
+def test_a_quiet_log_is_read_less_often() -> None:
+    pauses = [0.2]
+    for _ in range(6):
+        pauses.append(next_pause(pauses[-1], 0.2, news=False))
+    assert pauses[:3] == pytest.approx([0.2, 0.3, 0.45])
+    assert pauses[-2:] == [1.0, 1.0], "at least once a second"
+    assert next_pause(1.0, 0.2, news=True) == 0.2
+    assert next_pause(3.0, 3.0, news=False) == 3.0, "a longer one that was asked for stays"

@@ -35,6 +35,14 @@ def text_of(folder: Path, url: str = "") -> str:
     )
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_all_storages_of_a_pod_share_one_cache(tmp_path: Path, count: int) -> None:
+    asked = document(tmp_path)
+    several = sidecar.Document("mount", asked.home, asked.ready, [asked.storages[0]] * count)
+    sizes = [sidecar.mount_options(several, each).cache_size for each in several.storages]
+    assert 4 * 2**30 - count < sum(sizes) <= 4 * 2**30
+
+
 def test_inputs_are_fetched_and_outputs_stored_when_the_job_has_ended(tmp_path: Path) -> None:
     asked, ended = document(tmp_path), Event()
     (tmp_path / "store" / "team" / "in").mkdir(parents=True)
