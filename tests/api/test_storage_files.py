@@ -15,7 +15,7 @@ from paddleflow.base.clock import ManualClock
 from paddleflow.objects.local import LocalStore
 from paddleflow.objects.store import Entry, Kind
 from paddleflow.settings import Settings
-from paddleflow.storage.files import MOST_PART, MOST_UPLOADS, UPLOAD_KEPT
+from paddleflow.storage.files import MOST_PART, MOST_PARTS, MOST_UPLOADS, UPLOAD_KEPT
 from paddleflow.storage.mounts import LIFETIME
 from paddleflow.storage.storages import MOUNT_LOST
 from tests.api.client import Api
@@ -141,6 +141,7 @@ async def test_an_upload_that_is_given_up(alice: Api, folder: Path) -> None:
     assert not list((folder / ".pf-uploads").iterdir())
     (await alice.put("/fs/team/uploads/..", b"x", part=1)).refused(400, "InvalidArguments")
     (await alice.put(f"/fs/team/uploads/{upload}", b"x", part=0)).refused(400, "InvalidArguments")
+    (await alice.put(f"/fs/team/uploads/{upload}", b"x", part=MOST_PARTS + 1)).refused(400, "InvalidURI")
 
 
 async def test_a_part_that_a_job_put_there_is_no_larger_than_others(alice: Api, folder: Path) -> None:
@@ -176,6 +177,23 @@ async def test_the_token_of_a_mount_is_for_one_storage_and_for_an_hour(
     clock.advance(LIFETIME + 1)
     (await mount.get("/fs/team/content", path="f")).refused(401, "AuthInvalidToken")
     (await mount.put(f"/fs/team/mounts/{team['mountID']}", {})).refused(401, "AuthInvalidToken")
+
+
+@pytest.mark.usefixtures("folder")
+async def test_a_mount_made_with_a_named_token_ends_with_it(alice: Api, clock: ManualClock) -> None:
+    """Whoever stole a token would keep the files by reports of a mount, after it was revoked or has run out."""
+    machine = {"node": "n", "folder": "/mnt"}
+    for name in ("revoked", "run-out"):
+        token = (await alice.post("/token", {"name": name, "hours": 0.5})).ok()["token"]
+        made = (await alice.with_token(token).post("/fs/team/mounts", machine)).ok(201)
+        mount = alice.with_token(made["token"])
+        (await mount.put(f"/fs/team/mounts/{made['mountID']}", {})).ok()
+        (await mount.get("/fs/team/files")).ok()
+        if name == "revoked":
+            (await alice.delete(f"/token/{name}")).ok()
+        else:
+            clock.advance(1801)
+        (await mount.get("/fs/team/files")).refused(401, "AuthInvalidToken")
 
 
 @pytest.mark.usefixtures("folder")

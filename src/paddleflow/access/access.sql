@@ -85,12 +85,15 @@ select seq, name, former from former_users where seq > :after order by seq
 
 -- name: add_token
 -- A token that was just given.
-insert into tokens (hash, user_name, name, scope, created_at, expires_at)
-values (:hash, :user_name, :name, :scope, :now, :expires_at)
+insert into tokens (hash, user_name, name, scope, made_with, created_at, expires_at)
+values (:hash, :user_name, :name, :scope, :made_with, :now, :expires_at)
 
 -- name: token_by_hash
--- A token, while its user exists.
-select t.user_name, t.name, t.scope, t.created_at, t.expires_at, u.seq as user_id from tokens t join users u on u.name = t.user_name where t.hash = :hash
+-- A token, while its user exists, and the one that it was made with, if any. It counts no longer than that one.
+select t.user_name, t.name, t.scope, t.created_at, u.seq as user_id,
+    case when m.expires_at < t.expires_at then m.expires_at else t.expires_at end as expires_at
+from tokens t join users u on u.name = t.user_name left join tokens m on m.hash = t.made_with
+where t.hash = :hash and (t.made_with = '' or m.hash is not null)
 
 -- name: tokens_of
 -- The tokens of a user that have a name and have not run out, oldest first.

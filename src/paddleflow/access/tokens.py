@@ -31,8 +31,13 @@ class Token:
     user_id: int = 0  #: which user of this name; only where it is asked for
 
 
-def issue(tx: Tx, user: str, now: float, hours: float, *, name: str = "", scope: str = "admin") -> str:
-    """A new token of an existing user; ones that have run out are removed on the way."""
+def issue(
+    tx: Tx, user: str, now: float, hours: float, *, name: str = "", scope: str = "admin", made_with: str = ""
+) -> str:
+    """A new token of an existing user; ones that have run out are removed on the way.
+
+    `made_with`: the text of another token. If that has a name, the new one ends with it.
+    """
     owner = users.require(tx, user).name
     token = f"pf-{secrets.token_urlsafe(32)}"
     tx.run(SQL["remove_expired_tokens"], now=now)
@@ -48,10 +53,17 @@ def issue(tx: Tx, user: str, now: float, hours: float, *, name: str = "", scope:
         user_name=owner,
         name=name,
         scope=scope,
+        made_with=_named(tx, made_with),
         now=now,
         expires_at=now + hours * 3600,
     )
     return token
+
+
+def _named(tx: Tx, token: str) -> str:
+    """The hash of a token that has a name; empty for another one."""
+    found = find(tx, digest(token)) if token else None
+    return digest(token) if found is not None and found.name else ""
 
 
 def find(tx: Tx, token_hash: str) -> Token | None:

@@ -1,7 +1,7 @@
 """Routes of the mounts of a storage: a client gets a token for its files, and says from time to time that it still mounts it.
 
 The token is good for the files of one storage and nothing else, and runs out an hour after the mount last reported. So a client holds
-no key of the store, and what it may do ends with the user's grant, with the mount, or with time.
+no key of the store, and what it may do ends with the user's grant, with the mount, with the named token that the mount was made with, or with time.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pydantic import Field
 
 from paddleflow.access import tokens
 from paddleflow.access.callers import is_root, mount_scope, require_storage
+from paddleflow.api import requests
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, Route
 from paddleflow.base.clock import local_text
@@ -41,12 +42,13 @@ class MountReport(Document):
 
 async def start_mount(platform: Platform, call: Call[NewMount, OwnerQuery]) -> wire.MountMade:
     body, user, now = call.body, call.query.username or call.caller.name, platform.clock.now()
+    made_with = requests.token(dict(call.request.scope["headers"]))
 
     def start(tx: Tx) -> tuple[Storage, mounts.StorageMount, str]:
         storage = get_storage(tx, user, call.caller.root, call.path["fsName"])
         mounts.make_room(tx, call.caller.name, platform.settings.server.max_mounts, now)
         scope = mount_scope(storage.id, read_only=body.read_only)
-        token = tokens.issue(tx, call.caller.name, now, mounts.LIFETIME / 3600, scope=scope)
+        token = tokens.issue(tx, call.caller.name, now, mounts.LIFETIME / 3600, scope=scope, made_with=made_with)
         made = mounts.add_mount(tx, storage, call.caller.name, body.node, body.folder, tokens.digest(token), now)
         return storage, made, token
 
