@@ -86,6 +86,28 @@ async def test_what_was_shown_can_be_given_back(alice: Api, platform: Platform, 
     ] == (KEYS.secret_key)
 
 
+async def test_keys_that_root_gave_are_for_what_root_named(
+    root: Api, alice: Api, platform: Platform, body: dict[str, Any]
+) -> None:
+    """The owner would read the whole bucket with them, or have a password sent to another server."""
+    (await root.post("/fs", {**body, "username": "alice"})).ok(201)
+    kept = (await alice.get("/fs/sets")).ok()["properties"]
+    (await alice.put("/fs", {"name": "sets"})).ok(201)
+    (await alice.put("/fs", {"name": "sets", "properties": kept})).ok(201)
+    bucket = body["url"].rpartition("/")[0]
+    for change in (
+        {"url": bucket},
+        {"url": bucket, "properties": kept},
+        {"properties": {**kept, "endpoint": "http://127.0.0.1:9"}},
+    ):
+        said = (await alice.put("/fs", {"name": "sets", **change})).refused(403, "AccessDenied")
+        assert "set up by root" in said["message"]
+    storage = await platform.database.read(get_storage, "alice", False, "sets")
+    assert (storage.place.url, storage.confined) == (body["url"], False)
+    (await alice.put("/fs", {"name": "sets", "url": bucket, "properties": body["properties"]})).ok(201)
+    (await alice.put("/fs", {"name": "sets", "url": body["url"]})).ok(201)
+
+
 async def test_what_failed_is_said_and_nothing_is_left(root: Api, body: dict[str, Any]) -> None:
     [unused] = free_ports(1)
     for change, words in (

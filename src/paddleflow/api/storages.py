@@ -12,7 +12,7 @@ from pathlib import Path
 from paddleflow.api.paging import page
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, Caller, NoBody, NoQuery, Route
-from paddleflow.errors import Conflict, NotFound
+from paddleflow.errors import Conflict, Forbidden, NotFound
 from paddleflow.spec import wire_storage as wire
 from paddleflow.spec.storage import NewStorage, OwnerQuery, StorageChange, StorageQuery
 from paddleflow.storage import places, secrets, storages
@@ -28,7 +28,9 @@ async def create_storage(platform: Platform, call: Call[NewStorage, NoQuery]) ->
     properties = own_properties(body.url, body.properties or {})
     place = storages.place_of(body.name, body.url, properties, user)
     await platform.database.read(_refuse_early, user, body.name)
-    wanted = _wanted(platform, call, user, place, properties, bool(body.independent_mount_process))
+    wanted = _wanted(
+        platform, call, user, place, properties, bool(body.independent_mount_process), not call.caller.root
+    )
     made = await prepare(platform, place, properties, user, confined=wanted.confined)
     try:
         storage = await platform.database.write(storages.create_storage, wanted, platform.clock.now())
@@ -47,13 +49,21 @@ def _refuse_early(tx: Tx, user: str, name: str) -> None:
 async def change_storage(platform: Platform, call: Call[StorageChange, NoQuery]) -> wire.StorageMade:
     body, user = call.body, _owner(call.caller, call.body.username)
     old = await platform.database.read(storages.own_storage, user, body.name)
-    url = body.url or old.place.url or f"local://{old.place.sub_path}"
+    present = old.place.url or f"local://{old.place.sub_path}"
+    url = body.url or present
     kept = platform.stores.properties(old)
     given = own_properties(url, old.properties if body.properties is None else body.properties)
+    same = (url, given) == (present, dict(old.properties))
+    if not (same or old.confined or call.caller.root) and secrets.MASK in given.values():
+        raise Forbidden(
+            f"fs[{old.name}] was set up by root, whose keys and passwords are for what root named",
+            hint="give your own with the change, or ask root to make it",
+        )
     properties = secrets.unmask(given, kept)
     place = storages.place_of(body.name, url, properties, user)
     independent = old.independent if body.independent_mount_process is None else body.independent_mount_process
-    wanted = _wanted(platform, call, user, place, properties, independent)
+    confined = not call.caller.root and (old.confined or not same)
+    wanted = _wanted(platform, call, user, place, properties, independent, confined)
     made: list[Path] = []
     if place != old.place or properties != kept:
         made = await prepare(platform, place, properties, user, confined=wanted.confined)
@@ -72,11 +82,12 @@ def _wanted(
     place: Place,
     properties: Mapping[str, str],
     independent: bool,
+    confined: bool,
 ) -> Wanted:
     shown, hidden = secrets.separate(place.fs_type, properties)
     context = secrets.storage_context(storage_id(user, call.body.name))
     token = secrets.encrypt(platform.keyring, context, hidden)
-    return Wanted(call.body.name, user, place, shown, token, independent, not call.caller.root)
+    return Wanted(call.body.name, user, place, shown, token, independent, confined)
 
 
 def own_properties(url: str, properties: Mapping[str, str]) -> dict[str, str]:
