@@ -37,14 +37,14 @@ class SystemClock:
 
     def __init__(self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic) -> None:
         self._read_wall, self._read_steady = wall, steady
-        self._anchor = wall(), steady()  # one tuple: several threads read and write it
+        self._offset = wall() - steady()  # one number: several threads read and write it
 
     def now(self) -> float:
         wall, steady = self._read_wall(), self._read_steady()
-        expected = self._anchor[0] + steady - self._anchor[1]
+        expected = self._offset + steady
         if expected - wall > SET_BACK:
             return expected
-        self._anchor = wall, steady
+        self._offset = wall - steady
         return wall
 
     def monotonic(self) -> float:

@@ -8,12 +8,12 @@ the result, and the engine reads the row again because it is still unseen.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import NamedTuple
 
 from paddleflow.base.ids import AttemptId
+from paddleflow.base.json_text import json_text
 from paddleflow.base.quantity import Resources
 from paddleflow.base.values import dataclass
 from paddleflow.engine.board import Active
@@ -160,7 +160,7 @@ def _wait(tx: Tx, waits: Sequence[tuple[str, int, int, str]], fresh: Mapping[str
     for job, seq, touched, reason in waits:
         alike.setdefault((touched, reason), []).append((job, seq))
     for (touched, reason), jobs in alike.items():
-        seqs = json.dumps([[seq] for job, seq in jobs if job not in fresh])
+        seqs = json_text([[seq] for job, seq in jobs if job not in fresh])
         rows = tx.all(SQL["mark_waiting"], seqs=seqs, touched=touched, message=reason, at=now)
         stood = {row["seq"] for row in rows}
         jobs_written = [job for job, seq in jobs if job in fresh or seq in stood]
@@ -226,7 +226,7 @@ def _write_preemptions(tx: Tx, writes: Writes, now: float) -> None:
     for job, at, anew, lost in writes.resizes:
         tx.run(SQL["note_resize"], id=job, at=at, anew=int(anew), lost=lost)
     for job, size in writes.sizes:
-        scalars = json.dumps(dict(size.scalars))
+        scalars = json_text(dict(size.scalars))
         tx.run(SQL["note_size"], id=job, cpu=size.cpu, memory=size.memory, scalars=scalars)
         tx.run(SQL["insert_size"], id=job, at=now, scalars=scalars)
     for join in writes.joins:
@@ -241,8 +241,8 @@ def _task_row(item: Placement | Join, place: MemberPlacement, status: TaskStatus
         "attempt": item.attempt,
         "status": status,
         "node": place.node,
-        "devices": json.dumps(place.devices),
-        "ports": json.dumps(place.ports),
+        "devices": json_text(place.devices),
+        "ports": json_text(place.ports),
     }
 
 
