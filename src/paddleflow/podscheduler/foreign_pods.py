@@ -155,6 +155,7 @@ class ForeignPods:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
+        self._leads.clear()
         await self._client.close()
         await self._plain.close()
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from paddleflow.base.clock import SystemClock
+from paddleflow.errors import Unavailable
 from paddleflow.kube.client import Client
 from paddleflow.kube.lease import Lease
 from paddleflow.kube.resources import LEASES, PODS, Object
@@ -75,3 +78,34 @@ async def test_a_cluster_is_opened_in_few_rounds_of_requests(tmp_path: Path) -> 
         await runtime.close()
         answering.cancel()
     assert len(used) <= 7, used
+
+
+async def test_a_cluster_that_is_away_is_known_at_once_and_opened_when_it_is_back(tmp_path: Path) -> None:
+    server, clock = MemoryApiServer(), SystemClock()
+    away = True
+
+    def answer(request: Request) -> Response | None:
+        broken = away and request.path.startswith("/apis/ray.io")
+        return Response(503, {}, b'{"message": "later"}') if broken else allow_everything(request)
+
+    server.refuse = answer
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        client, spawn = Client(server), group.create_task
+        await add_node(client, "n0")
+        foreign = ForeignPods(Client(server), Client(server), clock, spawn, cluster="c", identity="server")
+        lease = Lease(Client(server), "held", "default", "us", clock)
+        runtime = KubernetesRuntime(
+            client, clock, tmp_path, spawn, settings=PodSettings("c"), lease=lease, foreign_pods=foreign
+        )
+        others = len(asyncio.all_tasks())
+        with pytest.raises(Unavailable, match="later"):
+            await runtime.open()
+        assert len(asyncio.all_tasks()) == others, "nothing goes on"
+        away = False
+        await runtime.open()
+        assert foreign.usable
+        assert [node.name for node in await runtime.nodes()] == ["n0"]
+        await client.create(PODS, pod("later", nodeName="n0"))
+        while not (await runtime.nodes())[0].taken.cpu:
+            await asyncio.sleep(0)
+        await runtime.close()
