@@ -54,6 +54,20 @@ class Folders:
         folder.listed_at = time.monotonic()
         self._nodes.rewrite(folder)
 
+    def rename(self, key: str, new_key: str) -> None:
+        """Everything below, files many at once; the folder itself last, so that a crash leaves nothing unreachable."""
+        self._store.make_folder(new_key, metadata=self._store.stat(key + "/").metadata)
+        files: list[tuple[str, str]] = []
+        for entry in list(self._store.list_entries(key)):
+            target = new_key + entry.key.removeprefix(key)
+            if entry.kind is Kind.FOLDER:
+                self.rename(entry.key, target)
+            else:
+                files.append((entry.key, target))
+        for _ in self._askers.map(lambda pair: self._store.rename(*pair), files):
+            pass
+        self._store.remove_folder(key)
+
     def _take_in_some(self, folder: Node, entries: Mapping[str, Entry], look_up: bool, round: int) -> None:
         """Some entries of a folder as the store lists them."""
         now, rows = time.monotonic(), self._index.find_many(folder.id, list(entries))

@@ -41,6 +41,10 @@ class Defaults:
     file_mode: int = 0o644
     folder_mode: int = 0o755
 
+    def of(self, mode: int) -> tuple[int, int, int]:
+        """Mode, owner and group of something of this kind."""
+        return stat.S_IFMT(mode) | (self.folder_mode if stat.S_ISDIR(mode) else self.file_mode), self.uid, self.gid
+
 
 class Node:
     """A file, folder or symbolic link, with what is known of it."""

@@ -1,7 +1,7 @@
 """A store as a tree: names and attributes from `meta`, content through `blocks` and `reader`, changes through `writer`.
 
-What the store cannot express is refused (hard links, FIFOs, device nodes: ENOTSUP); nothing is lost silently. A file is
-uploaded whole when it is closed, so others see the old version or the new one; of two writers the last close wins. Renaming
+What the store cannot express is refused (hard links, FIFOs, device nodes, attributes where it keeps none: ENOTSUP), also of a
+file that is sent later; nothing is lost silently. A file is uploaded whole when it is closed, so others see the old version or the new one; of two writers the last close wins. Renaming
 a file is a copy and a removal where the store has no rename; renaming a folder does so for everything in it and is not atomic.
 Locks: `Node.uploading` is held while the store is asked to change one file, `Node.lock` guards what is known of it and is
 never held by an upload; names are guarded by the kernel, which allows one change at a time in a folder.
@@ -27,6 +27,7 @@ from paddleflow.fs.index import Index
 from paddleflow.fs.kernel import Attributes
 from paddleflow.fs.meta import Defaults, Node, Nodes, bounded, row_attributes, text_of
 from paddleflow.fs.options import RemoteOptions
+from paddleflow.fs.plain import expressible, keeps_attributes, keeps_none
 from paddleflow.fs.posix import without_suid
 from paddleflow.fs.reader import FolderReader
 from paddleflow.fs.remote_file import RemoteFile
@@ -161,6 +162,8 @@ class RemoteTree:
         node.uid, node.gid = owner.uid, folder.gid if folder.mode & stat.S_ISGID else owner.gid
         if folder.mode & stat.S_ISGID and stat.S_ISDIR(mode):
             node.mode |= stat.S_ISGID
+        if not self._keeps_attributes(node):  # shown from the start as everybody will see it
+            node.mode, node.uid, node.gid = self._defaults.of(mode)
         node.atime = node.mtime = node.ctime = folder.mtime = folder.ctime = time.time_ns()
         self._nodes.rewrite(folder)
         node.checked_at = time.monotonic()
@@ -253,7 +256,7 @@ class RemoteTree:
             self._check_replaceable(node, old, flags)
         with node.uploading, old.uploading if old is not None else nullcontext(), node.lock:
             if node.is_folder:
-                self._rename_folder(node.key(), f"{new_folder.key()}/{new}" if new_folder.parent else new)
+                self._folders.rename(node.key(), f"{new_folder.key()}/{new}" if new_folder.parent else new)
                 self._place(node, old, new_folder, new)
             elif node.staged is not None and (node.pending or not node.tag):
                 self._rename_unsent(node, old, new_folder, new, repeated)
@@ -335,20 +338,6 @@ class RemoteTree:
         else:
             self._keep_for_readers(old)
 
-    def _rename_folder(self, key: str, new_key: str) -> None:
-        """Everything below, files many at once; the folder itself last, so that a crash leaves nothing unreachable."""
-        self._store.make_folder(new_key, metadata=self._store.stat(key + "/").metadata)
-        files: list[tuple[str, str]] = []
-        for entry in list(self._store.list_entries(key)):
-            target = new_key + entry.key.removeprefix(key)
-            if entry.kind is Kind.FOLDER:
-                self._rename_folder(entry.key, target)
-            else:
-                files.append((entry.key, target))
-        for _ in self._askers.map(lambda pair: self._store.rename(*pair), files):
-            pass
-        self._store.remove_folder(key)
-
     # ---- attributes ----
 
     def _attributes(self, node: Node) -> Attributes:
@@ -367,6 +356,8 @@ class RemoteTree:
 
     def setattr(self, node: int, changes: Changes, file: OpenFile | None) -> Attributes:
         known = self._known_node(node)
+        if not self._keeps_attributes(known):
+            changes = expressible(changes, self._attributes(known), unsent=known.is_local)
         if changes.size is not None:
             self._truncate(known, changes.size)
         self._change(known, changes)
@@ -375,6 +366,9 @@ class RemoteTree:
         if changes != Changes(size=changes.size, kill_suid=changes.kill_suid):
             self._save_attributes(known)
         return self._attributes(known)
+
+    def _keeps_attributes(self, node: Node) -> bool:
+        return node.unlinked or keeps_attributes(self._store, node.key())
 
     def _change(self, node: Node, changes: Changes) -> None:
         now = time.time_ns()
@@ -441,6 +435,8 @@ class RemoteTree:
         known, word = self._known_node(node), text_of(name)
         if word.startswith("system."):
             raise OSError(errno.EOPNOTSUPP, "no access lists")
+        if not self._keeps_attributes(known):
+            raise keeps_none()
         if flags & _XATTR_CREATE and word in known.xattrs:
             raise FileExistsError(errno.EEXIST, "exists")
         if flags & _XATTR_REPLACE and word not in known.xattrs:

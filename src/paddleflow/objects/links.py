@@ -164,6 +164,11 @@ class LinkedStore:
             store.close()
 
 
+def capabilities_of(store: ObjectStore, key: str) -> Capabilities:
+    """What can be done with one key: a linked store and its host may differ, and `LinkedStore.capabilities` has what all of them can."""
+    return (store._route(key)[0] if isinstance(store, LinkedStore) else store).capabilities
+
+
 def _at(path: str, entry: Entry) -> Entry:
     """An entry of a linked store, as it is seen in the host."""
     return replace(entry, key=f"{path}/{entry.key}" if entry.key else path) if path else entry

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import stat
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 import pytest
 
-from paddleflow.errors import NotFound, Unavailable
+from paddleflow.errors import Invalid, NotFound, Unavailable
 from paddleflow.fs import kernel
 from paddleflow.fs.blocks import DataCache
 from paddleflow.fs.index import Index
 from paddleflow.fs.journal import Journal
 from paddleflow.fs.meta import Defaults
 from paddleflow.fs.options import RemoteOptions
+from paddleflow.fs.plain import mountable
 from paddleflow.fs.remote import RemoteTree
 from paddleflow.fs.state import HandleRecord, NodeTable, State, make_state_files
-from paddleflow.fs.tree import Owner
+from paddleflow.fs.tree import NOW, Changes, Owner
 from paddleflow.fs.uploads import Uploads
 from paddleflow.fs.writer import STAGED, Staging
+from paddleflow.objects.links import LinkedStore
 from paddleflow.objects.memory import MemoryStore
-from paddleflow.objects.store import Entry
+from paddleflow.objects.store import Entry, ObjectStore, not_supported, refuse_metadata
 from tests.patience import eventually
 
 ROOT = Owner(0, 0)
@@ -59,6 +64,33 @@ class Away(MemoryStore):
         return super().write(key, content, metadata=metadata, if_absent=if_absent, if_tag=if_tag)
 
 
+class Plain(Away):
+    """Keeps no metadata, as SFTP and HDFS."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.capabilities = replace(self.capabilities, metadata=False)
+
+    def write(
+        self,
+        key: str,
+        content: bytes | BinaryIO,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        if_absent: bool = False,
+        if_tag: str = "",
+    ) -> Entry:
+        refuse_metadata(self.name, metadata)
+        return super().write(key, content, if_absent=if_absent, if_tag=if_tag)
+
+    def make_folder(self, key: str, *, metadata: Mapping[str, str] | None = None) -> None:
+        refuse_metadata(self.name, metadata)
+        super().make_folder(key)
+
+    def set_metadata(self, key: str, metadata: Mapping[str, str]) -> Entry:
+        raise not_supported(self.name, "keep metadata")
+
+
 class Scene:
     """A store, and workers of one mount that follow each other."""
 
@@ -67,7 +99,7 @@ class Scene:
         self._states = [State(make_state_files())]
         self._trees: list[RemoteTree] = []
 
-    def tree(self, *, writeback: bool = False, store: MemoryStore | None = None, later: float = 0.0) -> RemoteTree:
+    def tree(self, *, writeback: bool = False, store: ObjectStore | None = None, later: float = 0.0) -> RemoteTree:
         """Of the first worker, or of one that takes over."""
         if self._trees:
             self._states[-1].agreed.device = 0
@@ -341,3 +373,65 @@ def test_a_file_that_lost_its_name_while_its_worker_was_killed_leaves_nothing(
     assert [entry.key for entry in store.list_entries()] == ["name"] * other
     tree.close()
     assert list((scene.folder / "staging").iterdir()) == []
+
+
+DROPPED = [Changes(mode=0o755), Changes(uid=7), Changes(gid=7), Changes(mtime=10**9), Changes(atime=10**9)]
+
+
+@pytest.mark.parametrize("writeback", [False, True])
+@pytest.mark.parametrize("still_open", [False, True])
+def test_a_store_without_metadata_refuses_attributes_of_what_is_not_sent_yet(
+    scene: Scene, writeback: bool, still_open: bool
+) -> None:
+    store = scene.store = Plain()
+    if not writeback:
+        store.back.set()
+    tree = scene.tree(writeback=writeback, store=mountable(store))
+    found, file = tree.create(kernel.ROOT, b"name", os.O_WRONLY, 0o600, Owner(5, 5))
+    file.write(memoryview(b"content"), 0)
+    if not still_open:
+        file.flush()
+        file.release()
+    before = tree.getattr(found.node)
+    assert (stat.S_IMODE(before.mode), before.uid, before.gid) == (0o644, 0, 0), "as others will see it"
+    for changes in DROPPED:
+        with pytest.raises((OSError, Invalid)) as raised:
+            tree.setattr(found.node, changes, None)
+        assert isinstance(raised.value, OSError), "refused before it is tried"
+        assert raised.value.errno == errno.ENOTSUP
+    with pytest.raises(OSError, match="extended attributes"):
+        tree.setxattr(found.node, b"user.word", b"value", 0)
+    assert tree.getattr(found.node) == before
+    assert tree.listxattr(found.node) == []
+    same = Changes(mode=0o644, uid=0, gid=0, atime=before.atime, mtime=before.mtime)
+    after = tree.setattr(found.node, same, None)
+    assert (after.mode, after.uid, after.gid, after.mtime) == (before.mode, 0, 0, before.mtime), "nothing changes"
+    if still_open:
+        tree.setattr(found.node, Changes(atime=NOW, mtime=NOW), None)  # `touch` of a new file
+        file.flush()
+        file.release()
+    store.back.set()
+    wait_for_uploads(tree)
+    assert scene.content(store) == {"name": b"content"}
+
+
+def test_a_store_without_metadata_refuses_attributes_of_folders(scene: Scene) -> None:
+    tree = scene.tree(store=mountable(Plain()))
+    found = tree.mkdir(kernel.ROOT, b"folder", 0o700, Owner(5, 5))
+    for changes in (*DROPPED[1:], Changes(mode=0o700), Changes(mtime=NOW)):
+        with pytest.raises(OSError, match="the store keeps no modes"):
+            tree.setattr(found.node, changes, None)
+    assert stat.S_IMODE(tree.setattr(found.node, Changes(mode=0o755), None).mode) == 0o755
+
+
+def test_a_linked_store_answers_for_its_own_files(scene: Scene) -> None:
+    host, plain = scene.store, Plain()
+    for each in (host, plain):
+        each.back.set()
+    tree = scene.tree(store=LinkedStore(host, {"link": mountable(plain)}))
+    node = write(tree, b"name", b"content")
+    assert stat.S_IMODE(tree.setattr(node, Changes(mode=0o600), None).mode) == 0o600
+    found, file = tree.create(tree.lookup(kernel.ROOT, b"link").node, b"name", os.O_WRONLY, 0o600, ROOT)
+    with pytest.raises(OSError, match="the store keeps no modes"):
+        tree.setattr(found.node, Changes(mode=0o600), None)
+    file.release()
