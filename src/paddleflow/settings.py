@@ -59,6 +59,9 @@ class ServerSettings:
         1024, "Most connections from one address; at this limit the one that is idle longest makes place."
     )
     max_mounts: int = _setting(1000, "Most mounts of one user through this server at once, those of pods included.")
+    max_unfinished_uploads: str = _setting(
+        "200Gi", "Most bytes of unfinished uploads to storages of one user on the server's disk, as a quantity."
+    )
     tls_cert: str = _setting("", "File with the certificate chain (PEM). With tls_key: serve HTTPS.")
     tls_key: str = _setting("", "File with the private key of tls_cert (PEM).")
     advertise: str = _setting(

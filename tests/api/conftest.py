@@ -41,7 +41,7 @@ def job_settings() -> JobSettings:
 def settings(tmp_path: Path, job_settings: JobSettings) -> Settings:
     return Settings(
         jobs=job_settings,
-        server=ServerSettings(data=str(tmp_path), max_body=1_000_000, max_mounts=5),
+        server=ServerSettings(data=str(tmp_path), max_body=1_000_000, max_mounts=5, max_unfinished_uploads="2M"),
         access=AccessSettings(login_attempts=3, login_window=60, token_hours=2),
     )
 

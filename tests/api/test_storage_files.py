@@ -247,6 +247,29 @@ async def test_uploads_that_are_never_finished_are_bounded_and_removed(
     (await alice.put(f"/fs/team/uploads/{given_up}", b"x", part=1)).refused(404, "UploadNotFound")
 
 
+async def test_unfinished_uploads_of_a_user_are_bounded_in_bytes(
+    alice: Api, bob: Api, folder: Path, settings: Settings
+) -> None:
+    """Of all storages together; those that were finished or given up do not count, and nobody else is refused."""
+    (await alice.post("/fs", {"name": "other", "url": f"local://{folder.parent}/other"})).ok(201)
+    content, where = b"x" * 700_000, []
+    for name in ("team", "other", "team"):
+        upload = (await alice.post(f"/fs/{name}/uploads", path="big")).ok()["uploadID"]
+        where.append(f"/fs/{name}/uploads/{upload}")
+    for each in where[:2]:
+        (await alice.put(each, content, part=1)).ok()
+    refused = (await alice.put(where[2], content, part=1)).refused(413, "UploadsOverQuota")
+    assert "unfinished uploads of user[alice] have" in refused["message"]
+    (await bob.post("/fs", {"name": "own", "url": f"local://{settings.data_folder}/storage/bobby/own"})).ok(201)
+    upload = (await bob.post("/fs/own/uploads", path="big")).ok()["uploadID"]
+    (await bob.put(f"/fs/own/uploads/{upload}", content, part=1)).ok()
+    (await alice.post(where[0], path="big")).ok()
+    (await alice.put(where[2], content, part=1)).ok()
+    (await alice.put(where[2], content, part=2)).refused(413, "UploadsOverQuota")
+    (await alice.delete(where[1])).ok()
+    (await alice.put(where[2], content, part=2)).ok()
+
+
 async def test_nobody_sees_what_is_not_theirs(alice: Api, bob: Api, root: Api, folder: Path, tmp_path: Path) -> None:
     (folder / "f").write_bytes(b"x")
     (tmp_path / "secret").write_bytes(b"secret")

@@ -39,6 +39,7 @@ from paddleflow.settings import Settings
 from paddleflow.storage.file_pool import FilePool
 from paddleflow.storage.places import AREAS
 from paddleflow.storage.stores import Stores
+from paddleflow.storage.unfinished_uploads import UnfinishedUploads
 from paddleflow.store.bus import Bus
 from paddleflow.store.database import Database
 from paddleflow.store.encryption import Keyring
@@ -187,6 +188,7 @@ class Platform:
     large_pages: UserQueue = field(default_factory=lambda: UserQueue(1))  #: of jobs; they take the interpreter as long
     keyring: Keyring = field(default_factory=Keyring.random)  #: what secrets in rows are encrypted with
     store_checks: StoreChecks = field(default_factory=StoreChecks)  #: where stores are tried out
+    uploads: UnfinishedUploads = field(default_factory=UnfinishedUploads)  #: to storages on the server's disk
     sessions: Sessions = field(init=False)  #: who calls
     audit: AuditLog = field(init=False)  #: who changed what
     user_folders: UserFolders = field(init=False)  #: where files are kept by user

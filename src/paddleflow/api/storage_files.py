@@ -19,15 +19,18 @@ from paddleflow.access.callers import is_root, require_storage
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import Call, NoBody, Route
 from paddleflow.api.sse import while_connected
-from paddleflow.errors import Invalid, TooLarge
+from paddleflow.base.quantity import parse_quantity
+from paddleflow.errors import Invalid, PaddleFlowError, TooLarge
 from paddleflow.objects.store import Entry, ObjectStore, changed
 from paddleflow.spec import wire_storage as wire
 from paddleflow.spec.document import Document
 from paddleflow.spec.query import Query
 from paddleflow.storage import files
 from paddleflow.storage.file_pool import SlicedWork
-from paddleflow.storage.storages import get_storage
+from paddleflow.storage.model import Storage
+from paddleflow.storage.storages import MOST_FOLDERS, get_storage, list_storages
 from paddleflow.storage.stores import key_of
+from paddleflow.storage.unfinished_uploads import measure
 
 T = TypeVar("T")
 MOST_ENTRIES = 1_000  #: of a page
@@ -101,10 +104,15 @@ def _bytes(kind: type[Document], body: bytes, *, ignore_unknown: bool) -> bytes:
     return body
 
 
-async def _open(platform: Platform, call: Call[Any, Any]) -> ObjectStore:
+async def _storage(platform: Platform, call: Call[Any, Any]) -> Storage:
     user = call.query.username or call.caller.name
     storage = await platform.database.read(get_storage, user, is_root(user), call.path["fsName"])
     require_storage(call.caller, storage.id)
+    return storage
+
+
+async def _open(platform: Platform, call: Call[Any, Any]) -> ObjectStore:
+    storage = await _storage(platform, call)
     return await platform.files.of(call.caller.name).run(platform.stores.open, storage)
 
 
@@ -251,7 +259,12 @@ async def start_upload(platform: Platform, call: Call[NoBody, FileQuery]) -> wir
 
 
 async def write_part(platform: Platform, call: Call[bytes, UploadQuery]) -> wire.UploadPart:
-    query = call.query
+    query, storage = call.query, await _storage(platform, call)
+    if storage.local:
+        limit = parse_quantity(platform.settings.server.max_unfinished_uploads)
+        await platform.uploads.count(
+            storage.user, len(call.body), limit, lambda: _measure_uploads(platform, call.caller.name, storage.user)
+        )
 
     def write(store: ObjectStore) -> files.StoredPart:
         files.check_sum(call.body, query.sha256)
@@ -259,6 +272,24 @@ async def write_part(platform: Platform, call: Call[bytes, UploadQuery]) -> wire
 
     part = await _with_store(platform, call, write)
     return {"part": part.number, "size": part.size}
+
+
+async def _measure_uploads(platform: Platform, caller: str, owner: str) -> int:
+    """The bytes of unfinished uploads to all storages of an owner that are folders of this machine."""
+    found = await platform.database.read(list_storages, 0, MOST_FOLDERS, user=owner, root=True, owner=owner)
+    threads, total = platform.files.of(caller), 0
+    for storage in found:
+        if not storage.local:
+            continue
+        try:
+            store = await threads.run(platform.stores.open, storage)
+        except PaddleFlowError:
+            continue  # its folder is gone, or may not be used any more
+        try:
+            total += await threads.run_in_slices(measure(store))
+        finally:
+            await threads.run(store.close)
+    return total
 
 
 async def show_upload(platform: Platform, call: Call[NoBody, FileQuery]) -> wire.Upload:
@@ -334,7 +365,7 @@ ROUTES = (
     Route(
         "PUT", _UPLOAD, write_part, "Send a part of at most 16 MiB; the same number again replaces it.",
         body=FileContent, reader=_bytes, binary=True, bulk=True, query=UploadQuery, answer=wire.UploadPart,
-        mounts=True, errors=(*_CONTENT, "404 UploadNotFound"),
+        mounts=True, errors=(*_CONTENT, "404 UploadNotFound", "413 UploadsOverQuota"),
     ),
     Route(
         "POST", _UPLOAD, finish_upload, "Make the file of its parts, whole.",
