@@ -104,6 +104,7 @@ async def test_ranges(alice: Api, folder: Path) -> None:
     for given in ("bytes=10-", "bytes=-0", "bytes=5-2"):
         answer = await alice.call("GET", "/fs/team/content", query={"path": "f"}, headers={"range": given})
         answer.refused(416, "InvalidRange")
+        assert answer.headers["content-range"] == "bytes */10"
     answer = await alice.get("/fs/team/content", path="f", offset=3, size=4)
     assert (answer.body, answer.headers["content-length"]) == (b"3456", "4")
     tag = (await alice.get("/fs/team/stat", path="f")).ok()["tag"]

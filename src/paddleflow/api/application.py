@@ -32,6 +32,7 @@ from paddleflow.api.peers import FORWARDED
 from paddleflow.api.platform import Platform
 from paddleflow.api.routing import PREFIX, Call, Route, Socket
 from paddleflow.api.sse import EventStream, until_first
+from paddleflow.api.storage_files import Unsatisfiable
 from paddleflow.base.names import USER
 from paddleflow.base.values import dataclass
 from paddleflow.errors import Internal, NotFound, PaddleFlowError, TooMany, Unavailable
@@ -247,6 +248,8 @@ class Application:
             return [(b"www-authenticate", b'Bearer realm="paddleflow"')]
         if error.status == 405:
             return [(b"allow", ", ".join(self._allowed(scope)).encode())]
+        if isinstance(error, Unsatisfiable):
+            return [(b"content-range", b"bytes */%d" % error.size)]
         if isinstance(error, TooMany):
             return [(b"retry-after", b"%d" % error.retry_after)]
         return []

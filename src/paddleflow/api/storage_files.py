@@ -44,6 +44,10 @@ class Unsatisfiable(Invalid):
     status = 416
     default_code = "InvalidRange"
 
+    def __init__(self, message: str, size: int) -> None:
+        super().__init__(message)
+        self.size = size  #: bytes that the file has
+
 
 class FileQuery(Query):
     """Routes of one file or folder"""
@@ -197,7 +201,9 @@ async def file_content(platform: Platform, call: Call[NoBody, ContentQuery]) -> 
             raise changed(key)
         asked = _asked_range(given, entry.size) if given else (query.offset, query.size)
         if asked is None:
-            raise Unsatisfiable(f"range[{given[:80]}] is not in {key[:200]!r}, which has {entry.size} bytes")
+            raise Unsatisfiable(
+                f"range[{given[:80]}] is not in {key[:200]!r}, which has {entry.size} bytes", entry.size
+            )
         offset, size = asked
         return offset, max(0, min(entry.size - offset, size if size >= 0 else entry.size))
 
