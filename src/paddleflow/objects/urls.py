@@ -401,6 +401,9 @@ _SERVED_PROPERTIES = (
 def _open_served(url: Url, properties: Properties) -> ObjectStore:
     from paddleflow.objects.served import ServedStorage, ServedStore
 
+    if not (url.path and properties.get("token")):
+        hint = "mount it by its name: paddleflow fs mount NAME DIR; in Python, fsspec opens pfs://NAME/path"
+        raise Invalid(f"{shorten(url.text)} does not open a storage: that takes a token", code=INVALID_URL, hint=hint)
     place = ServedStorage(
         host=url.host,
         port=url.port(8999),
