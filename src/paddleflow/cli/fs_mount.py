@@ -222,27 +222,35 @@ def umount(session: Session, folder: Path, force: bool) -> None:
     where = absolute(folder)
     pids = _pids_behind(where)
     unmount(where, force=force)
-    if not force:
-        _wait_for(pids)
-    output.done(session, f"{where} unmounted", str(where))
+    left = [] if force else _wait_for(pids)
+    output.done(session, f"{where} unmounted{_going_on(where, left)}", str(where))
+
+
+def _going_on(folder: Path, pids: list[int]) -> str:
+    from paddleflow.fs.background import log_path
+
+    if not pids:
+        return ""
+    return f"; process {pids[0]} goes on: what was written is still being sent (see {log_path(folder)})"
 
 
 def _pids_behind(folder: Path) -> list[int]:
     """Supervisor and worker."""
-    from paddleflow.fs.control import ask_stats
+    from paddleflow.fs.control import ask_stats, find_processes
 
     try:
         found = ask_stats(folder)
     except PaddleFlowError:
-        return []
+        return find_processes(folder)
     return [int(str(found[name])) for name in ("pid", "worker")]
 
 
-def _wait_for(pids: list[int], seconds: float = 30.0) -> None:
-    """Until the processes behind the mount have ended, so that a mount right afterwards finds nothing in its way."""
+def _wait_for(pids: list[int], seconds: float = 30.0) -> list[int]:
+    """Until the processes behind the mount have ended, so that a mount right afterwards finds nothing in its way; those that have not."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and not all(map(has_ended, pids)):
+    while (left := [pid for pid in pids if not has_ended(pid)]) and time.monotonic() < deadline:
         time.sleep(0.01)
+    return left
 
 
 def has_ended(pid: int) -> bool:

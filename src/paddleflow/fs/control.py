@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -17,6 +18,8 @@ from typing import Self
 
 from paddleflow.errors import Conflict, NotFound, Unavailable
 from paddleflow.fs.trace import Opened
+
+ANSWER_SECONDS = 5.0  #: after which a mount does not answer
 
 
 class ControlSocket:
@@ -90,10 +93,23 @@ def ask_opens(folder: Path) -> list[Opened]:
     return [Opened(*each) for each in found]
 
 
+def find_processes(folder: Path) -> list[int]:
+    """The worker and the supervisor behind a mount; told by the kernel, so also of one that does not answer."""
+    with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):
+        connection.settimeout(ANSWER_SECONDS)
+        with _short(control_path(folder)) as short:
+            connection.connect(short)
+        worker = struct.unpack("iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+        above = int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
+        words, theirs = (Path(f"/proc/{each}/cmdline").read_bytes() for each in (worker, above))
+        return [worker, above] if words == theirs else [worker]
+    return []
+
+
 def _ask(folder: Path, what: str) -> object:
     path = control_path(folder)
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(5)
+        connection.settimeout(ANSWER_SECONDS)
         try:
             with _short(path) as short:
                 connection.connect(short)
