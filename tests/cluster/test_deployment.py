@@ -60,6 +60,7 @@ VALUES: dict[str, Mapping[str, Any]] = {
         "boards": {"enabled": False},
     },
 }
+LEASES = (("paddleflow", "default"), ("paddleflow-scheduler", "kube-system"))  #: that docs/guides/deploy.md deletes
 Named = dict[tuple[str, str], Any]
 
 
@@ -122,6 +123,15 @@ def parts_of(cluster: LiveCluster) -> set[str]:
     return {" ".join(line.split()) for text in shown for line in text.splitlines()}
 
 
+def everything(cluster: LiveCluster) -> set[str]:
+    """Every object of every kind, events aside: also leases, secrets, definitions, webhooks and policies."""
+    kinds = cluster.kubectl("api-resources", "--verbs=list", "-o", "name").split()
+    asked = ",".join(kind for kind in kinds if kind.partition(".")[0] != "events")
+    columns = "custom-columns=kind:.kind,namespace:.metadata.namespace,name:.metadata.name"
+    shown = cluster.kubectl("get", asked, "-A", "--ignore-not-found", "--no-headers", "-o", columns)
+    return {" ".join(line.split()) for line in shown.splitlines()}
+
+
 # ---- on real nodes -------------------------------------------------------------------------------------------------
 
 PASSWORD = "the password of root"
@@ -172,7 +182,7 @@ def test_nothing_acknowledged_is_lost_by_upgrades_and_killed_pods(cluster: LiveC
     files = tmp_path / "files"
     files.mkdir()
     files.chmod(0o777)
-    before = parts_of(cluster)
+    before, all_before = parts_of(cluster), everything(cluster)
     with cluster.namespace() as space, cluster.namespace() as jobs:
         prepare(cluster, space, files)
         add_certificate(cluster, space, tmp_path)
@@ -181,6 +191,9 @@ def test_nothing_acknowledged_is_lost_by_upgrades_and_killed_pods(cluster: LiveC
             upgrade_and_kill(cluster, space, jobs, words)
         assert parts_of(cluster) <= before
         assert "owner=helm" not in cluster.kubectl("get", "secrets", "-n", space, "--show-labels")
+    for lease, place in LEASES:
+        cluster.kubectl("delete", "--ignore-not-found", "lease", lease, "--namespace", place)
+    eventually(lambda: everything(cluster) <= all_before, "what the guide deletes is all that there was", 4 * PATIENCE)
 
 
 @contextmanager
