@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from paddleflow.base.quantity import parse_milli
+from paddleflow.runtimes.kubernetes.pods import JOB_LABEL
 from paddleflow.sdk.client import PaddleFlow
 from paddleflow.sdk.jobs import Job
 from tests.cluster_fixture import LiveCluster
@@ -146,9 +147,20 @@ def test_pods_of_a_paddlejob_of_the_platform_count_in_its_queue(scene: Scene, de
     second = scene.client.jobs.submit(asked)
 
     def waits() -> str:
-        pods = json.loads(scene.cluster.kubectl("get", "pods", "-n", scene.namespace, "-o", "json"))["items"]
-        names = [pod["metadata"]["name"] for pod in pods if second.id in pod["metadata"]["name"]]
-        return scene.waits_because(names[0]) if names else ""
+        of_second = (
+            "-n",
+            scene.namespace,
+            "-l",
+            f"{JOB_LABEL}={second.id}",
+            "-o",
+            "jsonpath={.items[*].metadata.name}",
+        )
+        its_object = scene.cluster.kubectl("get", "paddlejobs", *of_second)
+        names = scene.cluster.kubectl(
+            "get", "pods", "-n", scene.namespace, "-o", "jsonpath={.items[*].metadata.name}"
+        ).split()
+        found = [name for name in names if its_object and name.startswith(f"{its_object}-")]
+        return scene.waits_because(found[0]) if found else ""
 
     eventually(lambda: "queue narrow has cpu 0 of 100m free" in waits(), "the second waits for the queue")
     first.stop()
