@@ -105,6 +105,7 @@ def isolation(bench: Bench, server: Server, pairs: int, jobs: int) -> int:
 
 
 def is_isolated(server: Server) -> bool:
+    wait_for(lambda: "isolation of users:" in server.log(), "the server says how users are isolated")  # after it serves
     return "isolation of users: by user" in server.log()
 
 

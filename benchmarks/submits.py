@@ -5,8 +5,8 @@ scheduler looking at every new job as always. Each answer is sent after its job 
 called by four processes at a time. The last figure kills the server in the middle of such a load, starts it again and counts
 the acknowledged jobs that are not there any more.
 
-On one connection each submit waits for the disk by itself, so the disk is the limit: beside it stands what a bare SQLite file on the
-same disk takes in the same minutes, one small row a commit. Over several connections submits share that wait.
+On one connection each submit waits for the one before it, the way to the disk and back included: beside it stands what a bare SQLite
+file on the same disk takes in the same minutes, one small row a commit. Over several connections submits share that wait.
 """
 
 from __future__ import annotations
