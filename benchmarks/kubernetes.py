@@ -6,8 +6,9 @@ container runtime itself is slowed down by the limit. All other parts are on sim
 a plain client that only binds (the limit), kube-scheduler with raised client limits and as it is, Volcano, and ours, each alone, one
 after the other. `binding`, `defaults`, `gangs`: from the first create to the last binding that a watch brings, and for each pod
 from its create to its binding; processor time is that of the scheduler's process. `backlog`: pods are there before the scheduler is,
-from the first binding to the last. `start`: ours begins on a cluster full of pods. `jobs`: jobs of a server submitted at once, beside a
-plain client that creates as many pods; simulated nodes keep no logs, so following them is not in it. Then the server is stopped and started.
+from the first binding to the last. `start`: ours begins on a cluster full of pods; 20 s later it has nothing to do.
+`jobs`: jobs of a server submitted at once, beside a plain client that creates as many pods; simulated nodes keep no logs, so following
+them is not in it. Then the server is stopped and started.
 """
 
 from __future__ import annotations
