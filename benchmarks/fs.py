@@ -13,9 +13,9 @@ which the kernel passes on to each client.
 Limits: a loop in Python that answers every request with constants (one file, nothing else) took 8 µs of processor time for OPEN and RELEASE together, and 16 with
 Python's `open`; the program that asks 7 and 14. ext4 takes 2.5 and 5.3 in all, so no client in Python opens small files at ext4's speed where the
 kernel asks at each open; ours took 20 to 29 and 27 to 31. A training loop that computes 72 µs for each picture can so reach about 0.75 of ext4, and 0.9 on an
-immutable mount, where only the question for the terminal is left (Python 3.14 does not ask any more). On an immutable mount the kernel cannot be lent files
+immutable mount, where only the question for the terminal is left. On an immutable mount the kernel cannot be lent files
 (it never opens them), so large files are read through requests there, far below ext4. Four times JuiceFS for small files with the
-page cache dropped may be more than the disk gives: ext4 itself was 4.5 times JuiceFS in the published run.
+page cache dropped may be more than the disk gives: ext4 itself was four times JuiceFS in the published run.
 """
 
 from __future__ import annotations
